@@ -1,4 +1,4 @@
-"""A group that pops, as its clients do it: requests, and handles made of answers."""
+"""A group that pops like its clients: requests, and handles built from responses."""
 
 import asyncio
 import shutil
@@ -18,12 +18,12 @@ from aerobee.protocol.message.record import Record, decode_all
 from .conftest import Caller, Clock
 
 INVISIBLE_MS = 30_000
-BACK_AFTER_MS = INVISIBLE_MS + 4_000  # what isn't acknowledged has come again by then
+BACK_AFTER_MS = INVISIBLE_MS + 4_000  # unacknowledged messages are redelivered by then
 Run = Callable[[BrokerConfig], Awaitable[tuple[Broker, Caller]]]
 
 
 class Popper:
-    """One client of a group. `topic` has `queues` queues from the start."""
+    """One client of a group. The topic is created with `queues` queues."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Popper:
             assert answer.code == 0, answer
 
     async def ask(self, **wanted: Any) -> Command:
-        """The answer of a pop; keywords replace what this client usually asks for."""
+        """The response to a pop; keywords replace this client's usual fields."""
         usual = {
             "group": self.group,
             "topic": self.topic,
@@ -63,11 +63,11 @@ class Popper:
         return await self.caller.ask(codes.POP_MESSAGE, PopMessage(**(usual | wanted)))
 
     async def pop(self, **wanted: Any) -> dict[bytes, str]:
-        """The bodies that a pop gives, with the handle of each."""
+        """Pops; returns the handle of each body."""
         return self.handles(await self.ask(**wanted))
 
     def handles(self, answer: Command) -> dict[bytes, str]:
-        """What a Java client makes of an answer: the handle for each body, in order."""
+        """The handle of each body in a response, in order, as a Java client builds it."""
         if answer.code in (codes.POLLING_TIMEOUT, codes.POLLING_FULL):
             return {}
         assert answer.code == 0, (answer.code, answer.remark)
@@ -87,35 +87,35 @@ class Popper:
         return found
 
     async def ack(self, text: str, **wanted: Any) -> Command:
-        """Acknowledge the message of a handle; keywords replace what follows from the handle."""
+        """Acknowledge the message of a handle; keywords replace the fields of the handle."""
         return await self.caller.ask(codes.ACK_MESSAGE, AckMessage(**self._of(text, wanted)))
 
     async def change(self, text: str, invisible_ms: int, **wanted: Any) -> Command:
-        """Make the message of a handle invisible from now on for so long."""
+        """Make the message of a handle invisible for `invisible_ms` from now on."""
         fields = self._of(text, wanted)
         header = ChangeInvisibleTime(**fields, invisible_ms=invisible_ms)
         return await self.caller.ask(codes.CHANGE_MESSAGE_INVISIBLETIME, header)
 
     async def later(self, ms: int) -> None:
-        """Time goes by, and the broker does what became due."""
+        """Advance the clock by `ms` and let the broker do the work that is due."""
         self.clock.ms += ms
         await self.broker.catch_up()
         await self.synced()
         self.broker.pop.sweep()
 
     async def synced(self) -> None:
-        """The log is on disk."""
+        """Sync the log to disk."""
         plan = self.broker.store.sync_plan()
         if plan is not None:
             await asyncio.to_thread(plan.run)
             self.broker.store.synced(plan)
 
     def offset(self, topic: str | None = None, queue_id: int = 0) -> int:
-        """How far the group has come in a queue."""
+        """The group's committed offset in a queue."""
         return self.broker.offsets.get(topic or self.topic, self.group, queue_id)
 
     async def waiting(self, count: int) -> None:
-        """Returns once so many pops and notifications wait."""
+        """Returns once `count` pops and notifications wait."""
         handlers = self.broker.pop.handlers
         async with asyncio.timeout(60):
             while handlers.polls.count + handlers.notifications.count < count:  # noqa: ASYNC110
@@ -139,7 +139,7 @@ def records(answer: Command) -> list[Record]:
 
 
 def crashed(broker: Broker, folder: Path) -> dict[str, str]:
-    """A copy of the broker's store as a kill would leave it; settings for a broker on it."""
+    """Copies the store as a kill would leave it; returns settings for a broker on the copy."""
     broker.store.write_staged()
     shutil.copytree(broker.root, folder, ignore=shutil.ignore_patterns("lock"))
     return {"store_path_root_dir": str(folder)}

@@ -1,4 +1,4 @@
-"""Answers about whole tables: the same bytes as ever, in slices between which sends are served."""
+"""Long responses about whole tables: made in slices, between which sends are served."""
 
 import asyncio
 from collections.abc import Callable
@@ -33,7 +33,7 @@ LONG = {
 
 
 def fill(broker: Broker, number: int) -> None:
-    """So many topics and groups, each with offsets in a topic of its own and in the first."""
+    """Creates `number` topics and groups; each group has offsets in its own and the first topic."""
     names = [f"topic-{one}" for one in range(number)]
     broker.topics.put_all([TopicConfig(name, QUEUES, QUEUES) for name in names])
     groups = [f"group-{one}" for one in range(number)]
@@ -45,7 +45,7 @@ def fill(broker: Broker, number: int) -> None:
 
 
 def expected_317(broker: Broker) -> bytes:
-    """The answer as one body, written in one go."""
+    """The response to 317 as one body."""
     found = ConsumeStatsList(broker_addr=broker.address)
     for group in broker.groups.all():
         each = []
@@ -58,7 +58,7 @@ def expected_317(broker: Broker) -> bytes:
 
 
 def whole(broker: Broker) -> dict[int, bytes]:
-    """The answers as their bodies write themselves."""
+    """The responses as encoded by their body classes, by request code."""
     topics, groups = broker.topics, broker.groups
     forbidden = groups.forbidden
     return {
@@ -74,7 +74,7 @@ def whole(broker: Broker) -> dict[int, bytes]:
 
 
 @pytest.mark.parametrize("number", [1, 300])
-async def test_answers_in_slices_have_the_bytes_of_the_whole(
+async def test_responses_made_in_slices_have_the_bytes_of_the_whole_body(
     broker: Broker, caller: Caller, number: int
 ) -> None:
     fill(broker, number)
@@ -86,7 +86,7 @@ async def test_answers_in_slices_have_the_bytes_of_the_whole(
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """A slice is one step, whatever the machine; gives how many there were."""
+    """Makes each slice one step on any machine; returns a function that counts them."""
     count = 0
 
     def tick() -> float:
@@ -106,7 +106,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
 
 @pytest.mark.parametrize("code", LONG)
-async def test_sends_are_served_while_a_long_answer_is_made(
+async def test_sends_are_served_while_a_long_response_is_made(
     steps: Any, start: Any, config: Config, code: int
 ) -> None:
     broker = await start(config())
@@ -120,13 +120,13 @@ async def test_sends_are_served_while_a_long_answer_is_made(
         assert (await sender.send("topic-0")).code == codes.SUCCESS
         sends += 1
     assert (await answer).code == codes.SUCCESS
-    # A step is at most an entry with its queues; a send takes a few turns of the loop.
+    # A step is at most one entry with its queues; a send takes a few loop iterations.
     assert sends >= 5
     for one in (asker, sender):
         await one.peers.close()
 
 
-async def test_a_client_that_leaves_ends_the_work_for_its_answer(
+async def test_a_disconnect_ends_the_work_for_the_response(
     steps: Any, start: Any, config: Config
 ) -> None:
     broker = await start(config())
@@ -147,7 +147,7 @@ async def test_a_client_that_leaves_ends_the_work_for_its_answer(
     await sender.peers.close()
 
 
-async def test_tables_may_change_while_a_long_answer_is_made(
+async def test_tables_may_change_while_a_long_response_is_made(
     steps: Any, start: Any, config: Config
 ) -> None:
     broker = await start(config())
@@ -167,7 +167,7 @@ async def test_tables_may_change_while_a_long_answer_is_made(
     for task in tasks:
         assert (await task).code == codes.SUCCESS
     await asker.peers.close()
-    # What the next answer says is exact again.
+    # The next response is exact again.
     for code, body in whole(broker).items():
         if code != codes.GET_BROKER_CONSUME_STATS:
             again = Caller(broker)
@@ -175,7 +175,7 @@ async def test_tables_may_change_while_a_long_answer_is_made(
             await again.peers.close()
 
 
-async def test_our_client_reads_an_answer_of_six_megabytes(broker: Broker) -> None:
+async def test_the_client_reads_a_response_of_six_megabytes(broker: Broker) -> None:
     groups = [f"group-{number:04d}-{'long' * 20}" for number in range(2_000)]
     broker.groups.put_all([SubscriptionGroupConfig(name) for name in groups])
     topic = "topic-" + "long" * 20
@@ -189,7 +189,7 @@ async def test_our_client_reads_an_answer_of_six_megabytes(broker: Broker) -> No
     assert all(len(table[group][0].offset_table) == 16 for group in groups)
 
 
-async def test_an_answer_that_no_frame_holds_is_refused_with_its_limit(
+async def test_a_response_over_the_frame_limit_is_refused_with_the_limit(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(broker, 300)

@@ -1,4 +1,4 @@
-"""More than the broker can hold: what waits is bounded, what is refused says why."""
+"""Overload: waiting data is bounded, and each refusal gives its reason."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,7 +23,7 @@ BODY_BYTES = 200 << 10
 
 
 def pulls(count: int, suspend_ms: int = 0) -> bytes:
-    """So many requests for the first message of topic T."""
+    """The frames of `count` pulls of the first message of topic T."""
     flags = SUBSCRIPTION | (SUSPEND if suspend_ms else 0)
     header = PullMessage("cg", "T", 0, 0, 1, flags, 0, suspend_ms, 0, "*").to_fields()
     frames = (encode_request(codes.PULL_MESSAGE, number, header) for number in range(count))
@@ -48,10 +48,10 @@ async def until(holds: Callable[[], bool]) -> None:
     "Transactions, operation, overload: A slow reader is not read from, memory is bounded"
 )
 @pytest.mark.parametrize("wait", [False, True])
-async def test_a_reader_that_does_not_read_is_not_given_more_than_its_share(
+async def test_a_client_that_does_not_read_uses_a_bounded_part_of_the_memory(
     broker: Broker, caller: Caller, wait: bool
 ) -> None:
-    """Whether its pulls find the message at once or wait for it."""
+    """The pulls find the message at once, or are parked until it arrives."""
     await caller.send("T", b"x", queue_id=1)  # makes the topic
     if not wait:
         await caller.send("T", b"x" * BODY_BYTES)
@@ -73,7 +73,7 @@ async def test_a_reader_that_does_not_read_is_not_given_more_than_its_share(
 
 
 @pytest.mark.parametrize("kind", ["pull", "pop"])
-async def test_a_message_that_many_wait_for_is_not_in_memory_for_all_of_them_at_once(
+async def test_a_message_for_many_parked_requests_is_not_in_memory_many_times(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     await caller.send("T", b"x", queue_id=1)  # makes the topic
@@ -97,14 +97,14 @@ async def test_a_message_that_many_wait_for_is_not_in_memory_for_all_of_them_at_
     await caller.send("T", b"x" * BODY_BYTES)
     answers = [(await read(reader, 1))[0] for reader, _ in pairs]
     assert {answer.code for answer in answers} == {codes.SUCCESS}
-    assert max(most) < 3 * BODY_BYTES  # one when it wakes, one that is served beside it
+    assert max(most) < 3 * BODY_BYTES  # one response per wake-up, and one served beside it
     for _, writer in pairs:
         writer.close()
         await writer.wait_closed()
 
 
 @pytest.mark.requirement("Transactions, operation, overload: Overload says why")
-async def test_pulls_are_refused_with_the_reason_when_there_is_no_memory_for_their_answers(
+async def test_pulls_are_refused_with_the_reason_while_the_memory_budget_is_spent(
     broker: Broker, caller: Caller
 ) -> None:
     await caller.send("T")
@@ -120,12 +120,12 @@ async def test_pulls_are_refused_with_the_reason_when_there_is_no_memory_for_the
     assert (await caller.pull("T")).code == codes.SUCCESS
 
 
-async def test_the_limit_of_the_memory_is_a_setting(start: Callable, config: Config) -> None:
+async def test_the_memory_budget_is_a_setting(start: Callable, config: Config) -> None:
     broker = await start(config(client_memory_bytes_max=16 << 20))
     assert broker.server.scheduler.budget.bytes_max == 16 << 20
 
 
-async def test_a_pull_that_is_one_too_many_to_wait_is_told_to_come_later(
+async def test_a_long_poll_over_the_limit_is_refused_as_busy(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aerobee.broker.pull.long_polls.PARKED_PER_QUEUE_MAX", 2)
@@ -133,7 +133,7 @@ async def test_a_pull_that_is_one_too_many_to_wait_is_told_to_come_later(
     waiting = [asyncio.ensure_future(caller.pull("T", suspend_ms=15_000)) for _ in range(2)]
     await parked(broker, 2)
     refused = await caller.pull("T", suspend_ms=15_000)
-    # At once and "nothing found" would make the client ask again at once.
+    # After "nothing found" the client would pull again at once.
     assert refused.code == codes.SYSTEM_BUSY
     assert (refused.remark or "").startswith("[OVERLOAD]2 pulls wait for messages here")
     await caller.send("T")
@@ -144,7 +144,7 @@ LONG = "t" * 1_000_000
 
 
 def pop_fields(**more: str) -> dict[str, str]:
-    """A pop that waits; NOTIFICATION has the same fields."""
+    """The fields of a long-polling pop; NOTIFICATION has the same."""
     return {
         "consumerGroup": "cg",
         "topic": "T",
@@ -161,10 +161,11 @@ def pop_fields(**more: str) -> dict[str, str]:
     "Transactions, operation, overload: What clients say of themselves has limits with reasons … "
     "and long requests that wait, and replies to a peer that doesn't read"
 )
-async def test_long_requests_that_wait_have_a_share_of_the_memory_and_give_it_back(
+async def test_long_parked_requests_count_against_the_memory_budget_and_release_it(
     start: Callable, config: Config
 ) -> None:
-    broker = await start(config(client_memory_bytes_max=16 << 20))  # a quarter: four of them
+    # Long parked requests get a quarter: four of them.
+    broker = await start(config(client_memory_bytes_max=16 << 20))
     caller, budget = Caller(broker), broker.server.scheduler.budget
     await caller.send("T", queue_id=1)
 
@@ -197,7 +198,7 @@ async def test_long_requests_that_wait_have_a_share_of_the_memory_and_give_it_ba
     waits = [
         asyncio.ensure_future(caller.pull("T", 1, suspend_ms=15_000)),
         ask(4),
-    ]  # and what waits when its client leaves
+    ]  # and requests that are parked when their client disconnects
     await until(lambda: broker.pop.handlers.notifications.count == 1)
     for task in waits:
         task.cancel()
@@ -212,7 +213,7 @@ async def test_long_requests_that_wait_have_a_share_of_the_memory_and_give_it_ba
     "Transactions, operation, overload: What clients say of themselves has limits with reasons … "
     "and long requests that wait, and replies to a peer that doesn't read"
 )
-async def test_replies_to_a_client_that_does_not_read_are_bounded_and_say_why(
+async def test_replies_to_a_client_that_does_not_read_are_bounded_and_refused_with_a_reason(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aerobee.broker.send.reply_handlers.PUSH_SECONDS", 1.0)
@@ -229,12 +230,12 @@ async def test_replies_to_a_client_that_does_not_read_are_bounded_and_say_why(
     remarks = sorted(answer.remark or "" for answer in answers)
     assert sum("[OVERLOAD]3000000 bytes of replies are on their way" in r for r in remarks) == 3
     assert sum("no answer from" in r or "did not read" in r for r in remarks) == 3
-    assert broker.server.scheduler.budget.bytes < 2 << 20  # what is written, and not read
+    assert broker.server.scheduler.budget.bytes < 2 << 20  # written, but not read by the client
     writer.close()
     await until(lambda: broker.server.scheduler.budget.bytes == 0)
 
 
-async def test_a_request_that_is_not_done_at_once_is_refused_when_there_is_no_memory_for_it(
+async def test_a_deferred_request_is_refused_while_the_memory_budget_is_spent(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aerobee.protocol.aio.connection.HELD_BYTES_MIN", 1_000)
@@ -243,7 +244,7 @@ async def test_a_request_that_is_not_done_at_once_is_refused_when_there_is_no_me
     header = SendMessage("rg", "T", "TBW102", 4, 0, 0, BORN_MS, 0, "")
     for size, code in ((900, codes.SYSTEM_ERROR), (2_000, codes.SYSTEM_BUSY)):
         answer = await caller.ask(codes.SEND_REPLY_MESSAGE_V2, header, b"x" * size)
-        assert answer.code == code  # an error: it is looked at, and nobody has asked
+        assert answer.code == code  # an error: the reply is handled, no client asked for it
     assert "clientMemoryBytesMax" in (answer.remark or "")
     assert budget.bytes == 2 * budget.bytes_max
     budget.add(-2 * budget.bytes_max)
@@ -259,7 +260,7 @@ async def test_a_request_that_is_not_done_at_once_is_refused_when_there_is_no_me
         (scheduler.COMMANDS_SHARED, 3, [2, 6, 2, 2]),
     ],
 )
-async def test_the_index_takes_many_keys_in_parts_by_what_a_turn_brings(
+async def test_the_index_takes_many_keys_in_parts_by_the_sends_of_a_tick(
     broker: Broker,
     caller: Caller,
     monkeypatch: pytest.MonkeyPatch,
@@ -271,7 +272,7 @@ async def test_the_index_takes_many_keys_in_parts_by_what_a_turn_brings(
     monkeypatch.setattr(server, "INDEX_MANY", 6)
     monkeypatch.setattr(server, "INDEX_TIMES", 4)
     monkeypatch.setattr(server, "INDEX_LATER", 0)
-    await broker._periodic.stop()  # it would empty it in between
+    await broker._periodic.stop()  # it would empty the index backlog in between
     for _ in range(15):
         await caller.send("T", b"x")
     store = broker.store
@@ -298,7 +299,7 @@ async def test_the_index_takes_many_keys_in_parts_by_what_a_turn_brings(
     assert store.index_backlog == 0
 
 
-async def test_keys_wait_for_the_end_of_a_burst_unless_they_are_too_many(
+async def test_keys_are_indexed_after_a_burst_or_over_a_limit(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "INDEX_FEW", 2)

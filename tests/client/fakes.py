@@ -22,25 +22,25 @@ from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.headers.topics import TopicName
 from aerobee.protocol.message.record import Record, encode_record
 
-UNTIL_SECONDS = 60  # of the real clock; a deadline, for a machine that has much else to do
+UNTIL_SECONDS = 60  # of the real clock; a deadline, generous for a busy machine
 HOST = b"\x7f\0\0\x01\0\0\x2a\x9f"
 
 Answer = Callable[[Command, Connection], Response | None]
 
 
 class FakeServer:
-    """Answers each request code by a function; `requests` are those that came, by code."""
+    """Responds to each request code by a function; `requests` has the received ones, by code."""
 
     def __init__(self) -> None:
         self.answers: dict[int, Answer] = {}
         self.requests: dict[int, list[Command]] = defaultdict(list)
-        self.order: list[int] = []  # the codes as they came
+        self.order: list[int] = []  # the codes in the order of arrival
         self.address = ""
         self.connections: list[Connection] = []
         self._server: Server | None = None
 
     async def start(self) -> None:
-        """Listen on a free port, or again where it was before."""
+        """Listen on a free port, or again on the port it had before."""
         self._server = Server()
         rows = {code: Row(code, None, self._on) for code in codes.REQUEST_NAMES}
         port = int(self.address.partition(":")[2] or 0)
@@ -79,11 +79,11 @@ class FakeBroker(FakeServer):
             codes.UPDATE_CONSUMER_OFFSET: lambda *_: OK,
             codes.QUERY_CONSUMER_OFFSET: lambda *_: Response(codes.QUERY_NOT_FOUND, remark="new"),
             codes.GET_MAX_OFFSET: lambda *_: Response(fields={"offset": "0"}),
-            codes.PULL_MESSAGE: lambda *_: None,  # held for ever
+            codes.PULL_MESSAGE: lambda *_: None,  # parked for ever
         }
 
     def take(self, command: Command, _: Connection) -> Response:
-        """The answer of a broker that has stored the message."""
+        """The response of a broker that has stored the message."""
         header = command.header(SendMessage)
         self.stored += 1
         fields = {
@@ -95,7 +95,7 @@ class FakeBroker(FakeServer):
 
     @property
     def sent(self) -> list[SendMessage]:
-        """The headers of the messages that came, oneway ones too."""
+        """The headers of the received messages, oneway ones too."""
         commands = self.requests[codes.SEND_MESSAGE_V2] + self.requests[codes.SEND_BATCH_MESSAGE]
         return [command.header(SendMessage) for command in commands]
 
@@ -132,7 +132,7 @@ class FakeCluster(FakeServer):
 
     @property
     def broker(self) -> FakeBroker:
-        """The only one."""
+        """The only broker."""
         assert len(self.brokers) == 1
         return self.brokers[0]
 
@@ -166,7 +166,7 @@ def record(
     sys_flag: int = 0,
     queue_id: int = 0,
 ) -> bytes:
-    """One stored message as a pull answers it."""
+    """One stored message in the format of a pull's response."""
     return encode_record(
         Record(
             0, 0, 0, queue_id, 0, offset, 1000 + offset, sys_flag, 1, HOST, 2, HOST,
@@ -181,7 +181,7 @@ def pulled(
     code: int = codes.SUCCESS,
     extra: Mapping[str, str] | None = None,
 ) -> Response:
-    """The answer to a pull."""
+    """The response to a pull."""
     fields = {
         "suggestWhichBrokerId": "0",
         "nextBeginOffset": str(next_offset),
@@ -193,7 +193,7 @@ def pulled(
 
 
 def popped_with_tags(offset: int, *tags: bytes) -> Response:
-    """The answer to a pop: a message for each tag, from this offset of queue 0 on."""
+    """The response to a pop: a message for each tag, from this offset of queue 0 on."""
     offsets = range(offset, offset + len(tags))
     fields = {
         "popTime": str(now_ms()),
@@ -211,7 +211,7 @@ def popped_with_tags(offset: int, *tags: bytes) -> Response:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait for what the client's background work is about to bring; TimeoutError after 10 s."""
+    """Wait until a condition on the client's background work holds; see UNTIL_SECONDS."""
     moved_by_the_test = "time" in vars(asyncio.get_running_loop())
     deadline = time.monotonic() + UNTIL_SECONDS
     while not holds():

@@ -1,10 +1,10 @@
-"""Topics with messages on our own broker, for consumers to read."""
+"""Topics with messages on an aerobee broker, for the tests of consumers."""
 
 from aerobee.client import Admin, Message, MessageQueue, Producer
 
 
 async def filled(address: str, count: int, queues: int = 1) -> MessageQueue:
-    """The first queue of a topic "orders" with so many messages, of tags a and b in turn."""
+    """Create the topic "orders" with `count` messages, tagged a and b; return its first queue."""
     async with Admin(address) as admin, Producer(address) as producer:
         await admin.create_topic("orders", queues)
         found = await producer.queues("orders")

@@ -31,9 +31,10 @@ Place = tuple[str, int]  # topic, queue id
 
 
 class Shelf:
-    """The queues of one fake broker. `committed` are the offsets of the one group there is.
+    """The queues of one fake broker. `committed` has the offsets of its only group.
 
-    `pulls` are the pulls as they came, `backs` what was sent back, `locks` who holds which queue.
+    `pulls` are the pulls in order of arrival, `backs` the messages sent back, `locks` the owner of
+    each locked queue.
     """
 
     def __init__(self, broker: FakeBroker) -> None:
@@ -59,7 +60,7 @@ class Shelf:
         }
 
     def put(self, topic: str, queue_id: int, *bodies: bytes, raw_properties: bytes = b"") -> None:
-        """More messages; pulls that are parked get them."""
+        """Append messages; parked pulls get them."""
         stored = self.records[topic, queue_id]
         for body in bodies:
             stored.append(
@@ -72,13 +73,13 @@ class Shelf:
                 connection.respond(command, reply)
 
     def pulls_of(self, topic: str, queue_id: int = 0) -> list[int]:
-        """The offsets that were pulled in one queue."""
+        """The offsets of the pulls of one queue."""
         return [
             pull.offset for pull in self.pulls if (pull.topic, pull.queue_id) == (topic, queue_id)
         ]
 
     def pull(self, command: Command, connection: Connection) -> Response | None:
-        """The answer to a pull, None when it is parked."""
+        """The response to a pull; None if it is parked."""
         self.pulls.append(command.header(PullMessage))
         return self._answer(command, connection)
 

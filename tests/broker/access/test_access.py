@@ -1,4 +1,4 @@
-"""Access control through the wire: who is served, and what he may do."""
+"""Access control over the wire: which clients are served, and what they may do."""
 
 import asyncio
 import logging
@@ -40,7 +40,7 @@ ON: dict[str, Any] = {
 
 
 class Signing(Caller):
-    """A caller who signs as a user, or not at all."""
+    """A caller that signs as a user, or not at all."""
 
     def __init__(self, broker: Broker, user: tuple[str, str] | None = None, port: int = 0) -> None:
         super().__init__(broker)
@@ -54,7 +54,7 @@ Callers = Callable[..., Signing]
 
 @pytest.fixture
 async def guarded(start, config: Config) -> Broker:  # type: ignore[no-untyped-def]
-    """A broker that serves nobody but the administrator and, what he is allowed, the shop."""
+    """A broker that serves the administrator, and the user `shop` within its access list."""
     broker: Broker = await start(config(**ON))
     assert broker.access is not None
     broker.access.users.create(UserInfo(*SHOP))
@@ -75,14 +75,14 @@ async def as_user(guarded: Broker) -> AsyncIterator[Callers]:
 
 
 def allow(broker: Broker, resource: str, *actions: str, **more: Any) -> None:
-    """Gives the shop one more entry."""
+    """Adds an entry to the access list of `shop`."""
     assert broker.access is not None
     entry = PolicyEntryInfo(resource, list(actions), more.get("ips"), more.get("decision", "Allow"))
     broker.access.lists.put("shop", [PolicyInfo(more.get("type"), [entry])])
 
 
 async def plain(port: int, *frames: bytes) -> list[Command]:
-    """What is answered to these bytes."""
+    """The responses to these bytes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"".join(frames))
     decoder, found = FrameDecoder(), []  # type: ignore[var-annotated]
@@ -93,7 +93,7 @@ async def plain(port: int, *frames: bytes) -> list[Command]:
     return found
 
 
-async def test_a_user_without_rules_reads_what_the_broker_tells_everybody_and_no_more(
+async def test_a_user_without_rules_reads_only_the_unrestricted_broker_data(
     guarded: Broker, as_user: Callers
 ) -> None:
     guarded.access.users.create(UserInfo("plain", "p"))  # type: ignore[union-attr]
@@ -109,10 +109,10 @@ async def test_a_user_without_rules_reads_what_the_broker_tells_everybody_and_no
         assert (await plain.ask(code)).code == codes.NO_PERMISSION
 
 
-# --- who it is ------------------------------------------------------------------------------------
+# --- authentication -------------------------------------------------------------------------------
 
 
-async def test_the_first_user_is_made_and_may_do_everything(as_user: Callers) -> None:
+async def test_the_first_user_is_created_and_may_do_everything(as_user: Callers) -> None:
     admin = as_user(ADMIN)
     assert (await admin.send("T", b"hello")).code == codes.SUCCESS
     found = await admin.pull("T")
@@ -133,7 +133,7 @@ async def test_the_first_user_is_made_and_may_do_everything(as_user: Callers) ->
         (("x" * 1_000, "x"), "User:" + "x" * 64 + " is not found."),
     ],
 )
-async def test_whoever_does_not_prove_who_he_is_is_not_served(
+async def test_a_client_without_a_valid_signature_is_refused(
     guarded: Broker, as_user: Callers, user: tuple[str, str] | None, remark: str
 ) -> None:
     stranger = as_user(user)
@@ -156,7 +156,7 @@ async def test_whoever_does_not_prove_who_he_is_is_not_served(
     "Access control: A client that does not prove its identity is not served: on both ports, over "
     "TLS, in each codec, by any field"
 )
-async def test_a_request_that_was_changed_on_its_way_is_refused(guarded: Broker) -> None:
+async def test_a_request_changed_after_signing_is_refused(guarded: Broker) -> None:
     fields = signed({"topic": "T"}, b"body", *ADMIN)
     code = codes.GET_TOPIC_CONFIG
     for changed, body in (
@@ -172,7 +172,7 @@ async def test_a_request_that_was_changed_on_its_way_is_refused(guarded: Broker)
         assert (answer.remark or "").startswith("check signature failed")
 
 
-async def test_every_field_that_arrives_is_signed_also_unknown_ones_and_those_that_are_no_texts(
+async def test_the_signature_covers_every_field_also_unknown_and_non_string_ones(
     guarded: Broker,
 ) -> None:
     fields = {"zz": "last", "AA": "first", "n": "7", "topic": "TBW102", "AccessKey": "admin"}
@@ -192,7 +192,7 @@ async def test_every_field_that_arrives_is_signed_also_unknown_ones_and_those_th
     "TLS, in each codec, by any field"
 )
 @pytest.mark.parametrize(("version", "served"), [(399, True), (400, False)])
-async def test_old_clients_add_a_field_behind_the_signatures_back(
+async def test_the_field_that_old_clients_add_after_signing_is_not_signed(
     guarded: Broker, version: int, served: bool
 ) -> None:
     fields = signed({"topic": "TBW102"}, b"", *ADMIN) | {"_UNIQUE_KEY_QUERY": "true"}
@@ -206,14 +206,14 @@ async def test_old_clients_add_a_field_behind_the_signatures_back(
     "TLS, in each codec, by any field"
 )
 @pytest.mark.parametrize("codec", [0, 1, 2])
-async def test_a_signature_holds_in_each_codec_of_the_header(guarded: Broker, codec: int) -> None:
+async def test_a_signature_is_valid_in_each_header_codec(guarded: Broker, codec: int) -> None:
     fields = signed({"topic": "TBW102"}, b"", *ADMIN)
     frame = encode_request(codes.GET_TOPIC_CONFIG, 1, fields, codec=codec)
     (answer,) = await plain(guarded.port, frame)
     assert answer.code == codes.SUCCESS
 
 
-async def test_a_header_without_fields_or_that_is_none_is_refused(guarded: Broker) -> None:
+async def test_a_malformed_header_or_one_without_fields_is_refused(guarded: Broker) -> None:
     for ext in (b"null", b"{}", b"[1]", b'"AccessKey"', b'{"AccessKey":""}'):
         header = b'{"code":30,"extFields":%s,"flag":0,"opaque":1,"version":479}' % ext
         frame = (len(header) + 4).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
@@ -224,8 +224,8 @@ async def test_a_header_without_fields_or_that_is_none_is_refused(guarded: Broke
         assert answer.code == codes.NO_PERMISSION, ext
 
 
-async def test_what_was_signed_is_what_the_handler_reads(guarded: Broker) -> None:
-    """Nothing is read a second time from the bytes, where it might be read in another way."""
+async def test_the_handler_reads_the_fields_that_were_signed(guarded: Broker) -> None:
+    """The fields are decoded once: a second decoder could read the bytes differently."""
     fields = signed({"topic": "TBW102"}, b"", *ADMIN)
     (command,) = FrameDecoder().feed(encode_request(codes.GET_TOPIC_CONFIG, 1, fields))
     assert guarded.access is not None
@@ -233,7 +233,7 @@ async def test_what_was_signed_is_what_the_handler_reads(guarded: Broker) -> Non
     assert command.ext == fields
 
 
-async def test_nobody_signs_with_a_password_that_is_no_text(
+async def test_no_signature_is_valid_for_a_password_that_is_not_valid_unicode(
     guarded: Broker, as_user: Callers
 ) -> None:
     assert guarded.access is not None
@@ -242,7 +242,7 @@ async def test_nobody_signs_with_a_password_that_is_no_text(
         assert (await as_user(("odd", secret)).send("T")).code == codes.NO_PERMISSION
 
 
-async def test_who_is_disabled_is_not_served_any_more(guarded: Broker, as_user: Callers) -> None:
+async def test_a_disabled_user_is_refused(guarded: Broker, as_user: Callers) -> None:
     shop = as_user(SHOP)
     allow(guarded, "Topic:T", "Pub")
     assert (await shop.send("T")).code == codes.SUCCESS
@@ -252,7 +252,7 @@ async def test_who_is_disabled_is_not_served_any_more(guarded: Broker, as_user: 
     assert (answer.code, answer.remark) == (codes.NO_PERMISSION, "User:shop is disabled.")
 
 
-async def test_a_new_password_holds_at_once(guarded: Broker, as_user: Callers) -> None:
+async def test_a_new_password_takes_effect_at_once(guarded: Broker, as_user: Callers) -> None:
     assert guarded.access is not None
     guarded.access.users.update(UserInfo("admin", "new"))
     assert (await as_user(ADMIN).send("T")).code == codes.NO_PERMISSION
@@ -263,7 +263,7 @@ async def test_a_new_password_holds_at_once(guarded: Broker, as_user: Callers) -
     "Access control: A client that does not prove its identity is not served: on both ports, over "
     "TLS, in each codec, by any field"
 )
-async def test_both_ports_and_tls_ask_alike(guarded: Broker, as_user: Callers) -> None:
+async def test_both_ports_and_tls_require_a_signature(guarded: Broker, as_user: Callers) -> None:
     assert (await as_user(None, guarded.fast_port).send("T")).code == codes.NO_PERMISSION
     assert (await as_user(ADMIN, guarded.fast_port).send("T")).code == codes.SUCCESS
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -276,9 +276,7 @@ async def test_both_ports_and_tls_ask_alike(guarded: Broker, as_user: Callers) -
         assert (await caller.send("T")).code == code
 
 
-async def test_a_oneway_request_that_is_refused_does_nothing(
-    guarded: Broker, as_user: Callers
-) -> None:
+async def test_a_refused_oneway_request_does_nothing(guarded: Broker, as_user: Callers) -> None:
     fields = {"topic": "Made", "defaultTopic": "TBW102", "readQueueNums": "1"}
     frame = encode_request(codes.DELETE_TOPIC_IN_BROKER, 1, {"topic": "TBW102"}, oneway=True)
     asked = encode_request(codes.GET_TOPIC_CONFIG, 2, signed({"topic": "TBW102"}, b"", *ADMIN))
@@ -290,7 +288,7 @@ async def test_a_oneway_request_that_is_refused_does_nothing(
     assert fields["topic"] not in guarded.topics.all()
 
 
-async def test_refusals_are_told_in_the_log_once_a_second(
+async def test_refusals_are_logged_at_most_once_a_second(
     guarded: Broker, as_user: Callers, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert guarded.access is not None
@@ -315,7 +313,7 @@ async def test_refusals_are_told_in_the_log_once_a_second(
 
 
 @pytest.mark.requirement("Access control: White lists, authentication alone")
-async def test_what_is_on_the_white_list_needs_no_signature(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+async def test_a_request_on_the_white_list_needs_no_signature(start, config: Config) -> None:  # type: ignore[no-untyped-def]
     white = f" {codes.GET_TOPIC_CONFIG}, {codes.AUTH_CREATE_USER} ,{codes.GET_MAX_OFFSET}"
     more = {
         "authentication_whitelist": white,
@@ -327,10 +325,10 @@ async def test_what_is_on_the_white_list_needs_no_signature(start, config: Confi
         served = await caller.ask(codes.GET_TOPIC_CONFIG, {"topic": "TBW102"})
         assert served.code == codes.SUCCESS
         assert (await caller.send("T")).code == codes.NO_PERMISSION
-        # Its permission can be looked up only of one who has proven who he is.
+        # Permissions are looked up for authenticated users only.
         other = await caller.ask(codes.GET_MAX_OFFSET, {"topic": "TBW102", "queueId": "0"})
         assert other.code == codes.NO_PERMISSION
-        # Nor is anybody a super user by saying so.
+        # A user name without a signature doesn't make a super user.
         body = b'{"password":"x","userType":"Super"}'
         fields = {"username": "me", "AccessKey": "admin"}
         answer = await caller.ask(codes.AUTH_CREATE_USER, fields, body)
@@ -341,7 +339,7 @@ async def test_what_is_on_the_white_list_needs_no_signature(start, config: Confi
 
 
 @pytest.mark.requirement("Access control: White lists, authentication alone")
-async def test_without_authorization_whoever_has_signed_may_do_everything(  # type: ignore[no-untyped-def]
+async def test_without_authorization_each_user_with_a_signature_may_do_everything(  # type: ignore[no-untyped-def]
     start, config: Config
 ) -> None:
     broker = await start(config(**{**ON, "authorization_enabled": False}))
@@ -362,10 +360,10 @@ async def test_without_authorization_whoever_has_signed_may_do_everything(  # ty
 
 
 @pytest.mark.requirement("Access control: Off, it costs nothing")
-async def test_off_no_row_of_the_table_is_another_one(  # type: ignore[no-untyped-def]
+async def test_without_access_control_the_request_table_is_unchanged(  # type: ignore[no-untyped-def]
     start, config: Config, guarded: Broker, tmp_path: Path
 ) -> None:
-    """So that it costs nothing: the sends have their own inbox, the frequent ones are hot."""
+    """Switched off it costs nothing: sends keep their inbox, frequent requests stay hot."""
     broker = await start(config(store_path_root_dir=str(tmp_path / "free")))
 
     def rows(of: Broker) -> dict[int, Any]:
@@ -383,13 +381,13 @@ async def test_off_no_row_of_the_table_is_another_one(  # type: ignore[no-untype
     hot = {code for code, row in free.items() if row.hot}
     assert {codes.SEND_MESSAGE_V2, codes.PULL_MESSAGE} <= hot
     assert type(free[codes.SEND_MESSAGE_V2].inbox) is list
-    # On, every single one is looked at before its header is read.
+    # Switched on, each request is checked before its header is decoded.
     assert not any(row.hot or row.header for row in checked.values())
     names = {row.handler.__name__ for row in checked.values() if row.inbox is None}
     assert names == {"look_first"}
 
 
-# --- what he may --------------------------------------------------------------------------------
+# --- authorization ------------------------------------------------------------------------------
 
 
 HEARTBEAT = HeartbeatData(
@@ -500,7 +498,7 @@ RIGHTS: list[tuple[int, dict[str, str], bytes, Rights]] = [
     "Access control: Each request needs its rights and no more; every request that is served is "
     "known"
 )
-async def test_each_request_needs_all_of_its_rights_and_no_more(
+async def test_each_request_needs_exactly_its_permissions(
     guarded: Broker, as_user: Callers
 ) -> None:
     assert guarded.access is not None
@@ -530,7 +528,7 @@ async def test_each_request_needs_all_of_its_rights_and_no_more(
     assert wrong == []
 
 
-async def test_the_remark_says_who_what_from_where_and_why(
+async def test_the_remark_names_the_user_the_action_the_source_and_the_reason(
     guarded: Broker, as_user: Callers
 ) -> None:
     shop = as_user(SHOP)
@@ -545,7 +543,7 @@ async def test_the_remark_says_who_what_from_where_and_why(
     )
 
 
-async def test_where_somebody_comes_from_may_count(guarded: Broker, as_user: Callers) -> None:
+async def test_an_entry_may_restrict_the_source_address(guarded: Broker, as_user: Callers) -> None:
     shop = as_user(SHOP)
     allow(guarded, "Topic:T", "Pub", ips=["192.168.0.0/16"])
     assert (await shop.send("T")).code == codes.NO_PERMISSION
@@ -553,7 +551,7 @@ async def test_where_somebody_comes_from_may_count(guarded: Broker, as_user: Cal
     assert (await shop.send("T")).code == codes.SUCCESS
 
 
-async def test_a_message_by_its_place_is_its_topics_whatever_the_request_says(
+async def test_access_to_a_message_by_offset_is_checked_against_its_stored_topic(
     guarded: Broker, as_user: Callers
 ) -> None:
     admin, shop = as_user(ADMIN), as_user(SHOP)
@@ -579,7 +577,7 @@ async def test_a_message_by_its_place_is_its_topics_whatever_the_request_says(
             assert is_refused is not allowed, (topic, code)
 
 
-async def test_a_body_that_does_not_say_what_it_wants_is_refused(as_user: Callers) -> None:
+async def test_a_body_that_cannot_be_parsed_is_refused(as_user: Callers) -> None:
     shop = as_user(SHOP)
     for code in (codes.HEART_BEAT, codes.LOCK_BATCH_MQ, codes.BATCH_ACK_MESSAGE):
         answer = await shop.ask(code, None, b"{no json")
@@ -587,7 +585,7 @@ async def test_a_body_that_does_not_say_what_it_wants_is_refused(as_user: Caller
         assert (answer.remark or "").startswith("parse authorization context error: ")
 
 
-async def test_a_consumer_may_wait_for_messages(guarded: Broker, as_user: Callers) -> None:
+async def test_a_permitted_long_poll_waits_for_messages(guarded: Broker, as_user: Callers) -> None:
     for right in (("Topic:T", "Sub", "Pub"), ("Group:cg", "Sub")):
         allow(guarded, *right)
     shop = as_user(SHOP)
@@ -600,17 +598,17 @@ async def test_a_consumer_may_wait_for_messages(guarded: Broker, as_user: Caller
     assert (await reading).code == codes.SUCCESS
 
 
-# --- across starts -----------------------------------------------------------------------------
+# --- restarts ----------------------------------------------------------------------------------
 
 
-async def test_without_any_user_the_start_warns(  # type: ignore[no-untyped-def]
+async def test_the_broker_warns_at_start_if_there_is_no_user(  # type: ignore[no-untyped-def]
     start, config: Config, caplog: pytest.LogCaptureFixture
 ) -> None:
     await start(config(authentication_enabled=True))
     assert "there is no user, so nobody can do anything" in caplog.text
 
 
-async def test_a_first_user_who_is_one_too_many_stops_the_start(
+async def test_a_first_user_over_the_limit_stops_the_start(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(users_module, "USERS_MAX", 0)
@@ -618,7 +616,7 @@ async def test_a_first_user_who_is_one_too_many_stops_the_start(
         await Broker(config(**ON)).start()
 
 
-async def test_users_are_there_after_a_restart_and_the_first_is_not_made_anew(  # type: ignore[no-untyped-def]
+async def test_users_persist_and_a_restart_does_not_reset_the_first_user(  # type: ignore[no-untyped-def]
     config: Config, tmp_path: Path
 ) -> None:
     inner = '{"accessKey":"inner","secretKey":"inner-secret"}'

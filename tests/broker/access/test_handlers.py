@@ -25,7 +25,7 @@ SUPER_UPDATE = "The super user can only be update by super user"
 
 
 class Admin(Caller):
-    """A caller who signs; bodies are values that become JSON."""
+    """A caller that signs its requests and encodes its bodies as JSON."""
 
     def __init__(self, broker: Broker, name: str, password: str) -> None:
         super().__init__(broker)
@@ -57,7 +57,7 @@ async def admin(broker: Broker) -> AsyncIterator[Admin]:
 
 @pytest.fixture
 async def helper(broker: Broker, admin: Admin) -> AsyncIterator[Admin]:
-    """No super user, but one who may do with the cluster what he likes."""
+    """A normal user with all permissions on the cluster."""
     await admin.say(codes.AUTH_CREATE_USER, {"password": "p"}, username="helper")
     entry = {"resource": "Cluster:*", "actions": ["All"], "decision": "Allow"}
     body = {"policies": [{"entries": [entry]}]}
@@ -78,11 +78,11 @@ def acl(*resources: str, subject: str | None = None, **more: Any) -> dict[str, A
 # --- users ----------------------------------------------------------------------------------------
 
 
-async def test_a_user_is_made_changed_shown_and_deleted(admin: Admin) -> None:
+async def test_a_user_is_created_updated_shown_and_deleted(admin: Admin) -> None:
     made = await admin.say(codes.AUTH_CREATE_USER, {"password": "p"}, username="a")
     assert (made.code, made.remark, made.body) == (codes.SUCCESS, None, None)
     found = await admin.say(codes.AUTH_GET_USER, username="a")
-    # The bytes that a Java broker writes, the password among them.
+    # The bytes that a Java broker writes, including the password.
     assert found.body == (
         b'{"password":"p","userStatus":"enable","userType":"Normal","username":"a"}'
     )
@@ -109,7 +109,7 @@ async def test_users_are_listed(admin: Admin) -> None:
     assert (found.code, found.body) == (codes.SUCCESS, None)
 
 
-async def test_the_name_in_the_header_counts(admin: Admin, broker: Broker) -> None:
+async def test_the_user_name_comes_from_the_header(admin: Admin, broker: Broker) -> None:
     body = {"username": "other", "password": "p"}
     await admin.say(codes.AUTH_CREATE_USER, body, username="a")
     assert broker.access is not None
@@ -151,7 +151,9 @@ async def test_bad_input_about_users_is_refused(
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"password":["secret"]}', b"[]"])
-async def test_a_body_that_is_no_user_is_refused_and_not_told(admin: Admin, body: bytes) -> None:
+async def test_a_malformed_user_is_refused_without_repeating_its_body(
+    admin: Admin, body: bytes
+) -> None:
     answer = await admin.ask(codes.AUTH_CREATE_USER, {"username": "a"}, body)
     assert (answer.code, answer.remark) == (
         codes.SYSTEM_ERROR,
@@ -162,7 +164,7 @@ async def test_a_body_that_is_no_user_is_refused_and_not_told(admin: Admin, body
 @pytest.mark.requirement(
     "Access control: Users and lists by mqadmin, signing clients: the same as with a real broker"
 )
-async def test_only_a_super_user_makes_changes_and_deletes_super_users(
+async def test_only_a_super_user_creates_updates_and_deletes_super_users(
     helper: Admin, broker: Broker
 ) -> None:
     body = {"password": "p", "userType": "Super"}
@@ -181,7 +183,9 @@ async def test_only_a_super_user_makes_changes_and_deletes_super_users(
     assert user.password == "admin-secret"
 
 
-async def test_who_is_made_again_does_not_find_his_old_rights(admin: Admin) -> None:
+async def test_a_recreated_user_does_not_inherit_the_permissions_of_the_deleted_one(
+    admin: Admin,
+) -> None:
     await admin.say(codes.AUTH_CREATE_USER, {"password": "p"}, username="a")
     await admin.say(codes.AUTH_CREATE_ACL, acl("*"), subject="User:a")
     await admin.say(codes.AUTH_DELETE_USER, username="a")
@@ -193,7 +197,7 @@ async def test_who_is_made_again_does_not_find_his_old_rights(admin: Admin) -> N
 # --- access lists -------------------------------------------------------------------------------
 
 
-async def test_a_list_is_made_changed_shown_and_deleted(admin: Admin) -> None:
+async def test_an_access_list_is_created_updated_shown_and_deleted(admin: Admin) -> None:
     await admin.say(codes.AUTH_CREATE_USER, {"password": "p"}, username="a")
     create, update = codes.AUTH_CREATE_ACL, codes.AUTH_UPDATE_ACL
     body = acl("Topic:t", "Group:*", sourceIps=["10.0.0.0/8"])
@@ -268,13 +272,13 @@ async def test_a_malformed_resource_does_not_delete_the_whole_list(
     assert broker.access.lists.get("admin") is not None
 
 
-async def test_a_body_that_is_no_json_is_refused(admin: Admin) -> None:
+async def test_a_body_that_is_not_json_is_refused(admin: Admin) -> None:
     answer = await admin.ask(codes.AUTH_CREATE_ACL, {"subject": "User:admin"}, b"{no json")
     assert answer.code == codes.SYSTEM_ERROR
     assert "AclInfo can't be read" in (answer.remark or "")
 
 
-async def test_a_full_disk_is_told(
+async def test_the_response_reports_a_full_disk(
     admin: Admin, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> None:
@@ -294,7 +298,7 @@ async def test_a_full_disk_is_told(
     "Access control: Passwords: a file for its owner alone, never in the log, the settings or a "
     "sentence"
 )
-async def test_passwords_are_not_in_the_log_nor_in_the_settings(
+async def test_passwords_appear_neither_in_the_log_nor_in_the_settings(
     admin: Admin, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
@@ -321,7 +325,7 @@ KEPT: dict[str, Any] = {
 }
 
 
-async def test_users_and_lists_can_be_made_before_access_control_is_switched_on(
+async def test_users_and_lists_can_be_created_before_access_control_is_enabled(
     start, config: Config
 ) -> None:  # type: ignore[no-untyped-def]
     broker: Broker = await start(config(**KEPT))
@@ -332,7 +336,7 @@ async def test_users_and_lists_can_be_made_before_access_control_is_switched_on(
         assert answer.code == codes.SUCCESS, answer.remark
     text = json.dumps(acl("Topic:T")).encode()
     assert (await caller.ask(codes.AUTH_CREATE_ACL, {"subject": "User:app"}, text)).code == 0
-    assert (await caller.send("T")).code == codes.SUCCESS  # nobody has to sign so far
+    assert (await caller.send("T")).code == codes.SUCCESS  # no signature is required yet
     await caller.peers.close()
     await broker.stop()
 
@@ -350,7 +354,9 @@ async def test_users_and_lists_can_be_made_before_access_control_is_switched_on(
         await one.peers.close()
 
 
-async def test_without_a_provider_for_lists_only_users_are_kept(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+async def test_without_a_provider_for_lists_the_broker_stores_only_users(
+    start, config: Config
+) -> None:  # type: ignore[no-untyped-def]
     key = "authentication_metadata_provider"
     caller = Caller(await start(config(**{key: KEPT[key]})))
     body = b'{"password":"p"}'
@@ -362,7 +368,7 @@ async def test_without_a_provider_for_lists_only_users_are_kept(start, config: C
     await caller.peers.close()
 
 
-async def test_whoever_says_a_name_while_nobody_has_to_sign_changes_no_super_user_as_another(
+async def test_a_normal_user_changes_no_super_user_while_signatures_are_optional(
     start, config: Config
 ) -> None:  # type: ignore[no-untyped-def]
     broker: Broker = await start(config(**KEPT))

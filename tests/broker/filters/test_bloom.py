@@ -1,4 +1,4 @@
-"""Bloom filter bits against those that the Java classes gave."""
+"""Bloom filter bits compared with the bits that the Java classes computed."""
 
 import json
 from pathlib import Path
@@ -15,14 +15,14 @@ CASES = json.loads((Path(__file__).parents[2] / "golden" / "bloom.json").read_te
 @pytest.mark.parametrize(
     "case", CASES, ids=[f"{c['error_rate']}-{c['consumers']}-{c['text'][:20]}" for c in CASES]
 )
-def test_a_text_has_the_bits_that_java_gives_it(case: dict[str, Any]) -> None:
+def test_a_string_has_the_same_bits_as_in_java(case: dict[str, Any]) -> None:
     bloom = BloomFilter(case["error_rate"], case["consumers"])
     found = bloom.generate(case["text"])
     assert (found.bit_num, found.bit_pos) == (case["bits"], case["positions"])
     assert bloom.is_valid(found)
 
 
-def test_bits_of_other_settings_are_not_valid() -> None:
+def test_bits_computed_with_other_settings_are_invalid() -> None:
     bloom = BloomFilter(20, 32)
     assert not bloom.is_valid(None)
     assert not bloom.is_valid(BloomFilter(20, 64).generate("G#T"))

@@ -1,4 +1,4 @@
-"""Filters of groups: the file as Java writes it, versions, life and death, faulty expressions."""
+"""Filters of groups: the file as Java writes it, versions, expiry, faulty expressions."""
 
 import json
 from pathlib import Path
@@ -15,13 +15,13 @@ from aerobee.protocol.errors import Refusal
 from ..conftest import Clock
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "consumerFilter.json"
-# The one that Java's ConsumerFilterManager has when it is made without a broker.
+# The settings of a Java ConsumerFilterManager that is created without a broker.
 JAVAS = {"expect_consumer_num_use_filter": 64, "max_error_rate_of_bloom_filter": 20}
 HOUR_MS = 3_600_000
 
 
 class Made:
-    """A table in a folder, made anew as often as a test likes."""
+    """A filter table in a folder; each call loads it from the file again."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self.path = folder / "consumerFilter.json"
@@ -53,13 +53,13 @@ def found(filters: Filters, topic: str = "T", group: str = "g") -> ConsumerFilte
 
 
 @pytest.mark.requirement("Consuming: consumerFilter.json and its bloom filter")
-def test_a_file_of_java_is_read_and_written_the_same(make: Made) -> None:
+def test_a_file_written_by_java_is_read_and_written_unchanged(make: Made) -> None:
     make.path.write_bytes(GOLDEN.read_bytes())
     filters = make(**JAVAS)
     java = json.loads(GOLDEN.read_text())["filterDataByTopic"]
     for data in java["T"]["groupFilterData"].values():
-        del data["dead"]  # Java works it out, and passes over it when it reads
-    # Who lived when the file was written is taken to have left since.
+        del data["dead"]  # Java computes it and ignores it when reading
+    # A filter that was live when the file was written counts as dead after loading.
     living = java["T"]["groupFilterData"]["G"]
     assert living["deadTime"] == 0
     living["deadTime"] = max(living["bornTime"], make.clock() - 30_000)
@@ -68,7 +68,7 @@ def test_a_file_of_java_is_read_and_written_the_same(make: Made) -> None:
     assert json.loads(make.path.read_text()) == {"filterDataByTopic": java}
 
 
-def test_a_filter_is_there_again_after_a_restart(make: Made) -> None:
+def test_a_filter_persists_over_a_restart(make: Made) -> None:
     filters = make()
     filters.register("g", [sql("a = 1", 5)])
     filters.save()
@@ -81,7 +81,7 @@ def test_a_filter_is_there_again_after_a_restart(make: Made) -> None:
     assert filters.registered(sql("a = 1", 5), "g", 5)({"a": "1"})  # type: ignore[operator,misc]
 
 
-def test_a_file_with_other_bits_is_passed_over_as_java_does(make: Made) -> None:
+def test_a_file_with_other_bloom_filter_settings_is_ignored_as_in_java(make: Made) -> None:
     filters = make()
     filters.register("g", [sql("a = 1")])
     filters.save()
@@ -99,16 +99,16 @@ def test_nothing_is_written_when_nothing_changed(make: Made) -> None:
     assert filters.unsaved() is None
 
 
-def test_without_enable_property_filter_nothing_is_kept(make: Made) -> None:
+def test_without_enable_property_filter_no_filter_is_registered(make: Made) -> None:
     filters = make(enable_property_filter=False)
     filters.register("g", [sql("a = 1")])
     assert filters.find("T", "g") is None
 
 
-# --- versions, life and death ---------------------------------------------------------------------
+# --- versions and expiry --------------------------------------------------------------------------
 
 
-def test_a_later_version_replaces_and_an_earlier_one_does_not(make: Made) -> None:
+def test_only_a_later_version_replaces_a_filter(make: Made) -> None:
     filters = make()
     filters.register("g", [sql("a = 1", 5)])
     first_born = found(filters).born_time
@@ -122,7 +122,7 @@ def test_a_later_version_replaces_and_an_earlier_one_does_not(make: Made) -> Non
     assert (found(filters).expression, found(filters).born_time) == ("a = 2", first_born + 10)
 
 
-def test_what_a_heartbeat_does_not_name_dies_and_comes_back(make: Made) -> None:
+def test_a_filter_missing_in_a_heartbeat_is_dead_until_it_is_named_again(make: Made) -> None:
     filters = make()
     filters.register("g", [sql("a = 1"), sql("b = 1", topic="U")])
     filters.register("other", [sql("a = 1")])
@@ -134,7 +134,7 @@ def test_what_a_heartbeat_does_not_name_dies_and_comes_back(make: Made) -> None:
     assert not found(filters).is_dead
 
 
-def test_a_dead_filter_is_forgotten_after_a_day(make: Made) -> None:
+def test_a_dead_filter_is_removed_after_a_day(make: Made) -> None:
     filters = make()
     filters.register("g", [sql("a = 1")])
     filters.register("stays", [sql("a = 1")])
@@ -144,10 +144,10 @@ def test_a_dead_filter_is_forgotten_after_a_day(make: Made) -> None:
         filters.clean(make.clock())
         assert (filters.find("T", "g") is not None) is there
     assert filters.find("T", "stays") is not None
-    filters.unregister("g")  # that it is gone disturbs nobody
+    filters.unregister("g")  # a filter that is gone is no error
 
 
-def test_one_filter_over_the_limit_is_not_taken(
+def test_a_filter_over_the_limit_is_not_registered(
     make: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filters_module, "FILTERS_MAX", 1)
@@ -159,7 +159,7 @@ def test_one_filter_over_the_limit_is_not_taken(
     assert found(filters).expression == "a = 2"
 
 
-def test_all_expressions_together_have_a_length_and_the_dead_make_room(
+def test_the_total_length_of_expressions_is_limited_and_dead_filters_make_room(
     make: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filters_module, "EXPRESSIONS_CHARS_MAX", 20)
@@ -172,24 +172,24 @@ def test_all_expressions_together_have_a_length_and_the_dead_make_room(
         codes.FILTER_DATA_NOT_EXIST, "2 filters with 19 characters are kept, one more of 5"
     ):
         filters.registered(sql("d = 4"), "i", 1)
-    filters.register("h", [sql("c = 33", 2)])  # what is there may change within the limit
+    filters.register("h", [sql("c = 33", 2)])  # an update within the limit is accepted
     assert found(filters, group="h").expression == "c = 33"
     filters.register("h", [sql("c = 333333", 3)])
-    assert filters.find("T", "h") is None  # and is given up beyond it
+    assert filters.find("T", "h") is None  # beyond the limit the filter is removed
     filters.unregister("g")
     filters.register("i", [sql("d = 4 OR e = 5", 2)])
     assert found(filters, group="i").expression == "d = 4 OR e = 5"
     assert filters.find("T", "g") is None
 
 
-# --- what a reader wants --------------------------------------------------------------------------
+# --- filters of pull requests ---------------------------------------------------------------------
 
 
 def refused(code: int, says: str):  # type: ignore[no-untyped-def]
     return pytest.raises(Refusal, match=says, check=lambda wrong: wrong.code == code)
 
 
-def test_an_expression_that_becomes_wrong_takes_the_one_before_away(make: Made) -> None:
+def test_an_invalid_new_expression_removes_the_previous_filter(make: Made) -> None:
     filters = make()
     filters.register("g", [sql("a = 1", 1)])
     filters.register("g", [sql("a = ", 2)])
@@ -198,7 +198,7 @@ def test_an_expression_that_becomes_wrong_takes_the_one_before_away(make: Made) 
         filters.registered(sql("a = ", 2), "g", 2)
 
 
-def test_a_filter_older_than_the_pull_is_refused(make: Made) -> None:
+def test_a_pull_with_a_newer_version_than_the_filter_is_refused(make: Made) -> None:
     filters = make()
     filters.register("g", [sql("a = 1", 5)])
     assert callable(filters.registered(sql("a = 1", 5), "g", 4))
@@ -206,7 +206,7 @@ def test_a_filter_older_than_the_pull_is_refused(make: Made) -> None:
         filters.registered(sql("a = 1", 6), "g", 6)
 
 
-def test_a_filter_that_was_told_when_they_were_off_is_kept_once_it_is_asked_for(
+def test_an_unknown_filter_is_registered_by_the_pull_that_names_it(
     make: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filters = make()
@@ -232,24 +232,26 @@ def test_a_filter_that_was_told_when_they_were_off_is_kept_once_it_is_asked_for(
         ("NOT " * 70 + "a = 1", "SQL92", codes.SUBSCRIPTION_PARSE_FAILED, "deeper than 64"),
     ],
 )
-def test_a_stated_expression_that_is_wrong_is_refused_with_the_reason(
+def test_an_invalid_expression_in_a_pull_is_refused_with_the_reason(
     make: Made, text: str | None, kind: str, code: int, says: str
 ) -> None:
     with refused(code, says):
         make().stated("T", text, kind)
 
 
-def test_a_stated_expression_of_each_kind(make: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pull_may_carry_an_expression_of_each_type(
+    make: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
     filters = make()
     for _ in range(2):
         assert filters.stated("T", "a || b", "TAG") == {97, 98}
         assert filters.stated("T", "*", None) is None
         assert filters.stated("T", None, "") is None
         assert filters.stated("T", "a > 5", "SQL92")({"a": "6"})  # type: ignore[operator,misc]
-        monkeypatch.setattr(filters_module, "STATED_MAX", 1)  # the second time without a place
+        monkeypatch.setattr(filters_module, "STATED_MAX", 1)  # the second round exceeds the cache
 
 
-def test_other_kinds_are_refused_where_they_are_switched_off(make: Made) -> None:
+def test_sql92_is_refused_if_the_property_filter_is_disabled(make: Made) -> None:
     filters = make(enable_property_filter=False)
     for ask in (
         lambda: filters.stated("T", "a = 1", "SQL92"),
@@ -261,7 +263,7 @@ def test_other_kinds_are_refused_where_they_are_switched_off(make: Made) -> None
     filters.check(subscription("T", "a"))
 
 
-def test_a_retry_is_filtered_by_its_first_topic_where_that_is_switched_on(make: Made) -> None:
+def test_a_retry_is_filtered_by_its_original_topic_if_that_is_enabled(make: Made) -> None:
     retry = "%RETRY%g"
     again = {"RETRY_TOPIC": "T", "a": "1"}
     for on, by_first, by_own in ((True, True, False), (False, False, True)):
@@ -272,5 +274,5 @@ def test_a_retry_is_filtered_by_its_first_topic_where_that_is_switched_on(make: 
         assert matches(again) is by_first
         assert matches(again | {"a": "2"}) is False
         assert matches({"b": "1", "RETRY_TOPIC": "T"}) is by_own
-        # A topic without an expression of the group wants all its retries.
+        # If the group has no expression for the original topic, all its retries match.
         assert matches({"RETRY_TOPIC": "U"}) is by_first

@@ -1,4 +1,4 @@
-"""The look for messages that an expression is true of: what is kept, and where it goes on."""
+"""The scan for messages that match an expression: its results and its next offset."""
 
 from dataclasses import dataclass, field
 
@@ -26,14 +26,14 @@ def record(number: int, pairs: dict[str, str]) -> bytes:
 
 @dataclass
 class Queue:
-    """Stands in for the store: one queue, where None is a message that is gone.
+    """Stands in for the store: one queue, in which None is a deleted message.
 
-    As in the store, a get gives at most CHUNK entries, one piece or several, and steps over what
-    is gone.
+    As in the store, a get returns at most CHUNK entries, in one piece or several, and skips
+    deleted messages.
     """
 
     messages: list[bytes | None]
-    whole: bool = True  # records that lie side by side come in one piece
+    whole: bool = True  # adjacent records come as one piece
     asked: list[tuple[int, int]] = field(default_factory=list)
 
     def get(
@@ -78,24 +78,24 @@ def looked(
 
 
 def every(step: int, count: int) -> list[bytes | None]:
-    """Messages of which every so many-th matches."""
+    """`count` messages of which every `step`-th matches."""
     return [record(number, {"a": "1" if number % step == 0 else "2"}) for number in range(count)]
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_what_matches_is_kept_and_the_next_offset_is_behind_what_was_looked_at(whole: bool) -> None:
+def test_matches_are_returned_and_the_next_offset_follows_the_scanned_range(whole: bool) -> None:
     found, numbers = looked(Queue(every(10, 100), whole))
     assert (found.status, numbers) == (status.FOUND, list(range(0, 100, 10)))
     assert (found.next_offset, found.min_offset, found.max_offset) == (100, 0, 100)
 
 
-def test_a_full_answer_ends_before_the_next_message_that_matches() -> None:
+def test_a_full_response_ends_before_the_next_match() -> None:
     found, numbers = looked(Queue(every(10, 400)), messages_max=5)
     assert numbers == [0, 10, 20, 30, 40]
     assert found.next_offset == 50
 
 
-def test_the_bytes_limit_ends_an_answer_and_the_first_message_always_fits() -> None:
+def test_the_byte_limit_ends_a_response_and_the_first_message_always_fits() -> None:
     size = len(record(10, {"a": "1"}))
     found, numbers = looked(Queue(every(10, 100)), 10, bytes_max=2 * size)
     assert (numbers, found.next_offset) == ([10, 20], 30)
@@ -103,7 +103,7 @@ def test_the_bytes_limit_ends_an_answer_and_the_first_message_always_fits() -> N
     assert (numbers, found.next_offset) == ([10], 20)
 
 
-def test_one_look_takes_so_many_messages_and_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_scan_is_limited_in_messages_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     found, numbers = looked(Queue(every(1_000, 999)), 1, entries_max=800)
     assert (found.status, found.next_offset, numbers) == (status.NO_MATCHED_MESSAGE, 801, [])
     monkeypatch.setattr(matching, "LOOK_BYTES_MAX", 1)
@@ -112,12 +112,12 @@ def test_one_look_takes_so_many_messages_and_so_many_bytes(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("offset", [100, 120])
-def test_an_offset_without_a_message_is_told_as_the_store_tells_it(offset: int) -> None:
+def test_an_offset_without_a_message_has_the_status_of_the_store(offset: int) -> None:
     found, numbers = looked(Queue(every(1, 100)), offset)
     assert (found.status, found.next_offset, numbers) == (status.OFFSET_OVERFLOW_ONE, offset, [])
 
 
-def test_messages_that_are_gone_are_stepped_over() -> None:
+def test_deleted_messages_are_skipped() -> None:
     messages = every(1, 10)
     messages[2] = messages[3] = None
     found, numbers = looked(Queue(messages), messages_max=4)
@@ -136,10 +136,10 @@ def test_messages_that_are_gone_are_stepped_over() -> None:
     bytes_max=strategies.integers(100, 3_000),
     entries_max=strategies.integers(1, 100),
 )
-def test_reading_on_gives_every_match_once_whatever_the_limits(
+def test_successive_scans_return_every_match_once_under_any_limits(
     values: list[str | None], is_whole: bool, **limits: int
 ) -> None:
-    """`values` are those of the property, and None for a message that is gone."""
+    """`values` has the property's value of each message, None for a deleted message."""
     messages = [
         None if value is None else record(number, {"a": value})
         for number, value in enumerate(values)
@@ -155,7 +155,7 @@ def test_reading_on_gives_every_match_once_whatever_the_limits(
     assert numbers == [number for number, value in enumerate(values) if value == "1"]
 
 
-def test_a_record_that_can_not_be_read_is_handed_out() -> None:
+def test_a_record_that_cannot_be_decoded_is_returned() -> None:
     damaged = bytearray(record(1, {"a": "2"}))
     damaged[84:88] = (1 << 31).to_bytes(4, "big")
     _, numbers = looked(Queue([record(0, {"a": "2"})]))
@@ -168,7 +168,7 @@ def test_a_record_that_can_not_be_read_is_handed_out() -> None:
 
 
 @pytest.mark.parametrize("size", [0, -1, 90, 95, 1 << 30])
-def test_a_record_with_a_wrong_length_neither_holds_the_look_up_nor_hides_others(size: int) -> None:
+def test_a_record_with_a_wrong_length_neither_stops_the_scan_nor_hides_others(size: int) -> None:
     messages = every(1, 5)
     broken = bytearray(record(2, {"a": "1"}))
     broken[0:4] = size.to_bytes(4, "big", signed=True)
@@ -192,12 +192,12 @@ def test_a_record_with_a_wrong_length_neither_holds_the_look_up_nor_hides_others
         "größe\x01fünf\x02a\x01ß\x02".encode(),
     ],
 )
-def test_one_property_is_read_as_from_all_of_them(raw: bytes) -> None:
+def test_reading_one_property_gives_the_value_of_the_full_parser(raw: bytes) -> None:
     every_one = properties.decode(raw)
     for name in ("a", "b", "größe", "none"):
         assert RawProperties(raw).get(name) == every_one.get(name)
 
 
-def test_the_tags_of_a_subscription() -> None:
+def test_a_tag_subscription_matches_its_tags() -> None:
     assert tags_of(subscription("T", "*")) is None
     assert tags_of(subscription("T", "a || b")) == {97, 98}

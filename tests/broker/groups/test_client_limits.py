@@ -1,4 +1,4 @@
-"""Clients that tell a broker ever more of themselves: each thing has a limit, and a reason."""
+"""Limits of what clients register; each refusal names its reason."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,7 +23,7 @@ async def tell(
     consumers: dict[str, list[str]] | None = None,
     tag: str = "a",
 ) -> Command:
-    """A heartbeat; `consumers` are the topics by group, of which each subscribes to one tag."""
+    """Sends a heartbeat; `consumers` maps a group to its topics, each with one tag."""
     told = [
         ConsumerData(
             group,
@@ -42,7 +42,9 @@ def refused(answer: Command, code: int, *reasons: str) -> bool:
     return answer.code == code and all(reason in (answer.remark or "") for reason in reasons)
 
 
-async def test_a_long_id_or_name_of_a_client_is_refused(broker: Broker, caller: Caller) -> None:
+async def test_a_client_id_or_group_name_over_the_limit_is_refused(
+    broker: Broker, caller: Caller
+) -> None:
     long = await tell(caller, client="c" * 513, producers=["pg"])
     assert refused(long, codes.SYSTEM_ERROR, "has 513 characters, the limit is 512", "shorter")
     name = await tell(caller, producers=["p" * 256])
@@ -50,7 +52,9 @@ async def test_a_long_id_or_name_of_a_client_is_refused(broker: Broker, caller: 
     assert broker.clients.producers() == {}
 
 
-async def test_a_heartbeat_of_too_many_groups_makes_none(broker: Broker, caller: Caller) -> None:
+async def test_a_heartbeat_with_too_many_groups_registers_none(
+    broker: Broker, caller: Caller
+) -> None:
     answer = await tell(caller, consumers={f"g{n}": [] for n in range(1_001)})
     assert refused(answer, codes.SYSTEM_ERROR, "in 1001 consumer groups, the limit is 1000")
     assert broker.groups.get("g0") is None
@@ -59,7 +63,7 @@ async def test_a_heartbeat_of_too_many_groups_makes_none(broker: Broker, caller:
 @pytest.mark.requirement(
     "Transactions, operation, overload: What clients say of themselves has limits with reasons"
 )
-async def test_a_connection_is_in_so_many_groups(
+async def test_the_groups_of_one_connection_are_limited(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aerobee.broker.groups.clients.GROUPS_PER_CLIENT_MAX", 2)
@@ -82,7 +86,7 @@ async def test_a_connection_is_in_so_many_groups(
     ("limit", "reason"),
     [("GROUPS_MAX", "2 consumer groups have clients"), ("MEMBERS_MAX", "have 2 members")],
 )
-async def test_all_together_have_so_many_groups_and_members(
+async def test_the_groups_and_members_of_the_broker_are_limited(
     caller: Caller, monkeypatch: pytest.MonkeyPatch, limit: str, reason: str
 ) -> None:
     monkeypatch.setattr(f"aerobee.broker.groups.clients.{limit}", 2)
@@ -96,7 +100,7 @@ async def test_all_together_have_so_many_groups_and_members(
 @pytest.mark.requirement(
     "Transactions, operation, overload: What clients say of themselves has limits with reasons"
 )
-async def test_subscriptions_have_a_share_of_the_memory_and_give_it_back(
+async def test_subscriptions_count_against_the_memory_budget_and_release_it(
     start: Callable, config: Config
 ) -> None:
     broker = await start(config(client_memory_bytes_max=16 << 20))
@@ -105,7 +109,7 @@ async def test_subscriptions_have_a_share_of_the_memory_and_give_it_back(
     assert (await tell(caller, consumers={"one": topics})).code == 0
     taken = broker.clients.bytes
     assert 2 * 500 * 1_000 < taken < 2 << 20
-    for _ in range(3):  # the same again costs nothing
+    for _ in range(3):  # a repeated heartbeat costs nothing
         assert (await tell(caller, consumers={"one": topics})).code == 0
     assert broker.clients.bytes == taken
     answer = await tell(other, client="c2", consumers={"two": topics}, tag="a" * 5_000)
@@ -121,7 +125,7 @@ async def test_subscriptions_have_a_share_of_the_memory_and_give_it_back(
     assert broker.clients.bytes == 0
 
 
-async def test_a_connection_that_gives_itself_new_ids_is_known_by_the_last(
+async def test_a_connection_that_changes_its_client_id_is_registered_by_the_last(
     broker: Broker, caller: Caller
 ) -> None:
     for number in range(3):
@@ -137,7 +141,7 @@ async def test_a_connection_that_gives_itself_new_ids_is_known_by_the_last(
 
 
 class Saves:
-    """Counts what is written to the journals of the tables, by name; `wrong` makes it fail."""
+    """Counts the writes to the journals of the tables, by name; `wrong` makes them fail."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []
@@ -156,7 +160,7 @@ class Saves:
 @pytest.mark.requirement(
     "Transactions, operation, overload: New topics and groups in a burst cost few writes"
 )
-async def test_new_groups_of_a_heartbeat_cost_one_write_of_each_journal(
+async def test_new_groups_of_a_heartbeat_cost_one_write_per_journal(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saves = Saves(monkeypatch)
@@ -169,7 +173,7 @@ async def test_new_groups_of_a_heartbeat_cost_one_write_of_each_journal(
 @pytest.mark.requirement(
     "Transactions, operation, overload: New topics and groups in a burst cost few writes"
 )
-async def test_new_topics_of_a_turn_cost_one_write_that_comes_before_the_answers(
+async def test_new_topics_of_one_tick_cost_one_write_before_their_responses(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saves = Saves(monkeypatch)
@@ -185,7 +189,7 @@ async def test_new_topics_of_a_turn_cost_one_write_that_comes_before_the_answers
 
 
 @pytest.mark.parametrize("batch", [False, True])
-async def test_a_topic_that_can_not_be_written_down_takes_no_message_and_harms_no_other(
+async def test_a_topic_that_cannot_be_persisted_takes_no_message_and_harms_no_other(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch, batch: bool
 ) -> None:
     assert (await caller.send("Old")).code == 0
@@ -205,7 +209,7 @@ async def test_a_topic_that_can_not_be_written_down_takes_no_message_and_harms_n
     assert len(records(await caller.pull("New"))) == 1
 
 
-async def test_a_group_that_can_not_be_written_down_is_told_why(
+async def test_a_group_that_cannot_be_persisted_is_refused_with_the_reason(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await caller.send("T")

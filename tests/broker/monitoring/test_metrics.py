@@ -1,4 +1,4 @@
-"""A broker's metrics: RocketMQ's names and labels, and the numbers behind them."""
+"""A broker's metrics: RocketMQ's names and labels, and their values."""
 
 import asyncio
 from importlib.metadata import version
@@ -25,7 +25,7 @@ def values(broker: Broker, name: str) -> Found:
     """The values of one metric by the labels that follow those of the node."""
     found = {}
     for family in families(broker):
-        # Some are worked out while those before them are read.
+        # Some families are computed while the families before them are read.
         rows = [row for row in family[4] if row is not None]
         if family[0] != name:
             continue
@@ -40,7 +40,7 @@ def values(broker: Broker, name: str) -> Found:
 
 
 def has(broker: Broker, name: str) -> bool:
-    """Whether there is such a metric."""
+    """True if the broker has this metric."""
     return any(family[0] == name for family in families(broker))
 
 
@@ -56,7 +56,7 @@ async def test_messages_and_bytes_are_counted_by_topic(broker: Broker, caller: C
     assert throughput["T", "normal", "false"] == broker.stats.puts("T").bytes > 180
 
 
-async def test_what_goes_out_is_counted_by_topic_and_group(broker: Broker, caller: Caller) -> None:
+async def test_messages_out_are_counted_by_topic_and_group(broker: Broker, caller: Caller) -> None:
     for _ in range(3):
         await caller.send("T")
     await caller.pull("T")
@@ -68,7 +68,7 @@ async def test_what_goes_out_is_counted_by_topic_and_group(broker: Broker, calle
     assert values(broker, "rocketmq_throughput_out_total")["T", "cg", "false", ""] > 270
 
 
-async def test_the_version_of_the_program_is_a_label(broker: Broker) -> None:
+async def test_the_version_of_aerobee_is_a_label(broker: Broker) -> None:
     assert values(broker, "aerobee_build_info") == {(version("aerobee"),): 1}
 
 
@@ -76,7 +76,9 @@ async def test_the_version_of_the_program_is_a_label(broker: Broker) -> None:
     "Transactions, operation, overload: The lag in the metrics, of a group that wants some tags "
     "(estimateAccumulation)"
 )
-async def test_lag_is_what_a_group_has_not_consumed(broker: Broker, caller: Caller) -> None:
+async def test_lag_is_the_number_of_messages_a_group_has_not_consumed(
+    broker: Broker, caller: Caller
+) -> None:
     for queue_id in (0, 0, 0, 1):
         await caller.send("T", queue_id=queue_id)
     broker.groups.find("cg")
@@ -91,9 +93,7 @@ async def test_lag_is_what_a_group_has_not_consumed(broker: Broker, caller: Call
     "Transactions, operation, overload: The lag in the metrics, of a group that wants some tags "
     "(estimateAccumulation)"
 )
-async def test_the_lag_of_a_group_that_wants_some_tags_counts_only_those(
-    broker: Broker, caller: Caller
-) -> None:
+async def test_the_lag_of_a_group_counts_only_its_tags(broker: Broker, caller: Caller) -> None:
     for tag in ("a", "b", "b", "c", "b"):
         await caller.send("T", TAGS=tag)
     broker.groups.find("cg")
@@ -102,7 +102,7 @@ async def test_the_lag_of_a_group_that_wants_some_tags_counts_only_those(
     def lag() -> float:
         return values(broker, "rocketmq_consumer_lag_messages")["T", "cg", "false", "false"]
 
-    assert lag() == 4  # nobody is there to say what the group wants
+    assert lag() == 4  # without a member the subscription is unknown
     await caller.heartbeat(topics={"T": "a || b"})
     assert lag() == 3
     await caller.ask(codes.UPDATE_BROKER_CONFIG, None, b"estimateAccumulation=false")
@@ -121,7 +121,7 @@ async def test_connections_are_counted_by_language_and_version(
     assert (consumer[0], *consumer[3:]) == ("cg", "push", "remoting", "false")
 
 
-async def test_the_store_tells_its_size_and_the_age_of_its_oldest_message(
+async def test_the_store_reports_its_size_and_the_age_of_its_oldest_message(
     start, config: Config
 ) -> None:  # type: ignore[no-untyped-def]
     broker = await start(config())
@@ -153,7 +153,7 @@ async def test_a_group_whose_members_subscribe_differently_has_a_gauge(
     await other.peers.close()
 
 
-async def test_what_was_popped_and_is_not_acknowledged_is_counted(
+async def test_popped_messages_without_an_acknowledgement_are_counted(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = Popper(*await run(config(revive_queue_num=1)), clock)
@@ -183,7 +183,7 @@ async def crowded(broker: Broker) -> Broker:
     return broker
 
 
-async def test_the_metrics_of_many_topics_and_groups_are_made_in_small_steps(
+async def test_the_metrics_of_many_topics_and_groups_are_collected_in_small_steps(
     crowded: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = most = steps = 0
@@ -206,19 +206,21 @@ async def test_the_metrics_of_many_topics_and_groups_are_made_in_small_steps(
         most, steps = max(most, looks - before), steps + 1
     assert text.count("rocketmq_consumer_lag_messages{") == MANY
     assert looks >= 4 * MANY
-    assert most <= 4 * SAMPLES_PER_STEP  # the queues of so many topics
+    assert most <= 4 * SAMPLES_PER_STEP  # the queues of this many topics
     assert steps > 5 * MANY / SAMPLES_PER_STEP
 
 
-async def test_requests_are_served_while_metrics_are_made(crowded: Broker, caller: Caller) -> None:
-    await caller.send("T")  # makes the topic
+async def test_requests_are_served_while_metrics_are_collected(
+    crowded: Broker, caller: Caller
+) -> None:
+    await caller.send("T")  # creates the topic
     making = asyncio.create_task(crowded.slices.run(exposition(families(crowded))))
     assert (await caller.send("T")).code == codes.SUCCESS
     assert not making.done()
     assert len(await making) > 1
 
 
-async def test_long_polls_and_oneway_requests_are_told_apart(
+async def test_the_latency_metric_labels_long_polls_and_oneway_requests(
     run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
@@ -240,7 +242,7 @@ async def test_long_polls_and_oneway_requests_are_told_apart(
     assert ("remoting", "9999", "request_code_not_supported", "false", "success") in found
 
 
-async def test_an_offline_group_has_its_lag_and_a_system_group_has_none(
+async def test_an_offline_group_has_a_lag_metric_and_a_system_group_has_none(
     broker: Broker, caller: Caller
 ) -> None:
     await caller.send("T")
@@ -254,7 +256,7 @@ async def test_an_offline_group_has_its_lag_and_a_system_group_has_none(
     assert latency == {("T", "cg", "false", "false"): 70}
 
 
-async def test_what_is_with_a_consumer_is_in_flight_until_it_is_acknowledged(
+async def test_a_popped_message_is_in_flight_until_it_is_acknowledged(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = Popper(*await run(config()), clock)

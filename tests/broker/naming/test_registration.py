@@ -1,4 +1,4 @@
-"""What name servers hear of a broker's topics, and when."""
+"""Registration: the topics that a broker reports to name servers, and when."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ from ..conftest import Caller, Config
 
 @pytest.fixture
 async def strict() -> AsyncIterator[NameServer]:
-    """A name server that forgets each topic which a registration of its broker leaves out."""
+    """A name server that deletes the topics missing in a broker's registration."""
     server = NameServer(NamesrvConfig(listen_port=0, delete_topic_with_broker_registration=True))
     await server.start()
     yield server
@@ -38,7 +38,7 @@ async def make_topic(caller: Caller, name: str, queues: int = 4) -> None:
 
 
 async def brokers_of(namesrv: NameServer, topic: str) -> list[str | None]:
-    """Where the name server says that a topic is; empty when it doesn't know it."""
+    """The brokers in the topic's route; empty if the name server doesn't know the topic."""
     peers = Peers()
     try:
         found = await peers.request(
@@ -52,7 +52,7 @@ async def brokers_of(namesrv: NameServer, topic: str) -> list[str | None]:
 
 
 def hold_back(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """From now on the broker tells name servers nothing before this event is set."""
+    """Delays all registrations of the broker until the returned event is set."""
     gate, tell = asyncio.Event(), broker.registration._peers.request
 
     async def tell_later(*words: Any, **more: Any) -> Any:
@@ -63,7 +63,7 @@ def hold_back(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     return gate
 
 
-async def test_the_order_conf_of_the_name_server_puts_topics_in_order(
+async def test_the_order_conf_of_the_name_server_makes_topics_ordered(
     namesrv: NameServer,
     start,  # type: ignore[no-untyped-def]
     config: Config,
@@ -82,8 +82,8 @@ async def test_the_order_conf_of_the_name_server_puts_topics_in_order(
     assert '"order":true' in (broker.root / "config" / "topics.json").read_text()
     version = broker.topics.version
     await broker.registration.register_all()
-    assert broker.topics.version == version  # told once
-    broker.registration._put_in_order("there", b"no table")  # is only logged
+    assert broker.topics.version == version  # applied once
+    broker.registration._put_in_order("there", b"no table")  # logged only
     await caller.peers.close()
 
 
@@ -91,7 +91,7 @@ async def test_the_order_conf_of_the_name_server_puts_topics_in_order(
     "Name server: A topic that is made has its route when that is answered, and told by itself "
     "deletes no other"
 )
-async def test_making_a_topic_is_answered_once_the_name_server_has_it(
+async def test_creating_a_topic_is_answered_after_its_registration(
     namesrv: NameServer,
     start,  # type: ignore[no-untyped-def]
     config: Config,
@@ -110,7 +110,7 @@ async def test_making_a_topic_is_answered_once_the_name_server_has_it(
     await caller.peers.close()
 
 
-async def test_a_new_groups_heartbeat_is_answered_once_its_retry_topic_is_in_the_routes(
+async def test_a_new_groups_heartbeat_is_answered_after_its_retry_topic_has_a_route(
     namesrv: NameServer,
     start,  # type: ignore[no-untyped-def]
     config: Config,
@@ -128,11 +128,11 @@ async def test_a_new_groups_heartbeat_is_answered_once_its_retry_topic_is_in_the
     assert (await joining).code == codes.SUCCESS
     assert await brokers_of(namesrv, "%RETRY%g") == ["broker-a"]
     gate.clear()
-    assert (await caller.ask(codes.HEART_BEAT, body=beat)).code == codes.SUCCESS  # no news
+    assert (await caller.ask(codes.HEART_BEAT, body=beat)).code == codes.SUCCESS  # nothing new
     await caller.peers.close()
 
 
-async def test_a_heartbeat_does_not_wait_for_name_servers_that_are_silent(
+async def test_a_heartbeat_does_not_wait_for_unresponsive_name_servers(
     namesrv: NameServer,
     start,  # type: ignore[no-untyped-def]
     config: Config,
@@ -147,7 +147,7 @@ async def test_a_heartbeat_does_not_wait_for_name_servers_that_are_silent(
     await caller.peers.close()
 
 
-async def test_a_topic_is_made_while_no_name_server_can_be_reached(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+async def test_a_topic_is_created_while_no_name_server_is_reachable(start, config: Config) -> None:  # type: ignore[no-untyped-def]
     broker = await start(config(namesrv_addr="127.0.0.1:1"))
     caller = Caller(broker)
     await make_topic(caller, "T")
@@ -158,7 +158,7 @@ async def test_a_topic_is_made_while_no_name_server_can_be_reached(start, config
 @pytest.mark.requirement(
     "Bad input: A disk that stays full, a name server that stays away: told once"
 )
-async def test_a_name_server_that_can_not_be_reached_is_told_once(
+async def test_an_unreachable_name_server_is_logged_once(
     start,  # type: ignore[no-untyped-def]
     config: Config,
     caplog: pytest.LogCaptureFixture,
@@ -170,7 +170,7 @@ async def test_a_name_server_that_can_not_be_reached_is_told_once(
     assert "127.0.0.1:1: can't connect to 127.0.0.1:1" in told[0]
 
 
-async def test_a_broker_that_is_given_itself_or_another_broker_for_a_name_server_says_so(
+async def test_a_broker_address_in_place_of_a_name_server_is_logged(
     start,  # type: ignore[no-untyped-def]
     config: Config,
     caplog: pytest.LogCaptureFixture,
@@ -189,7 +189,7 @@ async def test_a_broker_that_is_given_itself_or_another_broker_for_a_name_server
     "Name server: A topic that is made has its route when that is answered, and told by itself "
     "deletes no other"
 )
-async def test_a_topic_told_by_itself_leaves_the_others_where_they_are(
+async def test_registering_a_single_topic_keeps_the_routes_of_the_others(
     strict: NameServer, start, config: Config
 ) -> None:  # type: ignore[no-untyped-def]
     broker = await start(config(namesrv_addr=strict.address, enable_single_topic_register=True))
@@ -201,13 +201,13 @@ async def test_a_topic_told_by_itself_leaves_the_others_where_they_are(
     await caller.peers.close()
 
 
-async def test_the_setting_may_change_while_it_runs(
+async def test_single_topic_registration_can_be_enabled_at_run_time(
     strict: NameServer, start, config: Config
 ) -> None:  # type: ignore[no-untyped-def]
     broker = await start(config(namesrv_addr=strict.address))
     caller = Caller(broker)
     await make_topic(caller, "one")
-    assert await brokers_of(strict, "DefaultCluster") == []  # as the name server was told to
+    assert await brokers_of(strict, "DefaultCluster") == []  # the name server is configured so
     change = b"enableSingleTopicRegister=true\n"
     assert (await caller.ask(codes.UPDATE_BROKER_CONFIG, None, change)).code == 0
     await make_topic(caller, "two")
@@ -215,7 +215,7 @@ async def test_the_setting_may_change_while_it_runs(
     await caller.peers.close()
 
 
-async def test_every_name_server_is_told_and_told_again_of_a_topic_that_is_made(
+async def test_the_broker_registers_a_new_topic_with_every_name_server(
     start,  # type: ignore[no-untyped-def]
     config: Config,
 ) -> None:
@@ -234,7 +234,7 @@ async def test_every_name_server_is_told_and_told_again_of_a_topic_that_is_made(
         await server.stop()
 
 
-async def test_it_registers_again_by_itself_with_a_name_server_that_has_forgotten_it(
+async def test_the_broker_registers_again_with_a_name_server_that_lost_its_routes(
     namesrv: NameServer,
     start,  # type: ignore[no-untyped-def]
     config: Config,
@@ -256,7 +256,7 @@ async def test_it_registers_again_by_itself_with_a_name_server_that_has_forgotte
 
 @pytest.fixture(scope="module")
 def pems(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Certificates with their keys: of the name server, and of somebody else."""
+    """Certificates with their keys: the name server's, and an unrelated one."""
     folder = tmp_path_factory.mktemp("tls")
     found = {name: folder / f"{name}.pem" for name in ("own", "other")}
     for path in found.values():
@@ -266,7 +266,7 @@ def pems(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture
 async def enforcing(pems: dict[str, str]) -> AsyncIterator[NameServer]:
-    """A name server that lets nobody in without TLS."""
+    """A name server that accepts TLS connections only."""
     server = NameServer(
         NamesrvConfig(listen_port=0, tls_server_mode="enforcing", tls_server_cert_path=pems["own"])
     )
@@ -284,11 +284,11 @@ async def enforcing(pems: dict[str, str]) -> AsyncIterator[NameServer]:
         ({"tls_server_mode": "enforcing", "use_tls": False}, False),
         ({"use_tls": True, "tls_client_auth_server": True, "trust": "own"}, True),
         ({"use_tls": True, "tls_client_auth_server": True, "trust": "other"}, False),
-        ({"use_tls": True, "tls_client_auth_server": True}, False),  # no authority has signed it
+        ({"use_tls": True, "tls_client_auth_server": True}, False),  # no known authority
         ({"use_tls": True, "trust": "other"}, True),
     ],
 )
-async def test_a_name_server_that_enforces_tls_lets_in_who_speaks_it_and_trusts_it(
+async def test_a_name_server_that_enforces_tls_accepts_brokers_that_use_and_trust_it(
     enforcing: NameServer,
     start,  # type: ignore[no-untyped-def]
     config: Config,
@@ -308,7 +308,7 @@ async def test_a_name_server_that_enforces_tls_lets_in_who_speaks_it_and_trusts_
     assert broker.registration.registered == {enforcing.address: is_let_in}
 
 
-async def test_a_file_that_holds_no_certificates_stops_the_start(
+async def test_a_trust_file_without_certificates_stops_the_start(
     start,  # type: ignore[no-untyped-def]
     config: Config,
     tmp_path: Path,
@@ -321,7 +321,7 @@ async def test_a_file_that_holds_no_certificates_stops_the_start(
         )
 
 
-async def test_topics_are_told_in_parts_where_that_is_wanted(
+async def test_split_registration_sends_the_topics_in_parts(
     namesrv: NameServer,
     start,  # type: ignore[no-untyped-def]
     config: Config,
@@ -345,7 +345,7 @@ async def test_topics_are_told_in_parts_where_that_is_wanted(
 
     monkeypatch.setattr(broker.registration._peers, "request", counting)
     for route in list(namesrv.routes.topics):
-        del namesrv.routes.topics[route]  # as if the name server had been started anew
+        del namesrv.routes.topics[route]  # as after a restart of the name server
     await broker.registration.register_all()
     assert max(told) == 3
     assert sum(told) == len(broker.topics.all())
@@ -353,4 +353,4 @@ async def test_topics_are_told_in_parts_where_that_is_wanted(
         assert await brokers_of(namesrv, name) == ["broker-a"]
     parts = len(told)
     await broker.registration.register_all()
-    assert len(told) == 2 * parts  # each part is told again, under a version of its own
+    assert len(told) == 2 * parts  # each part is sent again, under its own version

@@ -1,4 +1,4 @@
-"""Who reads which queues and how, when the broker decides it; and messageRequestMode.json."""
+"""Assignment of queues to consumers by the broker, request modes, messageRequestMode.json."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ QUEUES = [MessageQueue("T", "broker-a", number) for number in range(8)]
 
 @pytest.fixture
 async def members(broker: Broker, caller: Caller) -> Any:
-    """Three clients of the group, each with a connection of its own."""
+    """Three clients of the group, each with its own connection."""
     broker.topics.put(TopicConfig("T", 8, 8))
     callers = [caller, Caller(broker), Caller(broker)]
     for number, each in enumerate(callers):
@@ -61,7 +61,9 @@ async def set_mode(caller: Caller, mode: str = "POP", share: int = 0, **wanted: 
 
 @pytest.mark.requirement("Pop: Queues shared out by the broker, messageRequestMode.json")
 @pytest.mark.parametrize("name", ["AVG", "AVG_BY_CIRCLE"])
-async def test_each_member_that_pulls_gets_its_share(members: list[Caller], name: str) -> None:
+async def test_each_member_that_pulls_gets_its_part_of_the_queues(
+    members: list[Caller], name: str
+) -> None:
     ids = ["c0", "c1", "c2"]
     for client_id in ids:
         found = await assigned(members[0], client_id, strategy_name=name)
@@ -100,7 +102,7 @@ async def test_with_fewer_queues_than_members_each_has_one(
     assert shares == [[QUEUES[0]], [QUEUES[1]], [QUEUES[0]]]
 
 
-async def test_a_broadcast_gives_everybody_all_queues(members: list[Caller]) -> None:
+async def test_broadcasting_assigns_all_queues_to_each_member(members: list[Caller]) -> None:
     found = await assigned(members[0], "c1", message_model="BROADCASTING")
     assert queues_of(found) == QUEUES
 
@@ -114,13 +116,13 @@ async def test_a_broadcast_gives_everybody_all_queues(members: list[Caller]) -> 
         {"topic": "Nowhere", "message_model": "BROADCASTING"},
     ],
 )
-async def test_what_can_not_be_shared_out_leaves_the_client_what_it_has(
+async def test_an_unknown_strategy_group_or_topic_gives_an_empty_assignment(
     members: list[Caller], wanted: dict[str, str]
 ) -> None:
     assert await assigned(members[0], "c0", **wanted) == {}
 
 
-async def test_the_mode_is_the_brokers_default_but_pull_for_retry_topics(
+async def test_the_default_mode_is_the_brokers_except_pull_for_retry_topics(
     start: Any, config: Config
 ) -> None:
     broker = await start(config(default_message_request_mode="POP"))
@@ -135,7 +137,7 @@ async def test_the_mode_is_the_brokers_default_but_pull_for_retry_topics(
     await caller.peers.close()
 
 
-async def test_a_broker_that_does_not_share_out_gives_everybody_all_queues(
+async def test_without_server_load_balancing_each_member_gets_all_queues(
     start: Any, config: Config
 ) -> None:
     broker = await start(config(server_load_balancer_enable=False))
@@ -145,7 +147,7 @@ async def test_a_broker_that_does_not_share_out_gives_everybody_all_queues(
     await caller.peers.close()
 
 
-async def test_the_queues_of_other_brokers_count_too_while_a_name_server_answers(
+async def test_the_assignment_includes_the_queues_of_other_brokers(
     run: Any, config: Config, clock: Clock
 ) -> None:
     name_server = NameServer(NamesrvConfig(listen_port=0))
@@ -167,15 +169,15 @@ async def test_the_queues_of_other_brokers_count_too_while_a_name_server_answers
         return [(q.broker_name, q.queue_id) for q in queues_of(await assigned(caller, "c0"))]
 
     async with asyncio.timeout(60):
-        while await names() != places:  # the brokers tell the name server in their own time
+        while await names() != places:  # the brokers register at their own pace
             clock.ms += 30_001
     await name_server.stop()
-    clock.ms += 30_001  # what was told is too old, and nobody tells it anew
+    clock.ms += 30_001  # the route has expired and can't be refreshed
     assert await names() == places
     assert await assigned(caller, "c0", topic="Other") == {}
 
 
-# --- the modes ------------------------------------------------------------------------------------
+# --- request modes --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -191,7 +193,7 @@ async def test_the_queues_of_other_brokers_count_too_while_a_name_server_answers
         ),
     ],
 )
-async def test_a_mode_that_can_not_be_is_refused_with_the_reason(
+async def test_an_invalid_mode_is_refused_with_the_reason(
     members: list[Caller], wanted: dict[str, str], code: int, why: str
 ) -> None:
     answer = await set_mode(members[0], **wanted)
@@ -199,7 +201,7 @@ async def test_a_mode_that_can_not_be_is_refused_with_the_reason(
     assert why in (answer.remark or "")
 
 
-async def test_a_mode_for_an_unknown_group_is_refused_where_groups_are_not_made(
+async def test_without_auto_creation_a_mode_for_an_unknown_group_is_refused(
     start: Any, config: Config
 ) -> None:
     broker = await start(config(auto_create_subscription_group=False))
@@ -210,7 +212,7 @@ async def test_a_mode_for_an_unknown_group_is_refused_where_groups_are_not_made(
 
 
 @pytest.mark.requirement("Pop: Queues shared out by the broker, messageRequestMode.json")
-async def test_modes_are_kept_in_javas_file_and_told_to_slaves(
+async def test_modes_are_stored_in_javas_file_and_copied_to_slaves(
     broker: Broker, members: list[Caller]
 ) -> None:
     await set_mode(members[0], share=3)
@@ -228,7 +230,7 @@ async def test_modes_are_kept_in_javas_file_and_told_to_slaves(
     assert loaded.get("T", "other") is None
 
 
-def test_there_is_a_limit_to_the_modes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_modes_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aerobee.broker.pop.request_modes.MODES_MAX", 1)
     modes = RequestModes(tmp_path / "modes.json")
     modes.put(SetMessageRequestModeRequestBody("T", "a", "POP"))

@@ -1,4 +1,4 @@
-"""Check points in memory: their limits, their lines, and what a crash may take from them."""
+"""Check points in memory: limits, commit order per queue, and a full disk."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def in_the_timer(p: Popper) -> int:
     return p.broker.store.max_offset("rmq_sys_wheel_timer", 0)
 
 
-async def test_one_that_is_visible_soon_again_is_written_at_once(
+async def test_a_check_point_with_a_short_invisible_time_is_written_at_once(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock)
@@ -37,7 +37,7 @@ async def test_one_that_is_visible_soon_again_is_written_at_once(
 @pytest.mark.requirement(
     "Transactions, operation, overload: Settings changed at run time, and settings that may not"
 )
-async def test_a_running_broker_can_be_told_to_write_each_note_and_to_keep_them_again(
+async def test_the_buffer_can_be_switched_off_and_on_at_run_time(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock)
@@ -55,11 +55,11 @@ async def test_a_running_broker_can_be_told_to_write_each_note_and_to_keep_them_
         assert (await p.ack(handles[body])).code == 0
     await p.synced()
     p.broker.pop.sweep()
-    assert p.offset() == 3  # nothing is forgotten, wherever its note was
+    assert p.offset() == 3  # no check point is lost, in memory or in the log
 
 
 @pytest.mark.requirement("Pop: Memory instead of writing, with limits")
-async def test_memory_has_a_limit_beyond_which_all_is_written(
+async def test_check_points_beyond_the_limit_of_the_buffer_are_written(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock, pop_ck_max_buffer_size=2)
@@ -70,7 +70,7 @@ async def test_memory_has_a_limit_beyond_which_all_is_written(
     assert (p.broker.pop.buffer.count, in_the_timer(p)) == (2, 1)
 
 
-async def test_a_line_has_a_limit_and_gets_shorter_from_its_head(
+async def test_the_commit_queue_is_limited_and_shrinks_from_its_head(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock, pop_ck_offset_max_queue_size=2)
@@ -100,7 +100,9 @@ async def test_the_offset_moves_in_the_order_of_the_pops(
     assert offsets == [0, 2, 3]
 
 
-async def test_other_messages_wait_in_line_too(run: Run, config: Config, clock: Clock) -> None:
+async def test_the_offset_of_messages_without_a_match_waits_for_earlier_pops(
+    run: Run, config: Config, clock: Clock
+) -> None:
     p = await popper(run, config, clock)
     await p.send(b"yes", TAGS="yes")
     await p.send(b"no", TAGS="no")
@@ -113,7 +115,7 @@ async def test_other_messages_wait_in_line_too(run: Run, config: Config, clock: 
     assert p.offset() == 3
 
 
-async def test_the_same_message_can_not_be_popped_twice_at_one_time(
+async def test_a_message_cannot_be_popped_twice_in_the_same_millisecond(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock)
@@ -128,7 +130,7 @@ async def test_the_same_message_can_not_be_popped_twice_at_one_time(
     assert len(await p.pop()) == 2
 
 
-async def test_a_full_disk_hands_nothing_out_that_it_could_not_note(
+async def test_on_a_full_disk_a_pop_returns_no_message_without_a_check_point(
     run: Run, config: Config, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     p = await popper(run, config, clock, enable_pop_buffer_merge=False)
@@ -150,7 +152,7 @@ async def test_a_full_disk_hands_nothing_out_that_it_could_not_note(
     assert (await p.ack(text)).code == 0
 
 
-async def test_what_was_noted_before_the_disk_was_full_goes_out(
+async def test_messages_with_a_check_point_from_before_the_disk_was_full_are_returned(
     run: Run, config: Config, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker, caller = await run(config(enable_pop_buffer_merge=False))
@@ -172,7 +174,7 @@ async def test_what_was_noted_before_the_disk_was_full_goes_out(
     assert (first | await p.pop()).keys() == {b"a", b"b"}
 
 
-async def test_what_a_full_disk_does_not_take_stays_in_memory(
+async def test_a_check_point_that_a_full_disk_rejects_stays_in_memory(
     run: Run, config: Config, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     p = await popper(run, config, clock)

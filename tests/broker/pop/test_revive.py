@@ -1,4 +1,4 @@
-"""Reviving: from what a Java broker has written, in parts, and in trouble."""
+"""Reviving popped messages: from a Java broker's files, in parts, and after failures."""
 
 import tarfile
 from pathlib import Path
@@ -32,7 +32,7 @@ def messages(broker: Broker, topic: str, queue_id: int = 0) -> list[Record]:
 
 
 def put_entry(broker: Broker, tag: str, body: bytes, due_ms: int, queue_id: int = 0) -> None:
-    """An entry of the revive topic, as the timer brings it there."""
+    """Stores an entry in the revive topic, as the timer delivers it."""
     raw = properties.encode({"TAGS": tag, "TIMER_DELIVER_MS": str(due_ms)})
     store, topic = broker.store, revive_topic(broker.config.broker_cluster_name)
     store.put(Message((topic, queue_id), 0, 0, 0, store.host, body, raw, tag_hash(tag)))
@@ -52,7 +52,7 @@ async def p(run: Run, config: Config, clock: Clock) -> Popper:
 
 
 @pytest.mark.requirement("Pop: Check points and acknowledgements are Java's messages")
-async def test_what_a_java_broker_left_invisible_comes_again_here(
+async def test_messages_that_a_java_broker_left_invisible_are_revived(
     run: Run, config: Config, clock: Clock, tmp_path: Path
 ) -> None:
     folder = unpacked(tmp_path)
@@ -71,8 +71,8 @@ async def test_what_a_java_broker_left_invisible_comes_again_here(
         )
     )
     retry = retry_topic("VecPop", "CG_pop")
-    # Java popped four messages, acknowledged one, and made one invisible for a minute more. The
-    # other two came again while it ran.
+    # Java popped four messages, acknowledged one, and made one invisible for another minute. It
+    # revived the other two itself.
     assert [record.body for record in messages(broker, retry)] == [b"pop2", b"pop3"]
     await broker.catch_up()
     assert len(messages(broker, retry)) == 2
@@ -87,7 +87,7 @@ async def test_what_a_java_broker_left_invisible_comes_again_here(
     assert ours.born_ms < java.born_ms
 
 
-async def test_a_check_point_of_another_form_is_understood(p: Popper) -> None:
+async def test_a_check_point_without_offset_differences_is_decoded(p: Popper) -> None:
     await p.send(b"a", b"b", b"c")
     old = PopCheckPoint(1, p.clock.ms, 5_000, 0, 2, 0, "T", "cg", 0, None, "broker-a")
     put_entry(p.broker, "ck", old.encode(), p.clock.ms + 4_000)
@@ -98,7 +98,7 @@ async def test_a_check_point_of_another_form_is_understood(p: Popper) -> None:
     assert [record.body for record in messages(p.broker, "%RETRY%cg_T")] == [b"c"]
 
 
-async def test_a_check_point_that_came_twice_counts_once(p: Popper) -> None:
+async def test_a_duplicate_check_point_counts_once(p: Popper) -> None:
     await p.send(b"a", b"b")
     p.broker.groups.find("cg")
     body = PopCheckPoint(0, p.clock.ms, 5_000, 0, 2, 0, "T", "cg", 0, [0, 1], "b").encode()
@@ -122,7 +122,7 @@ async def test_a_check_point_that_came_twice_counts_once(p: Popper) -> None:
         ("odd", b"odd"),
     ],
 )
-async def test_what_can_not_be_read_is_passed_over(p: Popper, tag: str, body: bytes) -> None:
+async def test_an_unreadable_entry_is_skipped(p: Popper, tag: str, body: bytes) -> None:
     await p.send(b"a")
     await p.pop()
     put_entry(p.broker, tag, body, p.clock.ms)
@@ -131,7 +131,7 @@ async def test_what_can_not_be_read_is_passed_over(p: Popper, tag: str, body: by
 
 
 @pytest.mark.parametrize("gone", ["topic", "group", "message"])
-async def test_what_has_nowhere_to_go_is_dropped(p: Popper, gone: str) -> None:
+async def test_messages_without_a_topic_or_group_are_dropped(p: Popper, gone: str) -> None:
     await p.send(b"a")
     await p.pop()
     if gone == "topic":
@@ -147,7 +147,7 @@ async def test_what_has_nowhere_to_go_is_dropped(p: Popper, gone: str) -> None:
     assert sum(p.broker.pop.revive.behind()) == 0
 
 
-async def test_many_messages_come_again_in_parts(p: Popper) -> None:
+async def test_many_messages_are_revived_in_parts(p: Popper) -> None:
     for _ in range(20):
         await p.send(*[b"a"] * 32)
         assert (await p.ask()).code == 0
@@ -157,9 +157,7 @@ async def test_many_messages_come_again_in_parts(p: Popper) -> None:
 
 
 @pytest.mark.requirement("Pop: No message lost, none popped for ever: kills, stops, full disks")
-async def test_a_full_disk_only_delays_what_comes_again(
-    p: Popper, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_full_disk_only_delays_revival(p: Popper, monkeypatch: pytest.MonkeyPatch) -> None:
     await p.send(b"a", b"b", b"c")
     await p.pop()
     store = p.broker.store
@@ -180,7 +178,7 @@ async def test_a_full_disk_only_delays_what_comes_again(
     assert [record.body for record in messages(p.broker, "%RETRY%cg_T")] == [b"a", b"b", b"c"]
 
 
-async def test_the_offset_names_the_last_entry_that_is_done_and_on_disk(p: Popper) -> None:
+async def test_the_revive_offset_is_the_last_processed_entry_on_disk(p: Popper) -> None:
     topic = revive_topic("DefaultCluster")
 
     def done() -> list[int]:
@@ -202,7 +200,7 @@ async def test_the_offset_names_the_last_entry_that_is_done_and_on_disk(p: Poppe
     assert sum(p.broker.pop.revive.behind()) == 0
 
 
-async def test_a_message_of_a_topic_that_is_popped_by_its_retry_name_stays_there(
+async def test_a_message_popped_from_a_retry_topic_is_revived_in_that_topic(
     p: Popper,
 ) -> None:
     p.broker.topics.put(TopicConfig("%RETRY%cg_T", 1, 1))
@@ -220,7 +218,7 @@ async def test_a_message_of_a_topic_that_is_popped_by_its_retry_name_stays_there
     ]
 
 
-async def test_the_next_round_is_at_the_time_of_the_first_check_point(p: Popper) -> None:
+async def test_the_next_revive_round_is_due_with_the_first_check_point(p: Popper) -> None:
     revive = p.broker.pop.revive
     interval_ms = p.broker.config.revive_interval
     assert revive.wait_ms() == interval_ms
@@ -236,7 +234,7 @@ async def test_the_next_round_is_at_the_time_of_the_first_check_point(p: Popper)
     assert revive.wait_ms() == interval_ms
 
 
-async def test_a_queue_whose_round_failed_waits_for_the_interval(
+async def test_after_a_failed_round_the_queue_waits_for_the_interval(
     p: Popper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(topic: str, *rest: Any) -> tuple[int, int, int]:

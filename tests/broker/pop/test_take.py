@@ -1,4 +1,4 @@
-"""Popping: what comes out, what stays invisible, what comes again, and what is refused."""
+"""POP: returned messages, invisible time, redelivery, long polling, and refusals."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ async def popper(run: Run, config: Config, clock: Clock, queues: int = 1, **want
     return Popper(*await run(config(**wanted)), clock, queues=queues)
 
 
-async def test_a_pop_gives_the_messages_of_all_queues_and_says_where_they_are(
+async def test_a_pop_returns_the_messages_of_all_queues_with_their_offsets(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock, queues=2)
@@ -38,7 +38,7 @@ async def test_a_pop_gives_the_messages_of_all_queues_and_says_where_they_are(
     }
 
 
-async def test_what_was_popped_is_invisible_to_the_group_and_not_to_others(
+async def test_a_popped_message_is_invisible_to_its_group_only(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock)
@@ -49,7 +49,9 @@ async def test_what_was_popped_is_invisible_to_the_group_and_not_to_others(
     assert list(await p.pop(group="other")) == [b"a", b"b", b"c"]
 
 
-async def test_the_rest_is_counted_over_all_queues(run: Run, config: Config, clock: Clock) -> None:
+async def test_the_remaining_messages_are_counted_over_all_queues(
+    run: Run, config: Config, clock: Clock
+) -> None:
     p = await popper(run, config, clock, queues=2)
     await p.send(b"a", b"b")
     await p.send(b"c", b"d", queue_id=1)
@@ -58,7 +60,7 @@ async def test_the_rest_is_counted_over_all_queues(run: Run, config: Config, clo
     assert (await p.ask(queue_id=1)).fields()["restNum"] == "0"
 
 
-async def test_large_messages_of_many_queues_come_in_answers_that_a_client_can_read(
+async def test_large_messages_of_many_queues_come_in_responses_below_the_frame_limit(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock, queues=5)
@@ -72,7 +74,7 @@ async def test_large_messages_of_many_queues_come_in_answers_that_a_client_can_r
     assert {record.body for each in (first, second) for record in records(each)} == bodies
 
 
-async def test_what_is_acknowledged_never_comes_again(
+async def test_an_acknowledged_message_is_never_redelivered(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock)
@@ -88,7 +90,7 @@ async def test_what_is_acknowledged_never_comes_again(
 
 
 @pytest.mark.requirement("Pop: Handles, infos, POP_CK, names of retry topics")
-async def test_what_is_not_acknowledged_comes_again_in_the_groups_retry_topic(
+async def test_an_unacknowledged_message_is_redelivered_by_the_groups_retry_topic(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock, queues=2)
@@ -119,7 +121,7 @@ async def test_what_is_not_acknowledged_comes_again_in_the_groups_retry_topic(
     assert await p.pop() == {}
 
 
-async def test_what_comes_again_counts_for_the_retry_topic(
+async def test_a_redelivery_is_counted_for_the_retry_topic(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock)
@@ -130,7 +132,7 @@ async def test_what_comes_again_counts_for_the_retry_topic(
     assert (found["T"], found["%RETRY%cg_T"]) == (2, 2)
 
 
-async def test_what_comes_again_counts_its_tries_and_keeps_its_first_time(
+async def test_a_redelivered_message_counts_its_tries_and_keeps_its_first_pop_time(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock)
@@ -145,7 +147,7 @@ async def test_what_comes_again_counts_its_tries_and_keeps_its_first_time(
 
 
 @pytest.mark.requirement("Pop: No dead letters by the broker, however many tries")
-async def test_what_nobody_acknowledges_comes_again_more_often_than_a_group_retries(
+async def test_redelivery_of_popped_messages_ignores_the_groups_retry_limit(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock)
@@ -159,7 +161,7 @@ async def test_what_nobody_acknowledges_comes_again_more_often_than_a_group_retr
     assert p.broker.topics.get("%DLQ%cg") is None
 
 
-async def test_the_second_form_of_retry_topic_is_used_when_it_is_on_and_the_first_still_read(
+async def test_retry_topics_of_version_2_are_used_if_enabled_and_version_1_is_still_read(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock)
@@ -173,7 +175,7 @@ async def test_the_second_form_of_retry_topic_is_used_when_it_is_on_and_the_firs
     p = await popper(run, config, clock, enable_retry_topic_v2=True)
     await p.send(b"new")
     found: dict[bytes, str] = {}
-    for _ in range(40):  # which of the two a pop looks into is a matter of chance
+    for _ in range(40):  # a pop picks one of the two at random
         found |= await p.pop()
     assert found.keys() == {b"old", b"new"}
     assert found[b"old"].split(" ")[4] == "1"
@@ -188,7 +190,7 @@ async def test_the_second_form_of_retry_topic_is_used_when_it_is_on_and_the_firs
     assert (await p.ack(again[b"new"])).code == 0
 
 
-async def test_the_second_form_of_retry_topic_can_be_switched_on_later(
+async def test_retry_topics_of_version_2_can_be_enabled_later(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock)
@@ -201,7 +203,7 @@ async def test_the_second_form_of_retry_topic_can_be_switched_on_later(
     assert (record.body, record.topic) == (b"a", "%RETRY%cg+T")
 
 
-async def test_the_real_retry_topic_is_shown_when_that_is_wanted(
+async def test_the_real_retry_topic_is_shown_if_requested(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock, pop_response_return_actual_retry_topic=True)
@@ -213,7 +215,7 @@ async def test_the_real_retry_topic_is_shown_when_that_is_wanted(
     assert "POP_CK" not in record.properties
 
 
-async def test_a_tag_expression_lets_the_others_pass(
+async def test_a_tag_expression_skips_other_messages(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock)
@@ -229,7 +231,7 @@ async def test_a_tag_expression_lets_the_others_pass(
     assert p.offset() == 5
 
 
-async def test_an_sql_expression_looks_at_properties(
+async def test_an_sql_expression_filters_by_properties(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock, enable_property_filter=True)
@@ -241,7 +243,7 @@ async def test_an_sql_expression_looks_at_properties(
     assert await p.pop(**wanted) == {}
 
 
-async def test_a_pop_by_expression_is_served_where_those_of_consumers_are_not(
+async def test_a_pop_may_use_sql92_with_the_property_filter_disabled(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock, enable_property_filter=False)
@@ -253,7 +255,7 @@ async def test_a_pop_by_expression_is_served_where_those_of_consumers_are_not(
         assert answer.code == codes.SUBSCRIPTION_PARSE_FAILED
 
 
-async def test_a_long_stretch_of_other_messages_is_passed_in_one_pop_that_waits(
+async def test_a_long_poll_skips_many_messages_without_a_match(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock, max_filter_message_size=40)
@@ -264,7 +266,7 @@ async def test_a_long_stretch_of_other_messages_is_passed_in_one_pop_that_waits(
 
 
 @pytest.mark.parametrize(("in_memory", "first"), [(True, b"a"), (False, b"c")])
-async def test_a_new_group_begins_where_it_says(
+async def test_a_new_group_starts_at_the_requested_position(
     run: Run, config: Config, clock: Clock, in_memory: bool, first: bytes
 ) -> None:
     p = await popper(run, config, clock, init_pop_offset_by_check_msg_in_mem=in_memory)
@@ -273,7 +275,7 @@ async def test_a_new_group_begins_where_it_says(
     assert next(iter(await p.pop(group="from-end", init_mode=1))) == first
 
 
-async def test_an_offset_that_is_set_holds_for_the_next_pop(
+async def test_a_reset_offset_takes_effect_with_the_next_pop(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock)
@@ -282,12 +284,14 @@ async def test_an_offset_that_is_set_holds_for_the_next_pop(
     p.broker.offsets.reset("T", "cg", 0, 1)
     clock.ms += 1
     assert list(await p.pop()) == [b"b", b"c"]
-    p.broker.offsets.commit("T", "cg", 0, 2)  # without the mark that a reset leaves
+    p.broker.offsets.commit("T", "cg", 0, 2)  # without the mark of a reset
     clock.ms += 1
     assert list(await p.pop()) == [b"c"]
 
 
-async def test_messages_that_are_gone_are_passed(run: Run, config: Config, clock: Clock) -> None:
+async def test_an_offset_beyond_the_queue_moves_to_its_end(
+    run: Run, config: Config, clock: Clock
+) -> None:
     p = await popper(run, config, clock)
     await p.send(b"a", b"b")
     p.broker.offsets.commit("T", "cg", 0, 77)
@@ -297,7 +301,7 @@ async def test_messages_that_are_gone_are_passed(run: Run, config: Config, clock
     assert list(await p.pop()) == [b"c"]
 
 
-# --- waiting --------------------------------------------------------------------------------------
+# --- long polling ---------------------------------------------------------------------------------
 
 
 async def test_a_pop_waits_for_a_message_in_any_queue(
@@ -323,7 +327,7 @@ async def test_a_pop_of_one_queue_waits_for_that_queue(
 
 
 @pytest.mark.requirement("Pop: Waiting, notifications, limits of both")
-async def test_each_waiting_pop_gets_messages_of_its_own_the_oldest_first(
+async def test_each_waiting_pop_gets_different_messages_the_oldest_pop_first(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock)
@@ -338,7 +342,9 @@ async def test_each_waiting_pop_gets_messages_of_its_own_the_oldest_first(
     assert [record.body for answer in answers for record in records(answer)] == [b"b", b"c"]
 
 
-async def test_a_pop_waits_for_what_comes_again(run: Run, config: Config, clock: Clock) -> None:
+async def test_a_waiting_pop_gets_a_redelivered_message(
+    run: Run, config: Config, clock: Clock
+) -> None:
     p = await popper(run, config, clock)
     await p.send(b"a")
     await p.pop()
@@ -348,7 +354,7 @@ async def test_a_pop_waits_for_what_comes_again(run: Run, config: Config, clock:
     assert [record.reconsume_times for record in records(await asked)] == [1]
 
 
-async def test_a_pop_that_waited_in_vain_is_told_so_with_all_its_fields(
+async def test_a_pop_that_times_out_gets_a_response_with_all_fields(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock)
@@ -369,7 +375,7 @@ async def test_a_pop_that_waited_in_vain_is_told_so_with_all_its_fields(
     }
 
 
-async def test_where_there_is_no_room_to_wait_the_queues_are_not_worked_out(
+async def test_a_pop_over_the_limit_of_waiting_pops_does_not_compute_its_queues(
     run: Run, config: Config, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     p = await popper(run, config, clock, pop_polling_size=0)
@@ -387,7 +393,7 @@ async def test_where_there_is_no_room_to_wait_the_queues_are_not_worked_out(
 
 
 @pytest.mark.requirement("Pop: Waiting, notifications, limits of both")
-async def test_when_too_many_wait_the_next_is_told_so_and_can_be_counted(
+async def test_a_pop_over_the_limit_is_refused_and_waiting_pops_can_be_counted(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock, pop_polling_size=0)
@@ -402,7 +408,7 @@ async def test_when_too_many_wait_the_next_is_told_so_and_can_be_counted(
     assert (await asked).code == 0
 
 
-async def test_a_client_that_leaves_takes_no_message_with_it(
+async def test_the_long_poll_of_a_disconnected_client_is_removed(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock)
@@ -419,7 +425,7 @@ async def test_a_client_that_leaves_takes_no_message_with_it(
 
 
 @pytest.mark.requirement("Pop: Waiting, notifications, limits of both")
-async def test_a_notification_says_whether_there_is_something_to_pop(
+async def test_a_notification_tells_whether_a_message_can_be_popped(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock, queues=2)
@@ -442,11 +448,11 @@ async def test_a_notification_says_whether_there_is_something_to_pop(
     await p.waiting(1)
     await p.later(10_000)
     assert (await asked).fields() == no
-    await p.later(BACK_AFTER_MS)  # it has come again
+    await p.later(BACK_AFTER_MS)  # it has been redelivered
     assert (await p.caller.ask(codes.NOTIFICATION, header)).fields() == yes
 
 
-async def test_a_message_is_news_for_the_newest_of_those_who_wait_for_news(
+async def test_a_message_notifies_the_waiting_request_with_the_latest_deadline(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock)
@@ -455,7 +461,7 @@ async def test_a_message_is_news_for_the_newest_of_those_who_wait_for_news(
         header = Notification("cg", "T", -1, wait_ms, clock.ms)
         asked.append(asyncio.create_task(p.caller.ask(codes.NOTIFICATION, header)))
         await p.waiting(number + 1)
-    await p.send(b"a")  # the newest is the one who would wait longest
+    await p.send(b"a")  # the request that would wait longest
     assert (await asked[1]).fields()["hasMsg"] == "true"
     assert p.broker.pop.handlers.notifications.count == 2
     assert list(await p.pop()) == [b"a"]
@@ -470,14 +476,14 @@ async def test_a_message_is_news_for_the_newest_of_those_who_wait_for_news(
 
 @pytest.mark.requirement("Pop: No message lost, none popped for ever: kills, stops, full disks")
 @pytest.mark.parametrize("merge", [True, False])
-async def test_a_crash_loses_no_message_and_hides_none_for_ever(
+async def test_a_crash_loses_no_message_and_leaves_none_invisible_for_ever(
     run: Run, config: Config, clock: Clock, tmp_path: Any, merge: bool
 ) -> None:
     p = await popper(run, config, clock, enable_pop_buffer_merge=merge)
     await p.send(b"acked", b"in memory", b"in the log", b"not popped")
     handles = await p.pop(max_messages=3)
     await p.ack(handles[b"acked"])
-    await p.later(12_000)  # by now the check point is written in any case
+    await p.later(12_000)  # the check point is written by now
     await p.ack(handles[b"in memory"])
     p.broker.offsets.save()
     left = crashed(p.broker, tmp_path / "crashed")
@@ -491,7 +497,7 @@ async def test_a_crash_loses_no_message_and_hides_none_for_ever(
     assert p.offset() == 4
 
 
-async def test_a_crash_before_anything_was_written_pops_all_again(
+async def test_after_a_crash_before_any_write_all_messages_are_popped_again(
     run: Run, config: Config, clock: Clock, tmp_path: Any
 ) -> None:
     p = await popper(run, config, clock)
@@ -505,7 +511,7 @@ async def test_a_crash_before_anything_was_written_pops_all_again(
 
 
 @pytest.mark.requirement("Pop: No message lost, none popped for ever: kills, stops, full disks")
-async def test_a_stop_keeps_what_was_popped_and_what_was_acknowledged(
+async def test_a_restart_keeps_pops_and_acknowledgements(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock)
@@ -547,7 +553,7 @@ async def test_a_stop_keeps_what_was_popped_and_what_was_acknowledged(
         ({"expression": " || "}, codes.SUBSCRIPTION_PARSE_FAILED, "has no tag"),
     ],
 )
-async def test_a_pop_that_can_not_be_is_refused_with_the_reason(
+async def test_an_invalid_pop_is_refused_with_the_reason(
     run: Run, config: Config, clock: Clock, wanted: dict[str, Any], code: int, why: str
 ) -> None:
     p = await popper(run, config, clock, enable_property_filter=True)
@@ -556,13 +562,13 @@ async def test_a_pop_that_can_not_be_is_refused_with_the_reason(
     answer = await p.ask(**wanted)
     assert answer.code == code
     assert why in (answer.remark or "")
-    # The client reads these before it reads the code.
+    # The client decodes these fields before it checks the code.
     zeros = {"popTime": "0", "invisibleTime": "0", "reviveQid": "0", "restNum": "0"}
     assert answer.fields() == zeros
 
 
 @pytest.mark.parametrize("wanted", [{"topic": "Nowhere"}, {"group": "un/known"}])
-async def test_who_asks_about_nothing_known_is_refused_with_the_fields_of_his_answer(
+async def test_a_request_about_an_unknown_topic_or_group_is_refused_with_all_fields(
     run: Run, config: Config, clock: Clock, wanted: dict[str, str]
 ) -> None:
     p = await popper(run, config, clock)
@@ -584,14 +590,14 @@ async def test_who_asks_about_nothing_known_is_refused_with_the_fields_of_his_an
         ({"broker_permission": 2}, "brokerPermission is 2, without 4 for reading"),
     ],
 )
-async def test_a_broker_that_lets_nobody_pop_says_why(
+async def test_a_broker_that_serves_no_pops_gives_the_reason(
     run: Run, config: Config, clock: Clock, setting: dict[str, Any], why: str
 ) -> None:
     p = await popper(run, config, clock, **setting)
     assert why in ((await p.ask()).remark or "")
 
 
-async def test_any_queue_id_below_zero_is_for_all_queues(
+async def test_any_negative_queue_id_means_all_queues(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock, queues=2)
@@ -607,7 +613,7 @@ async def test_any_queue_id_below_zero_is_for_all_queues(
     assert list(await p.pop(queue_id=-3)) == [b"b"]
 
 
-async def test_a_pop_of_no_messages_counts_them_and_waits_until_its_time_is_up(
+async def test_a_pop_of_zero_messages_counts_them_and_waits_until_its_timeout(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock)
@@ -623,7 +629,7 @@ async def test_a_pop_of_no_messages_counts_them_and_waits_until_its_time_is_up(
     assert list(await p.pop()) == [b"a", b"b", b"c"]
 
 
-async def test_what_is_popped_without_an_invisible_time_comes_again_at_once(
+async def test_a_message_popped_without_an_invisible_time_is_redelivered_at_once(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock)
@@ -638,7 +644,7 @@ async def test_what_is_popped_without_an_invisible_time_comes_again_at_once(
     assert list(await p.pop()) == [b"a"]
 
 
-async def test_a_pop_that_names_no_time_is_taken_as_new(
+async def test_a_pop_without_a_born_time_counts_as_new(
     run: Run, config: Config, clock: Clock
 ) -> None:
     p = await popper(run, config, clock)

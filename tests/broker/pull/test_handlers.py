@@ -1,4 +1,4 @@
-"""PULL over a socket: what is found, which code says what, who waits and who is woken."""
+"""PULL over a socket: results, response codes, long polling, and refusals."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ async def filled(caller: Caller, count: int = 5) -> None:
         await caller.send("T", b"%d" % number, TAGS="even" if number % 2 == 0 else "odd")
 
 
-async def test_a_pull_gives_messages_and_the_next_offset(caller: Caller) -> None:
+async def test_a_pull_returns_messages_and_the_next_offset(caller: Caller) -> None:
     await filled(caller)
     answer = await caller.pull("T", 1, max_messages=3)
     header = answer.header(PullMessageResponse)
@@ -42,7 +42,7 @@ async def test_a_pull_gives_messages_and_the_next_offset(caller: Caller) -> None
 
 
 @pytest.mark.requirement("Spark: Bulk pulls give what plain ones give")
-async def test_only_a_pull_in_bulk_gives_more_than_the_settings_say(
+async def test_only_a_bulk_pull_exceeds_the_limits_of_the_settings(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await filled(caller, 100)
@@ -58,7 +58,7 @@ async def test_only_a_pull_in_bulk_gives_more_than_the_settings_say(
 
 
 @pytest.mark.requirement("Consuming: Pull type")
-async def test_a_lite_pull_is_the_same_pull(caller: Caller) -> None:
+async def test_a_lite_pull_gives_the_same_response(caller: Caller) -> None:
     await filled(caller, 1)
     answer = await caller.pull("T", code=codes.LITE_PULL_MESSAGE)
     assert [record.body for record in records(answer)] == [b"0"]
@@ -81,7 +81,7 @@ async def test_tags_are_filtered(caller: Caller, expression: str, bodies: list[b
     assert answer.header(PullMessageResponse).next_offset >= int(bodies[-1]) + 1
 
 
-async def test_a_tag_expression_that_takes_long_to_read_is_refused(caller: Caller) -> None:
+async def test_a_tag_expression_that_is_slow_to_parse_is_refused(caller: Caller) -> None:
     await filled(caller)
     expression = " || ".join(f"tag{number:05}" for number in range(2_000))
     answer = await caller.pull("T", expression=expression)
@@ -100,7 +100,7 @@ async def test_a_tag_expression_that_takes_long_to_read_is_refused(caller: Calle
         (-1, codes.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL", 0),
     ],
 )
-async def test_an_offset_without_a_message_has_its_own_code(
+async def test_the_code_tells_why_an_offset_has_no_message(
     caller: Caller, offset: int, code: int, remark: str, following: int
 ) -> None:
     await filled(caller, 3)
@@ -109,7 +109,7 @@ async def test_an_offset_without_a_message_has_its_own_code(
     assert answer.header(PullMessageResponse).next_offset == following
 
 
-async def test_a_queue_that_never_had_a_message(caller: Caller) -> None:
+async def test_a_pull_beyond_an_empty_queue_is_sent_to_offset_0(caller: Caller) -> None:
     await filled(caller, 1)
     at_start = await caller.pull("T", 0, queue_id=3)
     beyond = await caller.pull("T", 5, queue_id=3)
@@ -131,7 +131,7 @@ async def test_a_queue_that_never_had_a_message(caller: Caller) -> None:
         (status.NO_MESSAGE_IN_QUEUE, codes.PULL_OFFSET_MOVED),
     ],
 )
-async def test_every_status_of_the_store_has_its_code_and_passes_its_offsets_on(
+async def test_every_status_of_the_store_has_its_code_and_offsets_in_the_response(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch, found: int, code: int
 ) -> None:
     await filled(caller, 1)
@@ -147,7 +147,7 @@ async def test_every_status_of_the_store_has_its_code_and_passes_its_offsets_on(
 
 @pytest.mark.requirement("Store: Read path")
 @pytest.mark.requirement("Consuming: Pull: each answer code with the right next offset")
-async def test_nothing_that_matches_says_where_to_go_on(caller: Caller) -> None:
+async def test_a_pull_without_a_match_returns_the_next_offset(caller: Caller) -> None:
     await filled(caller, 3)
     answer = await caller.pull("T", 0, expression="none")
     assert answer.code == codes.PULL_RETRY_IMMEDIATELY
@@ -178,13 +178,13 @@ async def test_a_waiting_pull_is_not_woken_by_other_tags(broker: Broker, caller:
     assert answer.header(PullMessageResponse).next_offset == 5
 
 
-async def test_a_message_behind_more_others_than_one_look_takes_is_not_waited_for(
+async def test_a_parked_pull_whose_match_lies_beyond_one_scan_is_answered_at_once(
     broker: Broker, caller: Caller
 ) -> None:
     await caller.send("T", TAGS="a")
     waiting = asyncio.ensure_future(caller.pull("T", 1, expression="b", suspend_ms=15_000))
     await parked(broker, 1)
-    # All in one turn of the loop: 900 of others, then the one that is wanted.
+    # All in one loop iteration: 900 messages without a match, then the match.
     others = encode_batch(Entry(0, b"x", b"TAGS\x01a\x02") for _ in range(900))
     broker.store.put_batch(Batch(("T", 0), 0, 1, bytes(8), others), b"")
     broker.store.put(
@@ -199,14 +199,16 @@ async def test_a_message_behind_more_others_than_one_look_takes_is_not_waited_fo
     assert [record.body for record in records(found)] == [b"mine"]
 
 
-async def test_a_pull_that_waited_in_vain_is_answered_when_its_time_is_up(caller: Caller) -> None:
+async def test_a_parked_pull_is_answered_at_its_timeout(caller: Caller) -> None:
     await filled(caller, 1)
     answer = await caller.pull("T", 1, suspend_ms=1)
     assert answer.code == codes.PULL_NOT_FOUND
     assert answer.header(PullMessageResponse).next_offset == 1
 
 
-async def test_many_wait_on_one_queue_and_all_are_answered(broker: Broker, caller: Caller) -> None:
+async def test_many_pulls_parked_on_one_queue_are_all_answered(
+    broker: Broker, caller: Caller
+) -> None:
     await filled(caller, 1)
     waiting = [
         asyncio.ensure_future(caller.pull("T", 1, suspend_ms=15_000, group=f"g{n}"))
@@ -219,7 +221,7 @@ async def test_many_wait_on_one_queue_and_all_are_answered(broker: Broker, calle
 
 
 @pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
-async def test_a_pull_waits_no_longer_than_the_limit_and_a_negative_time_is_none(
+async def test_the_suspend_time_is_limited_and_a_negative_one_means_zero(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await filled(caller, 1)
@@ -237,7 +239,7 @@ async def test_a_pull_may_carry_an_offset_to_commit(broker: Broker, caller: Call
     assert broker.offsets.pull_offset("T", "cg", 0) == 3
 
 
-async def test_a_parked_pull_commits_its_offset_once_when_it_comes(
+async def test_a_parked_pull_commits_its_offset_once_on_arrival(
     broker: Broker, caller: Caller
 ) -> None:
     await filled(caller, 3)
@@ -252,7 +254,7 @@ async def test_a_parked_pull_commits_its_offset_once_when_it_comes(
     assert broker.offsets.get("T", "cg", 0) == 3
 
 
-async def test_the_registered_subscription_rules_when_the_pull_names_none(caller: Caller) -> None:
+async def test_a_pull_without_a_subscription_uses_the_registered_one(caller: Caller) -> None:
     await filled(caller)
     unknown = await caller.pull("T", expression=None)
     assert (unknown.code, unknown.remark) == (
@@ -270,18 +272,18 @@ async def test_the_registered_subscription_rules_when_the_pull_names_none(caller
 
 
 @pytest.mark.parametrize("text", [" ", "", "odd"])
-async def test_a_subscription_without_hashes_of_tags_gets_nothing(
-    caller: Caller, text: str
-) -> None:
+async def test_a_subscription_without_tag_hashes_matches_nothing(caller: Caller, text: str) -> None:
     await filled(caller)
-    wanted = SubscriptionData("T", text)  # what RocketMQ's client makes of a blank
+    wanted = SubscriptionData("T", text)  # as RocketMQ's client encodes a blank expression
     member = ConsumerData("cg", "CONSUME_PASSIVELY", "CLUSTERING", "", [wanted])
     await caller.ask(codes.HEART_BEAT, None, HeartbeatData("c1", [], [member]).encode())
     answer = await caller.pull("T", expression=None)
     assert (answer.code, answer.fields()["nextBeginOffset"]) == (codes.PULL_RETRY_IMMEDIATELY, "5")
 
 
-async def test_what_may_not_be_pulled_is_refused(broker: Broker, caller: Caller) -> None:
+async def test_a_pull_without_permission_or_with_invalid_fields_is_refused(
+    broker: Broker, caller: Caller
+) -> None:
     await filled(caller, 1)
     assert (await caller.pull("nope")).code == codes.TOPIC_NOT_EXIST
     assert (await caller.pull("T", queue_id=4)).code == codes.INVALID_PARAMETER
@@ -312,7 +314,7 @@ async def test_without_auto_creation_an_unknown_group_is_refused(  # type: ignor
 
 
 @pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
-async def test_a_broker_that_may_not_be_read_says_so_before_anything_else(  # type: ignore[no-untyped-def]
+async def test_a_broker_without_read_permission_refuses_a_pull_before_other_checks(  # type: ignore[no-untyped-def]
     start, config: Config
 ) -> None:
     broker = await start(config(broker_permission=2))
@@ -325,7 +327,7 @@ async def test_a_broker_that_may_not_be_read_says_so_before_anything_else(  # ty
     await caller.peers.close()
 
 
-async def test_lite_pulls_can_be_switched_off(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+async def test_lite_pulls_can_be_disabled(start, config: Config) -> None:  # type: ignore[no-untyped-def]
     broker = await start(config(lite_pull_message_enable=False))
     caller = Caller(broker)
     await caller.send("T")
@@ -336,7 +338,7 @@ async def test_lite_pulls_can_be_switched_off(start, config: Config) -> None:  #
 
 
 @pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
-async def test_a_group_that_may_not_broadcast_and_one_that_may_not_read_the_topic(
+async def test_a_group_without_broadcast_or_read_permission_is_refused(
     broker: Broker, caller: Caller
 ) -> None:
     await filled(caller, 1)
@@ -351,7 +353,9 @@ async def test_a_group_that_may_not_broadcast_and_one_that_may_not_read_the_topi
     assert (answer.code, answer.fields()["forbiddenType"]) == (codes.NO_PERMISSION, "5")
 
 
-async def test_a_pull_with_an_older_version_than_the_brokers_is_served(caller: Caller) -> None:
+async def test_a_pull_with_an_older_subscription_version_than_the_brokers_is_served(
+    caller: Caller,
+) -> None:
     await filled(caller)
     await caller.heartbeat(topics={"T": "odd"}, version=7)
     answer = await caller.pull("T", expression=None, sub_version=6)
@@ -359,7 +363,7 @@ async def test_a_pull_with_an_older_version_than_the_brokers_is_served(caller: C
 
 
 @pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
-async def test_filtering_by_class_is_refused(broker: Broker, caller: Caller) -> None:
+async def test_class_filter_mode_is_refused(broker: Broker, caller: Caller) -> None:
     await filled(caller, 1)
     answer = await caller.pull("T", sys_flag=CLASS_FILTER)
     assert answer.code == codes.SYSTEM_ERROR
@@ -375,12 +379,12 @@ REJECT = b"rejectPullConsumerEnable=%s"
 
 
 @pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
-async def test_who_is_no_member_can_be_kept_from_pulling(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+async def test_pulls_of_clients_outside_the_group_can_be_refused(start, config: Config) -> None:  # type: ignore[no-untyped-def]
     broker = await start(config(reject_pull_consumer_enable=True))
     caller, stranger = Caller(broker), Caller(broker)
     await filled(caller, 1)
     assert (await caller.pull("T")).code == codes.SUBSCRIPTION_NOT_EXIST
-    # Who pulls by itself is let in before that is switched on, not afterwards.
+    # Pull consumers register while the setting is off, not while it is on.
     await caller.heartbeat(topics={"T": "*"}, consume_type="CONSUME_ACTIVELY")
     assert broker.clients.consumer_group("cg") is None
     assert (await caller.pull("T")).code == codes.SUBSCRIPTION_NOT_EXIST
@@ -412,7 +416,7 @@ async def test_who_is_no_member_can_be_kept_from_pulling(start, config: Config) 
     ],
 )
 @pytest.mark.parametrize("kind", ["TAG", "SQL92"])
-async def test_a_pull_gives_no_more_than_the_client_asks_and_the_settings_allow(  # type: ignore[no-untyped-def]
+async def test_the_request_and_the_settings_limit_the_messages_of_a_pull(  # type: ignore[no-untyped-def]
     start, config: Config, settings: dict[str, int], asked: int, count: int, kind: str
 ) -> None:
     broker = await start(config(enable_property_filter=True, **settings))
@@ -428,10 +432,10 @@ async def test_a_pull_gives_no_more_than_the_client_asks_and_the_settings_allow(
 
 
 @pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
-async def test_who_has_fallen_behind_is_sent_to_a_slave_where_slaves_are_read(  # type: ignore[no-untyped-def]
+async def test_with_slave_reads_a_consumer_that_lags_is_sent_to_a_slave(  # type: ignore[no-untyped-def]
     start, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "sysconf", lambda name: 1)  # a machine without memory to speak of
+    monkeypatch.setattr(os, "sysconf", lambda name: 1)  # as on a machine with next to no memory
     broker = await start(config(slave_read_enable=True, enable_property_filter=True))
     caller = Caller(broker)
     await filled(caller)
@@ -448,7 +452,7 @@ async def test_who_has_fallen_behind_is_sent_to_a_slave_where_slaves_are_read(  
     await caller.peers.close()
 
 
-async def test_without_slave_reads_nobody_is_sent_away(
+async def test_without_slave_reads_no_consumer_is_sent_to_a_slave(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await filled(caller)
@@ -457,7 +461,7 @@ async def test_without_slave_reads_nobody_is_sent_away(
     assert answer.header(PullMessageResponse).suggested_broker_id == 0
 
 
-async def test_the_fast_port_takes_messages_but_gives_none(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+async def test_the_fast_port_accepts_sends_and_refuses_pulls(start, config: Config) -> None:  # type: ignore[no-untyped-def]
     broker = await start(config())
     caller = Caller(broker)
     await caller.send("T")
@@ -467,7 +471,7 @@ async def test_the_fast_port_takes_messages_but_gives_none(start, config: Config
     await caller.peers.close()
 
 
-async def test_a_pull_needs_none_of_the_fields_it_does_not_use(caller: Caller) -> None:
+async def test_a_pull_may_omit_the_fields_that_are_not_used(caller: Caller) -> None:
     await filled(caller, 1)
     fields = {
         "consumerGroup": "cg", "topic": "T", "queueId": "0", "queueOffset": "+0",

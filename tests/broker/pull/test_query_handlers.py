@@ -1,4 +1,4 @@
-"""Requests that look for messages: by key, by id, and a consume queue's entries."""
+"""Queries: messages by key, by id, and the entries of a consume queue."""
 
 import asyncio
 import itertools
@@ -63,7 +63,7 @@ def test_messages_are_found_by_their_keys(parts: Parts) -> None:
     }
 
 
-async def test_where_many_keys_wait_others_get_their_turn_before_the_answer(
+async def test_a_query_indexes_pending_keys_in_slices_between_other_work(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(query_module, "KEYS_AT_ONCE", 2)
@@ -83,10 +83,10 @@ async def test_where_many_keys_wait_others_get_their_turn_before_the_answer(
         parts.ask_later(codes.QUERY_MESSAGE, **wanted, endTimestamp=START_MS * 2), others()
     )
     assert [record.body for record in records(reply)] == [b"%d" % number for number in range(7)]
-    assert list(dict.fromkeys(backlogs)) == [3, 1]  # two go with the request, two at once behind
+    assert list(dict.fromkeys(backlogs)) == [3, 1]  # two with the request, two right after it
 
 
-async def test_others_get_their_turn_after_each_message_that_a_look_up_reads(
+async def test_a_query_yields_to_other_work_after_each_message(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(20):
@@ -109,11 +109,11 @@ async def test_others_get_their_turn_after_each_message_that_a_look_up_reads(
         await asyncio.sleep(0)
         most = max(most, len(read) - before)
     assert [record.body for record in records(await answer)] == [b"%d" % n for n in range(20)]
-    assert most <= 2  # the first goes with the request itself
+    assert most <= 2  # the first is read in the request's own step
 
 
 @pytest.mark.requirement("Store: Query by key and time")
-def test_the_time_range_and_the_number_limit_a_query(parts: Parts) -> None:
+def test_a_query_is_limited_by_time_range_and_count(parts: Parts) -> None:
     for at in range(4):
         parts.put("T", body=b"%d" % at, KEYS="k", at_ms=START_MS + at * 1_000)
     later = query(parts, "k", beginTimestamp=START_MS + 1_500)
@@ -122,7 +122,7 @@ def test_the_time_range_and_the_number_limit_a_query(parts: Parts) -> None:
 
 
 @pytest.mark.requirement("Store: Query by key and time")
-def test_a_unique_key_is_searched_with_the_brokers_own_limit(tmp_path: Path) -> None:
+def test_a_query_by_unique_key_uses_the_brokers_limit(tmp_path: Path) -> None:
     parts = Parts(tmp_path, default_query_max_num=2)
     try:
         for _ in range(3):
@@ -141,17 +141,19 @@ def test_a_key_of_another_topic_is_not_found(parts: Parts) -> None:
     assert caught.value.fields == {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
 
 
-def test_an_answer_stays_below_a_frame(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_response_stays_below_the_frame_limit(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for _ in range(3):
         parts.put("T", body=b"x" * 1_000, KEYS="k")
     monkeypatch.setattr(query_module, "RESPONSE_BYTES_MAX", 2_500)
     assert len(records(query(parts, "k"))) == 2
     monkeypatch.setattr(query_module, "RESPONSE_BYTES_MAX", 1)
-    assert len(records(query(parts, "k"))) == 1  # one always goes
+    assert len(records(query(parts, "k"))) == 1  # one message always fits
 
 
 @pytest.mark.parametrize("fields", [{"maxNum": "many"}, {"beginTimestamp": "yesterday"}])
-def test_a_query_that_can_not_be_read_names_the_field(
+def test_a_malformed_query_is_refused_with_the_name_of_the_field(
     parts: Parts, fields: dict[str, object]
 ) -> None:
     with pytest.raises(Refusal) as caught:
@@ -163,7 +165,7 @@ def test_a_query_that_can_not_be_read_names_the_field(
 # --- 33 -------------------------------------------------------------------------------------------
 
 
-def test_a_message_is_seen_by_its_offset(parts: Parts) -> None:
+def test_a_message_is_viewed_by_its_log_offset(parts: Parts) -> None:
     parts.put("T", body=b"first")
     offset = parts.put("T", body=b"second")
     reply = parts.ask(codes.VIEW_MESSAGE_BY_ID, offset=offset, topic="T")
@@ -172,7 +174,7 @@ def test_a_message_is_seen_by_its_offset(parts: Parts) -> None:
 
 
 @pytest.mark.parametrize("offset", [99_999_999, -1, 3])
-def test_where_no_message_begins_none_is_seen(parts: Parts, offset: int) -> None:
+def test_an_offset_where_no_message_starts_is_refused(parts: Parts, offset: int) -> None:
     parts.put("T")
     refusal = refused(parts, codes.VIEW_MESSAGE_BY_ID, offset=offset)
     assert refusal.code == 1
@@ -189,7 +191,7 @@ def look(parts: Parts, index: int, count: int, **fields: object) -> QueryConsume
     return QueryConsumeQueueResponseBody.decode(body)
 
 
-def test_the_entries_of_a_consume_queue_are_shown(parts: Parts) -> None:
+def test_a_query_returns_the_entries_of_a_consume_queue(parts: Parts) -> None:
     offsets = [parts.put("T", TAGS=tag) for tag in ("a", "b", "c")]
     found = look(parts, 1, 5)
     assert (found.min_queue_index, found.max_queue_index) == (0, 3)
@@ -200,7 +202,7 @@ def test_the_entries_of_a_consume_queue_are_shown(parts: Parts) -> None:
     assert look(parts, 0, -1).queue_data == []
 
 
-def test_a_groups_subscription_goes_with_the_entries(parts: Parts) -> None:
+def test_the_response_includes_the_groups_subscription(parts: Parts) -> None:
     parts.put("T")
     assert look(parts, 0, 1, consumerGroup="G").filter_data == "G@T is not online!"
     parts.join("G", {"T": "a"})
@@ -210,19 +212,19 @@ def test_a_groups_subscription_goes_with_the_entries(parts: Parts) -> None:
     assert found.subscription_data.sub_string == "a"
 
 
-def test_an_index_beyond_the_queue_is_only_a_remark(parts: Parts) -> None:
+def test_an_index_beyond_the_queue_gives_only_a_remark(parts: Parts) -> None:
     parts.put("T")
     reply = parts.ask(codes.QUERY_CONSUME_QUEUE, topic="T", queueId=0, index=1, count=1)
     assert (reply.code, reply.remark, reply.body) == (0, "Index 1 of 0@T is not exist!", None)
 
 
-def test_a_queue_that_is_not_there_is_refused(parts: Parts) -> None:
+def test_a_query_of_an_unknown_queue_is_refused(parts: Parts) -> None:
     fields = {"topic": "T", "queueId": 77, "index": 0, "count": 1}
     refusal = refused(parts, codes.QUERY_CONSUME_QUEUE, **fields)
     assert (refusal.code, refusal.remark) == (1, "77@T is not exist!")
 
 
-def test_the_number_of_entries_has_a_limit(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_entries_is_limited(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3):
         parts.put("T")
     monkeypatch.setattr(query_module, "ENTRIES_MAX", 2)

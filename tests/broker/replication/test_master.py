@@ -1,4 +1,4 @@
-"""The master's port for slaves: what goes over it, to the byte, and what closes it."""
+"""The master's replication port: its bytes on the wire, and the reasons to disconnect."""
 
 import asyncio
 import logging
@@ -21,13 +21,13 @@ from ...steps import result_of
 from ..conftest import Caller, Clock, Config
 from ..monitoring.test_metrics import values
 
-SECONDS = 60  # a deadline, for a machine that has much else to do
+SECONDS = 60  # a deadline, generous for a busy machine
 SEGMENT = 64 << 10
 CHUNK = 32 << 10  # haTransferBatchSize
 
 
 class Slave:
-    """A slave's socket, by hand."""
+    """A raw socket that acts as a slave."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -47,7 +47,7 @@ class Slave:
             return place, await self.reader.readexactly(size)
 
     async def log(self, end: int) -> tuple[int, bytes]:
-        """All up to this end, as its first place and the bytes."""
+        """Reads the log up to `end`; returns its first offset and the bytes."""
         first, data = await self.chunk()
         while first + len(data) < end:
             place, more = await self.chunk()
@@ -79,7 +79,7 @@ async def connect() -> AsyncIterator[Connect]:
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No period sends anything, so that the end of a turn has to."""
+    """Disables periodic transfers, so that only the end of a loop iteration sends."""
     monkeypatch.setattr(server, "HA_SECONDS", 3_600.0)
 
 
@@ -107,7 +107,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 @pytest.mark.requirement("Store: Async replication: the answer waits for no slave")
 @pytest.mark.usefixtures("alone")
-async def test_a_slave_gets_each_message_at_the_end_of_the_turn_that_stored_it(
+async def test_a_slave_gets_each_message_at_the_end_of_the_tick_that_stored_it(
     run: Any, config: Config, connect: Connect
 ) -> None:
     broker, caller = await master(run, config)
@@ -122,8 +122,8 @@ async def test_a_slave_gets_each_message_at_the_end_of_the_turn_that_stored_it(
     assert at == broker.store.log_end
 
 
-# As seen of a Java broker: request 0 gets the last file; request 100 gets 32768 bytes, then 32668
-# up to the end of the file, then the next file.
+# A Java broker does the same: for offset 0 it sends the last file; for offset 100 it sends 32768
+# bytes, then 32668 up to the end of the file, then the next file.
 @pytest.mark.requirement("Store: Replication: the wire of both ends, to the byte")
 async def test_an_empty_slave_gets_the_last_file(
     run: Any, config: Config, connect: Connect
@@ -141,7 +141,7 @@ async def test_an_empty_slave_gets_the_last_file(
 
 
 @pytest.mark.requirement("Store: Replication: the wire of both ends, to the byte")
-async def test_chunks_go_up_to_the_end_of_a_file_and_the_end_of_a_file_is_sent_like_the_rest(
+async def test_a_chunk_ends_with_its_file_and_the_padding_of_the_file_is_sent(
     run: Any, config: Config, connect: Connect
 ) -> None:
     broker, caller = await master(run, config)
@@ -159,7 +159,7 @@ async def test_chunks_go_up_to_the_end_of_a_file_and_the_end_of_a_file_is_sent_l
     assert sizes[:4] == [CHUNK, SEGMENT - CHUNK - 100, CHUNK, CHUNK]
 
 
-async def test_another_chunk_size_is_kept_to(run: Any, config: Config, connect: Connect) -> None:
+async def test_the_chunk_size_is_a_setting(run: Any, config: Config, connect: Connect) -> None:
     broker, caller = await master(run, config, ha_transfer_batch_size=500)
     await fill(caller, 3)
     slave = await connect(broker)
@@ -167,7 +167,7 @@ async def test_another_chunk_size_is_kept_to(run: Any, config: Config, connect: 
     assert [len((await slave.chunk())[1]) for _ in range(3)] == [500] * 3
 
 
-async def test_a_silent_master_says_every_five_seconds_that_it_is_alive(
+async def test_an_idle_master_sends_a_heartbeat_every_five_seconds(
     run: Any, config: Config, connect: Connect, clock: Clock
 ) -> None:
     broker, caller = await master(run, config)
@@ -188,7 +188,7 @@ async def test_a_silent_master_says_every_five_seconds_that_it_is_alive(
     assert (await slave.chunk())[0] == end
 
 
-async def test_a_slave_that_says_nothing_for_twenty_seconds_is_let_go(
+async def test_a_slave_that_is_silent_for_twenty_seconds_is_disconnected(
     run: Any, config: Config, connect: Connect, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker, _ = await master(run, config)
@@ -213,7 +213,7 @@ async def test_a_slave_that_says_nothing_for_twenty_seconds_is_let_go(
         (REPORT.pack(-1), "reported as -1, which is below 0"),
     ],
 )
-async def test_what_no_slave_of_this_master_says_closes_the_connection_with_one_line(
+async def test_an_invalid_report_closes_the_connection_and_logs_one_line(
     run: Any,
     config: Config,
     connect: Connect,
@@ -233,7 +233,7 @@ async def test_what_no_slave_of_this_master_says_closes_the_connection_with_one_
     await until(lambda: not broker.ha.slaves)
 
 
-async def test_who_asks_for_what_was_deleted_is_told_where_the_log_begins(
+async def test_a_slave_that_asks_for_a_deleted_offset_is_disconnected(
     run: Any, config: Config, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker, caller = await master(run, config)
@@ -245,7 +245,7 @@ async def test_who_asks_for_what_was_deleted_is_told_where_the_log_begins(
     assert f"is to get the log from 8 on, which begins at {SEGMENT} by now" in caplog.text
 
 
-async def test_who_falls_behind_what_is_deleted_is_let_go(
+async def test_a_slave_that_falls_behind_the_deleted_files_is_disconnected(
     run: Any, config: Config, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker, caller = await master(run, config)
@@ -261,7 +261,7 @@ async def test_who_falls_behind_what_is_deleted_is_let_go(
     assert f"which begins at {SEGMENT} by now" in caplog.text
 
 
-async def test_a_slave_too_many_is_refused_with_the_limit(
+async def test_a_slave_over_the_limit_is_refused(
     run: Any,
     config: Config,
     connect: Connect,
@@ -277,7 +277,7 @@ async def test_a_slave_too_many_is_refused_with_the_limit(
 
 
 @pytest.mark.requirement("Store: Replication: the wire of both ends, to the byte")
-async def test_a_slave_that_does_not_read_costs_no_more_than_its_buffer(
+async def test_a_slave_that_does_not_read_uses_at_most_its_buffer(
     run: Any, config: Config, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ha_master, "BUFFER_BYTES_MAX", 100_000)
@@ -302,7 +302,7 @@ async def test_a_slave_that_does_not_read_costs_no_more_than_its_buffer(
     assert len((await slow.log(end))[1]) == end - 1
 
 
-async def test_how_slaves_stand_is_told_as_by_a_java_master(
+async def test_the_replication_status_is_that_of_a_java_master(
     run: Any, config: Config, connect: Connect, clock: Clock
 ) -> None:
     broker, caller = await master(run, config, ha_max_gap_not_in_sync=500)
@@ -356,7 +356,7 @@ async def test_slaves_are_in_the_metrics_and_on_the_status_page(
     ]
 
 
-async def test_a_stop_lets_a_slave_have_the_rest(
+async def test_a_stop_sends_the_rest_of_the_log_to_a_slave(
     run: Any, config: Config, connect: Connect
 ) -> None:
     broker, caller = await master(run, config)
@@ -373,7 +373,7 @@ async def test_a_stop_lets_a_slave_have_the_rest(
     await slave.closed()
 
 
-async def test_a_port_that_is_taken_is_one_sentence(run: Any, config: Config) -> None:
+async def test_a_replication_port_in_use_is_a_one_line_error(run: Any, config: Config) -> None:
     broker, _ = await master(run, config)
     with pytest.raises(OSError, match=rf"can't listen on 127.0.0.1:{broker.ha_port}: another .*ha"):
         await run(config(ha_listen_port=broker.ha_port, store_path_root_dir="/nowhere"))
@@ -386,7 +386,7 @@ SYNC: dict[str, object] = {"broker_role": "SYNC_MASTER", "in_sync_replicas": 2}
 
 
 async def joined(broker: Broker, slave: Slave) -> None:
-    """The slave asks for what comes from now on."""
+    """The slave asks for the log from its current end on."""
     count = len([one for one in broker.ha.slaves if one.next >= 0])
     slave.report(broker.store.log_end)
     await until(lambda: len([one for one in broker.ha.slaves if one.next >= 0]) > count)
@@ -396,11 +396,11 @@ async def joined(broker: Broker, slave: Slave) -> None:
     "Store: Sync replication: the answer comes after the slave has the message, or says that it "
     "took too long"
 )
-async def test_an_answer_waits_until_a_slave_has_the_message(
+async def test_a_response_waits_until_a_slave_has_the_message(
     run: Any, config: Config, connect: Connect
 ) -> None:
     broker, caller = await master(run, config, **SYNC)
-    await caller.send("T", b"first", WAIT="false")  # who doesn't want to wait doesn't
+    await caller.send("T", b"first", WAIT="false")  # a sender may choose not to wait
     slave = await connect(broker)
     await joined(broker, slave)
     sends = [asyncio.ensure_future(caller.send("T", b"%d" % number)) for number in range(3)]
@@ -410,7 +410,7 @@ async def test_an_answer_waits_until_a_slave_has_the_message(
     slave.report(end - 1)
     await until(lambda: [one.acked for one in broker.ha.slaves] == [end - 1])
     done, _ = await asyncio.wait(sends, timeout=0.01)
-    assert not done  # those of one turn are answered together
+    assert not done  # messages of one loop iteration are acknowledged together
     slave.report(end)
     answers = await asyncio.gather(*sends)
     assert [answer.code for answer in answers] == [codes.SUCCESS] * 3
@@ -421,7 +421,7 @@ async def test_an_answer_waits_until_a_slave_has_the_message(
     "Store: Sync replication: the answer comes after the slave has the message, or says that it "
     "took too long"
 )
-async def test_without_a_slave_it_is_a_slave_timeout_and_the_message_stays(
+async def test_without_a_slave_the_send_gets_a_slave_timeout_and_the_message_stays(
     run: Any, config: Config, clock: Clock
 ) -> None:
     broker, caller = await master(run, config, **SYNC)
@@ -452,7 +452,9 @@ async def test_without_a_slave_it_is_a_slave_timeout_and_the_message_stays(
         {"broker_role": "ASYNC_MASTER", "in_sync_replicas": 3},
     ],
 )
-async def test_who_is_to_wait_for_no_slave_does_not(run: Any, config: Config, more: Any) -> None:
+async def test_a_send_without_required_slaves_does_not_wait(
+    run: Any, config: Config, more: Any
+) -> None:
     broker, caller = await master(run, config, **more)
     assert broker.syncer.for_responses is None
     assert (await caller.send("T")).code == codes.SUCCESS
@@ -481,7 +483,7 @@ async def test_three_replicas_are_the_master_and_two_slaves(
     assert (await sending).code == codes.SUCCESS
 
 
-async def test_disk_and_slave_are_waited_for_together(
+async def test_a_send_waits_for_both_disk_and_slave(
     run: Any, config: Config, connect: Connect
 ) -> None:
     broker, caller = await master(run, config, **SYNC, flush_disk_type="SYNC_FLUSH")

@@ -1,4 +1,4 @@
-"""A master and its slave, both ours, behind a name server: what the slave has and refuses."""
+"""An aerobee master and its slave behind a name server: reads, refusals, failover."""
 
 import asyncio
 import re
@@ -25,18 +25,18 @@ from ...steps import result_of
 from ..conftest import Caller, Config, parked, records
 from ..monitoring.test_metrics import values
 
-SECONDS = 60  # a deadline, for a machine that has much else to do
+SECONDS = 60  # a deadline, generous for a busy machine
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait for what one of two brokers is about to tell the other."""
+    """Wait until the brokers have reached a state."""
     async with asyncio.timeout(SECONDS):
         while not holds():  # noqa: ASYNC110 - they have no event for tests
             await asyncio.sleep(0.005)
 
 
 class Pair:
-    """A name server, a master and a slave; `ask_master` and `ask_slave` speak to them."""
+    """A name server, a master and a slave; `ask_master` and `ask_slave` are their callers."""
 
     def __init__(self, config: Config, root: Path, **settings: Any) -> None:
         self.config = config
@@ -108,7 +108,7 @@ async def test_both_are_registered_and_the_slave_knows_its_master(pair: Pair) ->
     assert pair.slave.topics.version == pair.master.topics.version
 
 
-async def test_a_slave_shows_whom_it_follows(pair: Pair) -> None:
+async def test_a_slave_shows_the_address_of_its_master(pair: Pair) -> None:
     (fact,) = [text for name, text in result_of(overview(pair.slave))[1] if name == "Role"]
     assert fact == f"SLAVE 1, follows 127.0.0.1:{pair.master.ha_port}"
     assert values(pair.slave, "aerobee_follows") == {(): 1}
@@ -117,7 +117,7 @@ async def test_a_slave_shows_whom_it_follows(pair: Pair) -> None:
     assert "can't reach its master" in dict(result_of(overview(pair.slave))[1])["Role"]
 
 
-async def test_a_slave_without_its_master_is_well_and_says_that_it_only_reads(
+async def test_a_slave_without_its_master_is_healthy_and_reports_that_it_is_read_only(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert note(pair.slave) is None
@@ -137,11 +137,11 @@ async def test_a_slave_without_its_master_is_well_and_says_that_it_only_reads(
 
 
 @pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
-async def test_messages_come_and_are_read_from_the_slave(pair: Pair) -> None:
+async def test_replicated_messages_can_be_read_from_the_slave(pair: Pair) -> None:
     await until(lambda: pair.slave.replica.sync.synced_ms > 0)  # type: ignore[union-attr]
     await pair.ask_master.send("T", b"one")
     await pair.caught_up()
-    # A topic that messages have come of isn't left to the next minute.
+    # The topic of a replicated message is copied at the next tick, not the next minute.
     await pair.slave.replica.tick()  # type: ignore[union-attr]
     answer = await pair.ask_slave.pull("T")
     assert [one.body for one in records(answer)] == [b"one"]
@@ -149,7 +149,7 @@ async def test_messages_come_and_are_read_from_the_slave(pair: Pair) -> None:
 
 
 async def has_topic(pair: Pair, name: str = "T") -> None:
-    """A topic that both have."""
+    """Creates a topic on both brokers."""
     await pair.ask_master.ask(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic(name, 1, 1, 6))
     replica = pair.slave.replica
     assert replica is not None
@@ -159,32 +159,32 @@ async def has_topic(pair: Pair, name: str = "T") -> None:
     assert pair.slave.topics.get(name) is not None
 
 
-async def test_who_finds_nothing_on_the_slave_is_sent_to_the_master(pair: Pair) -> None:
+async def test_a_pull_that_finds_nothing_on_the_slave_is_sent_to_the_master(pair: Pair) -> None:
     await has_topic(pair)
-    for offset in (0, 7):  # nothing there yet; and what the slave may only not have yet
+    for offset in (0, 7):  # the end, and an offset not replicated yet
         answer = await pair.ask_slave.pull("T", offset)
         assert answer.code == codes.PULL_RETRY_IMMEDIATELY
         fields = answer.fields()
         assert fields["suggestWhichBrokerId"] == "0"
-        assert fields["nextBeginOffset"] == str(offset)  # a slave corrects nobody
+        assert fields["nextBeginOffset"] == str(offset)  # a slave doesn't correct offsets
 
 
-async def test_who_can_wait_is_sent_to_the_master_after_a_moment(pair: Pair) -> None:
+async def test_a_long_poll_on_the_slave_is_sent_to_the_master_after_a_moment(pair: Pair) -> None:
     await has_topic(pair)
     assert pair.slave.replica is not None
-    pair.slave.replica.sweep()  # that the master is there is no news any more
+    pair.slave.replica.sweep()  # the master's return is not a recent event
     begun_ms = server.wall_clock_ms()
     answer = await pair.ask_slave.pull("T", suspend_ms=60_000)
     assert answer.code == codes.PULL_RETRY_IMMEDIATELY
     assert server.wall_clock_ms() - begun_ms >= slave_pull.MASTER_MS
     waits = asyncio.create_task(pair.ask_slave.pull("T", suspend_ms=60_000))
     await parked(pair.slave, 1)
-    await pair.ask_master.send("T", b"one")  # and this comes first
+    await pair.ask_master.send("T", b"one")  # the message arrives first
     assert [one.body for one in records(await waits)] == [b"one"]
 
 
 @pytest.mark.requirement("Store: Reading on from a slave while the master is gone, and going back")
-async def test_without_its_master_a_slave_lets_readers_wait_and_then_go_back(pair: Pair) -> None:
+async def test_without_its_master_a_slave_parks_pulls_until_the_master_returns(pair: Pair) -> None:
     await has_topic(pair)
     await pair.ask_master.send("T", b"one")
     await pair.caught_up()
@@ -205,7 +205,9 @@ async def test_without_its_master_a_slave_lets_readers_wait_and_then_go_back(pai
 
 @pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
 @pytest.mark.parametrize("code", sorted(REFUSED))
-async def test_a_refusal_says_why_and_where_the_master_is(pair: Pair, code: int) -> None:
+async def test_a_refusal_gives_the_reason_and_the_address_of_the_master(
+    pair: Pair, code: int
+) -> None:
     answer = await pair.ask_slave.ask(code)
     assert answer.code == REFUSED[code][0]
     assert (answer.remark or "").startswith(REFUSED[code][1])
@@ -223,7 +225,7 @@ async def test_groups_report_their_offsets_to_a_slave_as_well(pair: Pair) -> Non
 
 
 @pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
-async def test_a_slave_delivers_no_delayed_message_by_itself(
+async def test_a_slave_does_not_deliver_delayed_messages(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
     await has_topic(pair)
@@ -234,10 +236,10 @@ async def test_a_slave_delivers_no_delayed_message_by_itself(
     pair.ahead_ms = 60_000  # the level is a second
     await pair.slave.catch_up()
     assert pair.slave.store.log_end == end
-    assert "delay level" not in caplog.text  # nor was it tried, which the log here refuses
+    assert "delay level" not in caplog.text  # not even tried: the log of a slave refuses it
 
 
-async def test_what_the_old_master_has_delivered_is_not_delivered_by_the_new_one(
+async def test_a_new_master_does_not_repeat_the_deliveries_of_the_old_one(
     pair: Pair,
 ) -> None:
     await has_topic(pair)
@@ -272,7 +274,7 @@ async def test_what_the_old_master_has_delivered_is_not_delivered_by_the_new_one
 @pytest.mark.requirement(
     "Store: A slave made the master: nothing acknowledged by two is lost, nothing waits for ever"
 )
-async def test_a_slave_started_as_master_has_everything_and_goes_on(pair: Pair) -> None:
+async def test_a_slave_started_as_master_has_all_state_and_serves(pair: Pair) -> None:
     await has_topic(pair)
     for number in range(20):
         await pair.ask_master.send("T", b"%d" % number)
@@ -296,7 +298,7 @@ async def test_a_slave_started_as_master_has_everything_and_goes_on(pair: Pair) 
 
 
 @pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
-async def test_a_topic_that_is_deleted_and_made_again_begins_anew_on_the_slave(
+async def test_a_recreated_topic_starts_at_offset_0_on_the_slave(
     pair: Pair,
 ) -> None:
     await has_topic(pair)
@@ -324,7 +326,7 @@ async def test_reading_from_a_slave_must_be_allowed(
         await made.stop()
 
 
-async def test_the_word_of_a_name_server_that_knows_the_master_counts() -> None:
+async def test_the_answer_of_a_name_server_that_knows_the_master_wins() -> None:
     told: list[registration.Master] = []
     one = registration.Registration.__new__(registration.Registration)
     one._servers = ["a:1", "b:1"]

@@ -1,4 +1,4 @@
-"""What a slave copies besides the log: from a running master, into tables and files of its own."""
+"""What a slave copies besides the log: a running master's tables, into its own files."""
 
 import json
 from collections.abc import Callable
@@ -39,7 +39,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Timers:
-    """Notes how far it is told to follow."""
+    """Records the calls of `follow`."""
 
     class metrics:
         follow = staticmethod(lambda counts: None)
@@ -52,7 +52,7 @@ class Timers:
 
 
 class Slave:
-    """The tables of a slave, and who follows the master with them."""
+    """The tables of a slave and the `SlaveSynchronize` that copies the master's."""
 
     def __init__(self, config: Any, folder: Path, peers: Any) -> None:
         self.now_ms = NOW_MS
@@ -88,7 +88,7 @@ Made = Callable[..., Slave]
 
 @pytest.fixture
 async def slave(config: Config, tmp_path: Path) -> Any:
-    """`slave(peers)`: the tables in a folder of their own."""
+    """`slave(peers)`: creates the tables of a slave in their own folder."""
     made: list[Slave] = []
     own = Peers(upgrade=False)
 
@@ -103,7 +103,7 @@ async def slave(config: Config, tmp_path: Path) -> Any:
 
 
 @pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
-async def test_topics_groups_offsets_and_modes_become_the_masters(
+async def test_topics_groups_offsets_and_modes_are_copied_from_the_master(
     broker: Broker, caller: Caller, slave: Made
 ) -> None:
     for name in ("A", "B"):
@@ -132,7 +132,7 @@ async def test_topics_groups_offsets_and_modes_become_the_masters(
     assert one.saved("consumerOffset.json")["offsetTable"]["A@cg"] == {"1": 77}
 
 
-async def test_static_topics_become_the_masters_and_go_with_them(
+async def test_static_topics_are_copied_and_deleted_as_on_the_master(
     broker: Broker, caller: Caller, slave: Made
 ) -> None:
     detail = TopicQueueMappingDetail(
@@ -158,7 +158,7 @@ async def test_static_topics_become_the_masters_and_go_with_them(
     assert one.topics.static.table == {}
 
 
-async def test_what_the_master_deletes_goes_on_the_slave_too(
+async def test_a_deletion_on_the_master_is_repeated_on_the_slave(
     broker: Broker, caller: Caller, slave: Made
 ) -> None:
     await caller.ask(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic("A", 3, 5, 6))
@@ -169,7 +169,7 @@ async def test_what_the_master_deletes_goes_on_the_slave_too(
     await caller.ask(codes.DELETE_TOPIC_IN_BROKER, TopicName("A"))
     one.now_ms += ALL_MS - 1
     await one.sync.tick()
-    assert one.topics.get("A") is not None  # it isn't asked for at each tick
+    assert one.topics.get("A") is not None  # topics are not copied at each tick
     one.now_ms += 1
     await one.sync.tick()
     assert one.topics.get("A") is None
@@ -177,7 +177,7 @@ async def test_what_the_master_deletes_goes_on_the_slave_too(
     assert "A" not in one.saved("topics.json")["topicConfigTable"]
 
 
-async def test_offsets_that_only_the_slave_has_stay(
+async def test_offsets_that_only_the_slave_has_are_kept(
     broker: Broker, caller: Caller, slave: Made
 ) -> None:
     one = slave()
@@ -189,7 +189,7 @@ async def test_offsets_that_only_the_slave_has_stay(
 
 
 class Master:
-    """Answers as a master would: what `answers` has by code, else an error."""
+    """Responds as a master does, and with an error to other codes."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -211,7 +211,7 @@ class Master:
 
 
 @pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
-async def test_deliveries_count_once_they_are_in_the_log_here(slave: Made) -> None:
+async def test_deliveries_of_the_master_count_once_the_slave_has_their_log(slave: Made) -> None:
     master = Master()
     one = slave(master)
     one.sync.set_master("m:1")
@@ -223,18 +223,18 @@ async def test_deliveries_count_once_they_are_in_the_log_here(slave: Made) -> No
     assert (one.delays.offsets, one.timers.told[0]) == ({3: 5}, (NOW_MS, 8))
 
 
-async def test_what_waits_for_the_log_is_not_pushed_out_by_what_is_newer(slave: Made) -> None:
+async def test_a_newer_position_does_not_replace_one_that_waits_for_the_log(slave: Made) -> None:
     master = Master()
     one = slave(master)
     one.sync.set_master("m:1")
-    for _ in range(3):  # the log here is always a little behind
+    for _ in range(3):  # the slave's log always lags a little
         await one.sync.tick()
         one.log_end, master.end = master.end, master.end + 1_000
         master.timer.read_ms += 3_000
     assert one.timers.told == [(NOW_MS, 8), (NOW_MS + 3_000, 8)]
 
 
-async def test_what_can_not_be_had_is_told_once_and_the_rest_is_taken(
+async def test_a_table_that_cannot_be_copied_is_logged_once_and_the_others_are_copied(
     slave: Made, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = slave(Master())
@@ -251,7 +251,7 @@ async def test_what_can_not_be_had_is_told_once_and_the_rest_is_taken(
 
 
 @pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
-async def test_nothing_is_taken_from_a_master_that_has_less(
+async def test_nothing_is_copied_from_a_master_with_a_shorter_log(
     slave: Made, caplog: pytest.LogCaptureFixture
 ) -> None:
     master = Master()
@@ -268,11 +268,11 @@ async def test_nothing_is_taken_from_a_master_that_has_less(
     assert one.offsets.get("A", "g", 0) == 4
 
 
-async def test_without_a_master_nobody_is_asked(slave: Made) -> None:
+async def test_without_a_master_no_request_is_sent(slave: Made) -> None:
     master = Master()
     one = slave(master)
     await one.sync.tick()
-    one.sync.set_master("127.0.0.1:1")  # its own address: the name server is behind
+    one.sync.set_master("127.0.0.1:1")  # its own address: the name server is outdated
     await one.sync.tick()
     assert master.asked == []
 

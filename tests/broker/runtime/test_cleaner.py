@@ -1,4 +1,4 @@
-"""A broker that lets old files go and refuses messages while its disk is full."""
+"""A broker deletes expired files and refuses messages while its disk is full."""
 
 import asyncio
 import os
@@ -15,11 +15,11 @@ from aerobee.store.files import disk
 from ..conftest import Caller, Clock, records
 
 FILE_BYTES = 8192
-BODY = bytes(1_500)  # four messages a file of the log
+BODY = bytes(1_500)  # four messages per file of the log
 
 
 class Disk(disk.Disk):
-    """As full as a test says; and slow in freeing, when it says so."""
+    """A disk with the usage a test sets; deletion waits for `may_free`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,10 +57,10 @@ async def running(full: Disk, run: Any, config: Any) -> tuple[Broker, Caller]:
 
 
 async def fill(broker: Broker, caller: Caller, count: int, clock: Clock, *, old: int) -> None:
-    """So many messages in queue 0 of a topic; the first `old` files are of four days ago."""
+    """Sends `count` messages to queue 0; the first `old` log files become four days old."""
     for _ in range(count):
         assert (await caller.send("T", BODY)).code == codes.SUCCESS
-    clock.ms += 1_000  # queues are synced every second only
+    clock.ms += 1_000  # queues are synced once a second
     await broker.syncer.sync()
     for number, path in enumerate(sorted((broker.root / "commitlog").iterdir())):
         when = clock.ms / 1000 - (4 * 86_400 if number < old else 0)
@@ -71,7 +71,7 @@ async def fill(broker: Broker, caller: Caller, count: int, clock: Clock, *, old:
     "Store: Retention: 75, 85 and 90 percent, and back … readers keep what they hold, and learn "
     "what is gone"
 )
-async def test_a_reader_whose_messages_are_gone_is_told_where_the_rest_begins(
+async def test_a_pull_of_deleted_messages_gets_the_first_remaining_offset(
     running: tuple[Broker, Caller], clock: Clock
 ) -> None:
     broker, caller = running
@@ -89,7 +89,7 @@ async def test_a_reader_whose_messages_are_gone_is_told_where_the_rest_begins(
 
 
 @pytest.mark.requirement("Store: Retention: 75, 85 and 90 percent, and back")
-async def test_a_full_disk_refuses_sends_with_a_reason_and_takes_them_when_there_is_room(
+async def test_a_full_disk_refuses_sends_until_there_is_room(
     running: tuple[Broker, Caller], clock: Clock, full: Disk
 ) -> None:
     broker, caller = running
@@ -106,7 +106,7 @@ async def test_a_full_disk_refuses_sends_with_a_reason_and_takes_them_when_there
     assert (await caller.send("T", BODY)).fields()["queueOffset"] == "3"
 
 
-async def test_requests_are_served_while_the_disk_takes_its_time(
+async def test_requests_are_served_while_a_slow_disk_deletes_files(
     running: tuple[Broker, Caller], clock: Clock, full: Disk
 ) -> None:
     broker, caller = running
@@ -124,7 +124,7 @@ async def test_requests_are_served_while_the_disk_takes_its_time(
     assert broker.store.log_start == 2 * FILE_BYTES
 
 
-async def test_mqadmin_lets_the_expired_files_go_at_any_hour(
+async def test_mqadmin_deletes_expired_files_at_any_hour(
     full: Disk, run: Any, config: Any, clock: Clock
 ) -> None:
     other_hour = (time.localtime(clock.ms // 1_000).tm_hour + 12) % 24
@@ -143,7 +143,7 @@ async def test_mqadmin_lets_the_expired_files_go_at_any_hour(
     assert broker.store.log_start == 2 * FILE_BYTES
 
 
-async def test_mqadmin_lets_the_files_of_queues_go_that_lead_to_nothing(
+async def test_mqadmin_deletes_queue_files_whose_messages_are_gone(
     running: tuple[Broker, Caller], clock: Clock
 ) -> None:
     broker, caller = running
@@ -159,7 +159,7 @@ async def test_mqadmin_lets_the_files_of_queues_go_that_lead_to_nothing(
     assert broker.store.min_offset("T", 0) == 8
 
 
-async def test_the_timer_begins_rounds_that_end_with_the_broker(
+async def test_cleaning_runs_periodically_until_the_broker_stops(
     full: Disk, run: Any, config: Any, clock: Clock
 ) -> None:
     broker, caller = await run(config(clean_resource_interval=10))
@@ -173,7 +173,7 @@ async def test_the_timer_begins_rounds_that_end_with_the_broker(
     assert not [name for name in threads if name.startswith("aerobee-cleaner")]
 
 
-async def test_a_shorter_time_set_while_it_runs_holds_from_the_next_round_on(
+async def test_a_shorter_retention_set_at_run_time_applies_to_the_next_round(
     running: tuple[Broker, Caller], clock: Clock
 ) -> None:
     broker, caller = running

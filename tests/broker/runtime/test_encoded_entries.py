@@ -1,4 +1,4 @@
-"""Texts of a table's entries: what the whole body's own writer writes, and made once."""
+"""Cached JSON of table entries: each is encoded once, equal to the whole body's encoding."""
 
 import pytest
 from aerobee.broker.runtime.encoded_entries import SPARE_MAX, EncodedEntries
@@ -25,7 +25,7 @@ def put_into(
 
 @pytest.mark.parametrize("standard", [True, False])
 @pytest.mark.parametrize("names", [(), ("a",), ("b", "a", 'ünüsual "name"', "%RETRY%g")])
-def test_the_text_is_that_of_the_whole_body(names: tuple[str, ...], standard: bool) -> None:
+def test_the_pieces_are_equal_to_the_encoded_body(names: tuple[str, ...], standard: bool) -> None:
     texts, topics, version = EncodedEntries(), table(*names), DataVersion(1, 2)
     for _ in range(2):
         whole = TopicConfigAndMappingSerializeWrapper(topics, version).encode(standard=standard)
@@ -40,7 +40,7 @@ def test_the_text_is_that_of_the_whole_body(names: tuple[str, ...], standard: bo
 @pytest.mark.requirement(
     "Transactions, operation, overload: New topics and groups in a burst cost few writes"
 )
-def test_only_what_is_new_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_new_entries_are_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
     texts, topics = EncodedEntries(), table("a", "b")
     empty = TopicConfigAndMappingSerializeWrapper({})
     put_into(texts, empty, topics)
@@ -57,7 +57,7 @@ def test_only_what_is_new_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> No
     assert [value for value in written if isinstance(value, dict)] == [{"c": topics["c"]}]
 
 
-def test_texts_of_what_is_gone_are_forgotten() -> None:
+def test_the_text_of_a_removed_entry_is_dropped() -> None:
     texts = EncodedEntries()
     empty = TopicConfigAndMappingSerializeWrapper({})
     for number in range(3 * SPARE_MAX):
@@ -65,7 +65,7 @@ def test_texts_of_what_is_gone_are_forgotten() -> None:
     assert len(texts._known) <= SPARE_MAX + 2
 
 
-def test_a_table_may_change_while_its_text_is_made() -> None:
+def test_a_table_may_change_between_two_pieces_of_its_text() -> None:
     texts, topics = EncodedEntries(), table("a", "b", "c", "d")
     pieces = texts.pieces(TopicConfigAndMappingSerializeWrapper({}), NAME, topics)
     text = next(pieces) + next(pieces)

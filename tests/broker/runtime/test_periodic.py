@@ -1,4 +1,4 @@
-"""Periodic tasks: a part of one of them in a turn of the loop; those that fail go on."""
+"""Periodic tasks: one slice of one task per loop iteration; a failed task is tried again."""
 
 import asyncio
 import errno
@@ -14,7 +14,7 @@ from aerobee.store.base.errors import DiskFull
 @pytest.mark.requirement(
     "Bad input: A disk that stays full, a name server that stays away: told once"
 )
-async def test_a_periodic_task_that_fails_again_and_again_is_told_once_and_when_it_works(
+async def test_a_repeated_failure_is_logged_once_and_so_is_the_recovery(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     done = asyncio.Event()
@@ -47,13 +47,13 @@ async def test_a_periodic_task_that_fails_again_and_again_is_told_once_and_when_
 @pytest.mark.requirement(
     "Bad input: What the broker does by itself: at most one slice of one task per loop iteration"
 )
-async def test_parts_of_different_tasks_come_in_different_turns_of_the_loop() -> None:
+async def test_slices_of_different_tasks_run_in_different_loop_iterations() -> None:
     loop = asyncio.get_running_loop()
     number = 0
-    parts: dict[str, list[int]] = {}  # the turn of each, by task
+    parts: dict[str, list[int]] = {}  # the loop iteration of each slice, by task
     done = asyncio.Event()
 
-    def next_turn() -> None:  # the first of all that runs in each turn
+    def next_turn() -> None:  # the first callback of each loop iteration
         nonlocal number
         number += 1
         if not done.is_set():
@@ -84,7 +84,7 @@ async def test_parts_of_different_tasks_come_in_different_turns_of_the_loop() ->
 @pytest.mark.requirement(
     "Bad input: What the broker does by itself: at most one slice of one task per loop iteration"
 )
-async def test_a_part_that_fails_lets_the_others_go_on() -> None:
+async def test_a_failed_slice_does_not_stop_other_tasks() -> None:
     periodic = Periodic()
 
     def fails() -> Iterator[None]:

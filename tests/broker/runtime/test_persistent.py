@@ -1,4 +1,4 @@
-"""Offsets on the disk speak of messages: they come after them, and never lie beyond them."""
+"""Persisted offsets: written after the messages they refer to, never beyond the queue."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ async def committed(caller: Caller, topic: str) -> int | None:
     return int(answer.fields()["offset"]) if answer.code == 0 else None
 
 
-async def test_a_file_of_offsets_is_written_after_the_messages_it_speaks_of(
+async def test_offsets_are_written_after_the_log_is_synced(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
@@ -51,7 +51,7 @@ async def test_a_file_of_offsets_is_written_after_the_messages_it_speaks_of(
     assert "commitlog" not in done[done.index("consumerOffset.json") :]
 
 
-async def test_offsets_are_not_written_once_the_log_can_not_be(
+async def test_offsets_are_not_written_after_the_log_has_failed(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await caller.send("T")
@@ -69,10 +69,10 @@ async def test_offsets_are_not_written_once_the_log_can_not_be(
     path = broker.root / "config" / "consumerOffset.json"
     table = json.loads(path.read_bytes())["offsetTable"] if path.exists() else {}
     assert table.get("T@cg", {"0": 0})["0"] < 2
-    assert await committed(caller, "T") == 2  # who asks now is told all the same
+    assert await committed(caller, "T") == 2  # a query still gets it
 
 
-async def test_offsets_beyond_the_end_of_a_queue_are_cut_at_the_start(  # type: ignore[no-untyped-def]
+async def test_a_start_cuts_offsets_beyond_the_end_of_their_queue(  # type: ignore[no-untyped-def]
     start, config: Config
 ) -> None:
     broker = await start(config())
@@ -92,7 +92,7 @@ async def test_offsets_beyond_the_end_of_a_queue_are_cut_at_the_start(  # type: 
     caller = Caller(broker)
     assert await committed(caller, "T") == 3
     assert broker.delays.offsets == {1: 1, 2: 0}
-    # In the files at once: before the next crash the queues may have grown past the old numbers.
+    # Written at once: by the next crash the queues may have grown past the old offsets.
     assert json.loads((folder / "consumerOffset.json").read_bytes())["offsetTable"] == {
         "T@cg": {"0": 3, "1": 0}
     }
@@ -103,7 +103,7 @@ async def test_offsets_beyond_the_end_of_a_queue_are_cut_at_the_start(  # type: 
     await caller.peers.close()
 
 
-async def test_a_deleted_topic_comes_back_without_messages_or_offsets(  # type: ignore[no-untyped-def]
+async def test_a_recreated_topic_has_no_old_messages_or_offsets(  # type: ignore[no-untyped-def]
     start, config: Config, tmp_path: Path
 ) -> None:
     broker = await start(config())
@@ -113,7 +113,7 @@ async def test_a_deleted_topic_comes_back_without_messages_or_offsets(  # type: 
     await commit(caller, "T", 3)
     assert (await caller.ask(codes.DELETE_TOPIC_IN_BROKER, {"topic": "T"})).code == 0
     await caller.send("T", b"new")
-    # As a kill would leave it: everything of a copy made now.
+    # The store as a kill would leave it: a copy.
     shutil.copytree(broker.root, tmp_path / "copy")
     await caller.peers.close()
     killed = await start(config(store_path_root_dir=str(tmp_path / "copy")))

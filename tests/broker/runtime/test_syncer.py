@@ -1,4 +1,4 @@
-"""SYNC_FLUSH: an answer means that the disk has the message, and a disk that fails is told."""
+"""SYNC_FLUSH: a success means that the message is on disk; a failed disk is reported."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ from ..conftest import Caller, Config, parked, records
 
 
 class Disk:
-    """Stands before every sync: holds it up, or lets it fail."""
+    """Intercepts every sync: blocks it, or makes it fail."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.open = threading.Event()
@@ -49,7 +49,7 @@ async def max_offset(caller: Caller) -> int:
 
 
 @pytest.mark.requirement("Store: Sync flush: success only when on disk, and after a power cut")
-async def test_nothing_is_answered_or_readable_before_the_disk_has_it(
+async def test_a_message_is_neither_acknowledged_nor_readable_before_it_is_on_disk(
     synced: Broker, disk: Disk
 ) -> None:
     caller = Caller(synced)
@@ -68,7 +68,7 @@ async def test_nothing_is_answered_or_readable_before_the_disk_has_it(
     await caller.peers.close()
 
 
-async def test_one_sync_answers_all_that_came_before_it(synced: Broker, disk: Disk) -> None:
+async def test_one_sync_acknowledges_all_earlier_messages(synced: Broker, disk: Disk) -> None:
     caller = Caller(synced)
     await caller.send("T")
     disk.open.clear()
@@ -81,7 +81,9 @@ async def test_one_sync_answers_all_that_came_before_it(synced: Broker, disk: Di
     await caller.peers.close()
 
 
-async def test_a_sender_who_does_not_want_to_wait_does_not(synced: Broker, disk: Disk) -> None:
+async def test_a_send_with_wait_false_does_not_wait_for_the_disk(
+    synced: Broker, disk: Disk
+) -> None:
     caller = Caller(synced)
     await caller.send("T")
     disk.open.clear()
@@ -91,7 +93,7 @@ async def test_a_sender_who_does_not_want_to_wait_does_not(synced: Broker, disk:
 
 
 @pytest.mark.requirement("Store: Sync flush: success only when on disk, and after a power cut")
-async def test_a_slow_disk_is_told_and_the_message_stays(  # type: ignore[no-untyped-def]
+async def test_a_slow_disk_gives_a_flush_timeout_and_the_message_stays(  # type: ignore[no-untyped-def]
     start, config: Config, disk: Disk
 ) -> None:
     broker = await start(config(flush_disk_type="SYNC_FLUSH", sync_flush_timeout=1))
@@ -108,7 +110,7 @@ async def test_a_slow_disk_is_told_and_the_message_stays(  # type: ignore[no-unt
 
 
 @pytest.mark.requirement("Transactions, operation, overload: Overload says why")
-async def test_more_than_may_wait_for_the_disk_is_refused_with_the_reason(
+async def test_sends_over_the_limit_of_waiting_sends_are_refused_with_the_reason(
     synced: Broker, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aerobee.broker.runtime.syncer.WAITING_MAX", 3)
@@ -128,7 +130,7 @@ async def test_more_than_may_wait_for_the_disk_is_refused_with_the_reason(
 
 
 @pytest.mark.requirement("Store: Sync flush: success only when on disk, and after a power cut")
-async def test_a_disk_that_fails_takes_no_more_messages(synced: Broker, disk: Disk) -> None:
+async def test_after_a_failed_sync_the_broker_refuses_messages(synced: Broker, disk: Disk) -> None:
     caller = Caller(synced)
     assert (await caller.send("T", b"good")).code == 0
     disk.is_broken = True
@@ -149,12 +151,12 @@ async def test_a_disk_that_fails_takes_no_more_messages(synced: Broker, disk: Di
     await caller.peers.close()
 
 
-async def test_a_message_dropped_before_the_end_of_its_turn_is_not_acknowledged(
+async def test_a_message_dropped_before_the_end_of_its_tick_is_not_acknowledged(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caller = Caller(broker)
     assert (await caller.send("T", b"good")).code == 0
-    # The next one does not fit the file, so what is staged is written before it, and that fails.
+    # The second message does not fit the file, so the staged one is written first; that fails.
     broker.store.state.log.room_end = broker.store.log_end + 300
 
     def broken(fd: int, data: bytes, at: int) -> int:
@@ -174,7 +176,7 @@ async def test_a_message_dropped_before_the_end_of_its_turn_is_not_acknowledged(
     await caller.peers.close()
 
 
-async def test_messages_and_offsets_are_there_after_a_restart(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+async def test_messages_and_offsets_persist_over_a_restart(start, config: Config) -> None:  # type: ignore[no-untyped-def]
     broker = await start(config())
     caller = Caller(broker)
     for number in range(20):

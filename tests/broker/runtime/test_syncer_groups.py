@@ -1,4 +1,4 @@
-"""Answers that wait for the disk together: when they go out, and what they say when it fails."""
+"""Responses that wait for a disk sync or slaves in groups: their order, timeouts, failures."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ from aerobee.protocol.command import Command, Response
 from ..conftest import Clock
 
 TIMEOUT_MS = 5_000
-COMMAND = cast(Command, None)  # the connections here don't look at it
+COMMAND = cast(Command, None)  # the fake connections ignore it
 
 
 class Plan:
@@ -33,7 +33,7 @@ class Plan:
 
 
 class Store:
-    """A log of `end` bytes, of which the disk has `durable_end`; syncs pass while it is `open`."""
+    """A log of `end` bytes, `durable_end` of them on disk; syncs pass while `open` is set."""
 
     def __init__(self) -> None:
         self.end = 0
@@ -63,7 +63,7 @@ class Store:
 
 
 class Peer:
-    """A connection: the answers that went out."""
+    """A connection that collects its responses."""
 
     def __init__(self) -> None:
         self.answers: list[Response | bytes] = []
@@ -112,7 +112,7 @@ Quick = Callable[[], Awaitable[tuple[Syncer, Peer]]]
 
 @pytest.fixture
 def quick(make: Make, store: Store, monkeypatch: pytest.MonkeyPatch) -> Quick:
-    """A syncer that has seen a quick disk, and who was answered then."""
+    """A syncer that has seen a fast disk, and the peer of its first response."""
 
     async def start() -> tuple[Syncer, Peer]:
         monkeypatch.setattr(syncer_module, "QUICK_SECONDS", 20.0)
@@ -129,7 +129,7 @@ def reply(number: int = 0) -> Response:
 
 
 def put(store: Store, syncer: Syncer, peer: Peer, *numbers: int, **more: Any) -> None:
-    """A turn: so many messages, whose answers wait together."""
+    """One tick: stores the messages `numbers`, whose responses wait together."""
     store.end += 100
     syncer.after_all(store.end, [(cast(Any, peer), COMMAND, reply(n)) for n in numbers], **more)
 
@@ -141,12 +141,12 @@ async def begun(store: Store) -> None:
 
 
 @pytest.mark.requirement("Store: Sync flush: success only when on disk, and after a power cut")
-async def test_a_group_is_answered_by_one_sync_in_its_order(make: Make, store: Store) -> None:
+async def test_one_sync_acknowledges_a_group_in_order(make: Make, store: Store) -> None:
     syncer, peer = await make(), Peer()
     store.open.clear()
     put(store, syncer, peer, 0, 1, 2)
     put(store, syncer, peer, 3)
-    assert store.plans == []  # the turn has not ended
+    assert store.plans == []  # the tick has not ended
     await begun(store)
     assert peer.answers == []
     store.open.set()
@@ -155,7 +155,9 @@ async def test_a_group_is_answered_by_one_sync_in_its_order(make: Make, store: S
     assert len(store.plans) == 1
 
 
-async def test_what_comes_during_a_sync_has_the_next_one_at_once(make: Make, store: Store) -> None:
+async def test_messages_that_arrive_during_a_sync_start_the_next_one_at_once(
+    make: Make, store: Store
+) -> None:
     syncer, first, second = await make(), Peer(), Peer()
     store.open.clear()
     put(store, syncer, first, 0)
@@ -171,7 +173,7 @@ async def test_what_comes_during_a_sync_has_the_next_one_at_once(make: Make, sto
     assert [plan.end for plan in store.plans] == [100, 300]
 
 
-async def test_where_the_disk_is_quick_the_answers_are_there_when_the_turn_ends(
+async def test_on_a_fast_disk_the_responses_go_out_at_the_end_of_the_tick(
     quick: Quick, store: Store
 ) -> None:
     syncer, peer = await quick()
@@ -181,7 +183,7 @@ async def test_where_the_disk_is_quick_the_answers_are_there_when_the_turn_ends(
     assert len(store.plans) == 2
 
 
-async def test_a_disk_that_turns_slow_does_not_hold_the_loop(
+async def test_a_disk_that_becomes_slow_does_not_block_the_loop(
     quick: Quick, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     syncer, peer = await quick()
@@ -190,7 +192,7 @@ async def test_a_disk_that_turns_slow_does_not_hold_the_loop(
     for number in (2, 3):
         peer.came.clear()
         put(store, syncer, peer, number)
-        syncer.end_of_turn()  # returns though the disk stands still
+        syncer.end_of_turn()  # returns while the disk is blocked
         assert len(peer.answers) == number - 1
         store.open.set()
         await asyncio.wait_for(peer.came.wait(), 60)
@@ -198,7 +200,7 @@ async def test_a_disk_that_turns_slow_does_not_hold_the_loop(
     assert len(store.plans) == 3
 
 
-async def test_a_quick_sync_that_fails_is_an_error_at_once(quick: Quick, store: Store) -> None:
+async def test_a_failed_sync_on_a_fast_disk_is_an_error_at_once(quick: Quick, store: Store) -> None:
     syncer, peer = await quick()
     store.wrong = OSError(5, "Input/output error")
     put(store, syncer, peer, 2)
@@ -207,7 +209,9 @@ async def test_a_quick_sync_that_fails_is_an_error_at_once(quick: Quick, store: 
     assert "Input/output error" in store.refusal
 
 
-async def test_what_is_on_disk_already_is_answered_without_a_sync(make: Make, store: Store) -> None:
+async def test_a_message_already_on_disk_is_acknowledged_without_a_sync(
+    make: Make, store: Store
+) -> None:
     syncer, peer = await make(), Peer()
     put(store, syncer, peer, 0)
     await asyncio.wait_for(peer.came.wait(), 60)
@@ -217,7 +221,7 @@ async def test_what_is_on_disk_already_is_answered_without_a_sync(make: Make, st
     assert len(store.plans) == 1
 
 
-async def test_each_of_a_group_is_told_that_the_disk_takes_too_long(
+async def test_each_response_of_a_group_reports_the_flush_timeout(
     make: Make, store: Store, clock: Clock
 ) -> None:
     syncer, peer = await make(), Peer()
@@ -239,7 +243,9 @@ async def test_each_of_a_group_is_told_that_the_disk_takes_too_long(
     assert peer.codes == [codes.FLUSH_DISK_TIMEOUT] * 2 + [codes.SUCCESS]
 
 
-async def test_a_late_answer_may_be_another_one(make: Make, store: Store, clock: Clock) -> None:
+async def test_a_caller_may_choose_the_response_after_a_timeout(
+    make: Make, store: Store, clock: Clock
+) -> None:
     syncer, peer = await make(), Peer()
     store.open.clear()
     put(store, syncer, peer, 0, late=lambda same, code: same)
@@ -251,7 +257,7 @@ async def test_a_late_answer_may_be_another_one(make: Make, store: Store, clock:
 
 @pytest.mark.requirement("Store: Sync flush: success only when on disk, and after a power cut")
 @pytest.mark.parametrize("wrong", [OSError(5, "Input/output error"), ValueError("a fault")])
-async def test_a_sync_that_fails_is_an_error_for_all_who_wait_and_is_not_tried_again(
+async def test_a_failed_sync_fails_all_waiting_responses_and_is_not_retried(
     make: Make, store: Store, wrong: Exception
 ) -> None:
     syncer, peer = await make(), Peer()
@@ -275,7 +281,7 @@ async def test_a_sync_that_fails_is_an_error_for_all_who_wait_and_is_not_tried_a
 
 
 @pytest.mark.requirement("Transactions, operation, overload: Overload says why")
-async def test_so_many_answers_may_wait_however_many_groups_they_make(
+async def test_the_number_of_waiting_responses_is_limited_over_all_groups(
     make: Make, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(syncer_module, "WAITING_MAX", 5)
@@ -292,7 +298,7 @@ async def test_so_many_answers_may_wait_however_many_groups_they_make(
     assert not syncer.is_full
 
 
-async def test_room_for_answers_comes_back_when_they_are_late(
+async def test_responses_that_time_out_free_their_place(
     make: Make, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(syncer_module, "WAITING_MAX", 3)
@@ -306,7 +312,7 @@ async def test_room_for_answers_comes_back_when_they_are_late(
 
 
 @pytest.mark.requirement("Store: Sync flush: success only when on disk, and after a power cut")
-async def test_a_stop_syncs_and_answers_what_is_left(make: Make, store: Store) -> None:
+async def test_a_stop_syncs_and_sends_the_remaining_responses(make: Make, store: Store) -> None:
     syncer, peer = await make(), Peer()
     store.open.clear()
     put(store, syncer, peer, 0)
@@ -328,7 +334,7 @@ async def test_nothing_is_synced_after_a_stop(make: Make, store: Store) -> None:
     assert peer.answers == []
 
 
-async def test_the_disk_is_synced_every_interval_though_nobody_waits(
+async def test_the_disk_is_synced_every_interval_without_waiting_responses(
     make: Make, store: Store
 ) -> None:
     syncer = await make(0.001)
@@ -353,7 +359,7 @@ SLAVE_TIMEOUT_MS = 3_000
 SLAVES: dict[str, Any] = {"has_slaves": True, "slave_timeout_ms": SLAVE_TIMEOUT_MS}
 
 
-async def test_an_answer_waits_until_the_slaves_have_its_message(make: Make, store: Store) -> None:
+async def test_a_response_waits_until_the_slaves_have_its_message(make: Make, store: Store) -> None:
     syncer, peer = await make(is_sync=False, **SLAVES), Peer()
     assert syncer.for_responses is syncer
     put(store, syncer, peer, 0, 1)
@@ -362,17 +368,17 @@ async def test_an_answer_waits_until_the_slaves_have_its_message(make: Make, sto
     assert peer.answers == []
     syncer.replicated(100)
     assert len(peer.answers) == 2
-    syncer.replicated(50)  # what a slave has had it has
+    syncer.replicated(50)  # a lower offset than before changes nothing
     syncer.replicated(200)
     assert peer.codes == [codes.SUCCESS] * 3
-    assert store.plans == []  # the disk has its own time
+    assert store.plans == []  # replication starts no sync
 
 
 @pytest.mark.requirement(
     "Store: Sync replication: the answer comes after the slave has the message, or says that it "
     "took too long"
 )
-async def test_an_answer_that_waits_for_both_goes_out_after_the_later(
+async def test_a_response_that_waits_for_disk_and_slaves_goes_out_after_the_later_one(
     make: Make, store: Store
 ) -> None:
     syncer, peer = await make(**SLAVES), Peer()
@@ -391,7 +397,7 @@ async def test_an_answer_that_waits_for_both_goes_out_after_the_later(
     assert peer.codes == [codes.SUCCESS] * 2
 
 
-async def test_slaves_that_take_too_long_are_told_and_the_answer_is_kept(
+async def test_slow_slaves_give_a_slave_timeout_with_the_fields_of_the_response(
     make: Make, store: Store, clock: Clock
 ) -> None:
     syncer, peer = await make(is_sync=False, **SLAVES), Peer()
@@ -411,7 +417,7 @@ async def test_slaves_that_take_too_long_are_told_and_the_answer_is_kept(
     "Store: Sync replication: the answer comes after the slave has the message, or says that it "
     "took too long"
 )
-async def test_where_disk_and_slaves_are_late_the_slaves_are_named(
+async def test_if_disk_and_slaves_are_late_the_code_is_slave_timeout(
     make: Make, store: Store, clock: Clock
 ) -> None:
     syncer, peer = await make(**SLAVES), Peer()
@@ -425,13 +431,13 @@ async def test_where_disk_and_slaves_are_late_the_slaves_are_named(
     syncer.replicated(200)
     clock.ms += SLAVE_TIMEOUT_MS
     syncer.sweep()
-    assert len(peer.answers) == 1  # the disk has longer
+    assert len(peer.answers) == 1  # the disk has a longer timeout
     clock.ms += TIMEOUT_MS - SLAVE_TIMEOUT_MS
     syncer.sweep()
     assert peer.codes == [codes.FLUSH_SLAVE_TIMEOUT, codes.FLUSH_DISK_TIMEOUT]
 
 
-async def test_more_than_may_wait_for_slaves_is_answered_at_once(
+async def test_a_response_over_the_limit_is_a_slave_timeout_at_once(
     make: Make, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(syncer_module, "WAITING_MAX", 2)
@@ -441,7 +447,7 @@ async def test_more_than_may_wait_for_slaves_is_answered_at_once(
     assert peer.codes == [codes.FLUSH_SLAVE_TIMEOUT]
 
 
-async def test_a_stop_waits_for_slaves_that_are_about_to_have_it_and_for_no_others(
+async def test_a_stop_waits_a_moment_for_the_slaves(
     make: Make, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     syncer, peer = await make(is_sync=False, **SLAVES), Peer()
@@ -462,6 +468,6 @@ async def test_a_stop_waits_for_slaves_that_are_about_to_have_it_and_for_no_othe
     assert peer.codes == [codes.SUCCESS, codes.FLUSH_SLAVE_TIMEOUT]
 
 
-async def test_where_nothing_is_waited_for_there_is_nothing_to_wait_with(make: Make) -> None:
+async def test_without_sync_flush_and_slaves_responses_do_not_wait(make: Make) -> None:
     assert (await make(is_sync=False)).for_responses is None
     assert (await make()).for_responses is not None

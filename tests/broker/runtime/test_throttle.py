@@ -1,4 +1,4 @@
-"""How much background work a turn may hold."""
+"""The quota of background work per loop iteration."""
 
 import pytest
 from aerobee.broker.runtime.throttle import (
@@ -13,19 +13,19 @@ from aerobee.broker.runtime.throttle import (
 
 
 class Served:
-    """As much of a Turn as a Throttle looks at."""
+    """Stands in for the scheduler: the counter that a Throttle reads."""
 
     served = 0
 
 
 @pytest.mark.requirement("Delays, timers, retries: Many that are due leave in short steps")
-def test_steps_are_short_until_nobody_was_served_for_a_while() -> None:
+def test_steps_are_short_until_the_broker_has_been_idle_for_a_while() -> None:
     turn = Served()
     throttle = Throttle(turn)  # type: ignore[arg-type]
     assert [throttle.quota() for _ in range(QUIET_STEPS + 2)] == [FEW] * QUIET_STEPS + [MANY] * 2
 
 
-def test_one_request_makes_them_short_again_for_as_long() -> None:
+def test_one_request_makes_steps_short_again_for_the_same_time() -> None:
     turn = Served()
     throttle = Throttle(turn)  # type: ignore[arg-type]
     while throttle.quota() != MANY:
@@ -37,9 +37,7 @@ def test_one_request_makes_them_short_again_for_as_long() -> None:
 @pytest.mark.parametrize(
     ("served", "share"), [(1, FEW), (FEW, FEW), (FEW + 1, FEW + 1), (SOME, SOME), (500, SOME)]
 )
-def test_as_many_messages_move_as_requests_were_served_within_limits(
-    served: int, share: int
-) -> None:
+def test_the_quota_equals_the_requests_served_within_limits(served: int, share: int) -> None:
     turn = Served()
     throttle = Throttle(turn)  # type: ignore[arg-type]
     turn.served += served
@@ -47,8 +45,8 @@ def test_as_many_messages_move_as_requests_were_served_within_limits(
 
 
 @pytest.mark.requirement("Transactions, operation, overload: A burst does not hold up others")
-def test_a_sender_that_waits_for_each_answer_never_meets_a_long_step() -> None:
-    """Between its requests some turns pass in which nobody is served."""
+def test_a_sender_that_waits_for_each_response_never_meets_a_long_step() -> None:
+    """Between its requests some loop iterations pass without a request."""
     turn = Served()
     throttle = Throttle(turn)  # type: ignore[arg-type]
     shares = []
@@ -58,7 +56,7 @@ def test_a_sender_that_waits_for_each_answer_never_meets_a_long_step() -> None:
     assert set(shares) == {FEW}
 
 
-def test_while_somebody_is_served_every_other_turn_is_without_a_step() -> None:
+def test_under_load_every_other_tick_has_no_background_step() -> None:
     turn = Served()
     throttle = Throttle(turn)  # type: ignore[arg-type]
     turns = []

@@ -1,7 +1,7 @@
-"""Timers over crashes, power cuts, full disks, long absences, and stores that Java wrote.
+"""Timers after crashes, power cuts, full disks, long downtime, and on stores that Java wrote.
 
-Without sockets: a real store in a folder, a clock that the test moves, and the disk's own files
-copied to stand for what a killed process leaves behind.
+The tests use no sockets: a real store in a folder, and a clock that the test moves. A copy of the
+files stands for the state that a killed process leaves.
 """
 
 import random
@@ -42,13 +42,13 @@ STORES = Path(__file__).parents[2] / "golden" / "stores"
 
 
 class Rig:
-    """A store and its timers, opened. `now_ms` is the clock."""
+    """An open store and its timers. `now_ms` is the clock."""
 
     def __init__(self, root: Path, now_ms: int = START_MS, **settings: Any) -> None:
         self.root = root
         self.now_ms = now_ms
         self.woken: list[tuple[str, int]] = []
-        self.tells = False  # of a send to the timers, as the handler of sends does
+        self.tells = False  # the timers of each send, as the send handler does
         base: dict[str, Any] = {
             "store_path_root_dir": str(root),
             "mapped_file_size_commit_log": 1 << 20,
@@ -81,7 +81,7 @@ class Rig:
         return self.now_ms
 
     def send(self, body: bytes, wait_ms: int, **pairs: str) -> None:
-        """A message that is to come after this time."""
+        """Send a message to be delivered after `wait_ms`."""
         names = {"TIMER_DELIVER_MS": str(self.now_ms + wait_ms), "UNIQ_KEY": body.decode()} | pairs
         place = self.delivery_policy.place(properties.encode(names).decode(), "T", 0)
         start, offset, end = self.put(place.topic, place.queue_id, body, place.text.encode())
@@ -103,7 +103,7 @@ class Rig:
         return self
 
     def sync(self) -> None:
-        """Everything to the disk, as the broker does each second."""
+        """Sync everything to disk, as the broker does each second."""
         state = self.timers.state
         for _ in range(2):
             plan = self.store.sync_plan()
@@ -139,7 +139,7 @@ OpenRig = Callable[..., Rig]
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[OpenRig]:
-    """`rig(root=…, now_ms=…, settings…)`: opened, and closed after the test."""
+    """`rig(root=…, now_ms=…, settings…)`: an open rig, closed after the test."""
     opened: list[Rig] = []
 
     def opens(root: Path = tmp_path / "store", now_ms: int = START_MS, **settings: Any) -> Rig:
@@ -154,7 +154,7 @@ def rig(tmp_path: Path) -> Iterator[OpenRig]:
 
 @pytest.fixture
 def killed(tmp_path: Path, rig: OpenRig) -> Callable[..., Rig]:
-    """`killed(rig)`: what a start finds after kill -9 of a process that has this store open."""
+    """`killed(rig)`: a rig on the files that kill -9 of a process with this store leaves."""
     number = iter(range(1_000))
 
     def kill(victim: Rig, *, lose: tuple[str, ...] = (), **settings: Any) -> Rig:
@@ -170,16 +170,16 @@ def killed(tmp_path: Path, rig: OpenRig) -> Callable[..., Rig]:
 
 
 def damage(root: Path) -> list[str]:
-    """What is wrong with a store, as `aerobee store check` says."""
+    """The findings of `aerobee store check` for a store."""
     return [found.line for found in check(root).findings if found.is_damage]
 
 
 def copy(source: Path, target: Path) -> None:
-    """A copy of a folder in which holes stay holes."""
+    """Copy a folder; sparse files stay sparse."""
     subprocess.run(["cp", "-a", "--sparse=always", source, target], check=True)
 
 
-def test_a_stop_and_a_start_change_nothing(rig: OpenRig) -> None:
+def test_a_restart_changes_nothing(rig: OpenRig) -> None:
     one = rig()
     for number, wait_ms in enumerate((1_000, 5_000, 5_000, 60_000)):
         one.send(b"%d" % number, wait_ms)
@@ -197,7 +197,7 @@ def test_a_stop_and_a_start_change_nothing(rig: OpenRig) -> None:
     assert three.timers.state.waiting == 0
 
 
-def test_a_stop_writes_javas_numbers_for_what_is_done(rig: OpenRig) -> None:
+def test_a_stop_writes_the_progress_in_javas_check_point(rig: OpenRig) -> None:
     one = rig()
     one.send(b"a", 1_000)
     one.send(b"b", 9_000)
@@ -229,11 +229,11 @@ def test_a_kill_between_any_two_steps_loses_nothing_and_repeats_nothing(
     assert two.bodies() == sent
 
 
-def test_a_wheel_and_a_log_that_are_gone_are_made_again(
+def test_a_missing_wheel_and_timer_log_are_rebuilt(
     rig: OpenRig, killed: Callable[..., Rig]
 ) -> None:
     one = rig()
-    for number in range(90):  # more than a file of the timer log
+    for number in range(90):  # more than one file of the timer log
         one.send(b"%d" % number, 10_000 + number)
     one.work()
     for lose in (("timerwheel",), ("timerwheel", "timerlog", "config/timercheck")):
@@ -242,7 +242,7 @@ def test_a_wheel_and_a_log_that_are_gone_are_made_again(
         assert two.bodies() == one_by_one(90)
 
 
-def test_units_that_were_written_but_not_noted_are_not_written_again(
+def test_units_written_after_the_last_check_point_are_not_written_twice(
     rig: OpenRig, killed: Callable[..., Rig], tmp_path: Path
 ) -> None:
     one = rig()
@@ -261,7 +261,7 @@ def test_units_that_were_written_but_not_noted_are_not_written_again(
 @pytest.mark.requirement(
     "Delays, timers, retries: Timers across kills, power cuts and failing disks"
 )
-def test_a_power_cut_that_takes_a_delivery_takes_the_note_of_it_too(
+def test_a_delivery_lost_in_a_power_cut_is_repeated(
     rig: OpenRig, killed: Callable[..., Rig], tmp_path: Path
 ) -> None:
     one = rig()
@@ -272,7 +272,7 @@ def test_a_power_cut_that_takes_a_delivery_takes_the_note_of_it_too(
     copy(one.root, tmp_path / "synced")
     one.at(START_MS + 6_000)
     assert len(one.bodies()) == 5
-    for name in ("timerwheel", "timerlog", "config"):  # these happened to reach the disk
+    for name in ("timerwheel", "timerlog", "config"):  # these files happened to reach the disk
         path = tmp_path / "synced" / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
         copy(one.root / name, path)
@@ -281,7 +281,7 @@ def test_a_power_cut_that_takes_a_delivery_takes_the_note_of_it_too(
     assert two.bodies() == one_by_one(5)
 
 
-def test_javas_numbers_do_not_pass_what_the_log_has_on_disk(rig: OpenRig) -> None:
+def test_the_check_point_does_not_pass_the_durable_end_of_the_log(rig: OpenRig) -> None:
     one = rig()
     one.send(b"a", 1_000)
     one.at(START_MS + 2_000)
@@ -297,7 +297,7 @@ def test_javas_numbers_do_not_pass_what_the_log_has_on_disk(rig: OpenRig) -> Non
     assert state.unsynced() is None, "nothing is new"
 
 
-def test_what_was_due_while_the_broker_was_away_comes_at_once(
+def test_messages_due_during_downtime_are_delivered_at_the_start(
     rig: OpenRig, killed: Callable[..., Rig]
 ) -> None:
     one = rig()
@@ -317,12 +317,12 @@ def test_what_was_due_while_the_broker_was_away_comes_at_once(
     assert three.bodies() == [*one_by_one(14), b"new", *one_by_one(20)[14:]]
 
 
-def test_a_round_later_the_slots_of_the_round_before_come_first(rig: OpenRig) -> None:
+def test_overdue_slots_of_the_previous_round_are_delivered_first(rig: OpenRig) -> None:
     one = rig()
     one.send(b"old", DAY_MS)
     one.work()
     one.close()
-    # The new one is for the very slot that the old one still holds, two rounds later.
+    # The new message belongs to the slot that still has the old one, two rounds later.
     later_ms = START_MS + 15 * DAY_MS - 3_600_000
     two = rig(now_ms=later_ms)
     two.send(b"new", 3_600_000)
@@ -334,7 +334,7 @@ def test_a_round_later_the_slots_of_the_round_before_come_first(rig: OpenRig) ->
     assert two.bodies() == [b"old", b"new"]
 
 
-def test_what_is_far_away_goes_around_and_says_how_often(rig: OpenRig) -> None:
+def test_a_message_beyond_the_wheel_rolls_and_counts_its_rolls(rig: OpenRig) -> None:
     one = rig()
     one.send(b"far", 7 * DAY_MS + 500)
     one.work()
@@ -347,12 +347,12 @@ def test_what_is_far_away_goes_around_and_says_how_often(rig: OpenRig) -> None:
     pairs = decode_record(one.store.message_at(place) or b"").properties
     assert pairs["TIMER_ROLL_TIMES"] == "3"
     assert one.store.max_offset(WHEEL_TOPIC, 0) == 4
-    # In the log a message is never as old as fileReservedTime, three days.
+    # Between two rolls the record is younger than fileReservedTime, three days.
     times = [one.store.store_ms_at(WHEEL_TOPIC, 0, offset) for offset in range(4)]
     assert max(b - a for a, b in zip(times, [*times[1:], came_ms], strict=True)) < 3 * DAY_MS
 
 
-def test_what_waits_longer_than_files_are_kept_goes_around_sooner(rig: OpenRig) -> None:
+def test_a_message_due_after_the_retention_time_rolls_more_often(rig: OpenRig) -> None:
     one = rig(file_reserved_time=6)
     one.send(b"far", DAY_MS)
     one.work()
@@ -364,7 +364,7 @@ def test_what_waits_longer_than_files_are_kept_goes_around_sooner(rig: OpenRig) 
     assert one.bodies() == [b"far"]
 
 
-def test_a_clock_that_was_set_back_delivers_nothing_early_and_nothing_twice(rig: OpenRig) -> None:
+def test_after_a_clock_step_backwards_nothing_is_delivered_early_or_twice(rig: OpenRig) -> None:
     one = rig()
     one.send(b"a", 5_000)
     one.at(START_MS + 6_000)
@@ -379,7 +379,7 @@ def test_a_clock_that_was_set_back_delivers_nothing_early_and_nothing_twice(rig:
 
 
 @pytest.mark.requirement("Delays, timers, retries: Many that are due leave in short steps")
-def test_one_step_is_short_however_many_are_due(rig: OpenRig) -> None:
+def test_one_step_is_short_for_any_number_of_due_messages(rig: OpenRig) -> None:
     one = rig()
     for number in range(500):
         one.send(b"%d" % number, 1_000)
@@ -397,10 +397,10 @@ def test_one_step_is_short_however_many_are_due(rig: OpenRig) -> None:
     assert ends[-1] == 500
 
 
-def test_a_message_that_is_read_in_the_log_costs_its_step_more_than_one_known_from_its_send(
+def test_a_step_takes_fewer_messages_from_the_log_than_from_sends(
     rig: OpenRig,
 ) -> None:
-    """What was sent is put into the wheel in runs, what must be looked up a few at a time."""
+    """Messages known from their send enter the wheel in runs, others a few at a time."""
     one = rig()
     for number in range(300):
         place = one.delivery_policy.place(f"TIMER_DELIVER_MS\x01{START_MS + 9_000}\x02", "T", 0)
@@ -430,7 +430,7 @@ def test_a_message_that_is_read_in_the_log_costs_its_step_more_than_one_known_fr
     "Delays, timers, retries: Timers across kills, power cuts and failing disks"
 )
 @pytest.mark.parametrize("tells", [False, True])
-def test_a_disk_that_takes_nothing_holds_deliveries_up_and_repeats_none(
+def test_a_full_disk_delays_deliveries_and_repeats_none(
     rig: OpenRig, monkeypatch: pytest.MonkeyPatch, tells: bool
 ) -> None:
     one = rig()
@@ -462,7 +462,7 @@ def test_a_disk_that_takes_nothing_holds_deliveries_up_and_repeats_none(
 @pytest.mark.requirement(
     "Delays, timers, retries: Timers across kills, power cuts and failing disks"
 )
-def test_what_a_broken_log_dropped_is_not_noted_as_delivered(
+def test_a_message_dropped_by_a_failed_log_is_not_counted_as_delivered(
     rig: OpenRig, killed: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = rig()
@@ -502,10 +502,10 @@ def test_what_a_broken_log_dropped_is_not_noted_as_delivered(
 @pytest.mark.requirement(
     "Delays, timers, retries: Timers across kills, power cuts and failing disks"
 )
-def test_a_queue_that_takes_nothing_keeps_what_is_due_in_order_and_single(
+def test_a_full_queue_delays_due_messages_in_order_without_duplicates(
     rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One topic's queue has no room for a while: what is behind it waits, too."""
+    """One topic's queue has no room for a while; the messages behind it wait, too."""
     one = rig()
     timed, delayed = one_by_one(40), [b"d%d" % number for number in range(40)]
     for number, (body, other) in enumerate(zip(timed, delayed, strict=True)):
@@ -519,7 +519,7 @@ def test_a_queue_that_takes_nothing_keeps_what_is_due_in_order_and_single(
     one.work()
     one.now_ms += 5_000
     make_room = ConsumeQueue.make_room
-    # Their first files take no more: at every third message, then never.
+    # The first file of each queue is full; every third attempt makes room.
     nth = iter(range(1_000))
 
     def fails(queue: ConsumeQueue) -> None:
@@ -553,7 +553,7 @@ def test_a_queue_that_takes_nothing_keeps_what_is_due_in_order_and_single(
             assert got == wanted
 
 
-def test_a_recall_counts_however_much_lies_in_the_queue_before_it(rig: OpenRig) -> None:
+def test_a_recall_behind_many_entries_takes_effect(rig: OpenRig) -> None:
     one = rig()
     for _ in range(2 * ENTRIES_PER_STEP):
         one.put(WHEEL_TOPIC, 0, b"junk", b"")
@@ -566,7 +566,7 @@ def test_a_recall_counts_however_much_lies_in_the_queue_before_it(rig: OpenRig) 
     assert one.bodies() == [b"kept"]
 
 
-def test_a_message_that_can_not_be_read_takes_those_before_it_back(
+def test_an_unreadable_message_reverts_its_step(
     rig: OpenRig, killed: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = rig()
@@ -593,7 +593,7 @@ def test_a_message_that_can_not_be_read_takes_those_before_it_back(
     assert two.bodies() == one_by_one(5)
 
 
-def test_ticks_of_another_length_are_refused_while_messages_wait(rig: OpenRig) -> None:
+def test_a_changed_timer_precision_is_refused_while_messages_wait(rig: OpenRig) -> None:
     one = rig()
     one.send(b"a", 5_000)
     one.work()
@@ -611,7 +611,7 @@ def test_ticks_of_another_length_are_refused_while_messages_wait(rig: OpenRig) -
     assert three.bodies() == [b"a", b"b"]
 
 
-def test_with_sync_flush_only_what_is_on_the_disk_goes_on(rig: OpenRig) -> None:
+def test_with_sync_flush_only_messages_on_disk_enter_the_wheel(rig: OpenRig) -> None:
     one = rig(flush_disk_type="SYNC_FLUSH")
     one.send(b"a", 1_000)
     one.at(START_MS + 2_000)
@@ -622,7 +622,7 @@ def test_with_sync_flush_only_what_is_on_the_disk_goes_on(rig: OpenRig) -> None:
     assert one.bodies() == [b"a"]
 
 
-def test_the_offsets_of_delay_levels_do_not_pass_what_the_log_has_on_disk(rig: OpenRig) -> None:
+def test_the_offsets_of_delay_levels_do_not_pass_the_durable_end_of_the_log(rig: OpenRig) -> None:
     one = rig()
     for _ in range(3):
         place = one.delivery_policy.place("DELAY\x011\x02", "T", 0)
@@ -639,7 +639,7 @@ def test_the_offsets_of_delay_levels_do_not_pass_what_the_log_has_on_disk(rig: O
 
 
 def noted(rig: Rig) -> dict[int, int]:
-    """delayOffset.json as a start reads it."""
+    """The offsets in delayOffset.json."""
     found = Delays(rig.delays.path, rig.store, [1_000], rig.clock, rig.woken.append, rig.stats)
     found.load()
     return found.offsets
@@ -648,7 +648,7 @@ def noted(rig: Rig) -> dict[int, int]:
 @pytest.mark.requirement(
     "Delays, timers, retries: Delay levels, as `messageDelayLevel` says, across restarts"
 )
-def test_levels_that_were_taken_out_still_deliver_what_they_have(rig: OpenRig) -> None:
+def test_removed_delay_levels_still_deliver_their_messages(rig: OpenRig) -> None:
     one = rig()
     place = one.delivery_policy.place("DELAY\x014\x02", "T", 0)
     one.put(place.topic, place.queue_id, b"body", place.text.encode())
@@ -661,7 +661,7 @@ def test_levels_that_were_taken_out_still_deliver_what_they_have(rig: OpenRig) -
         assert len(two.bodies()) == expected
 
 
-# ---- Java's stores
+# ---- stores that Java wrote
 
 
 def java_rig(tmp_path: Path, rig: OpenRig, now_ms: int, *, crash: bool) -> Rig:
@@ -681,10 +681,10 @@ def java_rig(tmp_path: Path, rig: OpenRig, now_ms: int, *, crash: bool) -> Rig:
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_timers_that_wait_in_javas_store_come_at_their_time(
+def test_timers_in_a_store_of_java_are_delivered_on_time(
     tmp_path: Path, rig: OpenRig, crash: bool
 ) -> None:
-    # Java stopped at ...254; what it had put into the wheel is for ...281 and ...822 and so on.
+    # Java stopped at ...254; the messages in its wheel are due at ...281, ...822 and so on.
     one = java_rig(tmp_path, rig, 1_795_227_255_000, crash=crash)
     offsets = {queue: one.store.max_offset("VecAuto", queue) for queue in range(4)}
     revive = one.store.max_offset("rmq_sys_REVIVE_LOG_vecCluster", 0)
@@ -707,7 +707,7 @@ def test_timers_that_wait_in_javas_store_come_at_their_time(
     assert one.timers.metrics.counts["VecAuto"].count == 0
 
 
-# ---- everything at once
+# ---- random histories
 
 
 @pytest.mark.requirement(
@@ -767,10 +767,10 @@ def one_by_one(count: int) -> list[bytes]:
 @pytest.mark.requirement(
     "Delays, timers, retries: Timers across kills, power cuts and failing disks"
 )
-def test_what_sends_told_waits_and_comes_as_what_is_read(
+def test_messages_known_from_sends_are_delivered_like_messages_read_from_the_log(
     rig: OpenRig, killed: Callable[..., Rig], tmp_path: Path
 ) -> None:
-    """Near and far, in one slot and in many, between others that are read: told or not."""
+    """Near and far messages, in one slot and in many, mixed with messages read from the log."""
     came = []
     for tells in (False, True):
         one = rig(tmp_path / f"tells-{tells}")

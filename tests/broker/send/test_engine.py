@@ -1,4 +1,4 @@
-"""The compiled engine: a broker uses it by its settings, and where its machine code is kept."""
+"""The compiled engine: the settings that enable it, and the cache of its machine code."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ from aerobee.protocol import codes
 from ..conftest import Caller, Config
 
 PYTHON = sys.executable
-# The command and a broker's process, each with one function to make.
+# Two programs that each compile one function: the command, and a broker's process.
 BEFOREHAND = """
 from aerobee.broker.send import engine
 
@@ -48,12 +48,12 @@ asyncio.run(run())
 
 @pytest.fixture(autouse=True)
 def made_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where another process has made the machine code before, for a process that has none."""
+    """As if another process had compiled the code before and this process had none."""
     monkeypatch.setattr(sys, "executable", "/bin/true")
     monkeypatch.setattr(CompiledEngine, "_found", None)
 
 
-async def test_brokers_use_machine_code_by_their_settings_the_second_at_once(
+async def test_a_broker_uses_the_compiled_engine_and_a_second_one_has_it_at_once(
     config: Config,
 ) -> None:
     for number in range(2):
@@ -68,7 +68,7 @@ async def test_brokers_use_machine_code_by_their_settings_the_second_at_once(
 @pytest.mark.parametrize(
     "settings", [{"compiled_sends": False}, {"broker_role": "SLAVE", "broker_id": 1}]
 )
-async def test_python_does_the_sends_where_it_is_off_or_nobody_may_send(
+async def test_a_slave_or_a_broker_with_compiled_sends_off_has_no_compiled_engine(
     config: Config, settings: dict[str, object]
 ) -> None:
     broker = Broker(config(**({"compiled_sends": True} | settings)))
@@ -77,7 +77,7 @@ async def test_python_does_the_sends_where_it_is_off_or_nobody_may_send(
     await broker.stop()
 
 
-async def test_a_broker_goes_on_in_python_where_the_machine_code_fails(
+async def test_a_broker_falls_back_to_python_if_compilation_fails(
     config: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
@@ -91,7 +91,7 @@ async def test_a_broker_goes_on_in_python_where_the_machine_code_fails(
     await broker.stop()
 
 
-async def test_a_broker_that_stops_while_machine_code_is_made_leaves_no_process(
+async def test_a_broker_that_stops_during_compilation_leaves_no_process(
     config: Config,
 ) -> None:
     broker = Broker(config(compiled_sends=True))
@@ -103,7 +103,7 @@ async def test_a_broker_that_stops_while_machine_code_is_made_leaves_no_process(
 
 
 def kept(program: str, **more: str) -> Path:
-    """The folder where the function is kept."""
+    """The folder in which numba caches the function."""
     clean = {name: text for name, text in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     command = [PYTHON, "-c", program]
     done = subprocess.run(command, env=clean | more, capture_output=True, text=True, check=False)
@@ -112,20 +112,20 @@ def kept(program: str, **more: str) -> Path:
 
 
 @pytest.mark.parametrize("program", [BY_HAND, IN_A_BROKER], ids=["by hand", "in a broker"])
-def test_machine_code_is_kept_outside_of_the_package(tmp_path: Path, program: str) -> None:
+def test_machine_code_is_cached_outside_the_package(tmp_path: Path, program: str) -> None:
     folder = kept(program, XDG_CACHE_HOME=str(tmp_path))
     assert folder.is_relative_to(tmp_path / "aerobee")
     assert list(folder.glob("*.nbi"))
 
 
-def test_the_folder_that_numba_is_given_is_used(tmp_path: Path) -> None:
+def test_numba_cache_dir_overrides_the_cache_folder(tmp_path: Path) -> None:
     given, cache = tmp_path / "numba", tmp_path / "cache"
     folder = kept(BY_HAND, NUMBA_CACHE_DIR=str(given), XDG_CACHE_HOME=str(cache))
     assert folder.is_relative_to(given)
     assert not cache.exists()
 
 
-def test_a_cache_folder_that_can_not_be_made_stops_nothing(tmp_path: Path) -> None:
+def test_compilation_works_without_a_writable_cache_folder(tmp_path: Path) -> None:
     (tmp_path / "aerobee").write_text("in the way")
     folder = kept(BY_HAND, XDG_CACHE_HOME=str(tmp_path))
     assert not folder.is_relative_to(tmp_path)

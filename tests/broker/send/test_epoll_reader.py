@@ -1,4 +1,4 @@
-"""Connections that are read together are served as others are, and leave when something is up."""
+"""The epoll reader: its connections are served as others are, and leave it when needed."""
 
 import asyncio
 import socket
@@ -36,7 +36,7 @@ async def broker(config: Config) -> AsyncIterator[Broker]:
 
 @pytest.fixture
 async def clients(broker: Broker) -> AsyncIterator[list[Client]]:
-    """Clients that are read together, after three rounds of sends."""
+    """Clients whose connections the epoll reader has, after three rounds of sends."""
     clients = [await Client.connect(broker, NO_HOST) for _ in range(CLIENTS)]
     for _ in range(3):
         await all_send(clients)
@@ -54,7 +54,7 @@ def joined(broker: Broker) -> int:
 
 
 def connection_of(broker: Broker, client: Client) -> Connection:
-    """The broker's end of it."""
+    """The broker's end of the client's connection."""
     name = host_text(client.writer.get_extra_info("sockname"))
     (found,) = [each for each in broker.server.connections if each.address == name]
     return found
@@ -74,14 +74,14 @@ async def all_send(clients: list[Client]) -> None:
         assert (answer.code, answer.opaque) == (codes.SUCCESS, number)
 
 
-async def test_each_gets_its_own_answers(broker: Broker, clients: list[Client]) -> None:
+async def test_each_client_gets_its_own_responses(broker: Broker, clients: list[Client]) -> None:
     for _ in range(5):
         await all_send(clients)
     assert joined(broker) == CLIENTS
     assert stored(broker) == 1 + 8 * CLIENTS
 
 
-async def test_other_requests_are_answered_and_who_asks_leaves(
+async def test_a_connection_with_another_request_leaves_the_epoll_reader(
     broker: Broker, clients: list[Client]
 ) -> None:
     one = clients[7]
@@ -90,12 +90,12 @@ async def test_other_requests_are_answered_and_who_asks_leaves(
     assert [answer.code for answer in found] == [codes.SUCCESS] * 3
     assert b"brokerName" in (found[1].body or b"")
     assert joined(broker) == CLIENTS - 1
-    for _ in range(10):  # in one of these it is one of many again
+    for _ in range(10):  # in one of these rounds it joins again
         await all_send(clients)
     assert joined(broker) == CLIENTS
 
 
-async def test_a_request_in_pieces_is_put_together(broker: Broker, clients: list[Client]) -> None:
+async def test_a_request_in_pieces_is_assembled(broker: Broker, clients: list[Client]) -> None:
     frames = [send(number) for number in range(CLIENTS)]
     before = stored(broker)
     for start in range(0, len(frames[0]), 40):
@@ -110,7 +110,7 @@ async def test_a_request_in_pieces_is_put_together(broker: Broker, clients: list
     assert stored(broker) == before + CLIENTS
 
 
-async def test_large_messages_and_batches(broker: Broker, clients: list[Client]) -> None:
+async def test_large_messages_and_batches_are_stored(broker: Broker, clients: list[Client]) -> None:
     before = stored(broker)
     entries = [Entry(0, b"%d" % number, b"") for number in range(500)]
     header = SendMessage(
@@ -125,12 +125,12 @@ async def test_large_messages_and_batches(broker: Broker, clients: list[Client])
     assert stored(broker) == before + 502 * CLIENTS
 
 
-async def test_who_ends_fails_or_is_closed_is_forgotten(
+async def test_a_closed_or_reset_connection_leaves_the_epoll_reader(
     broker: Broker, clients: list[Client]
 ) -> None:
     ended, failed, closed, aborted = clients[:4]
     ended.close()
-    # It resets the connection.
+    # This resets the connection.
     failed.writer.get_extra_info("socket").setsockopt(
         socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
     )
@@ -141,17 +141,20 @@ async def test_who_ends_fails_or_is_closed_is_forgotten(
     assert joined(broker) == CLIENTS - 4
     assert await closed.reader.read() == b""
     await all_send(clients[4:])
-    fresh = [await Client.connect(broker, NO_HOST) for _ in range(4)]  # they get the same numbers
+    # The new connections get the same file descriptors.
+    fresh = [await Client.connect(broker, NO_HOST) for _ in range(4)]
     await all_send(fresh + clients[4:])
     assert joined(broker) == CLIENTS
     for client in fresh:
         client.close()
 
 
-async def test_who_does_not_read_is_not_read_from(broker: Broker, clients: list[Client]) -> None:
+async def test_a_client_that_does_not_read_is_not_read_from(
+    broker: Broker, clients: list[Client]
+) -> None:
     one = clients[0]
     ours = connection_of(broker, one)
-    ours.pause_writing()  # as the transport says when the peer doesn't read
+    ours.pause_writing()  # as the transport calls it if the peer doesn't read
     before = stored(broker)
     one.writer.write(send(0))
     await all_send(clients[1:])
@@ -161,7 +164,7 @@ async def test_who_does_not_read_is_not_read_from(broker: Broker, clients: list[
     assert stored(broker) == before + CLIENTS
 
 
-async def test_a_stop_lets_everybody_go(broker: Broker, clients: list[Client]) -> None:
+async def test_a_stop_closes_all_connections(broker: Broker, clients: list[Client]) -> None:
     await broker.stop()
     for client in clients:
         async with asyncio.timeout(60):

@@ -1,4 +1,4 @@
-"""Sends that go in the lane become what they would on the common way, byte for byte."""
+"""The fast path stores the same bytes as the slow path and gives the same responses."""
 
 import asyncio
 import random
@@ -31,7 +31,7 @@ from aerobee.store.queues.consume_queue import ENTRY_BYTES, RESERVE_BYTES
 
 from ..conftest import BORN_MS, Caller, Config, records
 
-ON_BOTH_LOOPS = True  # they read sockets in another order
+ON_BOTH_LOOPS = True  # the loops read sockets in different orders
 NOW_MS = BORN_MS + 60_000
 TOPICS = ("orders", "bills", "made-by-a-send")
 ROUNDS = 150
@@ -59,7 +59,7 @@ ADMIN, SHOP = ("admin", "admin-secret"), ("shop", "shop-secret")
 
 
 def sign(fields: dict[str, str], body: bytes, chance: random.Random) -> dict[str, str]:
-    """The fields as a user signs them; a few aren't signed, or by somebody else."""
+    """The fields signed by a user; a few are unsigned or have a wrong signature."""
     lot = chance.random()
     if lot < 0.01:
         return fields
@@ -77,7 +77,7 @@ def send(
     is_signed: bool = False,
     **changes: object,
 ) -> bytes:
-    """One request; what is left to `chance` is mostly plain."""
+    """One request; the fields that `chance` picks mostly suit the fast path."""
     text = unique(number)
     topic, flag, code, queue_id = "orders", 0, codes.SEND_MESSAGE_V2, number % 4
     body = b"body %d" % number
@@ -129,7 +129,7 @@ def send(
 
 
 class Client:
-    """A raw connection; the broker takes it for one that comes from `host`."""
+    """A raw connection; the broker sees `host` as its source address."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -146,7 +146,7 @@ class Client:
         return client
 
     async def answers(self, count: int) -> list[Command]:
-        """So many answers, in the order of what they answer."""
+        """The next `count` responses, in the order of their requests."""
         found: list[Command] = []
         async with asyncio.timeout(60):
             while len(found) < count:
@@ -159,7 +159,7 @@ class Client:
 
 
 def rounds(seed: int, *, is_signed: bool) -> Iterator[tuple[int, list[bytes], int]]:
-    """Which client sends what, and how many answers it gets."""
+    """Yields the client, its frames, and the number of responses it gets."""
     chance = random.Random(seed)
     number = 0
     for _ in range(ROUNDS):
@@ -170,7 +170,7 @@ def rounds(seed: int, *, is_signed: bool) -> Iterator[tuple[int, list[bytes], in
 
 
 async def store_all(broker: Broker, seed: int) -> list[tuple[int, object, object]]:
-    """Everything of `rounds`, one after the other; what was answered."""
+    """Sends the requests of `rounds` one after the other; returns the responses."""
     clients = [
         await Client.connect(broker, bytes((10, 0, 0, number, 0, 0, 8, number)))
         for number in range(3)
@@ -185,7 +185,7 @@ async def store_all(broker: Broker, seed: int) -> list[tuple[int, object, object
         clients[number].writer.write(b"".join(frames))
         for answer in await clients[number].answers(wanted):
             told.append((answer.code, bytes(answer.ext), answer.remark))
-        if wanted < len(frames):  # those that get no answer are stored before the next round
+        if wanted < len(frames):  # oneway sends are stored before the next round
             clients[number].writer.write(encode_request(codes.GET_MIN_OFFSET, LAST))
             await clients[number].answers(1)
     for client in clients:
@@ -194,7 +194,7 @@ async def store_all(broker: Broker, seed: int) -> list[tuple[int, object, object
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """What a store has of messages."""
+    """The files of a store that hold messages or entries, by path."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for part in ("commitlog", "consumequeue", "index", "timerlog")
@@ -207,7 +207,7 @@ def files(folder: Path) -> dict[str, bytes]:
 async def laned(
     config: Config, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Broker]:
-    """A broker whose lane takes everything that it can take, also with everybody in its crowd."""
+    """A broker that uses the fast path for any load, with and without the epoll reader."""
     monkeypatch.setattr(scheduler, "LANE_FEW", 0)
     monkeypatch.setattr(scheduler, "CROWD_MIN", request.param)
     async with with_lane(config) as broker:
@@ -216,23 +216,23 @@ async def laned(
 
 @asynccontextmanager
 async def with_lane(config: Config) -> AsyncIterator[Broker]:
-    """A broker that has a lane, and the topic."""
+    """A broker with the fast path and the topic `orders`."""
     broker = Broker(config())
     await broker.start()
     await broker.engine.load()
     caller = Caller(broker)
-    await caller.send("orders")  # makes the topic
+    await caller.send("orders")  # creates the topic
     await caller.peers.close()
     yield broker
     await broker.stop()
 
 
 def stored(broker: Broker) -> int:
-    """How many messages the topic has."""
+    """The number of messages in the topic."""
     return sum(broker.store.max_offset("orders", queue_id) for queue_id in range(4))
 
 
-async def test_many_clients_at_once_and_frames_in_pieces(laned: Broker) -> None:
+async def test_many_concurrent_clients_may_send_frames_in_pieces(laned: Broker) -> None:
     chance = random.Random(7)
 
     async def work(number: int) -> None:
@@ -293,9 +293,9 @@ async def test_a_request_for_which_the_tables_had_no_room_at_first_is_checked_to
     await broker.stop()
 
 
-async def test_who_reads_late_gets_all_answers(laned: Broker) -> None:
+async def test_a_client_that_reads_late_gets_all_responses(laned: Broker) -> None:
     client = await Client.connect(laned, bytes(8))
-    count = 30_000  # their answers are more than the sockets between the two take
+    count = 30_000  # their responses exceed the socket buffers
     client.writer.write(b"".join(map(send, range(count))))
     async with asyncio.timeout(60):
         while stored(laned) < 10_000:  # noqa: ASYNC110 - the broker has no event for tests
@@ -307,7 +307,7 @@ async def test_who_reads_late_gets_all_answers(laned: Broker) -> None:
 
 
 async def known(broker: Broker) -> Client:
-    """A client that has sent something, so that the queues are there from now on."""
+    """A client that has sent messages, so that the queues exist."""
     client = await Client.connect(broker, bytes(8))
     client.writer.write(b"".join(map(send, range(4))))
     await client.answers(4)
@@ -316,7 +316,7 @@ async def known(broker: Broker) -> Client:
 
 @pytest.fixture
 def shared(laned: Broker, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """As if somebody sent little all the time; messages and bytes of each scheduler's lane."""
+    """Keeps the quantum small, as for a light client; lists messages and bytes of each batch."""
     loop_turn = laned.server.scheduler
     monkeypatch.setattr(loop_turn, "share", scheduler.COMMANDS_SHARED)
     monkeypatch.setattr(loop_turn, "_shared_until", float("inf"))
@@ -331,7 +331,7 @@ def shared(laned: Broker, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, in
     return found
 
 
-async def test_those_who_send_much_share_one_share_while_somebody_sends_little(
+async def test_heavy_senders_share_one_quantum_while_a_light_client_is_active(
     laned: Broker, shared: list[tuple[int, int]]
 ) -> None:
     clients = [await Client.connect(laned, bytes(8)) for _ in range(8)]
@@ -351,7 +351,7 @@ async def test_those_who_send_much_share_one_share_while_somebody_sends_little(
         client.close()
 
 
-async def test_all_that_one_sends_goes_in_the_lane_though_shares_end_within_messages(
+async def test_all_messages_of_a_client_take_the_fast_path_if_a_quantum_ends_within_one(
     laned: Broker, shared: list[tuple[int, int]]
 ) -> None:
     client = await known(laned)
@@ -363,7 +363,7 @@ async def test_all_that_one_sends_goes_in_the_lane_though_shares_end_within_mess
     client.close()
 
 
-async def test_who_asks_for_little_is_answered_before_the_others_messages_are_stored(
+async def test_a_light_client_is_served_before_the_messages_of_others_are_stored(
     laned: Broker, shared: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop_turn = laned.server.scheduler
@@ -390,7 +390,7 @@ async def test_who_asks_for_little_is_answered_before_the_others_messages_are_st
         client.close()
 
 
-async def test_a_large_batch_is_a_share_by_itself(
+async def test_a_large_batch_is_a_quantum_by_itself(
     laned: Broker, shared: list[tuple[int, int]]
 ) -> None:
     client = await known(laned)
@@ -406,7 +406,7 @@ async def test_a_large_batch_is_a_share_by_itself(
     client.close()
 
 
-async def test_a_queue_whose_reserved_room_ends_keeps_nobody_from_the_lane(
+async def test_a_queue_at_the_end_of_its_reserved_room_stays_on_the_fast_path(
     laned: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put: list[bool] = []
@@ -418,7 +418,7 @@ async def test_a_queue_whose_reserved_room_ends_keeps_nobody_from_the_lane(
 
     monkeypatch.setattr(laned.store, "put_plain", watched)
     client = await Client.connect(laned, bytes(8))
-    client.writer.write(b"".join(map(send, range(40))))  # the queues are there from now on
+    client.writer.write(b"".join(map(send, range(40))))  # creates the queues
     await client.answers(40)
     put.clear()
     per_turn = 4 * 30
@@ -430,7 +430,7 @@ async def test_a_queue_whose_reserved_room_ends_keeps_nobody_from_the_lane(
     client.close()
 
 
-async def test_what_had_come_when_the_client_left_is_stored(laned: Broker) -> None:
+async def test_messages_received_before_a_disconnect_are_stored(laned: Broker) -> None:
     client = await Client.connect(laned, bytes(8))
     client.writer.write(b"".join(map(send, range(50))))
     await client.writer.drain()
@@ -441,7 +441,7 @@ async def test_what_had_come_when_the_client_left_is_stored(laned: Broker) -> No
     assert stored(laned) == 1 + 50
 
 
-async def test_nobody_is_answered_when_the_log_does_not_take_it(
+async def test_no_response_is_sent_if_the_log_write_fails(
     laned: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = await Client.connect(laned, bytes(8))
@@ -458,7 +458,7 @@ async def test_nobody_is_answered_when_the_log_does_not_take_it(
     monkeypatch.undo()
 
 
-async def test_what_the_reader_fails_at_goes_the_common_way(
+async def test_after_a_fault_of_the_fast_reader_messages_take_the_slow_path(
     laned: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:
@@ -474,7 +474,7 @@ async def test_what_the_reader_fails_at_goes_the_common_way(
 
 
 def counted(broker: Broker) -> dict[tuple[str, Sequence[str]], Any]:
-    """What the metrics say of what came in; of histograms the numbers of values in the buckets."""
+    """The metrics of incoming messages; of a histogram the counts of its buckets."""
     names = (
         "rocketmq_messages_in_total",
         "rocketmq_throughput_in_total",
@@ -505,7 +505,7 @@ GUARDED = {
     ("seed", "crowd_min", "more"),
     [(0, 0, {}), (1, scheduler.CROWD_MIN, {}), (2, 0, {}), (3, 0, SYNC), (4, 0, GUARDED)],
 )
-async def test_what_goes_in_the_lane_becomes_the_same(
+async def test_the_fast_path_stores_the_same_as_the_slow_path(
     config: Config,
     tmp_path: Path,
     seed: int,
@@ -516,7 +516,7 @@ async def test_what_goes_in_the_lane_becomes_the_same(
     monkeypatch.setattr(scheduler, "LANE_FEW", 0)
     monkeypatch.setattr(scheduler, "CROWD_MIN", crowd_min)
     found = []
-    port = free_broker_port()  # it is in the messages
+    port = free_broker_port()  # the port is part of the messages
     for with_lane in (False, True):
         folder = tmp_path / f"store-{with_lane}"
         settings = config(
@@ -563,7 +563,7 @@ async def test_what_goes_in_the_lane_becomes_the_same(
     assert [name for name in common[2] if common[2][name] != laned[2][name]] == []
 
 
-async def test_traces_are_switched_off_in_the_lane_at_once(laned: Broker) -> None:
+async def test_switching_tracing_off_takes_effect_on_the_fast_path_at_once(laned: Broker) -> None:
     client = await known(laned)
     caller = Caller(laned)
     for is_on in ("false", "true"):

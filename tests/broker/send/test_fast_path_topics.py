@@ -1,4 +1,4 @@
-"""What compiled sends must notice: a topic that changed, readers that wait, timers."""
+"""The fast path notices changed topics, parked pulls, and timers."""
 
 import asyncio
 import errno
@@ -27,15 +27,15 @@ COUNT = 8
 
 
 class Compiled:
-    """A client that has sent to each queue of "orders", so that compiled code knows all of them."""
+    """A client that has sent to each queue of "orders", so that the fast path knows them all."""
 
     def __init__(self, broker: Broker, client: Client, taken: list[int]) -> None:
         self.broker = broker
         self._client = client
-        self.taken = taken  # how many messages compiled code stored, call by call
+        self.taken = taken  # messages stored by the fast path, per call
 
     async def send(self, **changes: object) -> list[Command]:
-        """The answers to some sends that come at once, two to each queue."""
+        """The responses to COUNT simultaneous sends, two to each queue."""
         frames = [send(number, **changes) for number in range(COUNT)]
         self._client.writer.write(b"".join(frames))
         return await self._client.answers(COUNT)
@@ -68,7 +68,7 @@ async def caller(laned: Broker) -> Any:
     await caller.peers.close()
 
 
-async def test_a_queue_that_the_topic_has_lost_takes_no_more(
+async def test_a_queue_removed_from_the_topic_takes_no_messages(
     compiled: Compiled, caller: Caller
 ) -> None:
     before = [compiled.broker.store.max_offset("orders", queue_id) for queue_id in range(4)]
@@ -83,16 +83,16 @@ async def test_a_queue_that_the_topic_has_lost_takes_no_more(
     assert after == [before[0] + 2, before[1] + 2, before[2], before[3]]
 
 
-async def test_a_topic_that_was_deleted_takes_no_more(compiled: Compiled, caller: Caller) -> None:
+async def test_a_deleted_topic_takes_no_messages(compiled: Compiled, caller: Caller) -> None:
     deleted = await caller.ask(codes.DELETE_TOPIC_IN_BROKER, TopicName("orders"))
     assert deleted.code == codes.SUCCESS
-    answers = await compiled.send(c="no-such-topic")  # of which it would be made again
+    answers = await compiled.send(c="no-such-topic")  # a template would recreate it
     assert {answer.code for answer in answers} == {codes.TOPIC_NOT_EXIST}
     assert sum(compiled.taken) == 0
     assert stored(compiled.broker) == 0
 
 
-async def test_after_a_deletion_that_failed_half_way_what_is_acknowledged_can_be_read(
+async def test_after_an_incomplete_deletion_acknowledged_messages_can_be_read(
     compiled: Compiled, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed: list[Path] = []
@@ -116,9 +116,7 @@ async def test_after_a_deletion_that_failed_half_way_what_is_acknowledged_can_be
         assert found[0].body == b"body %d" % answer.opaque
 
 
-async def test_a_topic_that_was_deleted_and_made_again_begins_at_its_first_offset(
-    compiled: Compiled, caller: Caller
-) -> None:
+async def test_a_recreated_topic_starts_at_offset_0(compiled: Compiled, caller: Caller) -> None:
     await caller.ask(codes.DELETE_TOPIC_IN_BROKER, TopicName("orders"))
     await caller.ask(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic("orders", 4, 4, 6))
     answers = await compiled.send()
@@ -126,7 +124,7 @@ async def test_a_topic_that_was_deleted_and_made_again_begins_at_its_first_offse
     assert [answer.fields()["queueOffset"] for answer in answers] == ["0"] * 4 + ["1"] * 4
 
 
-async def test_a_topic_that_has_become_one_of_several_tags_marks_its_messages(
+async def test_a_topic_changed_to_multiple_tags_marks_its_messages(
     compiled: Compiled, caller: Caller
 ) -> None:
     end = compiled.broker.store.max_offset("orders", 1)
@@ -137,7 +135,7 @@ async def test_a_topic_that_has_become_one_of_several_tags_marks_its_messages(
     assert [record.sys_flag & MULTI_TAGS for record in found] == [MULTI_TAGS] * 2
 
 
-async def test_a_topic_in_order_takes_no_more_once_the_broker_is_read_only(
+async def test_an_ordered_topic_takes_no_messages_on_a_read_only_broker(
     compiled: Compiled, caller: Caller
 ) -> None:
     update = UpdateTopic("orders", 4, 4, 6, order=True)
@@ -151,7 +149,7 @@ async def test_a_topic_in_order_takes_no_more_once_the_broker_is_read_only(
     assert stored(compiled.broker) == before
 
 
-async def test_a_pull_that_waits_is_answered_with_what_compiled_code_stored(
+async def test_a_parked_pull_gets_the_messages_that_the_fast_path_stored(
     compiled: Compiled, caller: Caller
 ) -> None:
     end = compiled.broker.store.max_offset("orders", 1)
@@ -167,7 +165,7 @@ async def test_a_pull_that_waits_is_answered_with_what_compiled_code_stored(
     assert [record.body for record in records(answer)] == [b"body 1", b"body 5"]
 
 
-async def test_timers_go_from_compiled_code_to_the_wheel_and_are_not_read_from_the_log(
+async def test_timer_messages_enter_the_wheel_without_being_read_from_the_log(
     compiled: Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timers = compiled.broker.timers
@@ -180,7 +178,7 @@ async def test_timers_go_from_compiled_code_to_the_wheel_and_are_not_read_from_t
         return look(place, length)
 
     monkeypatch.setattr(timers, "_look", counting)
-    # The first ones show how much room their slot has, by the way of each message for itself.
+    # The first messages take the slow path, one by one; then the room in their slot is known.
     for _ in range(2):
         compiled.taken.clear()
         read.clear()

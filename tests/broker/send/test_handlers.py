@@ -1,4 +1,4 @@
-"""SEND in all its forms, over a socket: what is stored, what is answered, what is refused."""
+"""SEND in all its forms over a socket: stored records, responses, refusals."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from aerobee.protocol.message.message_id import parse_offset_message_id
 from ..conftest import Caller, Config, parked, records
 
 
-async def test_a_message_is_stored_as_it_was_sent(broker: Broker, caller: Caller) -> None:
+async def test_a_message_is_stored_as_sent(broker: Broker, caller: Caller) -> None:
     answer = await caller.send("T", b"hello", queue_id=2, TAGS="paid", KEYS="k1 k2", UNIQ_KEY="U1")
     header = answer.header(SendMessageResponse)
     assert (answer.code, header.queue_id, header.queue_offset) == (0, 2, 0)
@@ -36,7 +36,7 @@ async def test_a_message_is_stored_as_it_was_sent(broker: Broker, caller: Caller
     assert record.store_host == b"\x7f\0\0\1" + broker.port.to_bytes(4, "big")
 
 
-async def test_messages_and_answers_say_that_nobody_is_to_trace(
+async def test_messages_and_responses_carry_trace_on_false_if_tracing_is_off(
     start: Callable, config: Config
 ) -> None:
     caller = Caller(await start(config(trace_on=False, timer_wheel_enable=True)))
@@ -54,7 +54,7 @@ async def test_messages_and_answers_say_that_nobody_is_to_trace(
     await caller.peers.close()
 
 
-async def test_the_old_long_header_sends_too(caller: Caller) -> None:
+async def test_the_long_header_of_version_1_is_accepted(caller: Caller) -> None:
     header = SendMessageV1("pg", "T", "TBW102", 4, 0, 0, 5, 0, "TAGS\x01a\x02")
     answer = await caller.ask(codes.SEND_MESSAGE, header, b"old")
     assert answer.code == 0
@@ -62,7 +62,7 @@ async def test_the_old_long_header_sends_too(caller: Caller) -> None:
     assert (record.body, record.properties["TAGS"]) == (b"old", "a")
 
 
-async def test_queue_offsets_count_up_in_each_queue(caller: Caller) -> None:
+async def test_offsets_increase_by_one_in_each_queue(caller: Caller) -> None:
     offsets = []
     for number in range(6):
         answer = await caller.send("T", b"%d" % number, queue_id=number % 2)
@@ -70,7 +70,7 @@ async def test_queue_offsets_count_up_in_each_queue(caller: Caller) -> None:
     assert offsets == [0, 0, 1, 1, 2, 2]
 
 
-async def test_a_missing_unique_key_is_made(caller: Caller) -> None:
+async def test_a_missing_unique_key_is_generated(caller: Caller) -> None:
     answer = await caller.send("T")
     made = answer.header(SendMessageResponse).transaction_id
     (record,) = records(await caller.pull("T"))
@@ -78,19 +78,21 @@ async def test_a_missing_unique_key_is_made(caller: Caller) -> None:
     assert len(made or "") == 32
 
 
-async def test_a_queue_id_below_zero_lets_the_broker_choose(caller: Caller) -> None:
+async def test_with_a_negative_queue_id_the_broker_chooses_the_queue(caller: Caller) -> None:
     answer = await caller.send("T", queue_id=-1)
     assert 0 <= answer.header(SendMessageResponse).queue_id < 4
 
 
-async def test_a_pop_mark_does_not_get_into_the_store(caller: Caller) -> None:
+async def test_the_property_pop_ck_is_not_stored(caller: Caller) -> None:
     await caller.send("T", A="1", POP_CK="forged", TAGS="x")
     (record,) = records(await caller.pull("T"))
     assert "POP_CK" not in record.properties
     assert (record.properties["A"], record.properties["TAGS"]) == ("1", "x")
 
 
-async def test_properties_without_a_last_separator_and_look_alikes(caller: Caller) -> None:
+async def test_properties_without_a_final_separator_and_with_similar_names_are_parsed(
+    caller: Caller,
+) -> None:
     header = SendMessageV1(
         "pg", "T", "TBW102", 4, 0, 0, 5, 0, "MY_UNIQ_KEY\x01no\x02XTAGS\x01no\x02UNIQ_KEY\x01yes"
     )
@@ -107,7 +109,7 @@ async def test_properties_without_a_last_separator_and_look_alikes(caller: Calle
     "RocketMQ as it is: A topic that makes itself has the least of the client's queues and the "
     "broker's"
 )
-async def test_an_unknown_topic_is_made_with_the_clients_queues(
+async def test_an_unknown_topic_is_created_with_the_clients_queue_count(
     broker: Broker, caller: Caller
 ) -> None:
     assert (await caller.send("fresh")).code == 0
@@ -141,7 +143,7 @@ async def test_without_auto_creation_an_unknown_topic_is_refused(  # type: ignor
         ("RMQ_SYS_TRANS_HALF_TOPIC", codes.NO_PERMISSION, "forbidden"),
     ],
 )
-async def test_a_topic_that_may_not_be_is_refused(
+async def test_an_illegal_topic_is_refused(
     broker: Broker, caller: Caller, topic: str, code: int, word: str
 ) -> None:
     answer = await caller.send(topic)
@@ -152,14 +154,14 @@ async def test_a_topic_that_may_not_be_is_refused(
     )
 
 
-async def test_a_queue_that_is_not_there_is_refused(caller: Caller) -> None:
+async def test_a_send_to_an_unknown_queue_is_refused(caller: Caller) -> None:
     await caller.send("T")
     answer = await caller.send("T", queue_id=4)
     assert answer.code == codes.INVALID_PARAMETER
     assert "queueId[4]" in (answer.remark or "")
 
 
-async def test_a_system_flag_that_only_batches_of_batch_queues_have_is_illegal(
+async def test_the_system_flag_of_batch_queue_records_is_illegal_in_a_send(
     caller: Caller,
 ) -> None:
     header = SendMessage("pg", "T", "TBW102", 4, 0, -1, 1, 0, "")
@@ -168,7 +170,7 @@ async def test_a_system_flag_that_only_batches_of_batch_queues_have_is_illegal(
     assert "system flag -1" in (answer.remark or "")
 
 
-async def test_a_property_that_only_batches_of_batch_queues_have_is_illegal(caller: Caller) -> None:
+async def test_the_property_of_batch_queue_records_is_illegal_in_a_send(caller: Caller) -> None:
     for more in ({}, {"TRAN_MSG": "true", "PGROUP": "pg"}):
         answer = await caller.send("T", INNER_NUM="2", **more)
         assert answer.code == codes.MESSAGE_ILLEGAL
@@ -178,7 +180,7 @@ async def test_a_property_that_only_batches_of_batch_queues_have_is_illegal(call
 
 
 @pytest.mark.requirement("Transactions, operation, overload: Order kept while members come and go")
-async def test_a_topic_in_order_is_closed_where_the_broker_takes_no_writes(
+async def test_an_ordered_topic_is_closed_while_the_broker_takes_no_writes(
     broker: Broker, caller: Caller
 ) -> None:
     broker.topics.put(TopicConfig("Ordered", 1, 1, order=True))
@@ -193,7 +195,7 @@ async def test_a_topic_in_order_is_closed_where_the_broker_takes_no_writes(
     assert len(records(await caller.pull("Ordered"))) == 2
 
 
-async def test_a_broker_that_starts_without_writes_has_its_topics_in_order_closed(
+async def test_ordered_topics_are_closed_on_a_broker_started_without_write_permission(
     start, config: Config
 ) -> None:  # type: ignore[no-untyped-def]
     broker = await start(config(broker_permission=4))
@@ -225,7 +227,7 @@ def batch_of(count: int) -> bytes:
     )
 
 
-async def test_a_batch_is_stored_as_neighbours(caller: Caller) -> None:
+async def test_the_messages_of_a_batch_are_stored_adjacent(caller: Caller) -> None:
     await caller.send("T", b"before")
     answer = await caller.send(
         "T", batch_of(3), code=codes.SEND_BATCH_MESSAGE, batch=True, UNIQ_KEY="U0,U1,U2"
@@ -243,7 +245,7 @@ async def test_a_batch_is_stored_as_neighbours(caller: Caller) -> None:
     assert [r.body for r in records(await caller.pull("T", expression="t1"))] == [b"body-1"]
 
 
-async def test_a_batch_without_a_key_of_its_own_has_no_transaction_id(caller: Caller) -> None:
+async def test_a_batch_without_a_unique_key_has_no_transaction_id(caller: Caller) -> None:
     sent = await caller.send("T", batch_of(3), code=codes.SEND_BATCH_MESSAGE, batch=True)
     assert sent.code == 0
     assert "transactionId" not in sent.fields()
@@ -254,7 +256,7 @@ async def test_a_batch_without_a_key_of_its_own_has_no_transaction_id(caller: Ca
     "Store: Batch consume queues: one record and one id a batch, recovered from the log, read by "
     "the real broker"
 )
-async def test_a_batch_for_a_batch_queue_is_one_record_with_one_id(
+async def test_a_batch_to_a_batch_queue_is_one_record_with_one_id(
     broker: Broker, caller: Caller
 ) -> None:
     broker.topics.put(TopicConfig("B", 2, 2, attributes={"queue.type": "BatchCQ"}))
@@ -276,7 +278,7 @@ async def test_a_batch_for_a_batch_queue_is_one_record_with_one_id(
     assert broker.stats.puts("B").messages == 6
 
 
-async def test_a_waiting_pull_of_a_batch_queue_hears_of_a_batch_and_of_a_message(
+async def test_a_batch_and_a_message_wake_a_parked_pull_of_a_batch_queue(
     broker: Broker, caller: Caller
 ) -> None:
     broker.topics.put(TopicConfig("B", 1, 1, attributes={"queue.type": "BatchCQ"}))
@@ -291,7 +293,7 @@ async def test_a_waiting_pull_of_a_batch_queue_hears_of_a_batch_and_of_a_message
     assert [record.body for record in records(await waiting)] == [b"single"]
 
 
-async def test_a_topic_that_is_compacted_by_key_takes_no_message_without_one(
+async def test_a_compacted_topic_takes_no_message_without_a_key(
     broker: Broker, caller: Caller
 ) -> None:
     broker.topics.put(TopicConfig("C", 1, 1, attributes={"cleanup.policy": "COMPACTION"}))
@@ -304,7 +306,9 @@ async def test_a_topic_that_is_compacted_by_key_takes_no_message_without_one(
     assert [record.body for record in records(await caller.pull("C"))] == [b"keyed"]
 
 
-async def test_messages_of_a_topic_with_several_tags_say_so(broker: Broker, caller: Caller) -> None:
+async def test_messages_of_a_topic_with_multiple_tags_are_marked(
+    broker: Broker, caller: Caller
+) -> None:
     broker.topics.put(TopicConfig("M", 1, 1, topic_filter_type="MULTI_TAG"))
     later = str(broker.now_ms() + 60_000)
     assert (await caller.send("M", b"one", TAGS="a")).code == 0
@@ -315,7 +319,7 @@ async def test_messages_of_a_topic_with_several_tags_say_so(broker: Broker, call
     assert [record.sys_flag for record in records(await caller.pull("T"))] == [0]
 
 
-async def test_a_broken_batch_leaves_nothing(caller: Caller) -> None:
+async def test_a_malformed_batch_stores_nothing(caller: Caller) -> None:
     await caller.send("T", b"before")
     answer = await caller.send("T", batch_of(3)[:-4], batch=True, code=codes.SEND_BATCH_MESSAGE)
     assert answer.code == codes.SYSTEM_ERROR
@@ -324,7 +328,7 @@ async def test_a_broken_batch_leaves_nothing(caller: Caller) -> None:
     assert len(records(await caller.pull("T"))) == 1
 
 
-async def test_a_message_tried_too_often_goes_to_the_dead_letters(
+async def test_a_message_over_the_retry_limit_goes_to_the_dead_letter_queue(
     broker: Broker, caller: Caller
 ) -> None:
     assert (await caller.send("%RETRY%cg", b"fine", reconsume_times=3)).code == 0
@@ -335,7 +339,7 @@ async def test_a_message_tried_too_often_goes_to_the_dead_letters(
     assert (dead.body, dead.properties["DELAY"]) == (b"dead", "-1")
 
 
-async def test_a_retry_topic_is_made_by_a_send_as_any_other(broker: Broker, caller: Caller) -> None:
+async def test_a_send_creates_a_retry_topic_like_any_other(broker: Broker, caller: Caller) -> None:
     for name in ("%RETRY%new", "%DLQ%new"):
         assert (await caller.send(name, queue_id=3)).code == 0
     header = SendMessage("pg", "%RETRY%unit", "TBW102", 4, 3, 0, 1, 0, "", 0, unit_mode=True)
@@ -345,7 +349,7 @@ async def test_a_retry_topic_is_made_by_a_send_as_any_other(broker: Broker, call
     assert (unit.write_queue_nums, unit.topic_sys_flag) == (4, 2)
 
 
-async def test_without_auto_creation_a_send_makes_a_retry_topic_with_one_queue(  # type: ignore[no-untyped-def]
+async def test_without_auto_creation_a_send_creates_a_retry_topic_with_one_queue(  # type: ignore[no-untyped-def]
     start, config: Config
 ) -> None:
     broker = await start(config(auto_create_topic_enable=False))
@@ -357,7 +361,7 @@ async def test_without_auto_creation_a_send_makes_a_retry_topic_with_one_queue( 
     await caller.peers.close()
 
 
-async def test_what_a_turn_brings_is_answered_one_by_one_and_stored_in_order(
+async def test_sends_of_one_tick_are_answered_one_by_one_and_stored_in_order(
     caller: Caller,
 ) -> None:
     batch = encode_batch([Entry(0, b"two", b""), Entry(0, b"three", b"")])
@@ -394,7 +398,7 @@ async def test_what_a_turn_brings_is_answered_one_by_one_and_stored_in_order(
         assert told.transaction_id == unique
 
 
-async def test_a_fault_of_the_store_is_told_to_each_and_the_next_turn_goes_on(
+async def test_a_fault_of_the_store_fails_each_send_of_the_tick_and_later_ones_succeed(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await caller.send("T", b"before")
@@ -420,14 +424,14 @@ async def test_a_fault_of_the_store_is_told_to_each_and_the_next_turn_goes_on(
     assert stored == [b"before", b"batch", b"after"]
 
 
-async def test_a_oneway_send_is_stored_and_not_answered(caller: Caller) -> None:
+async def test_a_oneway_send_is_stored_without_a_response(caller: Caller) -> None:
     header = SendMessage("pg", "T", "TBW102", 4, 0, 0, 5, 0, "UNIQ_KEY\x01U\x02")
     await caller.peers.oneway(caller.address, codes.SEND_MESSAGE_V2, header, b"quiet")
     assert (await caller.send("T", b"loud")).header(SendMessageResponse).queue_offset == 1
     assert [record.body for record in records(await caller.pull("T"))] == [b"quiet", b"loud"]
 
 
-async def test_of_two_equal_properties_the_last_is_the_one(caller: Caller) -> None:
+async def test_the_last_value_of_a_repeated_property_wins(caller: Caller) -> None:
     text = "UNIQ_KEY\x01old\x02TAGS\x01old\x02UNIQ_KEY\x01new\x02TAGS\x01new\x02"
     header = SendMessageV1("pg", "T", "TBW102", 4, 0, 0, 5, 0, text)
     answer = await caller.ask(codes.SEND_MESSAGE, header, b"x")
@@ -436,7 +440,7 @@ async def test_of_two_equal_properties_the_last_is_the_one(caller: Caller) -> No
     assert len(records(await caller.pull("T", expression="new"))) == 1
 
 
-async def test_a_missing_field_is_named(caller: Caller) -> None:
+async def test_a_refusal_names_the_missing_field(caller: Caller) -> None:
     answer = await caller.ask(codes.SEND_MESSAGE_V2, {"a": "pg", "b": "T"}, b"x")
     assert answer.code == codes.SYSTEM_ERROR
     assert "`e`" in (answer.remark or "")

@@ -1,4 +1,4 @@
-"""The tests of sends once more, with all plain ones in the lane, also where one comes alone."""
+"""The tests of sends on the fast path, which single messages take here as well."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ from .test_handlers import *  # noqa: F403
 async def start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Callable[[BrokerConfig], Awaitable[Broker]]]:
-    """As the fixture of this name in `conftest.py`, with a lane."""
+    """The fixture of this name in `conftest.py`, with the fast path."""
     monkeypatch.setattr(scheduler, "LANE_FEW", 0)
     monkeypatch.setattr(scheduler, "CROWD_MIN", 0)
     running: list[Broker] = []

@@ -1,4 +1,4 @@
-"""The table of static topics: what may become what, and who is told."""
+"""The table of static topics: allowed changes, persistence, and distribution."""
 
 import json
 from collections.abc import AsyncIterator
@@ -24,12 +24,12 @@ async def cluster(tmp_path: Path) -> AsyncIterator[StaticCluster]:
 
 
 async def led(cluster: StaticCluster, topic: str = T) -> dict[int, str]:
-    """Who leads each logical queue, as a client learns it."""
+    """The leader of each logical queue, as a client reads it from the route."""
     route = await cluster.route(topic)
     return leaders(route.topic_queue_mapping_by_broker or {}).get("__global__", {})
 
 
-async def test_the_route_says_who_leads_each_queue_before_and_after_a_move(
+async def test_the_route_has_the_leader_of_each_queue_before_and_after_a_move(
     cluster: StaticCluster,
 ) -> None:
     await cluster.create(T, ["a", "b", "a"])
@@ -38,7 +38,7 @@ async def test_the_route_says_who_leads_each_queue_before_and_after_a_move(
     assert await led(cluster) == {0: "a", 1: "b", 2: "b"}
 
 
-async def test_name_servers_are_told_of_moves_also_where_topics_are_told_one_by_one(
+async def test_name_servers_learn_of_moves_with_single_topic_registration(
     tmp_path: Path,
 ) -> None:
     settings = {"enable_single_topic_register": True}
@@ -48,9 +48,7 @@ async def test_name_servers_are_told_of_moves_also_where_topics_are_told_one_by_
         assert await led(cluster) == {0: "b"}
 
 
-async def test_static_topics_are_there_again_after_a_restart(
-    cluster: StaticCluster, tmp_path: Path
-) -> None:
+async def test_static_topics_persist_over_a_restart(cluster: StaticCluster, tmp_path: Path) -> None:
     await cluster.create(T, ["a"])
     await cluster.callers["a"].send(T)
     before = await cluster.config(T, "a")
@@ -64,7 +62,7 @@ async def test_static_topics_are_there_again_after_a_restart(
     assert await led(cluster) == {0: "a"}
 
 
-async def test_the_mapping_is_told_only_to_who_asks_for_logical_queues(
+async def test_the_mapping_is_sent_only_to_requests_for_logical_queues(
     cluster: StaticCluster,
 ) -> None:
     await cluster.create(T, ["a"])
@@ -76,7 +74,7 @@ async def test_the_mapping_is_told_only_to_who_asks_for_logical_queues(
     assert found.mapping_data_version.counter == 1
 
 
-async def test_a_deleted_topic_is_not_static_any_more(cluster: StaticCluster) -> None:
+async def test_a_topic_recreated_after_deletion_is_not_static(cluster: StaticCluster) -> None:
     await cluster.create(T, ["a"])
     for caller in cluster.callers.values():
         assert (await caller.ask(codes.DELETE_TOPIC_IN_BROKER, TopicName(T))).code == 0
@@ -108,7 +106,7 @@ REFUSED: list[tuple[str, str, Queues]] = [
 
 
 @pytest.mark.parametrize(("why", "bname", "queues"), REFUSED)
-async def test_a_mapping_that_contradicts_itself_is_refused_and_changes_nothing(
+async def test_an_inconsistent_mapping_is_refused_and_changes_nothing(
     cluster: StaticCluster, why: str, bname: str, queues: Queues
 ) -> None:
     refused = await cluster.put(T, "a", queues, physical=1, total=1, bname=bname)
@@ -118,7 +116,7 @@ async def test_a_mapping_that_contradicts_itself_is_refused_and_changes_nothing(
     assert answer.code == codes.TOPIC_NOT_EXIST
 
 
-async def test_an_older_mapping_or_another_past_is_refused_unless_it_is_forced(
+async def test_an_older_mapping_or_a_changed_history_is_refused_unless_forced(
     cluster: StaticCluster,
 ) -> None:
     await cluster.create(T, ["a", "a"])

@@ -1,4 +1,4 @@
-"""Sends to static topics: by logical queue, to the physical one behind it."""
+"""Sends to static topics: from the logical queue to the physical queue."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,13 +22,13 @@ async def cluster(tmp_path: Path) -> AsyncIterator[StaticCluster]:
 
 
 def place(answer: Command) -> tuple[int, int]:
-    """The queue and the offset that a send was told."""
+    """The queue id and offset in a send's response."""
     assert answer.code == codes.SUCCESS, answer.remark
     found = answer.header(SendMessageResponse)
     return found.queue_id, found.queue_offset
 
 
-async def test_a_send_is_told_the_logical_queue_and_offset(cluster: StaticCluster) -> None:
+async def test_a_send_response_has_the_logical_queue_and_offset(cluster: StaticCluster) -> None:
     await cluster.create(T, ["a", "b", "a"])
     assert place(await cluster.callers["a"].send(T, queue_id=2)) == (2, 0)
     await cluster.move(T, 2, "b")
@@ -50,12 +50,14 @@ async def test_only_the_leader_takes_messages_for_a_logical_queue(cluster: Stati
     assert (await cluster.callers["a"].send(T)).code == codes.NOT_LEADER_FOR_QUEUE
 
 
-async def test_a_send_without_a_queue_goes_to_one_that_is_led_here(cluster: StaticCluster) -> None:
+async def test_a_send_without_a_queue_goes_to_a_queue_led_by_the_broker(
+    cluster: StaticCluster,
+) -> None:
     await cluster.create(T, ["b", "a"])
     assert place(await cluster.callers["a"].send(T, queue_id=-1)) == (1, 0)
 
 
-async def test_a_batch_lies_in_the_queue_behind_the_logical_one(cluster: StaticCluster) -> None:
+async def test_a_batch_is_stored_in_the_physical_queue(cluster: StaticCluster) -> None:
     await cluster.create(T, ["b", "a", "a"])
     await cluster.move(T, 0, "a")
     batch = encode_batch([Entry(0, b"%d" % number, b"") for number in range(3)])
@@ -65,7 +67,7 @@ async def test_a_batch_lies_in_the_queue_behind_the_logical_one(cluster: StaticC
     assert len(records(await cluster.callers["a"].pull(T, BLOCK))) == 6
 
 
-async def test_a_delayed_message_comes_into_the_logical_queue(cluster: StaticCluster) -> None:
+async def test_a_delayed_message_is_delivered_to_the_logical_queue(cluster: StaticCluster) -> None:
     await cluster.create(T, ["b", "a"])
     now_ms = cluster.brokers["a"].now_ms()
     sent = await cluster.callers["a"].send(T, queue_id=1, TIMER_DELIVER_MS=str(now_ms + 1_500))
@@ -74,14 +76,14 @@ async def test_a_delayed_message_comes_into_the_logical_queue(cluster: StaticClu
     assert [each.body for each in records(answer)] == [b"body"]
 
 
-async def test_the_lane_leaves_static_topics_to_the_common_way(cluster: StaticCluster) -> None:
+async def test_static_topics_take_the_slow_path(cluster: StaticCluster) -> None:
     pytest.importorskip("numba")
     await cluster.create(T, ["a", "b"])
     broker, caller = cluster.brokers["a"], cluster.callers["a"]
     await broker.engine.load()
     assert place(await caller.send(T)) == (0, 0)
     assert (await caller.send(T, queue_id=1)).code == codes.NOT_LEADER_FOR_QUEUE
-    # One that was ordinary, and is in the lane, becomes static.
+    # An ordinary topic known to the fast path becomes static.
     for offset in (0, 1):
         assert place(await caller.send("Later", queue_id=0)) == (0, offset)
     await cluster.create("Later", ["b", "a"])

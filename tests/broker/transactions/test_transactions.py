@@ -1,4 +1,4 @@
-"""Transactions: half messages, how they end, and checks of those that don't."""
+"""Transactions: half messages, commit and rollback, and checks of open transactions."""
 
 import asyncio
 import json
@@ -58,7 +58,7 @@ def check(broker: Broker) -> None:
         pass
 
 
-async def test_a_half_message_is_seen_only_once_it_is_committed(
+async def test_a_half_message_is_visible_only_after_its_commit(
     run: Callable, config: Config
 ) -> None:
     _, caller = await run(config())
@@ -77,7 +77,7 @@ async def test_a_half_message_is_seen_only_once_it_is_committed(
 
 
 @pytest.mark.parametrize("outcome", [-1, 4, 99_999_999])
-async def test_an_outcome_that_is_none_is_refused_with_those_there_are(
+async def test_an_unknown_outcome_is_refused_with_the_valid_ones(
     run: Callable, config: Config, outcome: int
 ) -> None:
     _, caller = await run(config())
@@ -87,7 +87,7 @@ async def test_an_outcome_that_is_none_is_refused_with_those_there_are(
     assert len(await stored(caller, HALF_TOPIC)) == 1
 
 
-async def test_a_commit_wakes_a_reader_that_waits(run: Callable, config: Config) -> None:
+async def test_a_commit_wakes_a_parked_pull(run: Callable, config: Config) -> None:
     broker, caller = await run(config())
     waiting = await half(caller)
     pull = asyncio.create_task(caller.pull("T", queue_id=2, suspend_ms=15_000))
@@ -98,7 +98,7 @@ async def test_a_commit_wakes_a_reader_that_waits(run: Callable, config: Config)
         assert [record.body for record in records(await pull)] == [b"half"]
 
 
-async def test_what_ended_is_noted_together_and_not_asked_about(
+async def test_ended_transactions_are_recorded_together_and_not_checked(
     run: Callable, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
@@ -116,7 +116,9 @@ async def test_what_ended_is_noted_together_and_not_asked_about(
     assert broker.offsets.get(OP_TOPIC, GROUP, 0) == 1
 
 
-async def test_enough_that_ended_is_noted_at_once(run: Callable, config: Config) -> None:
+async def test_enough_ended_transactions_are_recorded_at_once(
+    run: Callable, config: Config
+) -> None:
     _, caller = await run(config(transaction_op_msg_max_size=4))
     await end(caller, await half(caller))
     await end(caller, await half(caller))
@@ -136,7 +138,7 @@ async def test_enough_that_ended_is_noted_at_once(run: Callable, config: Config)
         ({"log_offset": 1 << 40}, "Find prepared transaction message failed"),
     ],
 )
-async def test_an_end_that_does_not_fit_the_half_message_is_refused(
+async def test_an_end_that_does_not_match_the_half_message_is_refused(
     run: Callable, config: Config, wanted: dict[str, object], why: str
 ) -> None:
     _, caller = await run(config())
@@ -149,7 +151,7 @@ async def test_an_end_that_does_not_fit_the_half_message_is_refused(
 @pytest.mark.requirement(
     "Transactions, operation, overload: An end of no half message, or of another group"
 )
-async def test_a_message_that_is_no_half_message_has_no_end(run: Callable, config: Config) -> None:
+async def test_an_end_of_an_ordinary_message_is_refused(run: Callable, config: Config) -> None:
     _, caller = await run(config())
     await caller.send("T", PGROUP="pg")
     (plain,) = await stored(caller, "T")
@@ -167,7 +169,7 @@ async def test_an_end_needs_no_message_id(run: Callable, config: Config) -> None
     assert len(await stored(caller, "T", 2)) == 1
 
 
-async def test_an_end_after_the_messages_own_time_is_refused_but_for_a_check(
+async def test_an_end_after_the_immunity_time_is_refused_unless_it_follows_a_check(
     run: Callable, config: Config, clock: Clock
 ) -> None:
     _, caller = await run(config())
@@ -178,7 +180,7 @@ async def test_an_end_after_the_messages_own_time_is_refused_but_for_a_check(
 
 
 @pytest.mark.parametrize("seconds", ["soon", "-1"])
-async def test_an_own_time_that_is_none_is_the_common_one(
+async def test_an_invalid_immunity_time_means_the_default(
     run: Callable, config: Config, clock: Clock, seconds: str
 ) -> None:
     broker, caller = await run(config(transaction_time_out=6_000))
@@ -186,7 +188,7 @@ async def test_an_own_time_that_is_none_is_the_common_one(
     other = await half(caller, b"common")
     clock.ms += 5_999
     check(broker)
-    # It is put behind the others, and those too young end the round.
+    # The half message is stored again at the end; messages that are too young end the round.
     assert [one.body for one in await stored(caller, HALF_TOPIC)] == [b"odd", b"common", b"odd"]
     clock.ms += 1
     assert (await end(caller, other)).code == codes.SUCCESS
@@ -206,7 +208,7 @@ async def test_a_broker_may_refuse_transactions(run: Callable, config: Config) -
     "Transactions, operation, overload: Commit, rollback, check-backs, across restarts of broker "
     "and producer"
 )
-async def test_a_producer_is_asked_about_what_has_not_ended(
+async def test_a_producer_is_asked_about_an_open_transaction(
     run: Callable, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
@@ -222,7 +224,7 @@ async def test_a_producer_is_asked_about_what_has_not_ended(
     await half(caller)
     clock.ms += 5_999
     check(broker)
-    assert len(await stored(caller, HALF_TOPIC)) == 1  # too young to ask
+    assert len(await stored(caller, HALF_TOPIC)) == 1  # too young for a check
     clock.ms += 1
     check(broker)
     async with asyncio.timeout(60):
@@ -244,7 +246,7 @@ async def test_a_producer_is_asked_about_what_has_not_ended(
 @pytest.mark.requirement(
     "Transactions, operation, overload: Given up after a number of checks, or for its age; resumed"
 )
-async def test_what_never_ends_is_given_up_after_so_many_checks(
+async def test_a_transaction_is_given_up_after_the_maximum_of_checks(
     run: Callable, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config(transaction_check_max=2))
@@ -259,7 +261,7 @@ async def test_what_never_ends_is_given_up_after_so_many_checks(
     assert broker.offsets.get(HALF_TOPIC, GROUP, 0) == 3
 
 
-async def test_a_message_with_its_own_time_does_not_hold_up_others(
+async def test_a_message_with_its_own_immunity_time_does_not_delay_others(
     run: Callable, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
@@ -281,12 +283,12 @@ async def test_a_message_with_its_own_time_does_not_hold_up_others(
 @pytest.mark.requirement(
     "Transactions, operation, overload: Given up after a number of checks, or for its age; resumed"
 )
-async def test_what_is_older_than_messages_are_kept_is_given_up(
+async def test_a_transaction_older_than_the_retention_time_is_given_up(
     run: Callable, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config(file_reserved_time=2, transaction_check_max=1_000))
     await half(caller)
-    # Born times are the client's: the broker's test clock stands at the same time.
+    # The client sets the born time; it equals the start of the broker's test clock.
     clock.ms += 2 * 3_600_000
     check(broker)
     assert await stored(caller, GIVEN_UP_TOPIC) == []
@@ -305,7 +307,7 @@ async def resume(caller: Caller, record: Record) -> Command:
 @pytest.mark.requirement(
     "Transactions, operation, overload: Given up after a number of checks, or for its age; resumed"
 )
-async def test_what_was_given_up_can_be_asked_about_again(
+async def test_a_transaction_that_was_given_up_can_be_resumed(
     run: Callable, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config(transaction_check_max=1))
@@ -321,7 +323,9 @@ async def test_what_was_given_up_can_be_asked_about_again(
     assert [record.body for record in await stored(caller, "T", 2)] == [b"half"]
 
 
-async def test_only_what_was_given_up_can_be_resumed(run: Callable, config: Config) -> None:
+async def test_only_a_transaction_that_was_given_up_can_be_resumed(
+    run: Callable, config: Config
+) -> None:
     _, caller = await run(config())
     waiting = await half(caller)
     answer = await resume(caller, waiting)
@@ -333,7 +337,7 @@ async def test_only_what_was_given_up_can_be_resumed(run: Callable, config: Conf
 
 
 def metrics(broker: Broker) -> dict[str, float]:
-    """The values of the families about transactions, by name and, where they have one, topic."""
+    """The values of the metrics about transactions, by name and, if they have one, topic."""
     found = {}
     for name, _, _, labels, values in families(broker):
         if "transaction" in name or name.endswith(
@@ -347,7 +351,7 @@ def metrics(broker: Broker) -> dict[str, float]:
 
 
 @pytest.mark.requirement("Transactions, operation, overload: Half messages counted")
-async def test_half_messages_and_how_they_ended_are_counted(
+async def test_half_messages_commits_and_rollbacks_are_counted(
     run: Callable, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config(transaction_check_max=1))
@@ -367,13 +371,15 @@ async def test_half_messages_and_how_they_ended_are_counted(
         check(broker)
     assert metrics(broker)["half_messages T"] == 0
     assert metrics(broker)["transactions_given_up"] == 2
-    # Into the half topic four came in, into the topic itself the one that was committed.
+    # The half topic counts four messages, the topic itself the committed one.
     assert broker.stats.puts(HALF_TOPIC).messages == 4
     assert broker.stats.puts("T").messages == 1
 
 
 @pytest.mark.requirement("Transactions, operation, overload: Half messages counted")
-async def test_the_count_of_half_messages_outlives_a_restart(run: Callable, config: Config) -> None:
+async def test_the_count_of_half_messages_persists_over_a_restart(
+    run: Callable, config: Config
+) -> None:
     broker, caller = await run(config())
     await half(caller)
     await caller.peers.close()
@@ -395,7 +401,7 @@ async def test_a_half_message_that_is_too_long_is_not_counted(
     assert metrics(broker).get("half_messages T", 0) == 0
 
 
-async def test_with_sync_flush_a_commit_is_answered_once_it_is_on_the_disk(
+async def test_with_sync_flush_a_commit_is_acknowledged_after_it_is_on_disk(
     start: Callable, config: Config
 ) -> None:
     broker = await start(config(flush_disk_type="SYNC_FLUSH"))
@@ -412,7 +418,9 @@ async def test_with_sync_flush_a_commit_is_answered_once_it_is_on_the_disk(
     "Transactions, operation, overload: Commit, rollback, check-backs, across restarts of broker "
     "and producer"
 )
-async def test_a_restart_goes_on_where_it_was(run: Callable, config: Config, clock: Clock) -> None:
+async def test_open_transactions_are_checked_after_a_restart(
+    run: Callable, config: Config, clock: Clock
+) -> None:
     broker, caller = await run(config())
     await half(caller, b"open")
     await end(caller, await half(caller, b"ended"))

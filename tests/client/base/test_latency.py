@@ -16,7 +16,7 @@ class Clock:
 
 
 def chosen(faults: LatencyFaults, avoid: str | None = None) -> set[str]:
-    """The brokers that are chosen in many turns."""
+    """The brokers that are chosen in many selections."""
     turn = RoundRobin()
     return {turn.next(QUEUES, avoid, faults).broker_name for _ in range(60)}
 
@@ -30,12 +30,12 @@ def chosen(faults: LatencyFaults, avoid: str | None = None) -> set[str]:
         (15_000, 30_000), (60_000, 30_000),
     ],
 )  # fmt: skip
-def test_the_table_is_that_of_java(latency_ms: int, alone_ms: int) -> None:
+def test_the_table_of_avoidance_times_equals_javas(latency_ms: int, alone_ms: int) -> None:
     assert left_alone_ms(latency_ms) == alone_ms
 
 
 @pytest.mark.requirement("Sending: Least latency: the table, ties in turn, all left alone")
-def test_a_slow_broker_is_left_alone_until_its_time_is_over() -> None:
+def test_a_slow_broker_is_avoided_for_its_time() -> None:
     clock = Clock()
     faults = LatencyFaults(clock)
     faults.done("a", 2_000)
@@ -46,7 +46,7 @@ def test_a_slow_broker_is_left_alone_until_its_time_is_over() -> None:
     assert chosen(faults) == {"a", "b", "c"}
 
 
-def test_a_quick_answer_does_not_shorten_the_time() -> None:
+def test_a_fast_response_does_not_shorten_the_time() -> None:
     faults = LatencyFaults(Clock())
     faults.done("a", 16_000)
     faults.done("a", 1)
@@ -64,7 +64,7 @@ def test_a_failed_send_counts_as_ten_seconds() -> None:
 
 
 @pytest.mark.requirement("Sending: Least latency: the table, ties in turn, all left alone")
-def test_when_all_are_left_alone_the_one_that_refused_comes_last() -> None:
+def test_if_all_brokers_are_avoided_the_one_that_refused_is_the_last_choice() -> None:
     faults = LatencyFaults(Clock())
     faults.failed("a", answered=True)
     faults.failed("b", answered=False)
@@ -73,7 +73,7 @@ def test_when_all_are_left_alone_the_one_that_refused_comes_last() -> None:
     assert chosen(faults, avoid="b") == {"c"}
 
 
-def test_when_nothing_fits_there_is_a_queue_all_the_same() -> None:
+def test_a_queue_is_chosen_even_if_no_broker_is_suitable() -> None:
     faults = LatencyFaults(Clock())
     for broker in "abc":
         faults.failed(broker, answered=True)
@@ -82,7 +82,7 @@ def test_when_nothing_fits_there_is_a_queue_all_the_same() -> None:
     assert chosen(faults) == {"b"}
 
 
-def test_the_remembered_brokers_have_a_limit() -> None:
+def test_the_number_of_remembered_brokers_is_limited() -> None:
     faults = LatencyFaults(Clock())
     faults.failed("first", answered=True)
     for number in range(BROKERS_MAX):

@@ -1,4 +1,4 @@
-"""Signals to a consuming program: started messages are finished, and none is consumed twice."""
+"""Signals to a consuming program: handlers finish, and no message is consumed twice."""
 
 import asyncio
 import signal
@@ -14,7 +14,7 @@ from aerobee.scripts.harness.child import Reporter
 from aerobee.testing import LocalCluster
 
 PROGRAM = str(Path(__file__).parents[1] / "service.py")
-SECONDS = 60  # a deadline, for a machine that has much else to do
+SECONDS = 60  # a deadline, generous for a busy machine
 BODIES = [str(number) for number in range(6)]
 STOP = [signal.SIGINT, signal.SIGTERM]
 
@@ -33,14 +33,14 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def started(cluster: LocalCluster, folder: Path, kind: str) -> Reporter:
-    """The program, with two handlers at work."""
+    """The program while two of its handlers work."""
     child = Reporter([sys.executable, PROGRAM, cluster.name_server, kind], folder / "stderr")
     child.wait_line(lambda _: len(child.events("begun")) == 2, SECONDS)
     return child
 
 
 async def left(cluster: LocalCluster, count: int) -> list[str]:
-    """What the next member of the group gets: so many messages, and then no other."""
+    """The first `count` messages that the next member of the group gets."""
     topics = ["orders"]
     async with Consumer(cluster.name_server, group="g", topics=topics, start="earliest") as next_:
         found = []
@@ -76,11 +76,11 @@ def test_a_second_signal_does_not_wait_for_handlers(
     with started(cluster, tmp_path, kind) as child:
         child.process.send_signal(signal.SIGTERM)
         child.process.send_signal(signal.SIGINT)
-        child.wait_event("stopped", SECONDS)  # and then the threads of its handlers are waited for
+        child.wait_event("stopped", SECONDS)  # then the program waits for its handlers' threads
         assert not child.events("done")
         said = child.stderr_path.read_text()
         assert "Traceback" not in said
-        child.process.send_signal(signal.SIGTERM)  # now it does what it always does
+        child.process.send_signal(signal.SIGTERM)  # the default action again
         assert child.wait(SECONDS) == -signal.SIGTERM
     assert sorted(asyncio.run(asyncio.wait_for(left(cluster, len(BODIES)), SECONDS))) == BODIES
 
@@ -93,7 +93,7 @@ def test_a_program_with_its_own_handler_keeps_it(cluster: LocalCluster, tmp_path
         assert len(child.events("done")) == len(BODIES)
 
 
-def test_the_handlers_of_before_are_back_afterwards() -> None:
+def test_the_previous_signal_handlers_are_restored() -> None:
     before = [signal.getsignal(number) for number in STOP]
     with stop_signals(lambda: None):
         assert [signal.getsignal(number) for number in STOP] != before
@@ -103,7 +103,7 @@ def test_the_handlers_of_before_are_back_afterwards() -> None:
     assert [signal.getsignal(number) for number in STOP] == before
 
 
-def test_in_another_thread_signals_are_left_alone() -> None:
+def test_no_signal_handler_is_installed_in_another_thread() -> None:
     before = [signal.getsignal(number) for number in STOP]
     seen = []
 
@@ -117,7 +117,7 @@ def test_in_another_thread_signals_are_left_alone() -> None:
     assert seen == before
 
 
-async def test_signals_are_left_alone_when_told_so(cluster: LocalCluster) -> None:
+async def test_handle_signals_false_installs_no_signal_handler(cluster: LocalCluster) -> None:
     begun = asyncio.Event()
     consumer = Consumer(cluster.name_server, group="g", topics=["orders"], start="earliest")
 
@@ -133,7 +133,7 @@ async def test_signals_are_left_alone_when_told_so(cluster: LocalCluster) -> Non
     await running
 
 
-async def test_handlers_are_waited_for_no_longer_than_told(
+async def test_a_stop_waits_for_handlers_up_to_drain_timeout(
     cluster: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     begun = asyncio.Event()

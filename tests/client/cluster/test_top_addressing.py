@@ -1,4 +1,4 @@
-"""Name servers listed by a web page: read before the first request and each two minutes."""
+"""Name server addresses from a web page: read before the first request and every two minutes."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from ..fakes import FakeCluster, until
 
 
 class Page:
-    """Answers each request with `status` and `text`; `paths` are those that were asked for."""
+    """Responds to each request with `status` and `text`; `paths` lists the requested paths."""
 
     def __init__(self) -> None:
         self.status, self.text = 200, ""
@@ -30,7 +30,7 @@ class Page:
 
 @pytest.fixture
 async def page(fake: FakeCluster) -> AsyncIterator[Page]:
-    """A page that tells the fake name server."""
+    """A page with the address of the fake name server."""
     found = Page()
     found.text = fake.address + "\n"
     application = web.Application()
@@ -49,7 +49,7 @@ def url(page: Page) -> str:
 
 
 @pytest.mark.requirement("Lite pull: Name servers looked up by HTTP, each 2 min")
-async def test_without_an_address_the_domain_of_the_environment_is_asked(
+async def test_without_an_address_the_domain_of_the_environment_is_used(
     page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
@@ -71,7 +71,7 @@ async def test_without_an_address_the_domain_of_the_environment_is_asked(
         ({}, ("127.0.0.1:9876",)),
     ],
 )
-def test_an_address_goes_before_a_domain_and_that_before_the_loopback(
+def test_an_address_overrides_a_domain_which_overrides_the_loopback(
     variables: dict[str, str], source: str | tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
@@ -95,7 +95,7 @@ async def test_the_page_is_read_again_after_10_seconds_and_then_every_two_minute
     assert cluster.name_servers.addresses == (fake.address,)
     await clock.advance(11.5 - (clock.time() - began))
     await until(lambda: cluster.name_servers.addresses == (fake.address, other))
-    assert cluster.name_servers.current == fake.address  # what works is kept
+    assert cluster.name_servers.current == fake.address  # the name server in use is kept
     page.text = other
     await clock.advance(125 - (clock.time() - began))
     assert cluster.name_servers.addresses == (fake.address, other)
@@ -104,7 +104,7 @@ async def test_the_page_is_read_again_after_10_seconds_and_then_every_two_minute
     await cluster.close()
 
 
-async def test_a_page_that_is_gone_leaves_what_is_known(
+async def test_a_page_that_fails_keeps_the_known_addresses(
     page: Page, fake: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = Cluster(url(page))
@@ -127,7 +127,7 @@ async def test_a_page_that_is_gone_leaves_what_is_known(
         (200, "a:1;" * 5_000, "longer than 16384 bytes"),
     ],
 )
-async def test_a_page_without_addresses_says_which_and_what_to_do(
+async def test_a_page_without_addresses_gives_its_url_and_a_remedy(
     page: Page, status: int, text: str, why: str
 ) -> None:
     page.status, page.text = status, text
@@ -139,7 +139,7 @@ async def test_a_page_without_addresses_says_which_and_what_to_do(
     await cluster.close()
 
 
-async def test_a_page_of_nonsense_is_refused_with_the_form_of_an_address(page: Page) -> None:
+async def test_a_malformed_page_is_refused_with_the_format_of_an_address(page: Page) -> None:
     page.text = "here:nothing"
     cluster = Cluster(url(page))
     with pytest.raises(ClientError, match="give host:port") as raised:
@@ -148,7 +148,7 @@ async def test_a_page_of_nonsense_is_refused_with_the_form_of_an_address(page: P
     await cluster.close()
 
 
-async def test_a_page_that_is_not_there_or_does_not_answer_is_told(
+async def test_an_unreachable_page_or_one_that_times_out_is_an_error(
     page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UnreachableError, match=r"http://127\.0\.0\.1:1/x"):

@@ -22,7 +22,7 @@ MASTER, SLAVE = "m:1", "s:1"
 
 
 class Connected:
-    """A connection that is ready; `sent` are the offsets and responses of the pulls sent by it."""
+    """An open connection; `sent` has the offsets and responses of the pulls sent over it."""
 
     is_lost = is_full = False
 
@@ -37,12 +37,12 @@ class Connected:
 
 
 class TwoBrokers:
-    """A cluster of a master and a slave; `answers` is what each says."""
+    """A cluster of a master and a slave; `answers` makes the response of each."""
 
     def __init__(self) -> None:
         self.known = {0: MASTER, 1: SLAVE}
         self.asked: list[str] = []
-        self.routes = 0  # asked for anew
+        self.routes = 0  # the number of route refreshes
         self.answers: dict[str, Callable[[], Any]] = {}
         self.connection = Connected()
 
@@ -88,7 +88,7 @@ def message(suggested: int) -> Any:
 
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The rests that were taken, which take no time."""
+    """Makes sleeps return at once; lists their seconds."""
     rests: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -104,7 +104,9 @@ def made() -> tuple[TwoBrokers, Puller, ProcessQueue]:
     return cluster, puller, ProcessQueue(MessageQueue("orders", "a", 0), 0, Limits())
 
 
-async def test_the_broker_that_the_last_answer_suggests_is_asked_next(slept: list[float]) -> None:
+async def test_the_next_pull_goes_to_the_broker_suggested_by_the_last_response(
+    slept: list[float],
+) -> None:
     cluster, puller, process_queue = made()
     cluster.answers = {
         MASTER: lambda: message(1),
@@ -117,7 +119,7 @@ async def test_the_broker_that_the_last_answer_suggests_is_asked_next(slept: lis
 
 
 @pytest.mark.requirement("Store: Reading on from a slave while the master is gone, and going back")
-async def test_a_slave_that_sends_us_to_a_master_that_is_gone_is_asked_after_a_rest(
+async def test_a_slave_that_suggests_an_absent_master_is_pulled_after_a_pause(
     slept: list[float],
 ) -> None:
     cluster, puller, process_queue = made()
@@ -134,7 +136,7 @@ async def test_a_slave_that_sends_us_to_a_master_that_is_gone_is_asked_after_a_r
     assert (slept, cluster.routes, process_queue.next_offset) == ([NOT_HERE_SECONDS], 1, 1)
 
 
-async def test_what_did_not_match_is_passed_over_at_once(slept: list[float]) -> None:
+async def test_messages_without_a_match_are_skipped_without_a_pause(slept: list[float]) -> None:
     cluster, puller, process_queue = made()
     cluster.answers = {MASTER: lambda: pulled(next_offset=9, code=codes.PULL_RETRY_IMMEDIATELY)}
     await puller.pull(process_queue, WANTED)
@@ -144,13 +146,13 @@ async def test_what_did_not_match_is_passed_over_at_once(slept: list[float]) -> 
 @pytest.mark.parametrize(
     "brought", [message(0), pulled(next_offset=9, code=codes.PULL_NOT_FOUND)], ids=["some", "none"]
 )
-async def test_what_comes_after_the_queue_was_lost_counts_for_nothing(brought: Any) -> None:
+async def test_a_response_for_a_lost_queue_is_ignored(brought: Any) -> None:
     cluster, offsets = TwoBrokers(), Offsets()
     puller = Puller(cluster, "g", offsets, PullSettings())  # type: ignore[arg-type]
     process_queue = ProcessQueue(MessageQueue("orders", "a", 0), 0, Limits())
 
     def answer() -> Any:
-        process_queue.drop()  # while the pull is under way
+        process_queue.drop()  # while the pull is in flight
         return brought
 
     cluster.answers = {MASTER: answer}

@@ -19,7 +19,7 @@ from ..clock import Clock
 from ..fakes import FakeCluster, until
 from ..shelf import Shelf
 
-SECONDS = 60  # a deadline, for a machine that has much else to do
+SECONDS = 60  # a deadline, generous for a busy machine
 
 
 def member(fake: FakeCluster, client_id: str = "b", **options: object) -> Consumer:
@@ -28,7 +28,7 @@ def member(fake: FakeCluster, client_id: str = "b", **options: object) -> Consum
 
 
 @pytest.mark.requirement("Lite pull: Rebalance each 20 s, and on notice")
-async def test_queues_are_looked_at_every_20_seconds(
+async def test_a_rebalance_runs_every_20_seconds(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
     asked = fake.broker.requests[codes.GET_CONSUMER_LIST_BY_GROUP]
@@ -44,10 +44,10 @@ async def test_queues_are_looked_at_every_20_seconds(
         assert len(asked) == before + 4
 
 
-async def test_a_topic_that_is_made_later_is_consumed_within_two_seconds(
+async def test_a_topic_created_later_is_consumed_within_two_seconds(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
-    # Less than the timeout of a request whose send makes the topic.
+    # Two seconds are less than the timeout of a request whose send creates the topic.
     queues = fake.topics.pop("orders")
     async with member(fake) as consumer:
         await clock.advance(5)
@@ -59,7 +59,7 @@ async def test_a_topic_that_is_made_later_is_consumed_within_two_seconds(
 
 @pytest.mark.requirement("Rebalance: What triggers a new plan")
 @pytest.mark.requirement("RocketMQ as it is: 20 s when balanced, else 1 s, never less than 1 s")
-async def test_a_notice_is_followed_at_once_but_two_rounds_are_a_second_apart(
+async def test_a_notification_starts_a_rebalance_at_most_once_a_second(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
     asked = fake.broker.requests[codes.GET_CONSUMER_LIST_BY_GROUP]
@@ -84,7 +84,7 @@ async def test_a_notice_is_followed_at_once_but_two_rounds_are_a_second_apart(
 
 @pytest.mark.requirement("Rebalance: What triggers a new plan")
 @pytest.mark.requirement("RocketMQ as it is: 20 s when balanced, else 1 s, never less than 1 s")
-async def test_a_queue_that_can_not_be_taken_is_tried_again_after_a_second(
+async def test_a_queue_that_cannot_be_taken_is_retried_after_a_second(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
     answer = fake.broker.answers[codes.QUERY_CONSUMER_OFFSET]
@@ -99,7 +99,7 @@ async def test_a_queue_that_can_not_be_taken_is_tried_again_after_a_second(
 
 
 @pytest.mark.requirement("Rebalance: Before the first rebalance no pull, after it one a queue")
-async def test_before_the_first_rebalance_nothing_is_pulled_and_after_it_one_pull_a_queue(
+async def test_the_first_rebalance_starts_one_pull_per_queue(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
     fake.topics["orders"] = 3
@@ -127,8 +127,8 @@ async def test_before_the_first_rebalance_nothing_is_pulled_and_after_it_one_pul
 
 @pytest.mark.requirement("Progress: One message through all stages")
 @pytest.mark.requirement("Rebalance: Call chain")
-async def test_the_stages_follow_each_other(fake: FakeCluster, shelf: Shelf) -> None:
-    """Route, heartbeat, members, the group's offset, pull, commit, leaving."""
+async def test_a_consumer_passes_its_stages_in_order(fake: FakeCluster, shelf: Shelf) -> None:
+    """Route, heartbeat, members, the group's offset, pull, commit, unregistering."""
     shelf.put("orders", 0, b"0")
     async with member(fake) as consumer:
         message = await consumer.receive(SECONDS)
@@ -153,7 +153,7 @@ async def test_the_stages_follow_each_other(fake: FakeCluster, shelf: Shelf) -> 
 @pytest.mark.requirement(
     "Rebalance: Loss: dropped, persisted, let go; a late answer is thrown away"
 )
-async def test_a_lost_queue_is_dropped_then_persisted_then_let_go(
+async def test_a_lost_queue_is_dropped_then_persisted_then_released(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
     shelf.put("orders", 0, b"0", b"1")
@@ -176,7 +176,7 @@ async def test_a_lost_queue_is_dropped_then_persisted_then_let_go(
         assert dropped == [True]
         assert shelf.committed["orders", 0] == 1
         assert consumer.queues == []
-        await second.ack()  # finished work of a queue that is somebody else's now
+        await second.ack()  # finished work of a queue that another member has now
         assert consumer.offsets_of("orders") == {}
     assert shelf.committed["orders", 0] == 1
 
@@ -184,7 +184,7 @@ async def test_a_lost_queue_is_dropped_then_persisted_then_let_go(
 @pytest.mark.requirement(
     "Rebalance: Loss: dropped, persisted, let go; a late answer is thrown away"
 )
-async def test_what_a_pull_under_way_brings_after_the_loss_is_thrown_away(
+async def test_the_response_of_a_pull_in_flight_is_discarded_after_the_loss(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
     async with member(fake) as consumer:
@@ -196,7 +196,7 @@ async def test_what_a_pull_under_way_brings_after_the_loss_is_thrown_away(
 
 
 @pytest.mark.requirement("Rebalance: The new owner begins at the persisted offset")
-async def test_the_next_owner_begins_at_the_persisted_offset(
+async def test_the_next_owner_starts_at_the_persisted_offset(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
     shelf.put("orders", 0, b"0", b"1", b"2")
@@ -215,10 +215,10 @@ async def test_the_next_owner_begins_at_the_persisted_offset(
 
 
 @pytest.mark.requirement("RocketMQ as it is: A queue not pulled for 120 s is created again")
-async def test_a_queue_that_was_not_pulled_for_two_minutes_is_taken_anew(
+async def test_a_queue_not_pulled_for_two_minutes_is_recreated(
     fake: FakeCluster, shelf: Shelf, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pull = PullSettings(timeout_s=1000)  # an answer that never comes
+    pull = PullSettings(timeout_s=1000)  # a response that never arrives
     async with member(fake, pull=pull) as consumer:
         await until(lambda: len(shelf.pulls_of("orders")) == 1)
         await clock.advance(100, step=5)
@@ -253,7 +253,7 @@ def _limits(consumer: Consumer) -> set[tuple[int, int]]:
     return {(held.limits.messages_max, held.limits.bytes_max) for held in table.values()}
 
 
-async def test_listeners_hear_of_all_queues_and_of_their_own(
+async def test_listeners_get_all_queues_and_the_assigned_ones(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
     fake.topics["orders"] = 4
@@ -293,13 +293,13 @@ async def test_a_topic_that_is_unsubscribed_loses_its_queues_and_another_can_be_
 @pytest.mark.requirement("Rebalance: The same plan for all; missing ids keep the old one")
 @pytest.mark.parametrize("what", ["members", "queues"])
 @pytest.mark.parametrize("strategy", [average, circle])
-async def test_every_member_computes_the_same_plan_from_shuffled_answers(
+async def test_every_member_computes_the_same_plan_from_shuffled_responses(
     what: str, strategy: Strategy, two: FakeCluster
 ) -> None:
     members, orders = ["c0", "c1", "c2"], itertools.count()
 
     def turn(items: list[Any]) -> None:
-        """Each answer has another order."""
+        """Rotates the items differently for each response."""
         at = next(orders) % len(items)
         items[:] = items[at:] + items[:at]
 
@@ -357,13 +357,13 @@ async def test_a_users_strategy_that_fails_keeps_the_queues(
 
 
 @pytest.mark.requirement("Rebalance: What triggers a new plan")
-async def test_more_queues_are_shared_out_once_the_route_has_them(
+async def test_a_changed_number_of_queues_in_the_route_is_assigned(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
     async with member(fake) as consumer:
         await until(lambda: len(consumer.queues) == 1)
         fake.topics["orders"] = 3
-        await clock.advance(55)  # the route is asked for every 30 s, the queues every 20
+        await clock.advance(55)  # routes are refreshed every 30 s, rebalancing runs every 20
         assert len(consumer.queues) == 3
         fake.topics["orders"] = 2
         await clock.advance(55)
@@ -371,7 +371,7 @@ async def test_more_queues_are_shared_out_once_the_route_has_them(
 
 
 @pytest.mark.requirement("Rebalance: Gain: computePullFromWhere")
-async def test_a_retry_topic_begins_at_its_start_or_its_end(
+async def test_a_retry_topic_starts_at_its_first_or_last_offset(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
     shelf.put("%RETRY%g", 0, b"0", b"1")
@@ -398,7 +398,7 @@ async def test_a_flow_control_limit_stops_the_pulls_until_messages_are_settled(
 
 
 @pytest.mark.requirement("Rebalance: Pull batch 32, interval 0")
-async def test_an_interval_rests_between_two_pulls(
+async def test_the_pull_interval_separates_two_pulls(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
     shelf.put("orders", 0, b"0", b"1", b"2")
@@ -411,7 +411,7 @@ async def test_an_interval_rests_between_two_pulls(
 
 
 @pytest.mark.requirement("Rebalance: Pull batch 32, interval 0")
-def test_pull_settings_that_can_not_be_are_refused() -> None:
+def test_invalid_pull_settings_are_refused() -> None:
     with pytest.raises(ClientError, match="batch is 0"):
         PullSettings(batch=0)
     with pytest.raises(ClientError, match="suspend_ms is 200000; give 0 to 100000"):
@@ -421,7 +421,7 @@ def test_pull_settings_that_can_not_be_are_refused() -> None:
     assert PullSettings() == PullSettings(32, 15_000, 30.0, 0.0)
 
 
-async def test_at_debug_it_is_told_who_has_how_many_queues(
+async def test_the_debug_log_has_the_number_of_assigned_queues(
     fake: FakeCluster, shelf: Shelf, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "aerobee.client")

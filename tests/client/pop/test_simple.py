@@ -1,4 +1,4 @@
-"""The simple (pop) consumer against our own broker, asyncio and blocking."""
+"""The simple (pop) consumer against an aerobee broker, asyncio and blocking."""
 
 import asyncio
 from pathlib import Path
@@ -25,13 +25,13 @@ from ..fakes import FakeCluster, popped_with_tags, record
 from ..queues import filled
 from ..shelf import Shelf
 
-SECONDS = 60  # a deadline, for a machine that has much else to do
+SECONDS = 60  # a deadline, generous for a busy machine
 
 
 async def popped(
     consumer: SimpleConsumer, count: int, invisible: float = 60
 ) -> list[PoppedMessage]:
-    """So many messages, waiting for them."""
+    """Pops until `count` messages have arrived."""
     found: list[PoppedMessage] = []
     async with asyncio.timeout(SECONDS):
         while len(found) < count:
@@ -39,7 +39,7 @@ async def popped(
     return found
 
 
-async def test_popped_messages_are_gone_once_they_are_acknowledged(address: str) -> None:
+async def test_acknowledged_messages_are_not_popped_again(address: str) -> None:
     await filled(address, 6, queues=2)
     async with SimpleConsumer(address, group="mail", topics=["orders"], start="earliest") as first:
         messages = await popped(first, 6)
@@ -51,7 +51,9 @@ async def test_popped_messages_are_gone_once_they_are_acknowledged(address: str)
 
 
 @pytest.mark.requirement("Consuming: Pop consumer")
-async def test_an_unacknowledged_message_comes_again_when_its_time_is_up(address: str) -> None:
+async def test_an_unacknowledged_message_is_redelivered_after_its_invisible_time(
+    address: str,
+) -> None:
     await filled(address, 1)
     async with SimpleConsumer(address, group="mail", topics=["orders"], start="earliest") as mail:
         (first,) = await popped(mail, 1)
@@ -64,7 +66,7 @@ async def test_an_unacknowledged_message_comes_again_when_its_time_is_up(address
         assert await mail.receive(timeout=0) == []
 
 
-async def test_only_the_wanted_tags_are_popped(address: str) -> None:
+async def test_only_messages_with_a_subscribed_tag_are_popped(address: str) -> None:
     await filled(address, 4)
     topics = {"orders": "b"}
     async with SimpleConsumer(address, group="mail", topics=topics, start="earliest") as mail:
@@ -83,7 +85,7 @@ async def test_a_waiting_receive_is_woken_by_a_message(address: str) -> None:
         assert [message.body for message in await waiting] == [b"now"]
 
 
-async def test_a_simple_consumer_is_seen_and_odd_calls_are_refused(address: str) -> None:
+async def test_a_simple_consumer_is_listed_and_invalid_calls_are_refused(address: str) -> None:
     await filled(address, 0)
     async with SimpleConsumer(address, group="mail", topics=["orders"]) as mail:
         async with Admin(address) as admin:
@@ -101,7 +103,9 @@ async def test_a_simple_consumer_is_seen_and_odd_calls_are_refused(address: str)
         await mail.receive()
 
 
-async def test_handles_are_made_of_the_infos_in_the_answer(fake: FakeCluster, shelf: Shelf) -> None:
+async def test_handles_are_built_from_the_fields_of_the_response(
+    fake: FakeCluster, shelf: Shelf
+) -> None:
     fields = {
         "popTime": "1700", "invisibleTime": "60000", "reviveQid": "3", "restNum": "0",
         "startOffsetInfo": "0 0 5", "msgOffsetInfo": "0 0 7,8",
@@ -126,10 +130,10 @@ async def test_handles_are_made_of_the_infos_in_the_answer(fake: FakeCluster, sh
         assert await mail.receive(timeout=0) == []
 
 
-async def test_a_tag_with_the_hash_of_a_wanted_one_is_not_given_and_does_not_come_again(
+async def test_a_message_with_a_colliding_tag_hash_is_acknowledged_and_not_returned(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
-    answers = [popped_with_tags(7, b"BB", b"Aa", b"BB")]  # of one hash, 2112
+    answers = [popped_with_tags(7, b"BB", b"Aa", b"BB")]  # both tags have the hash 2112
     fake.broker.answers[codes.POP_MESSAGE] = lambda *_: (
         answers.pop() if answers else Response(codes.POLLING_TIMEOUT)
     )
@@ -142,7 +146,7 @@ async def test_a_tag_with_the_hash_of_a_wanted_one_is_not_given_and_does_not_com
 
 
 @pytest.mark.parametrize("ahead_s", [3_600, -3_600])
-async def test_messages_come_whatever_the_clock_of_the_broker_shows(
+async def test_messages_arrive_with_any_clock_skew_of_the_broker(
     ahead_s: int, namesrv: NameServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("WARNING")
@@ -182,7 +186,7 @@ async def test_an_ack_that_is_refused_raises(fake: FakeCluster, shelf: Shelf) ->
             await message.ack()
 
 
-async def test_the_blocking_twins_poll_pull_and_pop(address: str) -> None:
+async def test_the_blocking_wrappers_poll_pull_and_pop(address: str) -> None:
     queue = await filled(address, 4)
 
     def work() -> None:

@@ -37,7 +37,7 @@ RETRIED = (17, 14, 1, 2, 16, 204, 205)
 
 
 def refuse(code: int, times: int, cluster: FakeCluster) -> None:
-    """The brokers refuse the first `times` sends with this code, then take them."""
+    """The brokers refuse the first `times` sends with this code, then accept sends."""
     left = [times]
 
     for broker in cluster.brokers:
@@ -54,12 +54,12 @@ def refuse(code: int, times: int, cluster: FakeCluster) -> None:
 
 
 def tries(cluster: FakeCluster) -> list[str]:
-    """The names of the brokers of all sends that came, in any order."""
+    """The broker name of each received send, grouped by broker."""
     return [broker.name for broker in cluster.brokers for _ in broker.sent]
 
 
 @pytest.mark.requirement("Sending: The steps of a send")
-async def test_a_message_is_sent_as_javas_producer_sends_it(fake: FakeCluster) -> None:
+async def test_a_message_is_sent_as_by_javas_producer(fake: FakeCluster) -> None:
     async with Producer(fake.address, group="shop") as producer:
         message = Message("orders", b"hello", tags="paid", keys=["o-1"], properties={"a": "b"})
         receipt = await producer.send(message)
@@ -82,31 +82,31 @@ async def test_a_message_is_sent_as_javas_producer_sends_it(fake: FakeCluster) -
     assert receipt.queue_offset == 0
 
 
-async def test_requests_become_msgpack_once_the_peer_has_shown_to_be_aerobee(
+async def test_requests_are_msgpack_once_the_peer_is_known_as_aerobee(
     fake: FakeCluster,
 ) -> None:
     async with Producer(fake.address) as producer:
         await producer.send(Message("orders", b"x"))  # after a heartbeat
-        # What goes the quick way is written as JSON, which brokers read in one pass.
+        # The fast path writes JSON, which brokers parse in one pass.
         await producer.send(Message("orders", b"x"))
     codecs = [each.codec for each in fake.broker.requests[codes.SEND_MESSAGE_V2]]
     assert codecs == [2, 0]
 
 
 @pytest.mark.requirement("Name server: The producer's fast path writes the bytes of the slow path")
-async def test_a_send_is_the_same_request_the_quick_way_and_the_long_one(
+async def test_the_fast_path_and_the_slow_path_send_the_same_request(
     fake: FakeCluster,
 ) -> None:
     message = Message(
         "orders", b"x" * 5_000, tags="a\N{SNOWMAN}", keys='"o"-1', properties={"a": "\\"}, flag=7
     )
     async with Producer(fake.address, group="shop") as producer:
-        for _ in range(2):  # the first makes the connection
+        for _ in range(2):  # the first opens the connection
             await producer.send(message)
     long_way, quick = fake.broker.requests[codes.SEND_MESSAGE_V2]
     fields = [each.fields() for each in (long_way, quick)]
     for each in fields:
-        # Its queue, when it was made, and its id are its own.
+        # Queue, born time and message id differ.
         each["i"] = {**props.decode(each["i"]), "UNIQ_KEY": ""}
         del each["e"], each["g"]
     assert fields[0] == fields[1]
@@ -115,7 +115,7 @@ async def test_a_send_is_the_same_request_the_quick_way_and_the_long_one(
 
 
 @pytest.mark.requirement("Sending: Round robin, another broker on retry")
-async def test_messages_go_through_the_queues_in_turn(fake: FakeCluster) -> None:
+async def test_messages_are_distributed_round_robin_over_the_queues(fake: FakeCluster) -> None:
     async with Producer(fake.address) as producer:
         for _ in range(8):
             await producer.send(Message("orders", b"x"))
@@ -137,7 +137,9 @@ async def test_a_long_body_is_compressed(fake: FakeCluster) -> None:
     assert second.body == long[:4095]
 
 
-async def test_a_body_that_compression_would_not_shorten_goes_as_it_is(fake: FakeCluster) -> None:
+async def test_a_body_that_compression_would_not_shorten_is_sent_uncompressed(
+    fake: FakeCluster,
+) -> None:
     body = bytes(range(256))
     async with Producer(fake.address, compress_bytes_min=1) as producer:
         await producer.send(Message("orders", body))
@@ -148,7 +150,7 @@ async def test_a_body_that_compression_would_not_shorten_goes_as_it_is(fake: Fak
 
 @pytest.mark.requirement("Sending: Round robin, another broker on retry")
 @pytest.mark.parametrize("code", RETRIED)
-async def test_a_refusal_that_another_broker_may_not_share_is_tried_there(
+async def test_after_a_retriable_refusal_another_broker_is_tried(
     two: FakeCluster, code: int
 ) -> None:
     refuse(code, 1, two)
@@ -178,7 +180,7 @@ async def test_after_three_tries_the_last_refusal_is_raised(two: FakeCluster) ->
     assert len(tries(two)) == 3
 
 
-async def test_a_message_keeps_its_id_over_its_tries(two: FakeCluster) -> None:
+async def test_a_message_keeps_its_id_in_retries(two: FakeCluster) -> None:
     refuse(codes.SYSTEM_BUSY, 1, two)
     async with Producer(two.address) as producer:
         receipt = await producer.send(Message("orders", b"x"))
@@ -188,7 +190,7 @@ async def test_a_message_keeps_its_id_over_its_tries(two: FakeCluster) -> None:
     assert ids == {receipt.msg_id}
 
 
-async def test_a_broker_that_is_gone_is_passed_over(two: FakeCluster) -> None:
+async def test_an_unreachable_broker_is_skipped(two: FakeCluster) -> None:
     await two.brokers[0].stop()
     async with Producer(two.address) as producer:
         receipts = [await producer.send(Message("orders", b"x")) for _ in range(8)]
@@ -225,7 +227,7 @@ async def test_a_selector_and_a_key_choose_the_queue(fake: FakeCluster) -> None:
         (12, SendStatus.FLUSH_SLAVE_TIMEOUT),
     ],
 )
-async def test_a_message_that_is_stored_but_not_safe_yet_is_sent_with_its_status(
+async def test_a_message_stored_without_sync_or_slaves_has_that_status(
     fake: FakeCluster, code: int, status: SendStatus
 ) -> None:
     taken = fake.broker.take
@@ -239,7 +241,7 @@ async def test_a_message_that_is_stored_but_not_safe_yet_is_sent_with_its_status
     assert len(fake.broker.sent) == 1
 
 
-async def test_no_answer_within_the_timeout_is_said_with_the_time(fake: FakeCluster) -> None:
+async def test_a_timeout_error_gives_the_time(fake: FakeCluster) -> None:
     fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: None
     async with Producer(fake.address) as producer:
         with pytest.raises(NoAnswerError, match=r"within 0\.\d+ s"):
@@ -257,7 +259,7 @@ async def test_a_lost_connection_fails_the_send_on_it(fake: FakeCluster) -> None
             await producer.send(Message("orders", b"x"))
 
 
-async def test_an_unknown_topic_borrows_the_route_of_tbw102(fake: FakeCluster) -> None:
+async def test_an_unknown_topic_uses_the_route_of_tbw102(fake: FakeCluster) -> None:
     fake.topics["TBW102"] = 8
     async with Producer(fake.address) as producer:
         receipt = await producer.send(Message("new", b"x"))
@@ -265,36 +267,36 @@ async def test_an_unknown_topic_borrows_the_route_of_tbw102(fake: FakeCluster) -
         assert len(await producer.queues("new")) == 4
 
 
-async def test_without_tbw102_an_unknown_topic_is_said_with_the_remedy(fake: FakeCluster) -> None:
+async def test_without_tbw102_an_unknown_topic_is_an_error_with_a_remedy(fake: FakeCluster) -> None:
     async with Producer(fake.address) as producer:
         with pytest.raises(NoRouteError, match="topic new; create it"):
             await producer.send(Message("new", b"x"))
 
 
-async def test_a_topic_that_can_not_be_written_is_said(fake: FakeCluster) -> None:
+async def test_a_topic_without_writable_queues_is_an_error(fake: FakeCluster) -> None:
     fake.order_conf = ";"
     async with Producer(fake.address) as producer:
         with pytest.raises(NoRouteError, match="no queue that can be written"):
             await producer.send(Message("orders", b"x"))
 
 
-async def test_an_illegal_message_never_leaves(fake: FakeCluster) -> None:
+async def test_an_illegal_message_is_not_sent(fake: FakeCluster) -> None:
     async with Producer(fake.address, message_bytes_max=10) as producer:
         with pytest.raises(IllegalMessageError, match="limit is 10"):
             await producer.send(Message("orders", b"x" * 11))
     assert not fake.broker.sent
 
 
-async def test_oneway_messages_arrive_and_nobody_answers(fake: FakeCluster) -> None:
+async def test_oneway_messages_arrive_without_a_response(fake: FakeCluster) -> None:
     async with Producer(fake.address) as producer:
         await producer.send_oneway(Message("orders", b"x"))
-        await producer.send(Message("orders", b"y"))  # answered after the one before was read
+        await producer.send(Message("orders", b"y"))  # the response follows the first message
     first = fake.broker.requests[codes.SEND_MESSAGE_V2][0]
     assert first.is_oneway
     assert first.body == b"x"
 
 
-async def test_a_batch_goes_in_few_requests_with_an_id_for_each_message(fake: FakeCluster) -> None:
+async def test_a_batch_is_few_requests_with_an_id_for_each_message(fake: FakeCluster) -> None:
     messages = [Message("orders", b"%d" % number, tags="t") for number in range(100)]
     async with Producer(fake.address, batch_bytes_max=2000) as producer:
         receipt = await producer.send_batch(messages)
@@ -319,7 +321,7 @@ async def test_parts_of_a_batch_for_one_queue_keep_their_order(fake: FakeCluster
     assert bodies == [message.body for message in messages]
 
 
-async def test_a_batch_sent_in_part_says_what_was_not_sent(fake: FakeCluster) -> None:
+async def test_the_error_of_a_batch_sent_in_part_has_the_unsent_messages(fake: FakeCluster) -> None:
     take = fake.broker.take
 
     def answer(command: Command, connection: Connection) -> Response:
@@ -344,7 +346,7 @@ async def test_a_batch_sent_in_part_says_what_was_not_sent(fake: FakeCluster) ->
     assert sent + unsent == [message.body for message in messages]
 
 
-async def test_many_sends_at_once_share_the_connection_and_wait_their_turn(
+async def test_many_concurrent_sends_use_one_connection_and_its_window(
     fake: FakeCluster,
 ) -> None:
     async with Producer(fake.address, under_way_max=10) as producer:
@@ -354,8 +356,8 @@ async def test_many_sends_at_once_share_the_connection_and_wait_their_turn(
     assert len(fake.broker.connections) == 1
 
 
-async def test_a_burst_larger_than_all_buffers_comes_through(fake: FakeCluster) -> None:
-    # Both ends have more to write than the other has read: neither may wait for the other.
+async def test_a_burst_larger_than_all_buffers_is_sent(fake: FakeCluster) -> None:
+    # Both ends have more to write than the peer has read; neither may wait for the other.
     body = bytes(range(256)) * 64
     answer = fake.broker.take
 
@@ -369,7 +371,7 @@ async def test_a_burst_larger_than_all_buffers_comes_through(fake: FakeCluster) 
     assert len(receipts) == 1500
 
 
-async def test_a_producer_that_is_not_started_or_closed_says_so(fake: FakeCluster) -> None:
+async def test_a_send_of_a_producer_not_started_or_closed_is_an_error(fake: FakeCluster) -> None:
     producer = Producer(fake.address)
     with pytest.raises(ClosedError, match="not started"):
         await producer.send(Message("orders", b"x"))
@@ -381,7 +383,7 @@ async def test_a_producer_that_is_not_started_or_closed_says_so(fake: FakeCluste
         await producer.start()
 
 
-async def test_the_group_is_told_to_the_broker_and_taken_back(fake: FakeCluster) -> None:
+async def test_the_group_is_registered_and_unregistered_at_the_broker(fake: FakeCluster) -> None:
     async with Producer(fake.address, group="shop") as producer:
         await producer.send(Message("orders", b"x"))
     assert fake.broker.order[0] == codes.HEART_BEAT
@@ -390,7 +392,7 @@ async def test_the_group_is_told_to_the_broker_and_taken_back(fake: FakeCluster)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_body_is_compressed_as_it_is_told(kind: str, fake: FakeCluster) -> None:
+async def test_a_body_is_compressed_with_the_chosen_algorithm(kind: str, fake: FakeCluster) -> None:
     long = b"the same again and again " * 400
     async with Producer(fake.address, compression=kind) as producer:
         await producer.send(Message("orders", long))
@@ -408,13 +410,13 @@ async def test_a_body_is_compressed_as_it_is_told(kind: str, fake: FakeCluster) 
         ({"compression": "zstd", "compression_level": 99}, "levels 1 to 22, not 99"),
     ],
 )
-def test_a_compression_that_is_not_there_is_refused(options: dict[str, object], why: str) -> None:
+def test_an_unknown_compression_or_level_is_refused(options: dict[str, object], why: str) -> None:
     with pytest.raises(ClientError, match=why):
         Producer("127.0.0.1:1", **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.requirement("Sending: Least latency: the table, ties in turn, all left alone")
-async def test_with_latency_faults_a_failed_broker_is_left_alone(two: FakeCluster) -> None:
+async def test_with_latency_faults_a_failed_broker_is_avoided(two: FakeCluster) -> None:
     refuse(codes.SYSTEM_BUSY, 1, two)
     async with Producer(two.address, latency_faults=True) as producer:
         for _ in range(12):
@@ -423,7 +425,9 @@ async def test_with_latency_faults_a_failed_broker_is_left_alone(two: FakeCluste
     assert counts == [1, 12]
 
 
-async def test_without_latency_faults_a_failed_broker_has_its_turn_again(two: FakeCluster) -> None:
+async def test_without_latency_faults_a_failed_broker_stays_in_the_rotation(
+    two: FakeCluster,
+) -> None:
     refuse(codes.SYSTEM_BUSY, 1, two)
     async with Producer(two.address) as producer:
         for _ in range(12):
@@ -432,7 +436,7 @@ async def test_without_latency_faults_a_failed_broker_has_its_turn_again(two: Fa
 
 
 @pytest.mark.parametrize("retry", [True, False])
-async def test_what_is_stored_but_not_safe_is_tried_elsewhere_when_told(
+async def test_retry_not_stored_retries_a_flush_timeout_at_other_brokers(
     retry: bool, two: FakeCluster
 ) -> None:
     for broker in two.brokers:
@@ -448,14 +452,14 @@ async def test_what_is_stored_but_not_safe_is_tried_elsewhere_when_told(
     assert len(tries(two)) == (3 if retry else 1)
 
 
-async def test_a_handle_that_is_none_is_not_sent_anywhere(fake: FakeCluster) -> None:
+async def test_an_invalid_recall_handle_is_not_sent(fake: FakeCluster) -> None:
     async with Producer(fake.address) as producer:
         with pytest.raises(ClientError, match="recall_handle of a receipt"):
             await producer.recall("orders", "no handle")
     assert not fake.broker.requests[codes.RECALL_MESSAGE]
 
 
-async def test_in_a_namespace_topics_and_group_are_those_inside_it(fake: FakeCluster) -> None:
+async def test_a_namespace_prefixes_topics_and_group(fake: FakeCluster) -> None:
     fake.topics["ns%orders"] = 4
     async with Producer(fake.address, group="shop", namespace="ns") as producer:
         await producer.send(Message("orders", b"x"))
@@ -468,7 +472,7 @@ async def test_in_a_namespace_topics_and_group_are_those_inside_it(fake: FakeClu
     assert len(fake.broker.sent) == 4
 
 
-async def test_the_vip_channel_is_two_ports_below(
+async def test_the_vip_channel_uses_the_port_two_below(
     aerobee_clusters: Callable[..., LocalCluster],
 ) -> None:
     port = java_side.free_broker_port()
@@ -506,7 +510,7 @@ async def test_a_send_waits_for_a_broker_that_restarts(
 
 
 async def until_moved(clock: Clock, holds: Callable[[], bool]) -> None:
-    """Move the clock a little at a time until this holds; at most two seconds."""
+    """Move the clock in steps of 0.1 s until this holds; at most two seconds."""
     for _ in range(20):
         if not holds():
             await clock.advance(0.1, 0.1)
@@ -514,7 +518,7 @@ async def until_moved(clock: Clock, holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("number", [None, 2])
-async def test_a_broker_that_stays_away_is_waited_for_until_the_timeout(
+async def test_a_send_waits_for_an_unreachable_broker_until_its_timeout(
     number: int | None, fake: FakeCluster, clock: Clock
 ) -> None:
     async with Producer(fake.address, tries=1) as producer:
@@ -531,7 +535,7 @@ async def test_a_broker_that_stays_away_is_waited_for_until_the_timeout(
     assert caught.value.__notes__ == ["0 tries within 4 s: no broker could be reached"]
 
 
-async def test_a_broker_that_says_it_is_not_in_service_is_waited_for(
+async def test_a_send_waits_for_a_broker_that_is_not_in_service(
     fake: FakeCluster, clock: Clock
 ) -> None:
     refuse(codes.SERVICE_NOT_AVAILABLE, 5, fake)
@@ -539,7 +543,7 @@ async def test_a_broker_that_says_it_is_not_in_service_is_waited_for(
         sending = asyncio.ensure_future(producer.send(Message("orders", b"x"), timeout=8))
         await clock.advance(1)
         assert not sending.done()
-        assert len(tries(fake)) < 5  # there is a pause between two of them
+        assert len(tries(fake)) < 5  # with a pause between two tries
         await clock.advance(4, 0.1)
         assert (await sending).status is SendStatus.OK
     ids = {props.decode(each.properties or "")["UNIQ_KEY"] for each in fake.broker.sent}
@@ -547,7 +551,7 @@ async def test_a_broker_that_says_it_is_not_in_service_is_waited_for(
     assert len(ids) == 1
 
 
-async def test_a_message_that_may_be_stored_is_sent_at_most_so_often_as_there_are_tries(
+async def test_a_message_that_may_be_stored_is_sent_at_most_tries_times(
     fake: FakeCluster, clock: Clock
 ) -> None:
     def cut(command: Command, connection: Connection) -> None:
@@ -563,7 +567,7 @@ async def test_a_message_that_may_be_stored_is_sent_at_most_so_often_as_there_ar
     assert len(fake.broker.sent) == 2
 
 
-async def test_a_broker_that_starts_again_at_another_address_is_found(
+async def test_a_broker_restarted_at_another_address_is_found(
     fake: FakeCluster, clock: Clock
 ) -> None:
     async with Producer(fake.address) as producer:
@@ -578,7 +582,9 @@ async def test_a_broker_that_starts_again_at_another_address_is_found(
         assert (await sending).status is SendStatus.OK
 
 
-async def test_a_pause_longer_than_the_timeout_is_not_waited_for(fake: FakeCluster) -> None:
+async def test_a_send_fails_at_once_if_the_reconnect_pause_exceeds_its_timeout(
+    fake: FakeCluster,
+) -> None:
     async with Producer(fake.address) as producer:
         await producer.send(Message("orders", b"before"))
         await fake.broker.stop()
@@ -590,7 +596,7 @@ async def test_a_pause_longer_than_the_timeout_is_not_waited_for(fake: FakeClust
     assert caught.value.__notes__ == ["0 tries within 0.001 s: no broker could be reached"]
 
 
-async def test_a_broker_that_nobody_may_connect_for_a_while_costs_no_try(
+async def test_a_broker_in_its_reconnect_pause_costs_no_try(
     two: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(peers, "PAUSE_SECONDS", 1_000.0)
@@ -600,9 +606,9 @@ async def test_a_broker_that_nobody_may_connect_for_a_while_costs_no_try(
         async def to_each() -> list[SendReceipt]:
             return [await producer.send(Message("orders", b"x")) for _ in range(8)]
 
-        await to_each()  # so that both are connected
+        await to_each()  # connects both brokers
         await two.brokers[0].stop()
-        with suppress(UnreachableError):  # unless it was known by then that the connection is lost
+        with suppress(UnreachableError):  # unless the client has noticed the disconnect by then
             await to_each()
         receipts = await to_each()
     assert {each.queue.broker_name for each in receipts} == {two.brokers[1].name}

@@ -27,14 +27,14 @@ from aerobee.testing import LocalCluster
 
 from ..fakes import FakeCluster, until
 
-# Calls of the client's own functions for a send, that of Message among them. Each costs some 0.1 us
-# of the 11 that a send may take.
+# Calls of the client's own functions per send, including Message(). Each costs about 0.1 us of the
+# 11 us that a send may take.
 CALLS_MAX = 20
 CLIENT = str(Path(aerobee.client.__file__).parent)
 
 
 class Quick(Producer):
-    """Knows how many of its sends began the quick way."""
+    """Counts its sends that began on the fast path."""
 
     begun = 0
 
@@ -45,11 +45,11 @@ class Quick(Producer):
 
 
 async def ready(producer: Producer) -> None:
-    """From now on it has a route and a connection."""
+    """Send a first message, so that the producer has a route and a connection."""
     await producer.send(Message("orders", b"first"))
 
 
-async def test_what_the_broker_refuses_goes_on_to_another_broker(two: FakeCluster) -> None:
+async def test_a_message_that_a_broker_refuses_is_sent_to_another_broker(two: FakeCluster) -> None:
     async with Quick(two.address) as producer:
         for _ in range(8):  # to each broker
             await producer.send(Message("orders", b"x"))
@@ -61,7 +61,7 @@ async def test_what_the_broker_refuses_goes_on_to_another_broker(two: FakeCluste
     assert {each.queue.broker_name for each in receipts} == {two.brokers[1].name}
 
 
-async def test_what_no_broker_takes_is_an_error_that_says_how_often_it_was_tried(
+async def test_the_error_for_a_message_that_no_broker_accepts_has_the_number_of_tries(
     fake: FakeCluster,
 ) -> None:
     async with Quick(fake.address) as producer:
@@ -77,7 +77,7 @@ async def test_what_no_broker_takes_is_an_error_that_says_how_often_it_was_tried
     assert "3 tries within 3 s" in caught.value.__notes__[0]
 
 
-async def test_an_answer_that_says_no_for_good_is_not_tried_again(fake: FakeCluster) -> None:
+async def test_a_final_refusal_is_not_retried(fake: FakeCluster) -> None:
     async with Quick(fake.address) as producer:
         await ready(producer)
         sent = len(fake.broker.sent)
@@ -90,7 +90,7 @@ async def test_an_answer_that_says_no_for_good_is_not_tried_again(fake: FakeClus
 @pytest.mark.requirement(
     "Sending: Many sends at a time: few calls each, what fails goes on, order kept"
 )
-async def test_a_connection_that_is_lost_meanwhile_costs_a_try_and_not_the_message(
+async def test_a_lost_connection_costs_one_try_and_not_the_message(
     fake: FakeCluster,
 ) -> None:
     take = fake.broker.answers[codes.SEND_MESSAGE_V2]
@@ -110,13 +110,13 @@ async def test_a_connection_that_is_lost_meanwhile_costs_a_try_and_not_the_messa
         receipt = await producer.send(Message("orders", b"x"))
         assert producer.begun == 1
         again = await producer.send(Message("orders", b"y"))
-        assert producer.begun == 2  # by the new connection
+        assert producer.begun == 2  # over the new connection
     assert receipt.status is again.status is SendStatus.OK
     ids = [header.properties for header in fake.broker.sent if receipt.msg_id in header.properties]
     assert len(ids) == 2
 
 
-async def test_no_answer_is_said_with_the_time_that_was_given(fake: FakeCluster) -> None:
+async def test_a_timeout_error_gives_the_timeout_of_the_send(fake: FakeCluster) -> None:
     async with Quick(fake.address, tries=1) as producer:
         await ready(producer)
         fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: None
@@ -125,7 +125,7 @@ async def test_no_answer_is_said_with_the_time_that_was_given(fake: FakeCluster)
         assert producer.begun == 1
 
 
-async def test_a_cancelled_send_has_its_place_in_the_window_until_it_is_answered(
+async def test_a_cancelled_send_keeps_its_place_in_the_window_until_its_response(
     fake: FakeCluster,
 ) -> None:
     held: list[tuple[Command, Connection]] = []
@@ -155,7 +155,7 @@ async def test_a_cancelled_send_has_its_place_in_the_window_until_it_is_answered
     ]  # fmt: skip
 
 
-async def test_closing_the_producer_fails_what_is_under_way(fake: FakeCluster) -> None:
+async def test_closing_the_producer_fails_sends_in_flight(fake: FakeCluster) -> None:
     async with Quick(fake.address) as producer:
         await ready(producer)
         fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: None
@@ -165,7 +165,7 @@ async def test_closing_the_producer_fails_what_is_under_way(fake: FakeCluster) -
         await sending
 
 
-async def test_an_answer_that_cannot_be_read_is_an_error_and_the_connection_goes_on(
+async def test_a_malformed_response_is_an_error_and_the_connection_stays_open(
     fake: FakeCluster,
 ) -> None:
     take = fake.broker.answers[codes.SEND_MESSAGE_V2]
@@ -180,7 +180,7 @@ async def test_an_answer_that_cannot_be_read_is_an_error_and_the_connection_goes
     assert len(fake.broker.connections) == 1
 
 
-async def test_the_queue_that_the_broker_names_is_the_one_of_the_receipt(fake: FakeCluster) -> None:
+async def test_the_receipt_has_the_queue_that_the_broker_named(fake: FakeCluster) -> None:
     fields = {"msgId": "ID", "queueId": "77", "queueOffset": "5", "recallHandle": "h"}
     async with Quick(fake.address) as producer:
         await ready(producer)
@@ -192,7 +192,7 @@ async def test_the_queue_that_the_broker_names_is_the_one_of_the_receipt(fake: F
 @pytest.mark.requirement(
     "Sending: Many sends at a time: few calls each, what fails goes on, order kept"
 )
-async def test_messages_that_are_begun_soon_arrive_in_their_order_and_need_no_task(
+async def test_messages_of_send_soon_arrive_in_order_without_tasks(
     fake: FakeCluster,
 ) -> None:
     fake.topics["orders"] = 1
@@ -207,7 +207,7 @@ async def test_messages_that_are_begun_soon_arrive_in_their_order_and_need_no_ta
     assert [each.body for each in fake.broker.requests[codes.SEND_MESSAGE_V2][1:]] == bodies
 
 
-async def test_messages_begun_soon_are_also_sent_without_a_connection_and_beyond_the_window(
+async def test_send_soon_works_without_a_connection_and_beyond_the_window(
     fake: FakeCluster,
 ) -> None:
     async with Quick(fake.address, under_way_max=2) as producer:
@@ -217,7 +217,7 @@ async def test_messages_begun_soon_are_also_sent_without_a_connection_and_beyond
     assert len(fake.broker.sent) == 9
 
 
-async def test_more_than_the_limit_are_not_begun_soon(
+async def test_the_number_of_waiting_send_soon_calls_is_limited(
     fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producing, "BEGUN_MAX", 3)
@@ -230,9 +230,11 @@ async def test_more_than_the_limit_are_not_begun_soon(
         await producer.send_soon(Message("orders", b"x"))
 
 
-async def test_what_is_wrong_with_a_message_begun_soon_is_in_its_future(fake: FakeCluster) -> None:
+async def test_the_future_of_send_soon_has_the_error_of_an_illegal_message(
+    fake: FakeCluster,
+) -> None:
     async with Quick(fake.address) as producer:
-        for _ in range(2):  # the first time by the long way
+        for _ in range(2):  # the first time on the slow path
             good, bad = Message("orders", b"x"), Message("orders", b"")
             found = await asyncio.gather(
                 *map(producer.send_soon, (good, bad)), return_exceptions=True
@@ -262,7 +264,7 @@ async def test_a_send_takes_few_calls(fake: FakeCluster) -> None:
     assert counts.total() <= CALLS_MAX * 100, counts.most_common(30)
 
 
-async def test_every_message_has_an_outcome_while_the_broker_stops_and_starts(
+async def test_every_send_ends_with_a_receipt_or_an_error_while_connections_are_lost(
     fake: FakeCluster,
 ) -> None:
     async with Quick(fake.address) as producer:
@@ -286,7 +288,7 @@ async def test_every_message_has_an_outcome_while_the_broker_stops_and_starts(
     assert all(msg_id in arrived for msg_id in acknowledged)
 
 
-async def test_each_of_two_brokers_with_one_queue_gets_half_of_the_sends() -> None:
+async def test_two_brokers_with_one_queue_each_get_equal_numbers_of_sends() -> None:
     with LocalCluster(brokers=2) as cluster:
         async with Admin(cluster.name_server) as admin:
             await admin.create_topic("orders", 1)

@@ -28,7 +28,7 @@ async def cluster() -> AsyncIterator[LocalCluster]:
 
 @asynccontextmanager
 async def serving(cluster: LocalCluster) -> AsyncIterator[None]:
-    """Somebody who answers every request of the topic `ask` with its body backwards."""
+    """A responder that answers every request of the topic `ask` with its reversed body."""
     consumer = Consumer(cluster.name_server, group="servers", topics=["ask"], start="earliest")
 
     async def serve() -> None:
@@ -52,20 +52,20 @@ async def test_a_request_gets_the_reply_to_it(cluster: LocalCluster) -> None:
     assert [reply.body for reply in replies] == [body[::-1] for body in bodies]
 
 
-async def test_a_long_reply_comes_unpacked(cluster: LocalCluster) -> None:
+async def test_a_long_reply_is_decompressed(cluster: LocalCluster) -> None:
     body = b"the same again " * 2_000
     async with serving(cluster), Producer(cluster.name_server, group="askers") as producer:
         reply = await producer.request(Message("ask", body), timeout=20)
     assert reply.body == body[::-1]
 
 
-async def test_without_a_reply_the_time_is_told(cluster: LocalCluster) -> None:
+async def test_without_a_reply_the_error_gives_the_timeout(cluster: LocalCluster) -> None:
     async with Producer(cluster.name_server) as producer:
         with pytest.raises(NoAnswerError, match=r"no reply to request .* within 0.3 s"):
             await producer.request(Message("ask", b"anybody?"), timeout=0.3)
 
 
-async def test_a_reply_to_somebody_who_left_says_so(cluster: LocalCluster) -> None:
+async def test_a_reply_to_a_disconnected_requester_is_an_error(cluster: LocalCluster) -> None:
     async with Producer(cluster.name_server) as asker:
         with pytest.raises(NoAnswerError):
             await asker.request(Message("ask", b"quick!"), timeout=0.2)
@@ -80,7 +80,7 @@ async def test_a_reply_to_somebody_who_left_says_so(cluster: LocalCluster) -> No
     assert at.value.__notes__ == ["1 try within 3 s, at broker-a"]
 
 
-async def test_each_broker_is_asked_once_for_a_requester_that_is_gone(two: FakeCluster) -> None:
+async def test_each_broker_is_tried_once_for_a_disconnected_requester(two: FakeCluster) -> None:
     two.topics["c_REPLY_TOPIC"] = 4
     refusal = Response(
         codes.SYSTEM_ERROR, remark="push reply message fail, channel of <x> not found."
@@ -97,7 +97,7 @@ async def test_each_broker_is_asked_once_for_a_requester_that_is_gone(two: FakeC
     assert asked == [1, 1]
 
 
-async def test_a_handler_that_replies_to_somebody_who_left_fails_in_one_line(
+async def test_a_handler_that_replies_to_a_disconnected_requester_logs_one_line(
     cluster: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("WARNING")
@@ -121,7 +121,7 @@ async def test_a_handler_that_replies_to_somebody_who_left_fails_in_one_line(
     assert "test_request_reply.py" in said[0].getMessage()
 
 
-async def test_what_is_no_request_takes_no_reply(cluster: LocalCluster) -> None:
+async def test_a_reply_to_an_ordinary_message_is_an_error(cluster: LocalCluster) -> None:
     consumer = Consumer(cluster.name_server, group="servers", topics=["ask"], start="earliest")
     async with Producer(cluster.name_server) as producer, consumer:
         await producer.send(Message("ask", b"plain"))
@@ -132,7 +132,7 @@ async def test_what_is_no_request_takes_no_reply(cluster: LocalCluster) -> None:
         await message.ack()
 
 
-async def test_the_requests_that_wait_have_a_limit(
+async def test_the_number_of_waiting_requests_is_limited(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls, "REQUESTS_MAX", 0)

@@ -15,7 +15,7 @@ QUEUES = [MessageQueue("t", "a", 0), MessageQueue("t", "a", 1), MessageQueue("t"
 MESSAGE = Message("t", b"x")
 
 
-def test_round_robin_goes_through_all_queues_in_turn() -> None:
+def test_round_robin_visits_all_queues_in_order() -> None:
     turn = RoundRobin()
     first = turn.next(QUEUES)
     at = QUEUES.index(first)
@@ -23,14 +23,14 @@ def test_round_robin_goes_through_all_queues_in_turn() -> None:
 
 
 @pytest.mark.requirement("Sending: Round robin, another broker on retry")
-def test_round_robin_avoids_a_broker_when_there_is_another() -> None:
+def test_round_robin_avoids_a_broker_if_there_is_another() -> None:
     turn = RoundRobin()
     assert {turn.next(QUEUES, avoid="a").broker_name for _ in range(6)} == {"b"}
     assert {turn.next(QUEUES[:2], avoid="a").broker_name for _ in range(6)} == {"a"}
 
 
 @pytest.mark.parametrize("case", [case for case in HASHES if case["kind"] == "tag"])
-def test_a_text_goes_where_javas_hash_sends_it(case: dict[str, object]) -> None:
+def test_a_string_key_selects_the_queue_of_javas_hash(case: dict[str, object]) -> None:
     code = int(str(case["java_string_hashCode"]))
     expected = abs(code) % 7  # |code % 7| with Java's remainder
     queues = [MessageQueue("t", "a", at) for at in range(7)]
@@ -41,7 +41,7 @@ def test_a_text_goes_where_javas_hash_sends_it(case: dict[str, object]) -> None:
     ("value", "hashed"),
     [(5, 5), (-5, -5), (1 << 40, 256), (-(1 << 40), -256), (True, 1231), (False, 1237)],
 )
-def test_numbers_hash_as_integer_long_and_boolean(value: int, hashed: int) -> None:
+def test_numbers_and_booleans_hash_as_in_java(value: int, hashed: int) -> None:
     queues = [MessageQueue("t", "a", at) for at in range(1000)]
     assert by_hash(queues, MESSAGE, value).queue_id == abs(hashed) % 1000
 

@@ -1,4 +1,4 @@
-"""Periodic work of a client, on a clock that the test moves."""
+"""Periodic tasks of a client, on a clock that the test moves."""
 
 from collections import Counter
 
@@ -11,11 +11,11 @@ from ..clock import Clock
 from ..fakes import FakeCluster, until
 from ..shelf import Shelf
 
-SECONDS = 60  # a deadline, for a machine that has much else to do
+SECONDS = 60  # a deadline, generous for a busy machine
 
 
 @pytest.mark.requirement("Lite pull: Timers: first delay and period")
-async def test_each_work_has_its_first_delay_and_its_period(
+async def test_each_task_has_its_first_delay_and_its_period(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
     shelf.put("orders", 0, b"0")
@@ -29,7 +29,7 @@ async def test_each_work_has_its_first_delay_and_its_period(
         routes = fake.requests[codes.GET_ROUTEINFO_BY_TOPIC]
 
         async def after(seconds: float) -> Counter[int]:
-            """What was asked of the broker from the start to so many seconds after it."""
+            """The requests to the broker by code, up to `seconds` after the start."""
             await clock.advance(seconds - (clock.time() - began))
             return Counter(fake.broker.order) - start
 
@@ -51,7 +51,7 @@ async def test_each_work_has_its_first_delay_and_its_period(
 
 
 @pytest.mark.requirement("Progress: Report every 5 s, queue by queue, oneway")
-async def test_offsets_go_out_queue_by_queue_each_5_seconds_and_a_lost_broker_stops_nothing(
+async def test_offsets_are_reported_per_queue_every_5_seconds_also_after_a_broker_loss(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
     fake.topics["orders"] = 3
@@ -75,7 +75,7 @@ async def test_offsets_go_out_queue_by_queue_each_5_seconds_and_a_lost_broker_st
 
 @pytest.mark.requirement("Progress: A later message that is done first is not reported")
 @pytest.mark.requirement("Progress: In memory until it is persisted")
-async def test_a_crash_between_two_persists_repeats_and_loses_nothing(
+async def test_a_crash_between_two_reports_repeats_messages_and_loses_none(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
     shelf.put("orders", 0, b"0", b"1", b"2", b"3")
@@ -91,7 +91,7 @@ async def test_a_crash_between_two_persists_repeats_and_loses_nothing(
     await clock.advance(12)
     await until(lambda: shelf.committed.get(("orders", 0)) == 1)
     assert second is not None
-    await second.ack()  # reported by nobody: the process ends here
+    await second.ack()  # never reported: the process ends here
     for connection in fake.broker.connections:
         connection.abort()
     fake.broker.members.clear()

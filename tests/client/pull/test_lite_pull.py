@@ -17,7 +17,7 @@ from ..clock import Clock
 from ..fakes import FakeCluster, until
 from ..shelf import Shelf
 
-SECONDS = 60  # a deadline, for a machine that has much else to do
+SECONDS = 60  # a deadline, generous for a busy machine
 QUEUE = MessageQueue("orders", "broker-a", 0)
 
 
@@ -39,7 +39,7 @@ def state_of(consumer: LitePullConsumer, queue: MessageQueue = QUEUE) -> Message
 
 @pytest.mark.requirement("Lite pull: No pull of the push kind")
 @pytest.mark.requirement("Lite pull: Batch of 10, long poll of 20 s")
-async def test_poll_gives_the_messages_of_one_pull_in_order(
+async def test_poll_returns_the_messages_of_one_pull_in_order(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
     shelf.put("orders", 0, *(b"%d" % at for at in range(12)))
@@ -58,9 +58,7 @@ async def test_poll_gives_the_messages_of_one_pull_in_order(
 
 
 @pytest.mark.requirement("Lite pull: Brokers before 5.0, which know no LITE_PULL_MESSAGE")
-async def test_a_broker_before_5_0_is_pulled_as_it_knows_it(
-    fake: FakeCluster, shelf: Shelf
-) -> None:
+async def test_a_broker_before_5_0_gets_ordinary_pulls(fake: FakeCluster, shelf: Shelf) -> None:
     fake.broker.answers[codes.LITE_PULL_MESSAGE] = lambda *_: Response(
         codes.REQUEST_CODE_NOT_SUPPORTED, remark="request type 361 not supported"
     )
@@ -69,11 +67,13 @@ async def test_a_broker_before_5_0_is_pulled_as_it_knows_it(
         await consumer.subscribe("orders")
         assert bodies(await consumer.poll(SECONDS)) == [b"%d" % at for at in range(10)]
         assert bodies(await consumer.poll(SECONDS)) == [b"10", b"11"]
-    assert len(fake.broker.requests[codes.LITE_PULL_MESSAGE]) == 1  # it is asked once
+    assert len(fake.broker.requests[codes.LITE_PULL_MESSAGE]) == 1  # tried once
 
 
 @pytest.mark.requirement("Lite pull: AssignedMessageQueue, MessageQueueState")
-async def test_the_states_of_a_queue(fake: FakeCluster, shelf: Shelf) -> None:
+async def test_the_state_of_a_queue_follows_poll_seek_and_pause(
+    fake: FakeCluster, shelf: Shelf
+) -> None:
     fresh = MessageQueueState(QUEUE, ProcessQueue(QUEUE, 0, Limits()))
     assert (fresh.paused, fresh.pull_offset, fresh.consume_offset, fresh.seek_offset) == (
         False, -1, -1, -1,
@@ -117,7 +117,7 @@ async def test_subscribe_and_assign_exclude_each_other(fake: FakeCluster, shelf:
 
 
 @pytest.mark.requirement("Lite pull: poll and automatic commits")
-async def test_what_was_polled_is_committed_by_a_later_poll_each_5_seconds(
+async def test_a_later_poll_commits_polled_messages_every_5_seconds(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
     shelf.put("orders", 0, b"0", b"1")
@@ -126,7 +126,7 @@ async def test_what_was_polled_is_committed_by_a_later_poll_each_5_seconds(
         assert bodies(await consumer.poll(SECONDS)) == [b"0"]
         assert await consumer.committed(QUEUE) == -1
         assert bodies(await consumer.poll(SECONDS)) == [b"1"]
-        assert await consumer.committed(QUEUE) == -1  # not yet time
+        assert await consumer.committed(QUEUE) == -1  # 5 seconds have not passed
         await clock.advance(6)
         await consumer.poll(0)
         assert await consumer.committed(QUEUE) == 2
@@ -137,7 +137,7 @@ async def test_what_was_polled_is_committed_by_a_later_poll_each_5_seconds(
 
 @pytest.mark.requirement("Lite pull: Where offsets go")
 @pytest.mark.requirement("Lite pull: committed, commit, seek")
-async def test_commit_makes_it_last_at_once_and_without_it_nothing_does(
+async def test_without_auto_commit_only_commit_persists_offsets(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
     shelf.put("orders", 0, b"0", b"1", b"2")
@@ -154,14 +154,14 @@ async def test_commit_makes_it_last_at_once_and_without_it_nothing_does(
         await consumer.commit({QUEUE: 2}, persist=False)
         assert (await consumer.committed(QUEUE), shelf.committed["orders", 0]) == (2, 1)
         await consumer.poll(SECONDS)
-    assert shelf.committed["orders", 0] == 2  # leaving makes last what was committed, no more
+    assert shelf.committed["orders", 0] == 2  # closing persists the committed offset only
     async with member(fake) as consumer:
         await consumer.subscribe("orders")
         assert bodies(await consumer.poll(SECONDS)) == [b"2"]
 
 
 @pytest.mark.requirement("Lite pull: committed, commit, seek")
-async def test_seeking_goes_anywhere_in_the_queue_and_nowhere_else(
+async def test_a_seek_is_limited_to_the_offsets_of_the_queue(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
     shelf.put("orders", 0, *(b"%d" % at for at in range(5)))
@@ -186,15 +186,15 @@ async def test_seeking_goes_anywhere_in_the_queue_and_nowhere_else(
 
 
 @pytest.mark.requirement("Lite pull: Thrown away: after a loss, after a seek")
-async def test_a_seek_throws_away_what_waits_and_what_is_under_way(
+async def test_a_seek_discards_buffered_messages_and_the_pull_in_flight(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
     shelf.put("orders", 0, b"0", b"1")
     async with member(fake) as consumer:
         await consumer.assign([QUEUE])
-        await until(lambda: shelf.pulls_of("orders") == [0, 2])  # one waits, one is under way
+        await until(lambda: shelf.pulls_of("orders") == [0, 2])  # one is buffered, one is in flight
         await consumer.seek(QUEUE, 1)
-        shelf.put("orders", 0, b"2")  # answers the pull from before
+        shelf.put("orders", 0, b"2")  # answers the pull from before the seek
         found = bodies(await consumer.poll(SECONDS))
         while len(found) < 2:
             found += bodies(await consumer.poll(SECONDS))
@@ -203,7 +203,7 @@ async def test_a_seek_throws_away_what_waits_and_what_is_under_way(
 
 
 @pytest.mark.requirement("Lite pull: Pauses between pulls")
-async def test_a_paused_queue_is_not_pulled_for_a_second_at_a_time(
+async def test_a_paused_queue_is_not_pulled_until_it_is_resumed(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
     shelf.put("orders", 0, b"0")
@@ -212,7 +212,7 @@ async def test_a_paused_queue_is_not_pulled_for_a_second_at_a_time(
         await consumer.assign([QUEUE])
         assert len(await consumer.poll(SECONDS)) == 1
         consumer.pause([QUEUE])
-        shelf.put("orders", 0, b"1")  # answers what is under way
+        shelf.put("orders", 0, b"1")  # answers the pull in flight
         await clock.settle()
         assert len(await consumer.poll(0)) == 1
         shelf.put("orders", 0, b"2")
@@ -234,7 +234,7 @@ async def test_a_paused_queue_is_not_pulled_for_a_second_at_a_time(
     ],
     ids=["messages", "bytes", "span", "all"],
 )
-async def test_each_limit_stops_the_pulls_until_something_is_polled(
+async def test_each_flow_control_limit_stops_pulls_until_a_poll(
     fake: FakeCluster,
     shelf: Shelf,
     clock: Clock,
@@ -266,7 +266,7 @@ def test_the_limits_are_those_of_java() -> None:
 
 
 @pytest.mark.requirement("Lite pull: Flow control by count, size, span, all; its words")
-async def test_a_full_queue_is_told_once_in_a_thousand_rests(
+async def test_a_full_queue_is_logged_once_in_a_thousand_pauses(
     fake: FakeCluster, shelf: Shelf, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     shelf.put("orders", 0, b"0", b"1", b"2")
@@ -286,7 +286,7 @@ async def test_a_full_queue_is_told_once_in_a_thousand_rests(
 @pytest.mark.parametrize(
     ("code", "seconds"), [(codes.SYSTEM_BUSY, 1.0), (codes.FLOW_CONTROL, 0.02)]
 )
-async def test_a_refused_pull_is_tried_again_after_a_while(
+async def test_a_refused_pull_is_retried_after_a_pause(
     fake: FakeCluster, shelf: Shelf, clock: Clock, code: int, seconds: float
 ) -> None:
     tried = list[float]()
@@ -308,7 +308,7 @@ async def test_a_refused_pull_is_tried_again_after_a_while(
 
 
 @pytest.mark.requirement("Lite pull: Offset out of range")
-async def test_an_offset_out_of_range_goes_on_where_the_broker_says(
+async def test_a_pull_out_of_range_continues_at_the_offset_of_the_broker(
     fake: FakeCluster, shelf: Shelf, caplog: pytest.LogCaptureFixture
 ) -> None:
     shelf.put("orders", 0, *(b"%d" % at for at in range(5)))
@@ -324,7 +324,7 @@ async def test_an_offset_out_of_range_goes_on_where_the_broker_says(
 @pytest.mark.requirement("Lite pull: MessageQueueListener; broadcasting takes all")
 @pytest.mark.requirement("Lite pull: Other topics are left alone; a cancelled task ends")
 @pytest.mark.requirement("Lite pull: Thrown away: after a loss, after a seek")
-async def test_queues_are_shared_with_the_group_and_a_lost_one_is_forgotten(
+async def test_a_rebalance_drops_lost_queues_and_keeps_the_state_of_others(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
     fake.topics |= {"orders": 4, "other": 2}
@@ -346,7 +346,7 @@ async def test_queues_are_shared_with_the_group_and_a_lost_one_is_forgotten(
         await consumer.rebalance()
         assert [q.queue_id for q in consumer.assignment if q.topic == "orders"] == [2, 3]
         found = [message.queue_id for _ in range(2) for message in await consumer.poll(SECONDS)]
-        assert sorted(found) == [2, 3]  # what was pulled of the lost ones is passed over
+        assert sorted(found) == [2, 3]  # messages of lost queues are skipped
         assert await consumer.poll(0.02) == []
         # A queue that stays keeps its state.
         assert state_of(consumer, MessageQueue("other", "broker-a", 1)) is kept
@@ -366,7 +366,7 @@ async def test_broadcasting_takes_all_queues(
 
 
 @pytest.mark.requirement("Lite pull: Other topics are left alone; a cancelled task ends")
-async def test_an_unsubscribed_topic_is_committed_and_let_go(
+async def test_an_unsubscribed_topic_is_committed_and_released(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
     shelf.put("orders", 0, b"0")
@@ -380,7 +380,7 @@ async def test_an_unsubscribed_topic_is_committed_and_let_go(
 
 
 @pytest.mark.requirement("Lite pull: A topic's queues change")
-async def test_a_change_of_a_topics_queues_is_told(
+async def test_a_change_of_a_topics_queues_is_reported(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
     told = list[int]()
@@ -390,7 +390,7 @@ async def test_a_change_of_a_topics_queues_is_told(
         fake.topics["orders"] = 3
         await clock.advance(9)
         assert told == []
-        await clock.advance(3)  # the first look comes after 10 s
+        await clock.advance(3)  # the first check is after 10 s
         assert told == [3]
         fake.topics["orders"] = 2
         await clock.advance(25)
@@ -417,7 +417,7 @@ async def test_two_pollers_never_see_one_message(fake: FakeCluster, shelf: Shelf
 
 
 @pytest.mark.requirement("Lite pull: poll and automatic commits")
-async def test_polling_needs_a_running_consumer_and_a_time_that_can_be(
+async def test_poll_needs_a_running_consumer_and_a_valid_timeout(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
     consumer = member(fake)
@@ -433,7 +433,7 @@ async def test_polling_needs_a_running_consumer_and_a_time_that_can_be(
 
 
 @pytest.mark.requirement("Lite pull: 20 pull tasks")
-async def test_many_queues_have_their_turn_with_few_tasks(fake: FakeCluster, shelf: Shelf) -> None:
+async def test_few_pull_tasks_serve_many_queues(fake: FakeCluster, shelf: Shelf) -> None:
     fake.topics["orders"] = 6
     for queue_id in range(6):
         shelf.put("orders", queue_id, b"%d" % queue_id)
@@ -445,7 +445,9 @@ async def test_many_queues_have_their_turn_with_few_tasks(fake: FakeCluster, she
         assert {pull.suspend_ms for pull in shelf.pulls} <= {50}
 
 
-async def test_a_reset_by_an_administrator_is_followed(fake: FakeCluster, shelf: Shelf) -> None:
+async def test_an_offset_reset_by_an_administrator_takes_effect(
+    fake: FakeCluster, shelf: Shelf
+) -> None:
     shelf.put("orders", 0, b"0", b"1")
     async with member(fake) as consumer:
         await consumer.subscribe("orders")
