@@ -159,7 +159,7 @@ class Index:
         self._block_messages += block.messages
 
     def forget(self, log_end: int) -> None:
-        """Drop the waiting keys of messages at `log_end` or behind it. No block spans `log_end`."""
+        """Drop the waiting keys of messages at `log_end` or behind it; no block spans it."""
         while self.pending and self.pending[-1][2] >= log_end:
             self.pending.pop()
         while self._blocks and self._blocks[-1].first >= log_end:
