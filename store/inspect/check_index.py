@@ -59,7 +59,7 @@ class IndexCheck:
                 report.damage(INDEX, path, None, f"has {entry.size} bytes, too few for an index")
                 continue
             segment = Segment(path, 0, entry.size, writable=False)
-            # Read the header before finding the layout, which then covers every entry that it counts.
+            # Read the header before finding the layout, which then covers all entries it counts.
             header = HEADER.unpack_from(segment.view, 0)
             layout = layout_of(segment, slots, capacity)
             if layout is None:
