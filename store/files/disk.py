@@ -62,7 +62,7 @@ class Disk:
         path.mkdir(parents=True, exist_ok=True)
 
     def entries(self, path: Path) -> list[Entry]:
-        """What is in a folder, by name."""
+        """The entries of a folder, sorted by name."""
         with os.scandir(path) as found:
             return sorted(
                 Entry(entry.name, True, 0)

@@ -1,4 +1,4 @@
-"""`check`: reads a whole store and reports what is wrong with it. It only reads.
+"""`check`: checks a whole store and reports what is wrong with it, without changing anything.
 
 It works on the stores of aerobee and of Java, at rest and in use. It takes no lock. If the file
 `abort` exists, a broker runs or was not stopped cleanly; then unfinished ends of files are notes

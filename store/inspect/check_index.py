@@ -232,7 +232,7 @@ class FileCheck:
         return self._entries_at + ENTRY_BYTES * number
 
     def is_of(self, entries: NDArray[np.void], places: Positions, hashes: Positions) -> bool:
-        """Whether these entries are those of these keys."""
+        """Whether these entries have these log offsets and key hashes."""
         same = (entries["offset"] == places) & (entries["hash"] == hashes)
         return bool(same.all())
 

@@ -83,12 +83,12 @@ class TimerWheel:
                 )
 
     def get(self, slot_ms: int) -> Slot:
-        """What is in the slot of this time; EMPTY when nothing is."""
+        """The slot of this time; EMPTY if it has no unit."""
         tick, first, last, number, _ = SLOT.unpack_from(self._segment.view, self._at(slot_ms))
         return Slot(first, last, number) if tick == slot_ms // self._precision_ms else EMPTY
 
     def get_all(self, slots_ms: Collection[int]) -> dict[int, Slot]:
-        """What is in each of these slots, by its time."""
+        """The slots of these times, by time in ms."""
         if len(slots_ms) < FEW:
             return {slot_ms: self.get(slot_ms) for slot_ms in slots_ms}
         times = np.fromiter(slots_ms, np.int64, len(slots_ms))
