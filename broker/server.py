@@ -1,8 +1,8 @@
-"""The broker: makes its parts, wires them, starts and stops them in order.
+"""The broker: creates its parts, connects them, starts and stops them in order.
 
-No decisions here. A request's path: `protocol/aio/connection` takes bytes, `table` names the
-handler, the handler works on the parts below, the response leaves at the end of the loop iteration,
-after the messages of the iteration are in the log (`_end_of_turn`).
+This module takes no decisions. A request's path: `protocol/aio/connection` receives bytes, `table`
+names the handler, the handler works on the parts below. The response leaves at the end of the loop
+iteration, after the messages of the iteration are in the log (`_end_of_turn`).
 """
 
 import asyncio
@@ -81,17 +81,17 @@ HA_SECONDS = 0.1  # how late a slave may get bytes that no loop iteration has se
 SWEEP_SECONDS = 1.0  # how late a parked pull may be answered
 EXPIRE_SECONDS = 10.0
 INDEX_SECONDS = 0.05  # how long keys gather for the index
-# How many messages' keys go into it in one loop iteration: 64 take a tenth of a ms, which costs a
-# third more per key and is for times with requests; 512 take half a ms.
+# Messages whose keys are added to the index in one loop iteration. 64 take 0.1 ms, a third more per
+# key, and are for times with requests; 512 take 0.5 ms.
 INDEX_FEW = 64
 INDEX_MANY = 512
-INDEX_TIMES = 8  # times the messages that the iteration brought, within these two limits
+INDEX_TIMES = 8  # times the messages that arrived meanwhile, within these two limits
 AHEAD_SECONDS = 0.1  # how long the load must have been low before the log is prefaulted
 # Up to this many messages' keys wait for the end of a burst.
 INDEX_LATER = 100_000
 CHECKPOINT_SECONDS = 1.0
-TABLE_SECONDS = 1.0  # how long the files of topics and groups may lack what their journals have
-DELAY_SECONDS = 0.1  # how late the answer to a send that waits for the disk may be
+TABLE_SECONDS = 1.0  # how long the files of topics and groups may be behind their journals
+DELAY_SECONDS = 0.1  # how late the timeout of a send that waits for the disk may be
 STATS_SECONDS = 10.0
 FILTERS_SECONDS = 10.0
 POP_SECONDS = 0.05  # how late a parked pop may be answered
@@ -109,7 +109,7 @@ wall_clock_ms: Callable[[], int] = map((10**6).__rfloordiv__, iter(time.time_ns,
 
 
 class Broker:
-    """One broker. `await start()` gives it its ports; `await stop()` leaves nothing behind."""
+    """One broker. `await start()` opens its ports; `await stop()` releases everything."""
 
     def __init__(
         self,
@@ -162,21 +162,21 @@ class Broker:
             raise
 
     async def stop(self) -> None:
-        """Leave the name servers, answer waiting requests, write everything, close the store."""
+        """Leave the name servers, respond to parked requests, write everything, close the store."""
         await self._periodic.stop()
         while self._closers:
             await self._closers.pop()()
 
     async def catch_up(self) -> None:
-        """Do at once what each period would do.
+        """Run all periodic work once, now.
 
-        For a clock that was moved: then everything that became due is done on return.
+        Call it after moving the clock: on return, everything that became due is done.
         """
         await self._periodic.catch_up()
         self._end_of_turn()
 
     def _use_compiled(self, fast_path: "type[PlainLane]") -> None:
-        """From now on machine code does the plain sends."""
+        """From now on, handle plain sends on the compiled fast path."""
         self._plain_lane = fast_path(
             self.config, self.store, self.topics, self.delivery_policy, self.long_polls, self.stats,
             self.syncer.for_responses,
@@ -432,7 +432,7 @@ class Broker:
         )
 
     def _follow(self, table: dict[int, Row]) -> dict[int, Row]:
-        """Work as a slave: besides following the log, and with its table of requests."""
+        """Start a slave's work besides following the log; returns its request table."""
         assert self.ha_slave is not None
         assert self.timers is None or isinstance(self.timers, FollowingTimers)
         peers = open_peers(self.config)
@@ -451,7 +451,7 @@ class Broker:
         return self.replica is not None and self.replica.is_master_there()
 
     def _serve_static_topics(self, pulls: PullHandlers, rows: dict[int, Row]) -> None:
-        """Check at each pull whether its topic is static, from the first static topic on."""
+        """Once there is a static topic, check each pull for whether its topic is static."""
         static = self.topics.static
         logical = StaticPulls(
             pulls, static, self.offsets, self.forwarding, is_slave=self.config.is_slave
@@ -465,7 +465,7 @@ class Broker:
             self.long_polls.rerun = logical.rerun
             target = self.topics.targets.get(topic)
             for key in [] if target is None else target.keys:
-                self.wake(key)  # pulls that wait there may have to go to another broker
+                self.wake(key)  # pulls parked there may have to go to another broker
 
         self.topics.on_static = changed
         for topic in static.table:
@@ -554,8 +554,8 @@ class Broker:
         await self._periodic.in_turns(iter(check, False))
 
     async def _index(self) -> None:
-        """The keys of new messages into the index, in parts as above."""
-        # A small rest, or new keys meanwhile, are for the next time: each part has a fixed cost.
+        """Add the keys of new messages to the index, in parts between which requests are served."""
+        # Each part has a fixed cost, so a small remainder waits for the next round.
         store, scheduler = self.store, self.server.scheduler
         most = INDEX_FEW
         while not scheduler.is_shared or store.index_backlog > INDEX_LATER:
@@ -565,15 +565,15 @@ class Broker:
                 left = store.index_backlog
             came = store.index_backlog - left
             times = 0 if scheduler.is_shared else INDEX_TIMES
-            # Under load, as with batches, twice as many go in as come, so that it ends.
+            # Add at least twice as many as arrive, so that the loop ends under load, too.
             most = max(INDEX_FEW, min(times * came, INDEX_MANY), 2 * came)
 
     async def _revive(self) -> None:
-        """A round of revival of popped messages, in parts as above."""
+        """A round of revival of popped messages, in parts between which requests are served."""
         await self._periodic.in_turns(iter(self.pop.revive.run, False))
 
     async def save_offsets(self) -> bool:
-        """Write down what groups have consumed; whether the file has it."""
+        """Write the groups' consumed offsets; returns whether the file is up to date."""
         return await self._save(self.offsets)
 
     async def _save(self, part: PersistentTable) -> bool:
@@ -583,7 +583,7 @@ class Broker:
         first.
         """
         loop = asyncio.get_running_loop()
-        async with part.saving:  # an older text must not come last
+        async with part.saving:  # an older version must not be written last
             try:
                 pieces = await self.slices.run(collected(part.pieces()))
                 if not pieces:
@@ -598,7 +598,7 @@ class Broker:
         return True
 
     async def _save_tables(self) -> None:
-        """Write the files of topics and groups, where their journals have something."""
+        """Write the files of topics and groups whose journals have entries."""
         for each in (self.topics, self.groups):
             file = each.file
             if file.is_behind:
@@ -612,7 +612,7 @@ class Broker:
         return timers.step(self.now_ms(), most)
 
     async def _sync(self, timers: Timers) -> None:
-        """Bring the timer's files to the disk without holding the loop up."""
+        """Sync the timer's files to the disk without blocking the loop."""
         timers.sample(self.now_ms())
         await self._save(timers.metrics)
         progress = timers.state.unsynced()
@@ -628,7 +628,10 @@ class Broker:
             log.warning("the next start makes the timer wheel again: %s", wrong)
 
     def _end_of_turn(self) -> None:
-        """Messages into the log, then the pulls that waited for them, then the answers."""
+        """Write the iteration's messages to the log, then serve the pulls parked for them.
+
+        The responses are sent after that. WritesRefused when messages were dropped.
+        """
         store = self.store
         lane = self._plain_lane
         if lane is not None and lane.lane.bytes and not lane.lane.is_held:
@@ -639,7 +642,7 @@ class Broker:
         finally:
             dropped, store.state.dropped = store.state.dropped, False
         if dropped:
-            # Earlier in this iteration some were dropped, as when they filled a file.
+            # Some were dropped earlier in this iteration, for example when a file was full.
             raise WritesRefused(store.refusal or "messages were dropped")
         if self._slaves:
             self.ha.send()
@@ -661,7 +664,7 @@ class Broker:
         self.syncer.replicated(end)
 
     def _on_followed(self, keys: Iterable[tuple[str, int]]) -> None:
-        """The master's log brought these queues messages."""
+        """The master's log brought new messages for these queues."""
         targets = self.topics.targets
         for key in keys:
             self.long_polls.mark(key)

@@ -1,8 +1,8 @@
-"""A command: one request or one answer, as it stands between the bytes and the handlers.
+"""A command: one request or one response, between the bytes and the handlers.
 
-`Command` is what a decoder gives. Its custom header stays undecoded (`ext`) until somebody asks for
-it with `header(kind)`, because only the request table knows which kind it is. `Reply` is what a
-handler gives back; the connection adds opaque and codec and turns it into bytes.
+Decoders return a `Command`. Its custom header stays undecoded (`ext`) until a caller asks for it
+with `header(kind)`, because only the request table knows its kind. Handlers return a `Response`;
+the connection adds opaque and codec and encodes it.
 """
 
 from dataclasses import dataclass, field
@@ -21,17 +21,17 @@ CODEC_JSON = 0
 CODEC_ROCKETMQ = 1
 CODEC_MSGPACK = 2  # aerobee's own client to aerobee's own servers only
 
-VERSION = 479  # MQVersion ordinal of 5.3.3, whose protocol we speak
-LANGUAGE = "PYTHON"  # Java servers always say JAVA, so this also tells our client who answered
+VERSION = 479  # MQVersion ordinal of RocketMQ 5.3.3, whose protocol aerobee speaks
+LANGUAGE = "PYTHON"  # Java servers always send JAVA, so aerobee's client recognizes its servers
 
-USUAL_BYTES = 1_024  # of a request without a message in it
+USUAL_BYTES = 1_024  # the usual limit of a request without a message in it
 
 Kind = TypeVar("Kind", bound=Header)
 NO_EXT = msgspec.Raw(b"null")
 
 
 def read_ext(fields: dict[str, Any] | None) -> msgspec.Raw:
-    """The `ext` of a command whose codec has read its custom header into a dict already.
+    """The `ext` of a command whose codec has already read its custom header into a dict.
 
     The type says Raw, because msgspec fills only that in from a JSON header.
     """
@@ -41,10 +41,10 @@ def read_ext(fields: dict[str, Any] | None) -> msgspec.Raw:
 class Command(msgspec.Struct, gc=False):
     """One decoded command; the JSON codec reads its header text straight into this.
 
-    `ext` is the custom header as raw JSON, or as a dict when it came in another codec, or read
-    already when the codec was told what to expect. `body` is
-    None when there were no bytes, as in RocketMQ. `codec` is the header codec it came in; answers
-    mirror it. Decoders always set these two, so a header text can't.
+    `ext` is the custom header: raw JSON, a dict where the header came in another codec, or a
+    decoded `Header` where the codec knew what to expect. `body` is None without bytes, as in
+    RocketMQ. `codec` is the header codec; the response uses the same. Decoders always set `body`
+    and `codec`, so a header text can't.
     """
 
     code: int = 0
@@ -78,7 +78,7 @@ class Command(msgspec.Struct, gc=False):
             return self._lenient_header(kind)
 
     def fields(self) -> dict[str, str]:
-        """The custom header as wire names to text; empty when there is none."""
+        """The custom header as a dict from wire names to texts; empty without one."""
         ext: Any = self.ext
         if type(ext) is msgspec.Raw:
             ext = msgspec.json.decode(ext)
@@ -89,7 +89,7 @@ class Command(msgspec.Struct, gc=False):
         return {str(name): _text(value) for name, value in ext.items() if value is not None}
 
     def weight(self) -> int:
-        """About how many bytes of memory its texts and its body take; 0 when that is usual."""
+        """The approximate memory of its texts and body in bytes; 0 up to `USUAL_BYTES`."""
         ext: Any = self.ext
         if type(ext) is msgspec.Raw:
             found = memoryview(ext).nbytes
@@ -102,7 +102,7 @@ class Command(msgspec.Struct, gc=False):
         return found if found > USUAL_BYTES else 0
 
     def _lenient_header(self, kind: type[Kind]) -> Kind:
-        """The same, reading as loosely as Java does: numbers as text, odd booleans, empty texts."""
+        """`header`, read as leniently as Java does: numbers as text, odd booleans, empty texts."""
         name = codes.REQUEST_NAMES.get(self.code, str(self.code))
         try:
             return read_fields(kind, self.fields())
@@ -124,7 +124,7 @@ def _text(value: object) -> str:
 
 @dataclass(slots=True)
 class Response:
-    """An answer before it has an opaque: code, header fields by wire name, remark, body.
+    """A response before it has an opaque: code, header fields by wire name, remark, body.
 
     `body` is bytes or a list of buffers that are written one after the other.
     """

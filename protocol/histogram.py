@@ -1,12 +1,15 @@
-"""How values are spread over bounds, as Prometheus counts them."""
+"""A histogram of values in buckets, as Prometheus has it."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
 
 
 class Histogram:
-    """`counts` has one number for each of the `bounds`, of the values up to it and above the bound
-    before it; the last number is of the values above all bounds. `sum` is the sum of all values."""
+    """Counts values by bucket.
+
+    `counts[i]` is the number of values up to `bounds[i]` and above the bound before it; the last
+    count is for values above all bounds. `sum` is the sum of all values.
+    """
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -16,6 +19,6 @@ class Histogram:
         self.sum = 0
 
     def record(self, value: int, times: int = 1) -> None:
-        """Count this value, so many times."""
+        """Count this value `times` times."""
         self.counts[bisect_left(self.bounds, value)] += times
         self.sum += value * times

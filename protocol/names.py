@@ -58,7 +58,7 @@ _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 def check_topic(name: str) -> None:
-    """Refusal (INVALID_PARAMETER) when this can't be a topic that a client names."""
+    """Refusal (INVALID_PARAMETER) when this can't be the name of a topic in a request."""
     limit = TOPIC_CHARS_MAX
     if name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
         limit = STORED_TOPIC_CHARS_MAX
@@ -101,7 +101,7 @@ def is_system_group(name: str) -> bool:
 def with_namespace(name: str, namespace: str) -> str:
     """A topic or group inside a namespace: `ns%name`, also behind %RETRY% and %DLQ%.
 
-    Names of the system, and those that are inside it already, stay as they are.
+    System names, and names that are inside the namespace already, stay as they are.
     """
     if not namespace or not name or is_system_topic(name) or is_system_group(name):
         return name

@@ -40,7 +40,7 @@ class RocketmqReader(DataSourceReader):
             return [InputPartition(each) for each in found]
 
     def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":
-        """The rows of one range, batch by batch; PySpark 4.0 has None where there is no range."""
+        """The rows of one range, batch by batch; PySpark 4.0 passes None for no range."""
         from .read import read_range
 
         wanted = None if partition is None else partition.value
@@ -55,7 +55,7 @@ class PushdownReader(RocketmqReader):
 
     @plain_errors()
     def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
-        """Use the filters that the plan can apply; returns those that Spark must apply itself."""
+        """Use the filters that the plan can apply; returns the ones that Spark must apply."""
         self.pushed, rest = push_down(filters, self.options)
         self.options = self.pushed.with_tags(self.options)
         return iter(rest)

@@ -170,7 +170,7 @@ def needs(command: Command, fields: Fields, cluster: str) -> list[Need]:
             *(topic_need(one, named.actions) for one in _values(fields, named.topics)),
             *(Need(GROUP, one, named.actions) for one in _values(fields, named.groups)),
         ]
-        # A request without a name asks for everything of the kind.
+        # Without a name the request is for all topics or groups, so it needs the cluster.
         return found or [Need(CLUSTER, cluster, named.actions)]
     special = _SPECIAL.get(code)
     if special is not None:
@@ -184,7 +184,7 @@ def needs(command: Command, fields: Fields, cluster: str) -> list[Need]:
 
 
 def place_of(command: Command) -> int | None:
-    """Where in the log the message is that a request names by its place; None when it names none.
+    """The log offset of the message that a request names by offset; None if it names none.
 
     Refusal when its header can't be read.
     """
@@ -204,7 +204,8 @@ def place_of(command: Command) -> int | None:
 def placed_needs(command: Command, fields: Fields, topic: str) -> list[Need]:
     """The permission for the topic of the message that the request names.
 
-    RocketMQ checks the topic named in the request, or none: every user could read every message.
+    RocketMQ checks the topic that the request names, or none: there every user can read every
+    message.
     """
     if command.code == codes.VIEW_MESSAGE_BY_ID:
         return [topic_need(topic, (GET,))]
@@ -213,7 +214,7 @@ def placed_needs(command: Command, fields: Fields, topic: str) -> list[Need]:
 
 
 def topic_need(topic: str, actions: Actions) -> Need:
-    """The resource of a topic; a retry topic belongs to its group."""
+    """The permission for a topic; for a retry topic, the permission for its group."""
     if topic.startswith(RETRY_PREFIX):
         return Need(GROUP, topic.removeprefix(RETRY_PREFIX), actions)
     return Need(TOPIC, topic, actions)
@@ -231,7 +232,7 @@ def _values(fields: Fields, names: tuple[str, ...]) -> list[str]:
 
 
 def sending_needs(topic: str) -> list[Need]:
-    """What it takes to send to a topic; to a retry topic may send whoever reads for its group."""
+    """The permissions to send to a topic: PUB on it, or for a retry topic SUB on its group."""
     need = topic_need(topic, (PUB,))
     return [need if need.kind == TOPIC else Need(GROUP, need.name, (SUB,))]
 
@@ -262,7 +263,7 @@ def _view(command: Command, fields: Fields) -> list[Need]:
 
 
 def _end_transaction(command: Command, fields: Fields) -> list[Need]:
-    topic = fields.get("topic", "")  # clients before 5 don't say it
+    topic = fields.get("topic", "")  # clients before 5.0 don't send it
     return [Need(TOPIC, topic, (PUB,))] if topic.strip() else []
 
 

@@ -1,8 +1,8 @@
 """QUERY_ASSIGNMENT (400), SET_MESSAGE_REQUEST_MODE (401), GET_ALL_MESSAGE_REQUEST_MODE (402).
 
 A consumer with clientRebalance=false lets the broker decide which queues it reads, and whether by
-pull or by pop. By pop, everybody may read all queues, which then is one assignment a broker with
-the queue id -1.
+pull or by pop. With pop, every client may read all queues unless popShareQueueNum limits it; its
+assignment then has one entry per broker, with queue id -1.
 """
 
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ from ..topics.topics import Topics
 from .request_modes import POP, PULL, RequestModes
 
 ALL_QUEUES = -1
-SERVED = ("AVG", "AVG_BY_CIRCLE")  # what RocketMQ's broker knows; others answer no assignment
+SERVED = ("AVG", "AVG_BY_CIRCLE")  # strategies of RocketMQ's broker; others give no assignment
 
 
 @dataclass(slots=True, eq=False)
 class AssignmentHandlers:
-    """Shares queues out."""
+    """Assigns the queues of a topic to the clients of a group."""
 
     config: BrokerConfig
     topics: Topics
@@ -116,7 +116,10 @@ class AssignmentHandlers:
 def _popping(
     strategy: Strategy, me: str, queues: list[MessageQueue], ids: list[str], share: int
 ) -> list[MessageQueue]:
-    """The queues of a client that pops; `share` more clients read each queue."""
+    """The queues of the client `me`, which pops: its own and those of the next `share` members.
+
+    So `share` + 1 clients read each queue. Queue id -1 stands for all queues of a broker.
+    """
     if share <= 0 or share >= len(ids) - 1:
         return [MessageQueue(each.topic, each.broker_name, ALL_QUEUES) for each in queues]
     if me not in ids:

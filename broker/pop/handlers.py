@@ -34,14 +34,14 @@ from .long_polls import PopPolls
 from .peek import Peeks
 from .take import Popped, Pops
 
-ALL_QUEUES = -1  # so is any number below
+ALL_QUEUES = -1  # any number below means the same
 POLL_MS_MAX = 3_600_000  # how long one request may wait
 INVISIBLE_MS_MAX = 3 * 86_400_000  # timerMaxDelaySec of RocketMQ
-LATE_MS_MAX = 500  # after the end of its own wait a client has given its request up
+LATE_MS_MAX = 500  # a request is refused this long after its wait: the client has given it up
 
 log = logging.getLogger(__name__)
 
-# Clients read the header before the code.
+# Refusals carry these headers, too, because clients read the header before the code.
 _NO_POP = PopMessageResponse().to_fields()
 _NONE_OF = {
     PopMessage: _NO_POP,
@@ -55,7 +55,8 @@ PopRequest = PopMessage | PeekMessage | Notification | PollingInfo
 
 
 class PopHandlers:
-    """Delivers messages. `mark((topic, queue))` makes waiting requests look there again."""
+    """Handles the four requests. `mark((topic, queue id))` makes parked requests look at that
+    queue again."""
 
     def __init__(
         self,
@@ -166,13 +167,13 @@ class PopHandlers:
         return Response(codes.SUCCESS, PollingInfoResponse(count).to_fields())
 
     def wake(self, topic: str, group: str, queue_id: int) -> None:
-        """A queue that was popped in order is free again."""
+        """Run the parked requests of a queue again: it was popped in order and is free now."""
         for place_id in (ALL_QUEUES, queue_id):
             self.polls.wake((topic, group, place_id))
             self.notifications.wake((topic, group, place_id))
 
     def sweep(self, now_ms: int) -> None:
-        """Answer the requests whose time is up."""
+        """Respond to the parked requests whose time is up."""
         self.polls.sweep(now_ms)
         self.notifications.sweep(now_ms)
 
@@ -188,7 +189,7 @@ class PopHandlers:
         return self.client_ms() - born_ms if born_ms else 0
 
     def _pop(self, header: PopMessage, now_ms: int) -> Popped:
-        """Check and take; Refusal when the request can't be."""
+        """Check a pop and take its messages. Refusal when a check or the store fails."""
         topic = self._check(header)
         if not self.config.timer_wheel_enable:
             raise self._refused(
@@ -224,7 +225,7 @@ class PopHandlers:
             raise self._refused(codes.SYSTEM_ERROR, str(wrong)) from None
 
     def _check(self, header: PopRequest) -> TopicConfig:
-        """The checks of all four requests; gives the topic."""
+        """The checks that all four requests have; returns the topic's settings. Refusal."""
         try:
             return self._allowed(header)
         except Refusal as refusal:
@@ -244,7 +245,7 @@ class PopHandlers:
         return topic
 
     def _queues(self, topic: str, group: str, queue_id: int) -> Iterator[QueueKey]:
-        """The queues that a waiting request watches; not computed if there is no room for it."""
+        """The queues that a parked request watches: a generator, not run if it can't be parked."""
         config = self.topics.get(topic)
         count = config.read_queue_nums if config is not None else 0
         for number in range(count) if queue_id < 0 else [queue_id]:

@@ -1,9 +1,9 @@
 """Taking messages out of queues for a pop.
 
-A pop goes through the queues of a topic, from a random one on, and through the group's retry topic:
-first once in a few times, else if there is room left. The messages taken from a queue form a check
-point (`checkpoints`), or, in order, a batch (`orders`). The group's next pop of that queue
-continues behind them.
+A pop reads the queues of a topic, beginning with a random one, and the group's retry topic. The
+retry topic comes first in popFromRetryProbability percent of the pops; in the others it comes last,
+if there is room left. The messages taken from one queue form a check point (`checkpoints`) or, in
+an ordered pop, a batch (`orders`). The group's next pop of that queue continues behind them.
 """
 
 import random
@@ -39,10 +39,10 @@ from .checkpoints import CheckPoint
 from .counters import PopMeters
 from .orders import PopOrders
 
-BYTES_MAX = 256 << 10  # of a queue in one pop, or one message
-RESPONSE_BYTES_MAX = 15 << 20  # of messages: with its header an answer must fit into a frame
+BYTES_MAX = 256 << 10  # from one queue in one pop; a single message may be larger
+RESPONSE_BYTES_MAX = 15 << 20  # of messages: with its header a response must fit into a frame
 FROM_START = 0  # initMode MIN
-LOOKS_MAX = 16  # read at one queue in one pop while no message there matches
+LOOKS_MAX = 16  # reads of one queue in one pop while no message matches
 
 _SIZE = Struct(">i")
 _QUEUE_OFFSET = Struct(">q")
@@ -82,7 +82,8 @@ class Pops:
     _turn: int = field(init=False, default=0)  # which revive queue is next
 
     def pop(self, header: PopMessage, topic: TopicConfig, wanted: Wanted, now_ms: int) -> Popped:
-        """Up to `header.max_messages` messages. StoreError when they can't be kept as popped."""
+        """Take up to `header.max_messages` messages. StoreError when none could be taken because
+        the store failed."""
         if header.order:
             found = Popped(now_ms, ORDER_REVIVE_QUEUE)
         else:
@@ -94,7 +95,7 @@ class Pops:
             self._pop_all(found, header, topic, retries, chance, wanted)
         except StoreError:
             if not found.count:
-                raise  # else the messages taken before go out
+                raise  # else the messages taken before are delivered
         return found
 
     def has_message(
@@ -113,7 +114,7 @@ class Pops:
         )
 
     def retry_topics(self, topic: str, group: str) -> list[str]:
-        """The names that the group's retry topic may have, whether it is there or not."""
+        """The names that the group's retry topic may have, whether or not it exists."""
         if not self._config.enable_retry_topic_v2:
             return [retry_topic(topic, group)]
         names = [retry_topic(topic, group, v2=True)]
@@ -124,10 +125,10 @@ class Pops:
     # --- inside ---------------------------------------------------------------------------------
 
     def _retry_topic(self, header: PopMessage, chance: int) -> TopicConfig | None:
-        """The retry topic of this pop, if there is something in it.
+        """The retry topic that this pop reads: the first with messages; None without one.
 
-        With both forms in use each comes first in half of the pops. Only one can be in an answer,
-        because the retry flag of its infos doesn't tell them apart.
+        Where both forms of its name are in use, each comes first in half of the pops. A response
+        has messages of one form only, because the retry flag of its infos doesn't tell them apart.
         """
         names = self.retry_topics(header.topic, header.group)
         if chance % 2:
@@ -143,7 +144,7 @@ class Pops:
         return range(0 if config is None else config.read_queue_nums)
 
     def _has_more(self, topic: str, group: str, queue_id: int) -> bool:
-        """Whether a queue has messages that the group did not pop yet."""
+        """Whether a queue has messages that the group has not popped yet."""
         offset = self._buffer.next_offset(topic, group, queue_id)
         if offset < 0:
             offset = max(0, self._store.min_offset(topic, queue_id))
@@ -227,7 +228,7 @@ class Pops:
         found.rest += max(0, got.max_offset - got.next_offset)
 
     def _first_offset(self, topic: str, queue_id: int, init_mode: int) -> int:
-        """Where a group begins that never read this queue."""
+        """The offset at which a group that never read this queue begins."""
         store = self._store
         least = max(0, store.min_offset(topic, queue_id))
         if init_mode == FROM_START or retry_flag(topic) != "0":
@@ -246,7 +247,7 @@ class Pops:
     def _skip(
         self, header: PopMessage, key: tuple[str, str, int], offset: int, next_offset: int
     ) -> None:
-        """Nothing in these offsets is for the group."""
+        """Move past offsets that have no message for the group."""
         if header.order:
             self._offsets.commit(*key, next_offset)
         else:
@@ -260,7 +261,8 @@ class Pops:
         offset: int,
         got: Found,
     ) -> bool:
-        """Keep messages as popped and add them; False when they must wait for the next pop."""
+        """Record messages as popped and add them to the result; False when they must wait for the
+        next pop."""
         topic, group, queue_id = key
         messages: Sequence[int] = range(offset, offset + got.count)
         if got.next_offset - offset != got.count:
@@ -298,7 +300,7 @@ class Pops:
     def _retell(
         self, found: Popped, header: PopMessage, topic: str, start_offset: int, got: Found
     ) -> None:
-        """Messages of a retry topic as they were in their own, each with its handle."""
+        """Add messages of a retry topic under their original topic, each with its handle."""
         for buffer in got.records:
             at = 0
             while at < len(buffer):

@@ -1,7 +1,7 @@
-"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): messages go out.
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): the messages of a queue from an offset on.
 
-A pull is checked, looked up, answered; one that finds nothing and may wait is parked in `Holds`,
-which later calls `rerun`: the same look-up, so that a woken pull and a fresh one can't differ.
+A pull that finds nothing and may wait is parked in `LongPolls`. `LongPolls` later calls `rerun`,
+which does the same checks and the same look-up, so a woken pull gets what a new pull would get.
 """
 
 from collections.abc import Callable
@@ -47,10 +47,10 @@ from ..settings.config import BrokerConfig
 from .cold_data import ColdData
 from .long_polls import PARKED_MAX, PARKED_PER_QUEUE_MAX, LongPolls, ParkedPull
 
-SHORT_CHARS = 256  # of an expression that is not counted while its pull waits
+SHORT_CHARS = 256  # up to here an expression's memory is not counted while its pull waits
 SUSPEND_MS_MAX = 3_600_000  # how long one pull may wait
-BULK_BYTES_MAX = 1 << 20  # of an answer in bulk, or one message
-BULK_MESSAGES_MAX = 8_192  # of an answer in bulk
+BULK_BYTES_MAX = 1 << 20  # of a bulk response; a single message may be larger
+BULK_MESSAGES_MAX = 8_192  # of a bulk response
 OFFSET_RESET = "OFFSET_RESET"  # the remark of a response with the offset of a reset
 
 # Groups that may pull without being members, whatever rejectPullConsumerEnable says
@@ -78,7 +78,7 @@ _CODES = {
 
 @dataclass(eq=False)  # no slots: a slave's calls super()
 class PullHandlers:
-    """Delivers messages. `long_polls` is made here, because it runs `rerun` for parked pulls."""
+    """Handles pulls. `long_polls` is created here, because it runs `rerun` for parked pulls."""
 
     config: BrokerConfig
     store: MessageStore
@@ -154,7 +154,7 @@ class PullHandlers:
     def rerun(
         self, header: PullMessage, command: Command, connection: Connection, final: bool
     ) -> Response | bytes | None:
-        """A parked pull again; None when there is still nothing and it is not `final`."""
+        """Look again for a parked pull; None when it stays parked, never if `final`."""
         try:
             wanted, topic, group = self.check(header, command, connection)
         except Refusal as refusal:
@@ -166,7 +166,7 @@ class PullHandlers:
         found = self._look(header, wanted)
         if not final:
             if found.status == status.NO_MATCHED_MESSAGE and found.next_offset >= found.max_offset:
-                header.offset = found.next_offset  # what didn't match is not looked at twice
+                header.offset = found.next_offset  # messages that didn't match are not read twice
                 return None
             if found.status != status.FOUND and self._may_wait(header, found):
                 return None
@@ -175,7 +175,10 @@ class PullHandlers:
     def check(
         self, header: PullMessage, command: Command, connection: Connection
     ) -> tuple[Wanted, TopicConfig, SubscriptionGroupConfig]:
-        """All checks of a pull; gives the filter of the group for the topic, and the two."""
+        """Check a pull; returns the group's filter for the topic, the topic and the group.
+
+        Refusal when a check fails.
+        """
         config = self.config
         if command.code == codes.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
             raise forbidden(
@@ -243,7 +246,10 @@ class PullHandlers:
         return self.filters.registered(found, header.group, header.sub_version)
 
     def _check_member(self, header: PullMessage, connection: Connection) -> None:
-        """Refusal for a pull outside its group, unless the group is pushed to or is a tool's."""
+        """Refuse a pull from a connection outside its group.
+
+        Groups of push consumers, of tools and of the system are exempt.
+        """
         group = self.clients.consumer_group(header.group)
         if group is not None and (
             connection in group.members or group.consume_type != "CONSUME_ACTIVELY"
@@ -275,7 +281,7 @@ class PullHandlers:
         )
 
     def _look_into(self, header: PullMessage, matches: Predicate) -> Found:
-        """The messages that an expression is true of, within the limits of one pull."""
+        """The messages that match an expression, within the limits of one pull."""
         config, store = self.config, self.store
         if store.in_memory(header.topic, header.queue_id, header.offset):
             messages_max = config.max_transfer_count_on_message_in_memory
@@ -299,7 +305,7 @@ class PullHandlers:
     def _reset(
         self, header: PullMessage, topic: TopicConfig, group: SubscriptionGroupConfig
     ) -> Response | None:
-        """The response that tells a reader of a reset of this queue; None when there was none."""
+        """The response that moves the client to the offset of a reset; None without a reset."""
         offset = self.offsets.take_reset(header.topic, header.group, header.queue_id)
         if offset is None:
             return None
@@ -327,7 +333,7 @@ class PullHandlers:
         known = _CODES.get(found.status)
         if known is not None:
             return known
-        # No such queue yet, or one without a message: right only for a reader at the start.
+        # No such queue yet, or an empty one: there only offset 0 is valid.
         return codes.PULL_NOT_FOUND if header.offset == 0 else codes.PULL_OFFSET_MOVED
 
     def _answer(
@@ -374,8 +380,10 @@ class PullHandlers:
         return group.broker_id
 
     def _too_many(self, header: PullMessage, pull: ParkedPull, connection: Connection) -> Refusal:
-        """For a pull that can't be parked: an empty response would make the client ask again at
-        once; this one makes it wait."""
+        """The refusal of a pull that can't be parked.
+
+        After an empty response the client would pull again at once; after a refusal it waits.
+        """
         if pull.bytes:
             budget = connection.budget
             return Refusal(
@@ -402,7 +410,7 @@ class PullHandlers:
 
 
 def _is_short(header: PullMessage, command: Command) -> bool:
-    """Whether a pull is as clients send them, at a glance: nothing in it needs to be counted."""
+    """Whether a pull is as small as clients usually send it: its memory need not be counted."""
     ext: Any = command.ext
     return (
         type(ext) is PullMessage

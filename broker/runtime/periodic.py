@@ -19,7 +19,7 @@ from .throttle import Throttle
 log = logging.getLogger(__name__)
 
 STEP_SECONDS = 0.05  # how late a delayed message may be
-FAILED_SECONDS = 1.0  # how soon that is tried again which failed
+FAILED_SECONDS = 1.0  # the pause before a failed step is tried again
 
 Work = Callable[[], object]
 
@@ -36,14 +36,14 @@ class Periodic:
         self._work: list[Work] = []
 
     async def stop(self) -> None:
-        """End all tasks where they are."""
+        """Cancel all tasks."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
 
     async def catch_up(self) -> None:
-        """Do at once what each period would do."""
+        """Run all periodic work once, now."""
         for work in self._work:
             await _once(work)
 
@@ -52,9 +52,9 @@ class Periodic:
         self._tasks.append(asyncio.create_task(task, name=name))
 
     def every(self, seconds: float | Callable[[], float], work: Work) -> None:
-        """Do the work again and again; a failure is logged and doesn't end it.
+        """Run `work` every `seconds`; a failure is logged and doesn't end it.
 
-        A function is called for the length of each wait.
+        If `seconds` is a function, it is called for the length of each wait.
         """
         self._work.append(work)
         period = seconds if callable(seconds) else lambda: seconds
@@ -63,16 +63,18 @@ class Periodic:
     def every_dynamic(
         self, dynamic_settings: DynamicSettings, key: str, period_ms: Callable[[], int], work: Work
     ) -> None:
-        """The same with the period of a dynamic setting; a change of it starts a new wait."""
+        """`every` with a dynamic setting as its period; a change of the setting starts a new
+        wait."""
         changed = asyncio.Event()
         self._work.append(work)
         self._tasks.append(asyncio.create_task(_repeat_dynamic(period_ms, changed, work)))
         dynamic_settings.on_change(changed.set, key)
 
     def in_steps(self, scheduler: Scheduler, step: Callable[[int], bool]) -> None:
-        """Do the work in steps, with requests served in between, as long as `step` returns True.
+        """Every `STEP_SECONDS`, call `step(messages_max)` until it returns False.
 
-        `step` is told how many messages it may move.
+        Requests are served between the calls. `messages_max` is how many messages one call may
+        move.
         """
         work = partial(self._all_steps, step, Throttle(scheduler))
         self._work.append(work)
@@ -131,8 +133,8 @@ async def _repeat_dynamic(
 
 
 async def _try(work: Callable[[], object], seconds: float, before: str) -> str:
-    """Run it; the fault as text, "" for none. A fault equal to `before` isn't logged again: some
-    tasks run many times a second."""
+    """Run a task; returns the name of the exception's type, "" without an exception. A fault equal
+    to `before` isn't logged again: some tasks run many times a second."""
     try:
         await _once(work)
     except Exception as wrong:

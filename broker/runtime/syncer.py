@@ -10,8 +10,8 @@ had happened: the store takes no more writes, and all waiting senders get an err
 A sync begins at the end of a loop iteration, to release all sends of that iteration. The loop's
 thread hands a plan to the other one through a queue. Where the disk is quick, the loop waits for
 the result, at most `QUICK_SECONDS`: two running threads take the interpreter from each other so
-often that this costs more than the disk does. Else, and when the disk turns out to be slow, the
-loop goes on and is called back.
+often that this costs more than the disk does. Otherwise, or when the sync takes longer, the loop
+goes on and the thread calls it back.
 
 A SYNC_MASTER's response also waits until enough slaves have its message, at most
 `slave_timeout_ms`; then it is FLUSH_SLAVE_TIMEOUT, which like the other means stored. A response
@@ -38,8 +38,8 @@ from ...store.engine.sync import SyncPlan
 
 log = logging.getLogger(__name__)
 
-WAITING_MAX = 100_000  # answers that wait for the disk or for slaves
-QUICK_SECONDS = 0.001  # how long the loop may stand still for a sync
+WAITING_MAX = 100_000  # responses that wait for the disk or for slaves
+QUICK_SECONDS = 0.001  # how long the loop may block for a sync
 LAST_SECONDS = 2.0  # how long a stop waits for slaves
 
 Answers = list[tuple[Connection, Command, Response | bytes]]
@@ -53,7 +53,7 @@ class Responses(Protocol):
     def __len__(self) -> int: ...
 
     def give(self, waited_ms: int) -> None:
-        """Send them: what they say is true now."""
+        """Send them: the messages are safe now."""
 
     def give_late(self, code: int, waited_ms: int) -> None:
         """Send them with this code, FLUSH_DISK_TIMEOUT or FLUSH_SLAVE_TIMEOUT."""
@@ -67,7 +67,7 @@ ResponseGroup = tuple[int, int, Responses]
 
 
 def late_response(reply: Response | bytes, code: int) -> Response:
-    """The same answer with the code of what took too long: stored, but not known to be safe."""
+    """The same response with this code: the message is stored, but not known to be safe."""
     if isinstance(reply, Response):
         return Response(code, reply.fields)
     (answer,) = decode_all(reply)
@@ -75,7 +75,7 @@ def late_response(reply: Response | bytes, code: int) -> Response:
 
 
 class _EachResponse:
-    """Responses of which each is for a request of its own."""
+    """Responses to single requests, each with its connection."""
 
     __slots__ = ("_answers", "_late")
 
@@ -101,7 +101,7 @@ class _EachResponse:
 
 
 class Syncer:
-    """One thread that syncs, and the answers that wait for it."""
+    """One thread that syncs, and the responses that wait for it."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Syncer:
         has_slaves: bool = False,
         slave_timeout_ms: int = 0,
     ) -> None:
-        """`is_sync`: answers wait for the disk; `has_slaves`: they wait until `replicated` says
+        """`is_sync`: responses wait for the disk; `has_slaves`: they wait until `replicated` says
         that enough slaves have their messages."""
         self._store = store
         self._is_sync = is_sync
@@ -125,11 +125,11 @@ class Syncer:
         self._timeout_ms = timeout_ms
         self._now_ms = now_ms
         self._groups: deque[ResponseGroup] = deque()
-        self._waiting = 0  # answers in the groups
+        self._waiting = 0  # responses in the groups
         self._plans: SimpleQueue[SyncPlan | None] = SimpleQueue()
         self._results: SimpleQueue[tuple[SyncPlan, Exception | None]] = SimpleQueue()
         self._is_watched = False  # the loop's thread waits for the result
-        self._is_quick = False  # the last sync was
+        self._is_quick = False  # the last sync took less than QUICK_SECONDS
         self._thread = Thread(target=self._work, name="aerobee-syncer", daemon=True)
         self.is_due = False  # a sync begins at the end of this loop iteration
         self._is_syncing = False  # the thread has a plan
@@ -137,12 +137,12 @@ class Syncer:
         self._timer: asyncio.TimerHandle | None = None
         self._after_sync: list[Callable[[], None]] = []
         self._reaching: list[asyncio.Future[None]] = []  # waits for the end of the next sync
-        self._given: asyncio.Event | None = None  # set once nothing waits, while a stop asks
+        self._given: asyncio.Event | None = None  # set once no response waits; a stop waits for it
         self.failure: str | None = None
 
     @property
     def for_responses(self) -> "Syncer | None":
-        """What answers wait for; None where they wait for neither disk nor slaves."""
+        """This syncer; None where responses wait for neither disk nor slaves."""
         return self if self._is_sync or self._has_slaves else None
 
     @property
@@ -152,11 +152,11 @@ class Syncer:
 
     @property
     def room(self) -> int:
-        """How many more answers may wait."""
+        """How many more responses may wait."""
         return max(0, WAITING_MAX - self._waiting)
 
     def start(self) -> None:
-        """Begin, in the loop that runs."""
+        """Start the thread and the timer, in the running loop."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
         self._timer = self._loop.call_later(self._interval_s, self._tick)
@@ -179,7 +179,7 @@ class Syncer:
         self.after(end, _EachResponse(answers, late))
 
     def after(self, end: int, responses: Responses) -> None:
-        """Give these responses, for which there is `room`, once the log is safe up to `end`."""
+        """Send these responses once the log is safe up to `end`. There must be `room` for them."""
         self._groups.append((end, self._now_ms(), responses))
         self._waiting += len(responses)
         if self._is_sync:
@@ -211,9 +211,9 @@ class Syncer:
             await self._end_of_sync()
 
     def sweep(self) -> None:
-        """Answer the responses that have waited too long, also while the disk takes its time.
+        """Send the responses that have waited too long, also while a sync is running.
 
-        After a failed sync the answer is an error: whether the message survives is unknown.
+        After a failed sync they are errors: whether the message survives is unknown.
         """
         now = self._now_ms()
         while self._groups:
@@ -223,14 +223,14 @@ class Syncer:
             self._give_up(code)
 
     def _late_code(self, group: ResponseGroup, now: int) -> int:
-        """What took a group too long; 0 while it may wait."""
+        """The code for a group that has waited too long; 0 while it may wait."""
         end, since_ms, _ = group
         if self._has_slaves and self._replicated < end:
             return codes.FLUSH_SLAVE_TIMEOUT if since_ms + self._slave_timeout_ms <= now else 0
         return codes.FLUSH_DISK_TIMEOUT if since_ms + self._timeout_ms <= now else 0
 
     def _give_up(self, code: int) -> None:
-        """Answer the oldest group without waiting any longer."""
+        """Send the responses of the oldest group without waiting any longer."""
         _, since_ms, responses = self._groups.popleft()
         self._waiting -= len(responses)
         waited_ms = self._now_ms() - since_ms
@@ -268,7 +268,7 @@ class Syncer:
         """Sync at the end of this loop iteration, or as soon as the thread is free."""
         if not (self.is_due or self._is_syncing):
             self.is_due = True
-            self._loop.call_soon(self.end_of_turn)  # where no end of an iteration comes first
+            self._loop.call_soon(self.end_of_turn)  # unless the loop iteration's end comes first
 
     def end_of_turn(self) -> None:
         """Begin the requested sync, and send its responses at once if the disk is quick."""
@@ -308,12 +308,12 @@ class Syncer:
         self._plans.put(plan)
 
     def _ended(self) -> None:
-        """The thread is through with a plan, if its result has not been taken already."""
+        """Take the result of a finished plan, unless it was taken already."""
         with suppress(Empty):
             self._take(*self._results.get_nowait())
 
     def _take(self, plan: SyncPlan, wrong: Exception | None) -> None:
-        """A plan's result."""
+        """Handle a plan's result: send the responses that are safe now, or fail."""
         self._is_syncing = False
         if wrong is not None:
             self._fail(wrong)
@@ -322,7 +322,7 @@ class Syncer:
         released = self._released()
         is_wanted = self._is_sync and self._groups and self._groups[-1][0] > self._store.durable_end
         if is_wanted and not self._is_stopped:
-            self._begin()  # it runs while those are answered
+            self._begin()  # it runs while the released responses are sent
         self._answer(released)
 
     def _released(self) -> list[tuple[int, Responses]]:

@@ -1,4 +1,4 @@
-"""When an incoming message becomes visible: at once, after a delay level, or at a time of its own.
+"""When an incoming message becomes visible: at once, after a delay level, or at a given time.
 
 A message that must wait goes into a system topic first, with its destination among its properties.
 The level wins over a time. A time that can't be understood or kept is refused with the reason, so a
@@ -22,16 +22,17 @@ TIME_NAMES = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.
 TIMES = DELAY_SEC, _, DELIVER_MS = tuple(name.removeprefix("TIMER_") for name in TIME_NAMES)
 WHEEL_QUEUE = (WHEEL_TOPIC, QUEUE)
 NUMBER_MAX = (1 << 63) - 1  # what Java's long takes
-NUMBER_DIGITS = 19  # of that number: one with fewer is always below
+NUMBER_DIGITS = 19  # of NUMBER_MAX: a number with fewer digits is always below it
 LEVEL_MAX = (1 << 31) - 1
-MARKS_BYTES = 512  # kept free in the properties for those that the broker adds
-PROPERTIES_TEXT_MAX = (PROPERTIES_BYTES_MAX - MARKS_BYTES) // 4  # characters: fits in any case
-ROOM_SHARE = 100  # after one part in N of a slot's room is taken, the slot is looked at again
+MARKS_BYTES = 512  # reserved in the properties for the ones that the broker adds
+PROPERTIES_TEXT_MAX = (PROPERTIES_BYTES_MAX - MARKS_BYTES) // 4  # characters of up to 4 bytes
+ROOM_SHARE = 100  # a slot is checked again once 1/N of its room is used
 ROOMS_KEPT = 10_000  # slots whose room is remembered
 
 
 class Destination(NamedTuple):
-    """Where a message is stored. `out_ms` is its slot of the timer wheel, 0 for no timer."""
+    """Where a message is stored, and with which properties (`text`). `out_ms` is the time of its
+    slot in the timer wheel, 0 for no timer."""
 
     topic: str
     queue_id: int
@@ -40,14 +41,14 @@ class Destination(NamedTuple):
 
 
 QueueKey = tuple[str, int]  # topic, queue id
-Placed = tuple[QueueKey, str, int]  # the same as a `Destination`, quicker to make
+Placed = tuple[QueueKey, str, int]  # a `Destination` as a plain tuple, which is faster to create
 
 
 class DeliveryPolicy:
-    """The rules. `timers` is None where timerWheelEnable is false.
+    """Chooses the destination of messages. `timers` is None where timerWheelEnable is false.
 
-    `came_in(numbers, topics)` is to be told of timer messages once they are stored, as `Fresh.tell`
-    of `store/timer_fresh`.
+    Call `came_in(numbers, topics)` with timer messages once they are stored; it is `Fresh.tell` of
+    `store/timer/recent`.
     """
 
     came_in: Callable[[list[int], list[str]], None]
@@ -63,7 +64,7 @@ class DeliveryPolicy:
         self._delays = delays
         self._timers = timers
         self._now_ms = now_ms
-        self._slots: dict[str, int] = {}  # by a property's text without TIMER_, now
+        self._slots: dict[str, int] = {}  # by property text without TIMER_, at `_slots_at_ms`
         self._slots_at_ms = 0
         self._ticks_ms = config.timer_precision_ms
         levels = range(1, len(delays.levels_ms) + 1)
@@ -73,9 +74,9 @@ class DeliveryPolicy:
             self.came_in = timers.came_in
 
     def level(self, text: str | None) -> int:
-        """The level that a DELAY property asks for: 0 for none, the last one for more.
+        """The level of a DELAY property: 0 without one, the last level for a higher number.
 
-        Refusal (SYSTEM_ERROR) when it is no number, as RocketMQ does.
+        Refusal (SYSTEM_ERROR, as in RocketMQ) when it is no number.
         """
         if text is None:
             return 0
@@ -89,20 +90,23 @@ class DeliveryPolicy:
         return min(max(number, 0), len(self._delays.levels_ms))
 
     def place(self, text: str, topic: str, queue_id: int) -> Destination:
-        """Where a message with these properties goes; Refusal when nowhere."""
+        """The destination of a message for a queue; `text` is its properties.
+
+        Refusal when its delay or time is not accepted.
+        """
         if text and text[-1] != "\x02":
             text += "\x02"
         key, text, out_ms = self.placed(text, (topic, queue_id), self._now_ms())
         return Destination(*key, text, out_ms)
 
     def placed(self, text: str, key: QueueKey, now_ms: int) -> Placed:
-        """Where a message with these properties, ending in \x02, goes that is for this queue.
+        """The destination of a message for the queue `key`; `text`, its properties, ends in \x02.
 
-        The same key when it waits for nothing. Refusal when it can go nowhere.
+        A message without a delay keeps its key. Refusal when its delay or time is not accepted.
         """
         if "TIMER_" in text:
             return self._timed(text, key, now_ms)
-        # Mostly a level alone, there once: no need to take all apart.
+        # Usually DELAY is there once: no need to parse all properties.
         before, mark, behind = text.partition("DELAY\x01")
         if not mark:
             return key, text, 0
@@ -117,7 +121,8 @@ class DeliveryPolicy:
         return queue, f"{text}REAL_TOPIC\x01{key[0]}\x02REAL_QID\x01{key[1]}\x02", 0
 
     def placed_all(self, text: str, key: QueueKey, messages: int, now_ms: int) -> Placed | None:
-        """`placed` for this many messages; None where each must be placed by itself."""
+        """`placed` for this many messages with the same properties; None where each must be placed
+        by itself."""
         key, text, out_ms = found = self.placed(text, key, now_ms)
         if out_ms:
             room = self._rooms[out_ms] - (messages - 1)
@@ -127,8 +132,8 @@ class DeliveryPolicy:
         return found
 
     def _timed(self, text: str, key: QueueKey, now_ms: int) -> Placed:
-        """`placed` for one that says something of a timer."""
-        # Mostly a time alone, there once.
+        """`placed` for a message with a timer property."""
+        # Usually there is one timer property and no level: no need to parse all properties.
         before, _, behind = text.partition("TIMER_")
         pair = behind[: behind.find("\x02")]
         is_recall = False
@@ -147,7 +152,7 @@ class DeliveryPolicy:
                     text = without(text, list(TIME_NAMES))
                 text = _capped(text, asked, level)
                 return self._queues[str(level)], delayed(text, *key), 0
-            # One that a timer has delivered before is not to wait again.
+            # A message that a timer has delivered before must not wait again.
             if not name or key[0] == WHEEL_TOPIC or properties.TIMER_OUT_MS in pairs:
                 return key, text, 0
             pair = f"{name.removeprefix('TIMER_')}\x01{pairs[name]}"
@@ -177,8 +182,11 @@ class DeliveryPolicy:
         return WHEEL_QUEUE, out, out_ms
 
     def _slot(self, pair: str, now_ms: int) -> int:
-        """The slot for a property's value (its name is without TIMER_): 0 for none, or for a time
-        that has come. Refusal when it can't be."""
+        """The slot in ms for a timer property, given as its name without TIMER_ and its value.
+
+        0 for another property and for a time that has come. Refusal for a time that is not
+        accepted.
+        """
         name, _, value = pair.partition("\x01")
         if name not in TIMES or not value:
             return 0
@@ -194,7 +202,10 @@ class DeliveryPolicy:
         return (deliver_ms - 1) // ticks * ticks if deliver_ms > now_ms else 0
 
     def _deliver_ms(self, name: str, value: str, now_ms: int) -> int:
-        """The time that a property, without its TIMER_, asks for. Refusal when it can't be."""
+        """The time in ms that a timer property, named without TIMER_, asks for.
+
+        Refusal when its value is no number, or a wait beyond the limit.
+        """
         if value.isascii() and value.isdigit() and len(value) < NUMBER_DIGITS:
             number: int | None = int(value)
         else:
@@ -221,7 +232,8 @@ class DeliveryPolicy:
     def _check_room(self, size: int, out_ms: int) -> int:
         """How many messages a slot takes before the next check, 1 or more.
 
-        Refusal when it, or properties of this size in bytes, can take no more.
+        Refusal when the slot is full, or when properties of `size` bytes leave no room for the
+        ones that the broker adds.
         """
         assert self._timers is not None
         waiting = self._timers.state.wheel.get(out_ms).number
@@ -251,7 +263,7 @@ def without(text: str, names: list[str]) -> str:
 
 
 def _capped(text: str, asked: str | None, level: int) -> str:
-    """Properties text with this level, which readers see where a higher level was requested."""
+    """Properties text whose DELAY is `level`, also where a higher level was requested."""
     if asked is None or int(asked) == level:
         return text
     return f"{without(text, [properties.DELAY])}{properties.DELAY}\x01{level}\x02"
@@ -262,7 +274,7 @@ def _illegal(why: str) -> Refusal:
 
 
 def _integer(text: str, most: int) -> int | None:
-    """A number as Java's parsers take it; None when it is none, or beyond `most`."""
+    """The number in a text, as Java's parsers read it; None if it is none or beyond `most`."""
     digits = text[1:] if text[:1] in ("-", "+") else text
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 40:
         return None

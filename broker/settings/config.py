@@ -1,7 +1,7 @@
 """The settings of a broker: RocketMQ's keys where it has one, with types, ranges and defaults.
 
 An attribute is the key in snake case (`listenPort` is `listen_port`). An empty value that follows
-from other settings or from the machine is filled in when the object is made. Every key here has an
+from other settings or from the machine is filled in when the object is created. Every key has an
 effect. Keys that only a Java broker knows are kept in `others`, so that a `broker.conf` works as it
 is. conf/broker.yaml explains each key.
 
@@ -42,15 +42,15 @@ NAME_PATTERN = r"^[%|a-zA-Z0-9_-][%|a-zA-Z0-9_.-]*$"  # never one that leaves a 
 
 TlsMode = Literal["disabled", "permissive", "enforcing"]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
-BindAddress = Annotated[str, Meta(min_length=1)]  # an empty one would be every address
+BindAddress = Annotated[str, Meta(min_length=1)]  # an empty text would mean every address
 Name = Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=NAME_PATTERN)]
 Ms = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 PeriodMs = Annotated[int, Meta(ge=10, le=86_400_000)]
 Percent = Annotated[int, Meta(ge=1, le=100)]
-PullBytes = Annotated[int, Meta(ge=1, le=15 << 20)]  # an answer must fit into a frame
+PullBytes = Annotated[int, Meta(ge=1, le=15 << 20)]  # a response must fit into a frame
 Queues = Annotated[int, Meta(ge=1, le=65_536)]
 
-# Keys without effect here that an operator who sets them relies on.
+# Keys without effect here, each with the warning for an operator that relies on it.
 NO_PLAIN_ACL = (
     "the plain_acl.yml of RocketMQ 4 is not read; use authenticationEnabled and "
     "authorizationEnabled with users and access lists as RocketMQ 5 has them"
@@ -79,10 +79,10 @@ HA_PORT_DISTANCE = 1
 SLAVE = "SLAVE"
 SYNC_MASTER = "SYNC_MASTER"
 SLAVES_MAX = 16  # of one master
-# A slave has few readers, so it calls a message cold that much earlier, as in RocketMQ.
+# Percent: a slave has few readers, so it counts messages as cold earlier, as in RocketMQ.
 SLAVE_RATIO_LESS = 10
 
-# Ours alone: a Java broker would not know them, so its config request doesn't show them.
+# aerobee's own keys: Java tools don't know them, so GET_BROKER_CONFIG doesn't show them.
 OWN_KEYS = frozenset(
     {
         "allowDuplicateMaster",
@@ -100,7 +100,7 @@ OWN_KEYS = frozenset(
 
 
 class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
-    """All settings. ConfigError (a ValueError) when two don't fit together."""
+    """All settings. ConfigError (a ValueError) for settings that are illegal or contradictory."""
 
     # Identity
     broker_cluster_name: Name = "DefaultCluster"
@@ -109,7 +109,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     broker_role: Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"] = "ASYNC_MASTER"
     region_id: Annotated[str, Meta(min_length=1, max_length=255)] = "DefaultRegion"
 
-    # Where it is
+    # Addresses and ports
     namesrv_addr: str = ""
     bind_address: BindAddress = "127.0.0.1"
     listen_port: Port = 10_911
@@ -136,7 +136,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     ha_master_address: str = ""  # a slave's; else the name servers tell it
     channel_expired_timeout: PeriodMs = 120_000
 
-    # How its slaves follow it, or it its master
+    # Replication
     ha_listen_port: Port = 0  # 0: the one behind listenPort
     ha_send_heartbeat_interval: PeriodMs = 5_000
     ha_housekeeping_interval: PeriodMs = 20_000
@@ -172,7 +172,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
         str, Meta(pattern=r"^\s*\d+[smhdSMHD](\s+\d+[smhdSMHD])*\s*$")
     ] = DELAY_LEVELS
 
-    # How it treats timer messages
+    # Timer messages
     timer_wheel_enable: bool = True
     timer_max_delay_sec: Annotated[int, Meta(ge=1, le=NO_CAP_SEC)] = NO_CAP_SEC
     timer_precision_ms: Annotated[int, Meta(ge=100, le=1_000)] = 1_000
@@ -183,7 +183,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     recall_message_enable: bool = False
     allow_recall_when_broker_not_writeable: bool = True
 
-    # How it treats transactions
+    # Transactions
     reject_transaction_message: bool = False
     transaction_time_out: Ms = 6_000
     transaction_check_max: Annotated[int, Meta(ge=1, le=1_000)] = 15
@@ -192,7 +192,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     transaction_op_batch_interval: PeriodMs = 3_000
     transaction_metric_flush_interval: PeriodMs = 3_000
 
-    # How it hands out
+    # Delivery
     long_polling_enable: bool = True
     short_polling_time_mills: Ms = 1_000
     notify_consumer_ids_changed_enable: bool = True
@@ -221,7 +221,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     store_reply_message_enable: bool = True
     default_query_max_num: Annotated[int, Meta(ge=1, le=10_000)] = 32
 
-    # How it lets pop
+    # Pop
     default_message_request_mode: Literal["PULL", "POP"] = "PULL"
     default_pop_share_queue_num: Annotated[int, Meta(ge=-1, le=100_000)] = -1
     server_load_balancer_enable: bool = True
@@ -243,7 +243,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     revive_queue_num: Annotated[int, Meta(ge=1, le=998)] = 8
     revive_interval: PeriodMs = 1_000
 
-    # How it stores
+    # Storage
     store_path_root_dir: str = "~/store"
     store_path_commit_log: str = ""
     mapped_file_size_commit_log: Annotated[int, Meta(ge=4_096, le=(1 << 31) - 1)] = 1 << 30
@@ -262,7 +262,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     flush_consumer_offset_interval: PeriodMs = 5_000
     flush_delay_offset_interval: PeriodMs = 10_000
 
-    # How long it keeps
+    # Retention
     file_reserved_time: Annotated[int, Meta(ge=1, le=1_000_000)] = 72
     delete_when: Annotated[str, Meta(pattern=r"^\d{1,2}(;\d{1,2})*$")] = "04"
     clean_resource_interval: PeriodMs = 10_000
@@ -321,7 +321,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
                     f"namesrvAddr names {text!r}, but must be host:port, several with ; between "
                     "them; correct it"
                 )
-        # RocketMQ knows these four, and takes the next one below for any other.
+        # RocketMQ has these four precisions and rounds any other value down to one of them.
         ticks = max(one for one in TIMER_PRECISIONS_MS if one <= self.timer_precision_ms)
         self.timer_precision_ms = ticks
         if self.ha_listen_port == 0:
@@ -360,41 +360,41 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
 
     @property
     def name_servers(self) -> list[str]:
-        """The addresses in namesrvAddr, which may have commas between them, too."""
+        """The addresses in namesrvAddr, separated by semicolons or commas."""
         return [text for text in self.namesrv_addr.replace(",", ";").split(";") if text]
 
     @property
     def keeps_users(self) -> bool:
-        """Whether there are users, also before they have to sign anything."""
+        """Whether the broker keeps users, also while requests need no signature yet."""
         return self.authentication_enabled or bool(self.authentication_metadata_provider.strip())
 
     @property
     def keeps_access_lists(self) -> bool:
-        """The same for access lists, which are of users."""
+        """Whether the broker keeps access lists, also while they are not enforced yet."""
         return self.authentication_enabled or bool(self.authorization_metadata_provider.strip())
 
     @property
     def acks_needed(self) -> int:
-        """How many slaves must have a message before its sender gets an answer."""
+        """How many slaves must have a message before its sender gets a response."""
         return self.in_sync_replicas - 1 if self.broker_role == SYNC_MASTER else 0
 
     @property
     def is_slave(self) -> bool:
-        """Whether it follows a master, and stores nothing else."""
+        """Whether this broker is a slave, which stores only its master's log."""
         return self.broker_role == SLAVE
 
     @property
     def commit_log_dir(self) -> Path:
-        """Where the commit log is."""
+        """The folder of the commit log."""
         return Path(self.store_path_commit_log or self.store_dir / "commitlog").expanduser()
 
     @property
     def store_dir(self) -> Path:
-        """Where everything else of the store is."""
+        """The folder of everything else in the store."""
         return Path(self.store_path_root_dir).expanduser()
 
     def store_settings(self) -> StoreSettings:
-        """The part that the store needs; StoreError when a size can't be."""
+        """The settings of the store; StoreError for a size that it can't have."""
         return StoreSettings(
             segment_bytes=self.mapped_file_size_commit_log,
             queue_file_bytes=self.mapped_file_size_consume_queue,
@@ -440,7 +440,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
         )
 
     def as_properties(self) -> dict[str, str]:
-        """Every key of a Java broker with its value here, or what Java would have."""
+        """Every key of a Java broker, with its value here or else Java's default."""
         found = {key: default for key, (_, default) in JAVA_KEYS.items() if default is not None}
         found |= {
             "rocketmqHome": os.environ.get("ROCKETMQ_HOME", ""),
@@ -469,7 +469,7 @@ def load_broker(
     options: Iterable[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> tuple[BrokerConfig, list[str]]:
-    """The settings from all sources, and warnings. ConfigError with one sentence."""
+    """The settings from all sources, and the warnings. ConfigError with one sentence."""
     config, warnings = load(KEYS, file=file, options=options, environ=environ)
     for key, instead in RELIED_ON.items():
         if config.others.get(key, "").lower() == "true":
@@ -481,7 +481,7 @@ def to_text(config: BrokerConfig, later: Mapping[str, str]) -> str:
     """The body of GET_BROKER_CONFIG (26), without passwords; `later` are settings that take effect
     at the next start.
 
-    AuthConfig's keys are there only if they were given.
+    The keys of Java's AuthConfig are included only if they were given.
     """
     fields = KEYS.fields
     given = {key for key in AUTH_KEYS & fields.keys() if getattr(config, fields[key].name)}
@@ -503,10 +503,10 @@ def _every_value(config: BrokerConfig) -> dict[str, str]:
 
 
 def reachable_address(bind_address: str) -> str:
-    """The address to tell clients for a server bound here.
+    """The address to tell clients for a server bound to `bind_address`.
 
-    On loopback only this host can connect. Bound to everything, it is the address that this
-    machine uses towards others, which works from the host itself and from a container alike.
+    On loopback only this host can connect. For a server bound to every address, it is the address
+    from which this machine reaches others: the host itself and its containers can use it.
     """
     if bind_address not in ("0.0.0.0", "::"):  # noqa: S104
         return "127.0.0.1" if bind_address == "localhost" else bind_address

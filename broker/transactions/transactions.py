@@ -1,6 +1,6 @@
 """Transactions: half messages, the record of ended ones, and checks of the others.
 
-All state (but for counts) is in two topics and the offsets of one group in them, so a restart
+All state (except counts) is in two topics and the offsets of one group in them, so a restart
 continues where it was. A half message waits in the half topic. Once it is committed or rolled back,
 its queue offset is written to the op topic, several at a time. A round of checks walks the half
 topic. A message named in the op topic is done. A message that is too young ends the round. A
@@ -39,9 +39,9 @@ GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 GROUP = "CID_RMQ_SYS_TRANS"
 OP_TAG = "d"
 QUEUE = 0
-ENDED_WAITING_MAX = 20_000  # offsets that the op topic could not take yet
+ENDED_WAITING_MAX = 20_000  # offsets not yet written to the op topic
 DONE_MAX = 1_000_000  # ended half messages behind one that has not ended
-STEPS_PER_TURN = 500  # half messages looked at before requests are served again
+STEPS_PER_TURN = 500  # half messages checked before requests are served again
 OPS_PER_LOOK = 32
 DIGITS_MAX = 18  # of a number in a property
 HOUR_MS = 3_600_000
@@ -66,15 +66,16 @@ class Transactions:
     )  # half offset to the op message that names it
     _left: dict[int, int] = field(
         init=False, default_factory=dict
-    )  # op offset to how many of its half messages are not passed
+    )  # op offset to how many of its half messages are not passed yet
     _next_op: int = field(init=False, default=-1)  # the first op message that was not read yet
     _put_back: set[int] = field(
         init=False, default_factory=set
     )  # first offsets of messages moved to the end, unchecked
-    _turn: int = field(init=False, default=0)  # the producer of a group that is asked next
+    _turn: int = field(init=False, default=0)  # which producer of a group is asked next
 
     def end(self, half_offset: int) -> None:
-        """This half message was committed or rolled back. StoreError when that can't be kept."""
+        """Note that a half message was committed or rolled back. StoreError when the op topic
+        can't be written."""
         if len(self._ended) >= ENDED_WAITING_MAX:
             self.write_ended()
         text = f"{half_offset},"
@@ -84,7 +85,7 @@ class Transactions:
             self.write_ended()
 
     def write_ended(self) -> None:
-        """Bring the offsets that ended into the op topic; StoreError when it takes none."""
+        """Write the offsets of ended half messages to the op topic; StoreError when it fails."""
         if not self._ended:
             return
         raw = properties.encode({properties.TAGS: OP_TAG})
@@ -114,7 +115,7 @@ class Transactions:
         return more
 
     def _save(self, first: int, at: int) -> None:
-        """Keep the walk's progress: messages that it has passed must not be checked again."""
+        """Save the walk's progress: messages that it has passed must not be checked again."""
         if at != first:
             self._offsets.commit(HALF_TOPIC, GROUP, QUEUE, at)
         while self._left and not next(iter(self._left.values())):
@@ -127,7 +128,7 @@ class Transactions:
         return max(0, self._offsets.get(topic, GROUP, QUEUE))
 
     def _read_ops(self, at: int) -> None:
-        """Read op messages until one names `at`, or there are no more of them."""
+        """Read op messages until one names the half offset `at`, or there are no more."""
         store = self._store
         if self._next_op < 0:
             self._next_op = max(self._cursor(OP_TOPIC), store.min_offset(OP_TOPIC, QUEUE))
@@ -151,7 +152,7 @@ class Transactions:
         self._left[self._done.pop(half_offset)] -= 1
 
     def _look(self, at: int, start_ms: int) -> bool:
-        """Deal with the half message at this offset; False when the round ends before it."""
+        """Check the half message at this offset; False when the round ends before it."""
         entries = self._store.entries(HALF_TOPIC, QUEUE, at, 1)
         if not entries:
             return False
@@ -186,27 +187,27 @@ class Transactions:
             pairs[properties.TRAN_PREPARED_QUEUE_OFFSET] = str(first)
             self._append(HALF_TOPIC, half, pairs)
             return True
-        # A producer whose clock is ahead is asked at once: the message's age is meaningless.
+        # A negative age means that the producer's clock is ahead: then it is asked at once.
         if own_ms is None and 0 <= age_ms < self._config.transaction_time_out:
             return False
         pairs[properties.TRANSACTION_CHECK_TIMES] = str(times + 1)
         try:
             copy = self._append(HALF_TOPIC, half, pairs)
-        except MessageTooLarge as wrong:  # the count was a byte too many: nothing else waits for it
+        except MessageTooLarge as wrong:  # with its count of checks it is too large
             self._give_up(half, str(wrong))
             return True
         self._ask(copy, pairs)
         return True
 
     def resume(self, given_up: Record) -> None:
-        """Ask about a message that was given up again, from the first time. StoreError."""
+        """Resume the checks of a message that was given up, with a count of 0. StoreError."""
         pairs = given_up.properties
         pairs[properties.TRANSACTION_CHECK_TIMES] = "0"
         self._append(HALF_TOPIC, given_up, pairs)
         self._counts.resumed(pairs.get(properties.REAL_TOPIC, ""))
 
     def _give_up(self, half: Record, why: str) -> None:
-        """Move a message out of the way, to where people find it."""
+        """Move a half message to `GIVEN_UP_TOPIC`, where an operator can find it."""
         pairs = half.properties
         log.warning(
             "transaction %s of group %s is given up: %s; its message is in %s",
@@ -220,7 +221,7 @@ class Transactions:
         self._counts.gave_up(pairs.get(properties.REAL_TOPIC, ""))
 
     def _append(self, topic: str, half: Record, pairs: dict[str, str]) -> Record:
-        """A copy with these properties at the end of a topic; returns it with its new place."""
+        """Append a copy with these properties to a topic; returns it with its new offsets."""
         raw = properties.encode(pairs)
         if raw and not raw.endswith(b"\x02"):
             raw += b"\x02"
@@ -271,9 +272,9 @@ class Transactions:
 
 
 def immunity_ms(pairs: dict[str, str], otherwise_ms: int) -> int | None:
-    """How long a message itself asks not to be checked; None when it doesn't.
+    """How long in ms a message asks not to be checked; None when it doesn't ask.
 
-    As in RocketMQ one that says it illegibly, or -1, asks for as long as others have.
+    As in RocketMQ, -1 or a text that is no number stands for `otherwise_ms`.
     """
     text = pairs.get(properties.CHECK_IMMUNITY_TIME_IN_SECONDS)
     if text is None:
@@ -283,7 +284,7 @@ def immunity_ms(pairs: dict[str, str], otherwise_ms: int) -> int | None:
 
 
 def half_properties(text: str, topic: str, queue_id: int, unique: str) -> str:
-    """The properties of a half message, with the place where it goes once committed."""
+    """The properties of a half message, with its destination once it is committed."""
     joined = text if not text or text[-1] == "\x02" else text + "\x02"
     return (
         f"{joined}REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02"

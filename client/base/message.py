@@ -23,8 +23,8 @@ TOPICS_REMEMBERED = 1_024  # names that were checked
 class Message:
     """A message to be sent.
 
-    `tags` is one tag, `keys` one key or several (they can't hold a blank), `properties` any further
-    names and texts. It is delivered later with one of: `delay_level` 1 to 18 (1 s to 2 h with the
+    `tags` is one tag, `keys` one key or several (a key has no blanks), `properties` any further
+    names and texts. One of these delays it: `delay_level` 1 to 18 (1 s to 2 h with the
     broker's defaults), `delay` (a timedelta, or seconds), `deliver_at` (a datetime; without a time
     zone it is local). `wait_store` False lets the broker answer before its disk or slave has the
     message, even when it is set to wait for them. `flag` is a number for the application.
@@ -43,14 +43,14 @@ class Message:
     deliver_at: datetime | None = None
 
     def __post_init__(self) -> None:
-        # One look for the usual message: this is done for each.
+        # One test for the usual message, because this runs for each message.
         if type(self.topic) is not str or type(self.body) is not bytes or not self.is_plain:
             self._check_types()
         elif type(self.flag) is not int:
             raise IllegalMessageError(wrong_type("flag", self.flag, "give a whole number"))
 
     def _check_types(self) -> None:
-        """IllegalMessageError for a field that is of another type than it says."""
+        """IllegalMessageError for a field of the wrong type."""
         _check_type("topic", self.topic, str, "give a text")
         _check_type("body", self.body, BODIES, "give bytes (text.encode() makes them from a text)")
         _check_type("tags", self.tags, (str, NoneType), "give one tag as a text, or None")
@@ -112,12 +112,12 @@ class Message:
 
     @property
     def is_delayed(self) -> bool:
-        """It is to be delivered later."""
+        """Whether the message is to be delivered later."""
         return bool(self.delay_level) or self.delay is not None or self.deliver_at is not None
 
     @property
     def is_plain(self) -> bool:
-        """There is nothing but topic, body and flag."""
+        """Whether the message has nothing but topic, body and flag."""
         # `is_delayed` is inlined, because this runs for each send.
         return (
             not self.tags
@@ -130,7 +130,7 @@ class Message:
         )
 
     def all_properties(self) -> dict[str, str]:
-        """The properties to send, including those that other fields map to.
+        """The properties to send, including the ones made from other fields, such as `tags`.
 
         IllegalMessageError for a reserved name, an empty name or text, or a separator inside.
         """

@@ -1,7 +1,7 @@
 """The name servers of a client: requests go to the current one, and on failure to the next.
 
 Name servers are independent, so a response of any one is enough. The first one is chosen at random
-to spread the clients. If a web page lists them, it is read before the first request and each two
+to spread the clients. If a web page lists them, it is read before the first request and every two
 minutes.
 """
 
@@ -37,7 +37,7 @@ _OF_EVERY_NAMESRV = frozenset(
 
 
 def read_source(name_server: str | Iterable[str] | None) -> str | tuple[str, ...]:
-    """The URL of the page that tells the name servers, or their addresses (`read_addresses`).
+    """The URL of the page that lists the name servers, or their addresses (`read_addresses`).
 
     None takes the environment: NAMESRV_ADDR, else the page of ROCKETMQ_NAMESRV_DOMAIN, and without
     both 127.0.0.1:9876.
@@ -100,11 +100,11 @@ class NameServers:
 
     @property
     def are_looked_up(self) -> bool:
-        """A page tells which they are."""
+        """Whether a web page lists them."""
         return isinstance(self.source, str)
 
     async def look_up(self) -> None:
-        """Read the page again. On failure the known servers stay.
+        """Read the page again. If that fails, the known addresses stay in use.
 
         UnreachableError or ClientError if none are known.
         """
@@ -138,7 +138,10 @@ class NameServers:
         timeout_s: float = REQUEST_SECONDS,
         accepted: tuple[int, ...] = (codes.SUCCESS,),
     ) -> Command:
-        """The first response of a name server; `timeout_s` is for each of them."""
+        """The response of the first name server that responds; each has `timeout_s` seconds.
+
+        UnreachableError if none responds, BrokerError for a code that is not in `accepted`.
+        """
         if not self.addresses:
             await self.look_up()
         failures: list[str] = []

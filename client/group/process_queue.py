@@ -132,8 +132,8 @@ class ProcessQueue:
         return True
 
     def hold_all(self, records: list[Record]) -> list[Record]:
-        """Add pulled messages, in this order; returns those that are not open or settled
-        already."""
+        """Add pulled messages, in this order; returns the records that were neither open nor
+        settled before."""
         offsets = [record.queue_offset for record in records]
         if self._open.open_all(offsets):  # as nearly always
             lengths = [len(record.body) for record in records]
@@ -179,12 +179,12 @@ class ProcessQueue:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is open."""
+        """Whether no message is open."""
         return not self._sizes
 
     @property
     def is_full(self) -> bool:
-        """A limit is reached: settle before pulling on."""
+        """Whether a limit is exceeded, so pulls must wait until messages are settled."""
         limits = self.limits
         return (
             len(self._sizes) > limits.messages_max
@@ -195,7 +195,7 @@ class ProcessQueue:
     def has_room_for(self, count: int, size: int) -> bool:
         """Whether no limit is reached yet with `count` more messages of `size` bytes together.
 
-        `next_offset` is the one behind them.
+        `next_offset` must already be the offset behind them.
         """
         limits = self.limits
         return (
@@ -256,7 +256,7 @@ class ProcessQueue:
             self._idle.set()
 
     def info(self, commit_offset: int) -> ProcessQueueInfo:
-        """Its state for a broker."""
+        """The queue's state, as brokers ask for it."""
         return ProcessQueueInfo(
             commit_offset=commit_offset,
             cached_msg_min_offset=min(self._sizes, default=0),

@@ -41,7 +41,7 @@ SUSPEND_MS = 15_000  # brokerSuspendMaxTimeMillis
 SUSPEND_MS_MAX = 100_000
 PULL_SECONDS = 30.0  # consumerTimeoutMillisWhenSuspend
 BATCH = 32  # pullBatchSize, messages
-NOT_HERE_SECONDS = 1.0  # if a slave redirects to a master that is down
+NOT_HERE_SECONDS = 1.0  # the pause if a slave redirects to a master that is down
 BATCH_BYTES_MAX = 256 << 10  # pullBatchSizeInBytes
 
 TAGS = props.TAGS.encode()
@@ -92,7 +92,7 @@ class PullSettings:
 
 
 class OffsetMoved(Exception):
-    """The offset is not in the queue; go on at `offset`."""
+    """The requested offset is not in the queue; continue at `offset`."""
 
     def __init__(self, offset: int) -> None:
         super().__init__(f"go on at offset {offset}")
@@ -155,7 +155,7 @@ class PullRequest:
 
 
 class Puller:
-    """Pulls the assigned queues of a push consumer. A broadcasting group commits nothing by it.
+    """Pulls the assigned queues of a push consumer. Without `clustering`, pulls commit nothing.
 
     The next request of a queue is written before the messages of the last response are decoded
     and handed out, so that broker and client work at the same time.
@@ -238,14 +238,14 @@ class Puller:
         return fresh
 
     def is_ahead(self, process_queue: ProcessQueue) -> bool:
-        """The next request was sent already."""
+        """Whether the next request was sent already."""
         return process_queue in self._ahead
 
     def abandon(self, process_queue: ProcessQueue) -> None:
         """Drop the response of a request that was sent ahead."""
         request = self._ahead.pop(process_queue, None)
         if request is not None and request.begun is not None:
-            request.begun.cancel()  # of a failed one it takes the error, too
+            request.begun.cancel()  # this also consumes the error of a failed request
 
     def _request(self, process_queue: ProcessQueue, subscription: SubscriptionData) -> PullRequest:
         cluster = self._cluster
@@ -270,7 +270,7 @@ class Puller:
     async def _refused(
         self, process_queue: ProcessQueue, answer: Command, address: str
     ) -> list[Record]:
-        """BrokerError, unless the queue has moved to another broker, where the next pull goes."""
+        """Raise BrokerError, unless the queue has moved: then the next pull goes there."""
         queue = process_queue.queue
         if answer.code in LOST_US:
             await self._cluster.beat_to(address)
@@ -292,7 +292,7 @@ class Puller:
     def _fields(
         self, process_queue: ProcessQueue, subscription: SubscriptionData
     ) -> dict[str, str]:
-        """The header fields; only those that change are encoded again."""
+        """The header fields; only the fields that change are encoded again."""
         flags, commit = SUSPEND, 0
         if self._clustering:
             commit = max(self._store.in_memory(process_queue.queue), 0)

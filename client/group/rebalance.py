@@ -25,16 +25,17 @@ from ..errors import BrokerError, ClientError, NoAnswerError, NoRouteError, Unre
 
 log = logging.getLogger(__name__)
 
-QUEUES_LOGGED = 10  # of a share, at debug
+QUEUES_LOGGED = 10  # how many queues a debug message lists
 
 Answered = TypeVar("Answered")
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """All queues of a topic, sorted, and those of them that are this member's.
+    """All queues of a topic, sorted, and the queues assigned to this member.
 
-    `mine` are to be pulled and `popped` to be popped, with the queue id -1 for all of a broker.
+    `mine` are the queues to pull and `popped` the queues to pop; there, queue id -1 stands for all
+    queues of a broker.
     """
 
     every: list[MessageQueue]
@@ -56,7 +57,7 @@ class Rebalance:
         self.members: list[str] = []
 
     async def shares(self, topics: Iterable[str]) -> dict[str, Share]:
-        """This member's share by topic; a topic of which nothing could be learnt is left out."""
+        """This member's queues by topic; topics whose queues can't be computed are left out."""
         found: dict[str, Share] = {}
         for topic in topics:
             share = await self._of_topic(topic)
@@ -112,7 +113,7 @@ class Rebalance:
         return Share(every, mine)
 
     async def _members(self, route: Route) -> list[str]:
-        # Any broker of the topic knows all members, because each sends them all its heartbeats.
+        # Any broker of the topic knows all members: each member sends heartbeats to all brokers.
         return await self._of_any(route, self._ask) or []
 
     async def _of_any(

@@ -24,7 +24,7 @@ class Settler(Protocol):
     """Settles messages: the consumer that received them."""
 
     def acknowledge(self, message: "ReceivedMessage") -> None:
-        """It is done."""
+        """The message is done: the group may move past it."""
 
     async def send_back(self, message: "ReceivedMessage", delay_level: int) -> None:
         """Send the message back for a later try."""
@@ -55,26 +55,26 @@ class ReceivedMessage(MessageView):
 
     @property
     def is_open(self) -> bool:
-        """It was not settled yet."""
+        """Whether the message is not settled yet."""
         return self._open
 
     def process(self) -> "Processing":
-        """A context for the work on it: leaving it acknowledges.
+        """A context for the work on the message: leaving it acknowledges the message.
 
-        Raising an Exception inside logs it and sends the message back for a later try; the loop
-        around goes on. A cancelled task leaves the message to be received again.
+        An Exception raised inside is logged, and the message is sent back for a later try; the loop
+        around continues. If the task is cancelled, the message will be received again.
         """
         return Processing(self)
 
     async def ack(self) -> None:
-        """It is done: the group may move past it. Nothing when it was settled before."""
+        """Acknowledge the message: the group may move past it. No effect if it was settled."""
         self.settle()
 
     async def nack(self, delay_level: int = 0) -> None:
-        """Send it back for a later try, by default after a time that grows with each one.
+        """Send the message back for a later try, by default after a time that grows each time.
 
-        `delay_level` is 1 to 18, or -1 for the dead letter topic at once. Nothing when it was
-        settled before.
+        `delay_level` is 1 to 18, or -1 for the dead letter topic at once. No effect if it was
+        settled.
         """
         if self._open:
             self._open = False
@@ -97,7 +97,7 @@ class ReceivedMessage(MessageView):
 
 
 def finish(messages: Iterable[ReceivedMessage]) -> list[int]:
-    """Mark messages as settled; returns the offsets of those that were open. For settlers."""
+    """Mark messages as settled; returns the offsets of the open ones. Called by settlers."""
     offsets = []
     for message in messages:
         if message._open:
@@ -135,7 +135,7 @@ class Processing:
         traceback: TracebackType | None,
     ) -> bool:
         if self._span is not None:
-            with suppress(BaseException):  # a span notes the error, and raises it again
+            with suppress(BaseException):  # a span records the error, then raises it again
                 self._span.__exit__(kind, error, traceback)
         if error is None:
             self._message.settle()

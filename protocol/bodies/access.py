@@ -1,6 +1,6 @@
-"""Bodies about users and access lists, 3001 to 3010: who there is, and who may do what.
+"""Bodies about users and access lists, of requests 3001 to 3010.
 
-A `UserInfo` has the user's password, as RocketMQ's has: it is never to be printed.
+A `UserInfo` has the user's password, as in RocketMQ, so it must never be printed.
 """
 
 from .body import Body
@@ -11,7 +11,7 @@ ENABLED, DISABLED = "enable", "disable"
 
 class UserInfo(Body):
     """One user. `user_type` is Super (may do everything) or Normal, `user_status` enable or
-    disable; what is None is left as it is, or gets its default."""
+    disable. A field that is None stays as it is, or gets its default."""
 
     username: str | None = None
     password: str | None = None
@@ -31,7 +31,7 @@ class UserInfo(Body):
 
 
 class PolicyEntryInfo(Body):
-    """What may be done (Allow) or not (Deny) with one resource, such as `Topic:orders`.
+    """Allows or denies actions on one resource, such as `Topic:orders`.
 
     `actions` are names such as Pub and Sub; `source_ips` are addresses and networks in CIDR form,
     from anywhere when there are none.
@@ -44,7 +44,7 @@ class PolicyEntryInfo(Body):
 
 
 class PolicyInfo(Body):
-    """Entries of one type: Custom, or Default, which is asked when none of Custom fits."""
+    """Entries of one type: Custom, or Default, which applies when no Custom entry matches."""
 
     policy_type: str | None = None
     entries: list[PolicyEntryInfo] | None = None

@@ -1,4 +1,4 @@
-"""Who is connected: the producers and consumers that a broker knows."""
+"""Bodies about connected clients: the producers and consumers that a broker knows."""
 
 import msgspec
 

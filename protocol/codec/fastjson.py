@@ -1,10 +1,10 @@
 """JSON as the Java side's library, fastjson 1.2.83, writes and reads it.
 
-Its text is JSON with liberties: integer keys without quotes (`{0:"a:1"}`), whole objects as keys
-(`{{"queueId":1}:5}`), names and texts in single quotes or names in none, commas too many, and
-`{"$ref":"$.path"}` where an object already stood elsewhere. `parse` reads all of these; strict
-JSON, which is nearly everything, goes through msgspec. `dump` writes the same form: no spaces, keys
-sorted, None left out.
+Its text may deviate from JSON: integer keys without quotes (`{0:"a:1"}`), whole objects as keys
+(`{{"queueId":1}:5}`), names and texts in single quotes, names without quotes, superfluous commas,
+and `{"$ref":"$.path"}` for an object that occurred before. `parse` reads all of these; strict JSON,
+as nearly all texts are, goes through msgspec. `dump` writes the same form: no spaces, keys sorted,
+None left out.
 
 An object used as a key becomes an `ObjectKey`: a hashable tuple of its (name, value) pairs, sorted,
 so `dict(key)` is the object again. A map with integer keys is a dict with int keys.
@@ -26,14 +26,14 @@ DEPTH_MAX = 64  # levels of objects and arrays in a text that is not strict JSON
 NODES_MAX = 1_000_000  # values that a text may stand for once its references are followed
 
 _TEXT = rb'"(?:[^"\\]++|\\.)*+"'
-# Of the objects that are keys, those that hold no other.
+# A text, or a key that is an integer or an object without objects inside.
 _TEXT_OR_KEY = re.compile(
     _TEXT + rb'|([{,]\s*+)(?:(-?\d++)|(\{(?:[^{}"]++|' + _TEXT + rb")*+\}))(?=\s*+:)", re.DOTALL
 )
 
 
 class ObjectKey(tuple[tuple[str, Any], ...]):
-    """An object in the place of a key: its (name, value) pairs in the order of the names."""
+    """An object used as a key: its (name, value) pairs, sorted by name."""
 
     __slots__ = ()
 
@@ -49,7 +49,7 @@ def parse(
     bytes_max: int = TEXT_BYTES_MAX,
     lenient_bytes_max: int = LENIENT_BYTES_MAX,
 ) -> Any:
-    """The value that this text stands for: dict, list, str, int, float, bool or None.
+    """The value of this text: dict, list, str, int, float, bool or None.
 
     Raises ValueError with the place and the reason when it can't be read, is longer than
     `bytes_max` bytes (`lenient_bytes_max` where it is not strict JSON) or nests deeper than
@@ -68,10 +68,9 @@ def parse(
 
 
 def quote_keys(text: bytes) -> bytes:
-    """The same text with quotes around keys that are integers or objects, which is all that Java's
-    texts usually lack of JSON.
+    """The same text with quotes around keys that are integers or objects.
 
-    Strings are left alone. What comes out is read at the speed of strict JSON.
+    Usually that makes a Java text strict JSON, which is read much faster. Strings stay as they are.
     """
     return _TEXT_OR_KEY.sub(_quoted, text)
 
@@ -148,7 +147,7 @@ def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
 def _object(text: str, at: int, depth: int) -> tuple[dict[Any, Any], int]:
     _check_depth(depth)
     numbers = _NUMBERS.match(text, at)
-    if numbers:  # the offsets of all groups are such maps: ten times as fast
+    if numbers:  # ten times as fast, and the offsets of all groups are such maps
         pairs = (pair.split(":") for pair in numbers[1].split(","))
         return {int(key): int(value) for key, value in pairs}, numbers.end()
     found: dict[Any, Any] = {}
@@ -199,10 +198,11 @@ def _single_quoted(text: str, at: int) -> tuple[str, int]:
 
 
 def _text(text: str, at: int) -> tuple[str, int]:
-    """The text whose opening quote stands before `at`, and the place after its closing quote."""
+    """The text whose opening quote is before `at`, and the index after its closing quote."""
     value, at = _scanstring(text, at, False)
     if not value.isascii():
-        # Half a character ("\\ud800") has no UTF-8, so no answer could repeat it; Java writes "?".
+        # A lone surrogate ("\\ud800") has no UTF-8 form, so no response could repeat it; Java
+        # writes "?".
         value = value.encode("utf-8", "replace").decode()
     return value, at
 
@@ -238,15 +238,15 @@ def _frozen(value: Any) -> Any:
 
 
 class _Resolver:
-    """Puts the object itself in the place of each `{"$ref":"$.path"}`.
+    """Replaces each `{"$ref":"$.path"}` by the object at its path, where it occurred first.
 
-    The paths lead back to where the object stood first. Values are counted as if each reference
-    were written out, so that a short text can't stand for a gigantic one.
+    Values are counted as if each reference were written out, so that a short text can't stand for
+    a gigantic one.
     """
 
     def __init__(self, root: Any) -> None:
         self._root = root
-        self._sizes: dict[int, int] = {}  # by id of a container that is resolved; 0 while it isn't
+        self._sizes: dict[int, int] = {}  # by id of a container; 0 while it is being resolved
 
     def resolved(self) -> Any:
         try:
@@ -311,7 +311,7 @@ def _child(node: Any, name: str | int) -> Any:
         return None
     if name in node:
         return node[name]
-    # A map with long keys is spelt with a dot, and a key can have been quoted or not.
+    # An integer key is text in a path, and an int in the map unless it was quoted there.
     return node.get(int(name)) if str(name).isdecimal() else None
 
 
@@ -319,7 +319,7 @@ def _child(node: Any, name: str | int) -> Any:
 
 
 class _Writer:
-    """Writes one value as texts into `put`."""
+    """Writes one value by passing pieces of text to `put`."""
 
     def __init__(self, put: Callable[[str], None], bare_keys: bool, ascii_only: bool) -> None:
         self._put = put
@@ -336,7 +336,7 @@ class _Writer:
         elif kind is bool:
             put("true" if value else "false")
         elif kind is dict and set(map(type, value)) == set(map(type, value.values())) == {int}:
-            # The offsets of all groups are such maps: ten times as fast.
+            # Ten times as fast, and the offsets of all groups are such maps.
             line = "%d:%d" if self._bare_keys else '"%d":%d'
             put("{" + ",".join([line % pair for pair in _sorted(value)]) + "}")
         elif kind is dict:
@@ -372,7 +372,7 @@ class _Writer:
     def _items(self, items: Any) -> None:
         put = self._put
         if set(map(type, items)) == {str}:
-            # Names of topics, groups and members are such lists: five times as fast.
+            # Five times as fast, and names of topics, groups and members are such lists.
             put("[" + ",".join(map(self._quote, items)) + "]")
             return
         put("[")
@@ -398,7 +398,7 @@ _fields_by_kind: dict[type, list[tuple[str, str]]] = {}
 
 
 def _fields(kind: type[msgspec.Struct]) -> list[tuple[str, str]]:
-    """The quoted wire name and the name of each field of a struct, in the order of the former."""
+    """The quoted wire name and the name of each field of a struct, sorted by wire name."""
     found = _fields_by_kind.get(kind)
     if found is None:
         names = sorted((info.encode_name, info.name) for info in msgspec.structs.fields(kind))
@@ -408,7 +408,7 @@ def _fields(kind: type[msgspec.Struct]) -> list[tuple[str, str]]:
 
 
 def _sorted(value: dict[Any, Any]) -> list[tuple[Any, Any]]:
-    """The entries in the order of their keys; keys of one map are of one type."""
+    """The entries sorted by key, by the keys' texts if their types can't be compared."""
     try:
         return sorted(value.items(), key=lambda pair: pair[0])
     except TypeError:

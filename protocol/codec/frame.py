@@ -1,11 +1,11 @@
 """Frames: where one command ends and the next begins.
 
-    offset 0  int32  length of all that follows
+    offset 0  int32  length of everything that follows
     offset 4  uint8  header codec, uint24 length of the header
     offset 8  header, then body
 
 `FrameDecoder` is a function of bytes: the same bytes give the same commands, however they are cut
-into pieces. What is not a frame sets `fault`; nothing after it is read.
+into chunks. Bytes that are no frame set `fault`; nothing after them is read.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ HEADS_KEPT = 4_096
 
 
 class _Heads(dict[int, bytes]):
-    """What stands before a JSON header of so many bytes that no body follows."""
+    """The eight bytes before a JSON header, by the header's size; for frames without a body."""
 
     def __missing__(self, size: int) -> bytes:
         found = HEAD.pack(LENGTH_BYTES + size, size)
@@ -42,7 +42,7 @@ class _Heads(dict[int, bytes]):
         return found
 
 
-# For the hot path, which spends no call on a size that came before.
+# For the hot path: a size that was used before costs no call.
 HEADS = _Heads()
 
 CODECS = (header_json, header_binary, header_msgpack)
@@ -53,12 +53,13 @@ START_BYTES = header_json.START_BYTES
 
 
 class FrameDecoder:
-    """Collects bytes and gives whole commands.
+    """Collects bytes and returns whole commands.
 
-    `fault` is None until bytes came that are no frame; the connection then closes. Never holds more
-    than one frame (`FRAME_BYTES_MAX`) plus what one read brought; `rest` is what waits for more, of
-    the frame with this number among those that `begun` counts: that didn't come in one piece.
-    `expected` is for JSON headers.
+    `fault` is None until bytes arrive that are no frame; the connection then closes. `rest` is the
+    start of an incomplete frame, so the decoder never holds more than one frame
+    (`FRAME_BYTES_MAX`) plus the bytes of one read. `begun` counts the frames that did not arrive in
+    one read; `rest` has the last of them. `expected` has the decoders of whole JSON headers, by the
+    start of the header.
     """
 
     __slots__ = ("_expected", "_need", "begun", "fault", "rest")
@@ -72,7 +73,7 @@ class FrameDecoder:
 
     @property
     def missing(self) -> int:
-        """How many bytes the frame that has begun lacks at least; 0 between two frames."""
+        """The least number of bytes that the incomplete frame lacks; 0 between two frames."""
         return max(0, self._need - len(self.rest)) if self.rest else 0
 
     def feed(self, data: bytes) -> list[Command]:
@@ -132,7 +133,7 @@ class FrameDecoder:
         return commands
 
     def _look_at_length(self, here: int) -> None:
-        """Of a head that is not whole: a length that no frame has is a fault, whatever follows."""
+        """Check the length in an incomplete head: an illegal one is a fault, whatever follows."""
         if here < LENGTH_BYTES:
             self._need = LENGTH_BYTES
             return
@@ -159,7 +160,10 @@ def encode_request(
 
 
 def too_large(size: int) -> Refusal:
-    """Why an answer of so many bytes or more is not sent: its reader would close the connection."""
+    """The refusal instead of a response of at least `size` bytes, which is over the limit.
+
+    The reader of such a frame would close the connection.
+    """
     return Refusal(
         codes.SYSTEM_ERROR,
         f"the answer has {size} bytes or more, the limit of a frame is {FRAME_BYTES_MAX} bytes; "
@@ -168,9 +172,9 @@ def too_large(size: int) -> Refusal:
 
 
 def encode_response(request: Command, reply: Response) -> list[bytes]:
-    """The frame of an answer to `request`, in its codec, as buffers to be written in order.
+    """The frame of a response to `request`, in its codec, as buffers to write in order.
 
-    In the place of one that is larger than a frame may be stands a refusal that says so.
+    A response that is larger than a frame may be is replaced by a refusal that says so.
     """
     codec = request.codec
     header = CODECS[codec].encode(
@@ -200,7 +204,7 @@ def frame(header: bytes, codec: int = 0, body: bytes = b"") -> bytes:
 
 
 def decode_all(data: bytes) -> Iterable[Command]:
-    """The commands of bytes that are whole frames; Malformed when they are not."""
+    """The commands in `data`, a sequence of whole frames; Malformed for a frame that is illegal."""
     decoder = FrameDecoder()
     commands = decoder.feed(data)
     if decoder.fault is not None:
@@ -217,7 +221,7 @@ def _explain(length: int, mixed: int) -> str:
 
 
 def _other_protocol(length: int) -> str:
-    """What the first four bytes are in a protocol that often comes to the wrong port."""
+    """A hint if the first four bytes are of a protocol that often reaches the wrong port."""
     start = length.to_bytes(4, "big", signed=True)
     if start in _HTTP_STARTS:
         return f"; it begins with {start!r}, which is HTTP: one of the two has the wrong port"

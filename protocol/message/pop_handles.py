@@ -1,9 +1,9 @@
 """The texts of pop that clients see: handles, offset infos, names of retry topics.
 
-A handle (POP_CK, extraInfo) says where a popped message stands and when it was popped; who has it
-may acknowledge the message. Its words, with one space between them: start offset of the check
-point, pop time, invisible time (ms), revive queue, retry flag, broker, queue id, queue offset. What
-follows is not ours: RocketMQ's proxy appends the message's place in the log. The retry flag is 0
+A handle (POP_CK, extraInfo) says where a popped message is and when it was popped; a client needs
+it to acknowledge the message. Its words, with one space between them: start offset of the check
+point, pop time, invisible time (ms), revive queue, retry flag, broker, queue id, queue offset.
+Further words are ignored: RocketMQ's proxy appends the message's log offset. The retry flag is 0
 for a message of the topic itself, 1 and 2 for one of the two forms of retry topic. Infos are
 entries of three words, joined by semicolons.
 """
@@ -14,14 +14,14 @@ from typing import NamedTuple
 from ..names import RETRY_PREFIX
 
 NORMAL, RETRY_V1, RETRY_V2 = "0", "1", "2"
-ORDER_REVIVE_QUEUE = 999  # in the place of a revive queue: popped in order
+ORDER_REVIVE_QUEUE = 999  # instead of a revive queue: the message was popped in order
 SEPARATOR_V1, SEPARATOR_V2 = "_", "+"
 WORDS_MIN = 7
 WORD_CHARS_MAX = 20  # of a number
 
 
 class Handle(NamedTuple):
-    """A handle, taken apart. Times in ms; `offset` is -1 in handles that name a whole queue."""
+    """A parsed handle. Times in ms; `offset` is -1 in handles that name a whole queue."""
 
     start_offset: int
     pop_ms: int
@@ -39,7 +39,7 @@ class Handle(NamedTuple):
 
 
 def parse_handle(text: str) -> Handle:
-    """The handle that a text stands for; ValueError saying what is wrong with it."""
+    """Parse a handle; ValueError saying what is wrong with the text."""
     words = text.split(" ")
     if len(words) < WORDS_MIN:
         raise ValueError(f"it has {len(words)} words, a handle has at least {WORDS_MIN}")
@@ -90,8 +90,8 @@ def order_count_info(
 ) -> str:
     """The entries of orderCountInfo for one queue: how often each message was popped before.
 
-    Messages that never were have no entry. The last entry is for clients that know only one count
-    a queue: the smallest of all messages.
+    Messages that never were have no entry. The last entry is the smallest count of all messages,
+    for clients that know only one count per queue.
     """
     entries = [f"{retry} qo{queue_id}%{offset} {count}" for offset, count in counts.items()]
     least = min(counts.values()) if counts and len(counts) == len(offsets) else 0
@@ -99,19 +99,19 @@ def order_count_info(
 
 
 def retry_flag(topic: str) -> str:
-    """The retry flag of messages that come out of this topic."""
+    """The retry flag of messages popped from this topic."""
     if not topic.startswith(RETRY_PREFIX):
         return NORMAL
     return RETRY_V2 if SEPARATOR_V2 in topic else RETRY_V1
 
 
 def retry_topic(topic: str, group: str, *, v2: bool = False) -> str:
-    """The topic in which messages come again that a group popped and did not acknowledge."""
+    """The retry topic for messages that a group popped and did not acknowledge."""
     return f"{RETRY_PREFIX}{group}{SEPARATOR_V2 if v2 else SEPARATOR_V1}{topic}"
 
 
 def real_topic(topic: str, group: str, retry: str) -> str:
-    """The topic that a message with this retry flag lies in. ValueError for an unknown flag."""
+    """The topic that has a message with this retry flag. ValueError for an unknown flag."""
     if retry == NORMAL:
         return topic
     if retry not in (RETRY_V1, RETRY_V2):
@@ -120,7 +120,7 @@ def real_topic(topic: str, group: str, retry: str) -> str:
 
 
 def normal_topic(topic: str, group: str) -> str:
-    """The topic whose messages come again in this one; itself when it is no retry topic."""
+    """The topic that a retry topic belongs to; any other topic itself."""
     if not topic.startswith(RETRY_PREFIX):
         return topic
     return topic[len(RETRY_PREFIX) + len(group) + 1 :]

@@ -76,7 +76,7 @@ DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 TRANSIENT_PREFIX = "__RMQ.TRANSIENT."  # never stored
 
-# What an application may not set by itself (MessageConst.STRING_HASH_SET).
+# Names that an application may not set (MessageConst.STRING_HASH_SET).
 RESERVED = frozenset(
     {
         KEYS, TAGS, WAIT, DELAY, RETRY_TOPIC, REAL_TOPIC, REAL_QID, TRAN_MSG, PGROUP, MIN_OFFSET,
@@ -91,8 +91,8 @@ RESERVED = frozenset(
     }
 )  # fmt: skip
 
-# What the parts of RocketMQ write into a message: the names above, and those that a sender could
-# set but that a client or a broker writes by itself.
+# Names that RocketMQ's clients and brokers write into messages: the reserved ones, and some that a
+# sender may set, too.
 SYSTEM = RESERVED | {
     SHARDING_KEY, TRANSACTION_ID, TRANSACTION_CHECK_TIMES, INNER_NUM, INNER_BASE, FORWARD_QUEUE_ID,
     REDIRECT, TRACE_CONTEXT,
@@ -100,17 +100,17 @@ SYSTEM = RESERVED | {
 
 
 def encode(pairs: Mapping[str, str | None]) -> bytes:
-    """The stored form of these properties, in their order; a None value is left out."""
+    """The stored form of these properties, in their order; None values are left out."""
     return join(pairs).encode(errors="replace")
 
 
 def join(pairs: Mapping[str, str | None]) -> str:
-    """The same as a text, as it travels in the header of a send."""
+    """The same as a text, as in the header of a send."""
     return "".join([f"{name}\x01{value}\x02" for name, value in pairs.items() if value is not None])
 
 
 def decode(raw: bytes | bytearray | memoryview | str) -> dict[str, str]:
-    """The properties that a stored form or text stands for; what is no whole pair is dropped."""
+    """The properties in a stored form or text; incomplete pairs are dropped."""
     text = raw if isinstance(raw, str) else bytes(raw).decode(errors="replace")
     pairs = {}
     for pair in text.split(PAIR_SEPARATOR):
@@ -121,7 +121,7 @@ def decode(raw: bytes | bytearray | memoryview | str) -> dict[str, str]:
 
 
 def own(pairs: Mapping[str, str]) -> dict[str, str]:
-    """The properties that the sender of a message set by name."""
+    """The properties without the names in `SYSTEM`: the ones that the application set."""
     return {name: text for name, text in pairs.items() if name not in SYSTEM}
 
 
@@ -138,7 +138,7 @@ def find(raw: bytes, name: bytes) -> bytes | None:
 
 
 def _find_unusual(raw: bytes, needle: bytes, at: int) -> bytes | None:
-    """`find` for a value at the very start or end of `raw`, and among values that are empty."""
+    """`find` for a pair at the very start or end of `raw`, and beside pairs with empty values."""
     while at >= 0:
         start = at + len(needle)
         end = raw.find(b"\x02", start)

@@ -1,7 +1,7 @@
-"""A key and a certificate that nobody has signed but itself, in PEM, for TLS without proof.
+"""A key and a self-signed certificate in PEM, for TLS that doesn't authenticate the server.
 
-The key is as good as any other; what is missing is somebody who says whose it is. Needs the package
-cryptography, which the extra `tls` brings.
+Traffic is encrypted as with any other certificate, but no authority vouches for the key's owner.
+Needs the package cryptography, which the extra `tls` installs.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -15,9 +15,9 @@ VALID = timedelta(days=3_650)
 
 
 def make(now_s: float, common_name: str = "aerobee") -> bytes:
-    """Key and certificate, one behind the other, as `load_cert_chain` takes them.
+    """Key and certificate, one after the other, as `load_cert_chain` takes them.
 
-    Good from a day before `now_s`, in Unix seconds, for ten years.
+    Valid for ten years, from a day before `now_s` (Unix seconds).
     """
     now = datetime.fromtimestamp(now_s, UTC)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -30,7 +30,7 @@ def make(now_s: float, common_name: str = "aerobee") -> bytes:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + VALID)
-        # So that a client can be told to trust this one.
+        # Lets clients trust this certificate as an authority.
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(key, hashes.SHA256())
     )

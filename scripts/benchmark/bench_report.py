@@ -38,7 +38,7 @@ PARTS = {
     "spark": "PySpark's source",
 }
 CALLS_MAX = 12.0
-IDLE_SECONDS = 2.0  # that the idle share is taken over
+IDLE_SECONDS = 2.0  # the period over which the idle fraction is measured
 MISSED = "**no**"
 HEAD = f"""# Performance
 
@@ -54,7 +54,7 @@ _BLOCK = re.compile(r"<!-- (\w+): begin -->.*?<!-- \1: end -->", re.DOTALL)
 
 @dataclass(slots=True)
 class Measured:
-    """What a part found.
+    """The results of one part.
 
     `busy` is the load average of the machine when it began, `idle` how much of its cores no process
     used in the moment before, from 0 to 1.
@@ -126,10 +126,10 @@ def block(part: str, words: Sequence[str], rounds: int, found: Measured) -> str:
 
 
 def merged(old: str, blocks: dict[str, str]) -> str:
-    """The report: what was measured now, and from the old one what was not.
+    """The report: the new blocks, and the old report's blocks that were not measured now.
 
-    What is in front of the first block stays, and so do blocks that others write
-    (`timer_measures`), behind ours.
+    The text before the first block stays. Blocks that other modules write (`timer_measures`) stay
+    behind the blocks of this one.
     """
     first = _BLOCK.search(old)
     head = old[: first.start()] if first else HEAD
@@ -166,7 +166,7 @@ def _mark(holds: bool) -> str:
 
 def _command(words: Sequence[str]) -> str:
     """The command that repeats it."""
-    # Which folder was used says nothing to a reader who repeats it elsewhere.
+    # Leave the folder out: elsewhere it means nothing.
     words = list(words)
     if "--scratch" in words:
         at = words.index("--scratch")

@@ -1,7 +1,7 @@
-"""What two brokers on one machine do together, as they use more cores than one broker does.
+"""Measures the throughput of two brokers on one machine, which use more cores than one does.
 
-Each has half of the connections and messages of the load that one broker has in the part about
-sends and pulls; two of the real brokers share the machine in the same way.
+Each broker has half of the connections and messages of the load in the part about sends and pulls.
+Two of RocketMQ's brokers share the machine in the same way.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BROKERS = 2
 def brokers(
     folder: Path, program: Path, rounds: int, scale: float, flags: tuple[str, ...], say: Say
 ) -> list[Compared]:
-    """Messages a second of both brokers of a kind, in turns, after a round to warm up."""
+    """Messages per second of the two brokers of each kind, after a warm-up round."""
     java: list[Cluster] = [
         JavaCluster(folder / f"java-{one}", flags=flags) for one in range(BROKERS)
     ]
@@ -65,7 +65,7 @@ def brokers(
 
 
 def _part(load: Load, scale: float) -> Load:
-    """The share of a load that one of the brokers has."""
+    """The part of a load that one of the brokers gets."""
     count = int(load.count * scale) // BROKERS
     return replace(load, conns=max(1, load.conns // BROKERS), count=count)
 
@@ -73,7 +73,7 @@ def _part(load: Load, scale: float) -> Load:
 def _at_once(
     sides: Sequence[Cluster], program: Path, topic: str, load: Load, *, is_first: bool
 ) -> dict[str, float]:
-    """The load on each of these brokers at the same time, and what they did together."""
+    """Run the load on each of these brokers at the same time; returns their joint result."""
     if is_first:
         for side in sides:
             loadgen.create_topic(side.broker, topic)

@@ -1,7 +1,8 @@
-"""Filtered pulls of both brokers, and how many SQL92 expressions ours works out in a second.
+"""Measures filtered pulls of both brokers, and SQL92 evaluations of aerobee per second.
 
-Each queue has messages of four tags in turn, and a reader wants one of them: a broker looks at four
-times what it gives. The expression says the same, which takes a look at the properties instead.
+Each queue has messages with four alternating tags, and a reader wants one of them: the broker looks
+at four messages for each one that it delivers. The SQL92 expression selects the same messages by
+their properties.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from .store_measures import Held
 
 SETTINGS: dict[str, str | int] = {"enablePropertyFilter": "true"}
 TAGS = 4
-# What the generator says, and what it is to say instead.
+# Texts in the generator's source, and their replacements.
 ONE_TAG_A_QUEUE = "id % 4, per > 1"
 ALL_TAGS_IN_EACH = f"id / queues % {TAGS}, per > 1"
 EVERYTHING = r"\"subscription\":\"*\",\"subVersion\":\"0\",\"expressionType\":\"TAG\""
 ONE_OF_FOUR = r"\"subscription\":\"%s\",\"subVersion\":\"0\",\"expressionType\":\"%s\""
 
-MISSING_MAX = 0.03  # of what was to be filled in: on a loaded machine some sends are refused
+MISSING_MAX = 0.03  # of the messages to fill in: on a loaded machine some sends are refused
 
 CASES = (
     (Case(Load("PULL 32 by one tag of four", "pull", 250_000), 2.0), ("t1", "TAG")),
@@ -49,7 +50,7 @@ EVALUATIONS_MIN = 200_000  # a second
 def pulls(
     java: Cluster, ours: Cluster, source: Path, folder: Path, rounds: int, scale: float, say: Say
 ) -> list[Compared]:
-    """Messages a second that match, both sides in turns after a round to warm up."""
+    """Matching messages per second of both sides, which alternate, after a warm-up round."""
     count = int(max(case.load.count for case, _ in CASES) * scale) * TAGS
     filler = _built(source, folder, "fill", ONE_TAG_A_QUEUE, ALL_TAGS_IN_EACH)
     for side in (java, ours):
@@ -76,7 +77,7 @@ def pulls(
 
 
 def evaluations(rounds: int, say: Say) -> list[Held]:
-    """Expressions a second, of parsed properties and of messages as they lie in the log."""
+    """Evaluations per second, on parsed properties and on messages as they are in the log."""
     pairs = {
         "UNIQ_KEY": "7F0000010A1C18B4AAC2A1B2C3D40001",
         "WAIT": "true",
@@ -123,7 +124,7 @@ def _rate(work: Callable[[], object], rounds: int) -> float:
 
 
 def _built(source: Path, folder: Path, name: str, old: str, new: str) -> Path:
-    """A generator that says something else in one place."""
+    """A generator whose source differs in one place."""
     text = source.read_text() if source.is_file() else ""
     if text.count(old) != 1:
         raise loadgen.LoadFailed(f"{source} does not have {old!r} once, which is to be changed")

@@ -1,7 +1,7 @@
-"""What `scripts/bench` measures: each measure runs the same thing on both sides, in turns.
+"""The measures of `scripts/bench`: each runs the same load on both sides, which alternate.
 
-A side that is not being measured stands idle, and what it does of itself after a load is over.
-Numbers are medians of the rounds. Stores are made in a folder of the caller's.
+The side that is not being measured is idle, and has finished its background work after its last
+load. Numbers are medians of the rounds. Stores are made in a folder that the caller gives.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ POPS = (
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A row of the table. `ratio` is ours by Java's; `wanted` says what it is held against."""
+    """A row of the table. `ratio` is aerobee's value by Java's; `wanted` is its limit, as text."""
 
     name: str
     unit: str
@@ -76,7 +76,7 @@ class Compared:
 
     @property
     def ratio(self) -> float:
-        """Ours divided by Java's."""
+        """aerobee's value divided by Java's."""
         return self.ours / self.java
 
 
@@ -126,7 +126,7 @@ def rates(
 def delayed(
     java: Cluster, ours: Cluster, programs: Sequence[Path], rounds: int, scale: float, say: Say
 ) -> list[Compared]:
-    """Sends of messages that wait, each case with its own generator (`DELAYED` says which)."""
+    """Sends of delayed messages, each case with its own generator (see `DELAYED`)."""
     rows = []
     for (case, _), program in zip(DELAYED, programs, strict=True):
         rows += rates(java, ours, program, rounds, scale, say, (case,))
@@ -136,7 +136,7 @@ def delayed(
 def pops(
     java: Cluster, ours: Cluster, program: Path, rounds: int, scale: float, say: Say
 ) -> list[Compared]:
-    """Messages a second that are popped and acknowledged, each round by a group of its own."""
+    """Messages popped and acknowledged per second, each round by a group of its own."""
     rows = []
     for number, (case, batched) in enumerate(POPS):
         load = replace(case.load, count=int(case.load.count * scale))
@@ -211,7 +211,7 @@ def memory(
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A row about ours alone: a rate before and after it has grown."""
+    """A row for aerobee alone: a rate before and after the store has grown."""
 
     name: str
     small: float
@@ -300,7 +300,7 @@ def resident_mib(pid: int) -> dict[str, float]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """The processor time that a process has used, its threads and the kernel for it."""
+    """The CPU seconds of a process, in user mode and in the kernel, of all its threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -1,7 +1,7 @@
-"""What a copy costs: sends to a master that has a slave, and waits for it or doesn't.
+"""Measures the cost of replication: sends to a master with a slave, sync and async.
 
-Master and slave share the machine, each a process of its own, ours beside ours and the real ones
-beside the real ones. The pair that is not being measured stands idle.
+Master and slave share the machine, each in its own process; aerobee replicates to aerobee, RocketMQ
+to RocketMQ. The pair that is not being measured is idle.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ QUICK: dict[str, str | int] = {"haSendHeartbeatInterval": 500}
 def replication(
     folder: Path, program: Path, rounds: int, scale: float, flags: tuple[str, ...], say: Say
 ) -> list[Compared]:
-    """Messages a second and their latencies, both kinds in turns, after a round to warm up."""
+    """Messages per second and their latencies, for both kinds, after a warm-up round."""
     rows = []
     for number, (name, role) in enumerate(ROLES.items()):
         with ExitStack() as stack:
@@ -85,7 +85,7 @@ def _pair(
 
 
 async def _joined(broker: str) -> None:
-    """Returns once a slave has all that its master has."""
+    """Wait until a slave has everything that its master has."""
     peers = Peers(upgrade=False)
     try:
         async with asyncio.timeout(JOIN_SECONDS):

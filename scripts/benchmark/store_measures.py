@@ -1,8 +1,8 @@
-"""What `scripts/bench --only sync recovery keys` measures: how the two brokers treat the disk.
+"""The measures of `scripts/bench --only sync recovery keys`: how the two brokers use the disk.
 
-Senders that wait for the disk, the start on a log after kill -9, a look-up by key in a large store,
-and how far the key index is behind a producer at full speed. Both sides in turns where both can be
-measured; a side that is not being measured stands idle.
+They are: sends that wait for the disk, the start on a log after kill -9, a look-up by key in a
+large store, and how far the key index is behind a producer at full speed. The sides alternate where
+both can be measured; the side that is not being measured is idle.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ QUERIES = 2_000
 FEW_MESSAGES = 10_000
 QUERY_MESSAGE = 12
 INDEX_SECONDS = 0.2  # between a broker's rounds for the index
-TURN_MESSAGES = 64  # in one turn of a busy broker's loop
+TURN_MESSAGES = 64  # in one loop iteration of a busy broker
 KEYED = "Keyed"
 BODY = bytes(128)
 SYNC = Load("SYNC_FLUSH SEND 64 x 1, 128 B", "send", 60_000, conns=64)
@@ -47,7 +47,7 @@ SYNC = Load("SYNC_FLUSH SEND 64 x 1, 128 B", "send", 60_000, conns=64)
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A row about ours alone, held against a mark."""
+    """A row for aerobee alone, compared with a limit."""
 
     name: str
     value: str
@@ -59,7 +59,7 @@ class Held:
 def sync_sends(
     folder: Path, program: Path, rounds: int, scale: float, flags: tuple[str, ...], say: Say
 ) -> Compared:
-    """Messages a second of 64 senders of which each waits until the disk has its message."""
+    """Messages per second of 64 senders; each waits until the disk has its message."""
     settings: dict[str, str | int] = {"flushDiskType": "SYNC_FLUSH"}
     load = replace(SYNC, count=int(SYNC.count * scale))
     sides: tuple[Cluster, Cluster] = (
@@ -102,9 +102,9 @@ def sync_sends(
 def recovery(
     folder: Path, program: Path, rounds: int, gib: float, flags: tuple[str, ...], say: Say
 ) -> list[Compared]:
-    """Seconds from the start to serving, on a log of this size after kill -9.
+    """Seconds from the start to serving, on a log of `gib` GiB after kill -9.
 
-    First each on the store that it wrote itself; then ours on what the Java broker left.
+    First each broker on the store that it wrote itself, then aerobee on the Java broker's store.
     """
     messages = int(gib * GIB / RECORD_BYTES)
     sides: dict[str, JavaCluster | AerobeeCluster] = {
@@ -158,10 +158,11 @@ def recovery(
 
 
 def restarts(folder: Path, program: Path, gib: float, say: Say) -> Held:
-    """Seconds from the start to the first answer on a log of this size, after one kill -9 each.
+    """Seconds from the start to the first response, on a log of `gib` GiB, after each of several
+    kill -9.
 
-    New messages come in between; before every second kill the log has just begun a new file, of
-    which the recovery has to make sure that nothing old is left in it.
+    Messages are sent in between. Before every second kill the log has just begun a new file, so the
+    recovery must make sure that no old bytes are left in it.
     """
     side = AerobeeCluster(folder / "restarts")
     times = []
@@ -193,8 +194,8 @@ def restarts(folder: Path, program: Path, gib: float, say: Say) -> Held:
 
 
 def keys(folder: Path, stored: int, say: Say) -> list[Held]:
-    """QUERY_MESSAGE by a key, asked over a connection one after the other, with few messages
-    stored and with `stored` of them; and how long a key waited for the index meanwhile."""
+    """The latency of QUERY_MESSAGE by key over one connection, with few messages in the store and
+    with `stored` messages; and how long a key waited for the index meanwhile."""
     rows = []
     for messages in (FEW_MESSAGES, stored):
         side = AerobeeCluster(folder / f"keys-{messages}")
@@ -232,7 +233,8 @@ def keys(folder: Path, stored: int, say: Say) -> list[Held]:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """How long keys waited for the index at most, messages a second, the index's part of time."""
+    """The longest time in seconds that keys waited for the index, the messages per second, and the
+    part of the time that the index took."""
 
     seconds_max: float
     rate: float
@@ -240,10 +242,10 @@ class Wait:
 
 
 def fill_keyed(root: Path, messages: int) -> Wait:
-    """A new store with messages of two keys each, put as fast as they can be.
+    """Fill a new store with messages of two keys each, as fast as possible.
 
     The queue's entry is written with the message, so only the index can be behind. Sender and
-    store are one process here: no broker takes messages that fast.
+    store are one process here, which is faster than any broker takes messages.
     """
     store = MessageStore(root, StoreSettings(), bytes(8), lambda: time.time_ns() // 1_000_000)
     store.open()

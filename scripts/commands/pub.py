@@ -193,7 +193,7 @@ def _queues(producer: Producer, topic: str) -> int:
 
 
 def _batches(source: Any, bar: "tqdm[Any]", queues: Callable[[], int]) -> Iterator[list[Line]]:
-    """The lines that are not empty, in batches of those that were read together."""
+    """The non-empty lines, in batches; the lines of one batch were read together."""
     number, rest = 0, b""
     while data := source.read1(READ_BYTES_MAX):
         *whole, rest = (rest + data).split(b"\n")
@@ -211,7 +211,7 @@ def _batches(source: Any, bar: "tqdm[Any]", queues: Callable[[], int]) -> Iterat
 
 
 def _cut(lines: list[Line], queues: Callable[[], int]) -> Iterator[list[Line]]:
-    """Batches of at most a queue's part of the lines: each batch goes to the next queue."""
+    """Batches of these lines, small enough that every queue gets one: each goes to the next."""
     size = len(lines)
     if size > BATCH_LINES_MIN:
         each = -(-size // max(1, queues()))

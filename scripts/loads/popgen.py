@@ -1,10 +1,10 @@
 """A group that pops as fast as it can, and acknowledges all that it gets.
 
-Each connection has one request for messages under way at a time; what comes is acknowledged, one
-request a message or one for all, in one write with the next pop. A plain reader of frames that
-looks at nothing but what it needs, so that broker and load can share a small machine: the number of
-a request says how many messages it acknowledges, 0 for a pop. Prints one JSON line when so many
-messages are acknowledged.
+Each connection has one pop in flight. The messages of its response are acknowledged one by one or
+all in one request, in one write with the next pop. Frames are parsed only as far as needed, so that
+broker and load can share a small machine: the opaque of a request is the number of messages that it
+acknowledges, 0 for a pop. Prints one JSON line when the number of messages asked for is
+acknowledged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The mean departure delay of each carrier, from flights that were messages.
+"""The mean departure delay of each carrier, from flights that were sent as messages.
 
 Reads the Parquet files that `aerobee ingest` writes; each message is one flight as a JSON object,
 its tag the carrier.
@@ -13,7 +13,7 @@ FLIGHT = "carrier string, dep_delay double"
 
 
 class CarrierDelay(NamedTuple):
-    """One carrier: its flights, and the mean in minutes over those that departed."""
+    """One carrier: its flights, and the mean delay in minutes of the flights that departed."""
 
     carrier: str
     flights: int

@@ -1,4 +1,4 @@
-"""What the store can't do, each with one plain sentence for the person who has to act on it."""
+"""The errors of the store. The text of each is one plain sentence for the operator."""
 
 import errno
 import os
@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 class StoreError(Exception):
-    """The store declines; the text says what happened, the value, the limit, and what to do."""
+    """The store can't do it; the text says what happened, the value, the limit, and what to do."""
 
 
 class IllegalMessage(StoreError):
-    """What was given can't be stored as it is, however often it is tried."""
+    """The message can't be stored as it is; trying again doesn't help."""
 
 
 class MessageTooLarge(IllegalMessage):
@@ -36,7 +36,7 @@ class DamagedStore(StoreError):
 
 
 class ArrowMissing(StoreError, ImportError):
-    """Rows are Arrow's, and pyarrow is not installed."""
+    """Rows were asked for as Arrow data, and pyarrow is not installed."""
 
 
 class SystemUnsupported(StoreError, ImportError):
@@ -48,7 +48,7 @@ class PolarsMissing(StoreError, ImportError):
 
 
 class WritesRefused(StoreError):
-    """The disk has failed once; nothing more is taken until a restart."""
+    """The store takes no messages now; the text says why, such as a disk that has failed."""
 
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

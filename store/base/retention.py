@@ -1,8 +1,8 @@
-"""How long a store keeps what it has: decided from the time and the room on its disks.
+"""Retention: which files a store deletes, decided from the time and the room on its disks.
 
-Nothing is touched here. `judge` says whether old files go now, whether some have to go whatever
-their age, and whether messages are refused; `doomed` says how many files of the log that makes.
-Files go oldest first, never the last one, and a bounded number in a round.
+This module deletes nothing. `judge` decides whether expired files are deleted now, whether some
+must go whatever their age, and whether messages are refused; `doomed` says how many log files that
+means. The oldest files go first, never the last one, and a bounded number in one round.
 """
 
 import time
@@ -16,7 +16,7 @@ ALL_BYTES = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a store keeps and what it lets go. The defaults and the ranges are RocketMQ's."""
+    """The rules of retention. The defaults and the ranges are RocketMQ's."""
 
     keep_ms: int = 72 * HOUR_MS  # fileReservedTime, there in hours
     hours: frozenset[int] = frozenset({4})  # deleteWhen, in local time
@@ -36,12 +36,13 @@ class Rules:
             ("force_percent", 30, 85),
             ("refuse_percent", 35, 90),
         ):
-            # RocketMQ takes what lies beyond as the nearest that it allows.
+            # As in RocketMQ, a value out of range becomes the nearest one in it.
             object.__setattr__(self, name, min(max(getattr(self, name), least), most))
 
 
 class Room(NamedTuple):
-    """A disk: what is used of it, and what we could still use, in bytes; what we have there."""
+    """A disk: the bytes used on it, the bytes that the broker can still use, and which of its
+    files (`what`) are there."""
 
     used: int
     free: int
@@ -54,7 +55,7 @@ class Room(NamedTuple):
         return -(-self.used * 100 // usable) if usable else 0
 
     def above(self, percent: int) -> int:
-        """The bytes that have to go for it to be no fuller than this."""
+        """The bytes to delete so that the disk is no fuller than this."""
         return max(0, self.used - (self.used + self.free) * percent // 100)
 
 
@@ -67,10 +68,11 @@ class LogFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`is_due`: expired files go now. `surplus`: so many bytes go whatever their age.
+    """The decision for one round.
 
-    `refusal` is what senders are told while no message is taken; a refusal that holds already ends
-    with `is_clear`, which takes more room than not beginning one.
+    `is_due`: expired files are deleted now. `surplus`: the bytes to delete whatever their age.
+    `refusal` is the text for senders if messages must be refused, else None. Once begun, refusing
+    ends only with `is_clear`, which needs more free room than a round without a `refusal`.
     """
 
     is_due: bool
@@ -80,13 +82,16 @@ class Verdict:
 
 
 def judge(rules: Rules, disks: Sequence[Room], now_ms: int, *, by_hand: bool = False) -> Verdict:
-    """What has to happen now. `disks`: that of the log, then that of the queues if another."""
+    """The verdict for now. `disks`: the disk of the log, then the disk of the queues if it differs.
+
+    With `by_hand`, expired files are deleted at any hour.
+    """
     fullest = max(disks, key=lambda disk: disk.percent)
     surplus = 0
     if rules.may_force:
         surplus = disks[0].above(rules.force_percent)
         if any(disk.above(rules.force_percent) for disk in disks[1:]):
-            surplus = ALL_BYTES  # files of queues follow those of the log, nobody knows how many
+            surplus = ALL_BYTES  # queue files go after log files; how many is unknown
     refusal = None
     if fullest.percent > rules.refuse_percent:
         refusal = (
@@ -108,10 +113,10 @@ def judge(rules: Rules, disks: Sequence[Room], now_ms: int, *, by_hand: bool = F
 def doomed(
     rules: Rules, verdict: Verdict, files: Iterable[LogFile], now_ms: int, leaving: int = 0
 ) -> int:
-    """How many of these files go in this round, the oldest first.
+    """How many of these files are deleted in this round, the oldest first.
 
-    `files` are those that may go at all, and only as many are looked at as it takes. `leaving` are
-    the bytes of files that have gone already and whose readers have not let go yet.
+    `files` are the ones that may be deleted; only as many as needed are read from it. `leaving` is
+    the bytes of files deleted already that readers still have open.
     """
     surplus = verdict.surplus - leaving
     count = 0

@@ -1,7 +1,7 @@
 """Arrow arrays over numpy's memory, or of one value.
 
-Not by `pa.array` and `pa.scalar`: these import pandas to look whether they were given some of it,
-and a worker of Spark would load 30 MB of it for nothing.
+They are not made by `pa.array` and `pa.scalar`: these import pandas to recognize its types, and a
+Spark worker would load 30 MB for nothing.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 
 def numbers(values: NDArray[Any], *, absent: NDArray[np.bool_] | None = None) -> pa.Array:
-    """The numbers as an array over the same memory; null where `absent` says so."""
+    """The numbers as an Arrow array over the same memory; null where `absent` is true."""
     values = np.ascontiguousarray(values)
     valid = None
     if absent is not None:
@@ -22,7 +22,7 @@ def numbers(values: NDArray[Any], *, absent: NDArray[np.bool_] | None = None) ->
 
 
 def constant(value: str | int, kind: pa.DataType, count: int) -> pa.Array:
-    """The same text or whole number, `count` times."""
+    """An Arrow array with the same text or whole number `count` times."""
     if isinstance(value, int):
         return numbers(np.full(count, value, kind.to_pandas_dtype()))
     data = value.encode()

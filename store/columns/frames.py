@@ -1,4 +1,4 @@
-"""Arrow batches as a DataFrame of polars, which is imported here only."""
+"""Converts Arrow batches to a polars DataFrame; polars is imported here only."""
 
 from collections.abc import Iterable
 from typing import TypeAlias
@@ -10,5 +10,5 @@ DataFrame: TypeAlias = polars.DataFrame
 
 
 def to_polars(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> DataFrame:
-    """All rows of the batches; an empty frame with these columns when there are none."""
+    """All rows of the batches; an empty frame with the columns of `schema` without batches."""
     return polars.DataFrame(pa.Table.from_batches(list(batches), schema))

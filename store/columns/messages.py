@@ -56,7 +56,7 @@ SCHEMA = pa.schema([pa.field(name, kind) for name, (kind, _) in _COLUMNS.items()
 
 
 def schema_of(columns: Sequence[str] | None) -> Schema:
-    """The schema of these columns; ValueError for one that there is not."""
+    """The schema of these columns, None for all; ValueError for an unknown column."""
     if columns is None:
         return SCHEMA
     for name in columns:
@@ -66,7 +66,7 @@ def schema_of(columns: Sequence[str] | None) -> Schema:
 
 
 def batch(piece: Piece, schema: Schema, *, all_rows: bool) -> Batch:
-    """The messages of a piece as rows, or with `all_rows` those of all its records."""
+    """The messages of a piece as rows, with `all_rows` the messages of all its records."""
     rows = (
         every_row(piece.data) if all_rows else rows_of(piece.data, first=piece.start, end=piece.end)
     )
@@ -101,7 +101,7 @@ def pieces(
 
 
 def _gathered(queue: QueueView, entries: NDArray[np.void]) -> bytes:
-    """The records of these entries, one behind another; Arrow copies them, file by file."""
+    """The records of these entries, one after the other; Arrow copies them, file by file."""
     places, sizes = entries["offset"].astype(np.int64), entries["size"].astype(np.int64)
     real = ~((places == FILLER[0]) & (sizes == FILLER[1]))
     places, sizes = places[real], sizes[real]

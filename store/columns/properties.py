@@ -27,11 +27,11 @@ class Properties:
         return as_text(self.binary_column(name))
 
     def binary_column(self, name: str) -> pa.BinaryArray:
-        """As `column`, not checked to be UTF-8."""
+        """As `column`, but as bytes, which may be no UTF-8."""
         return slices_in_rows(self._table.data, *self._table.find(name), len(self))
 
     def headers(self, kind: pa.ListType) -> pa.ListArray:
-        """The properties that the application set itself, as Kafka's headers; null for none."""
+        """The properties that the application set, in the form of Kafka's headers; null if none."""
         rows, names, values = self._entries()
         own = pc.invert(pc.is_in(names, value_set=pa.array(sorted(RESERVED), pa.string())))
         kept = own.to_numpy(zero_copy_only=False)
@@ -49,7 +49,7 @@ class Properties:
         return pa.MapArray.from_arrays(bounds, names, as_text(values), type=kind)
 
     def _entries(self) -> tuple[Positions, pa.StringArray, pa.BinaryArray]:
-        """Row, name and value of each entry that counts, in order."""
+        """Row, name and value of each valid entry, in order; of equal names only the last."""
         table = self._table
         splits = np.append(np.flatnonzero(table.data == NAME_END), len(table.data))
         split = splits[np.searchsorted(splits, table.starts)]
@@ -80,7 +80,7 @@ def as_text(values: pa.BinaryArray) -> pa.StringArray:
 
 
 def _ended(texts: pa.BinaryArray) -> pa.BinaryArray:
-    """The strings, each but the empty ones with a separator at its end; readers accept both."""
+    """The texts, each with a separator at its end, except empty ones."""
     data, bounds = _parts(texts)
     ends = bounds[1:][bounds[1:] > bounds[:-1]]
     if (data[ends - 1] == ENTRY_END).all():
@@ -91,12 +91,12 @@ def _ended(texts: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def _parts(texts: pa.BinaryArray) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    """The bytes of all strings, and where each begins; one more for the end."""
+    """The bytes of all strings, and the bounds: where each begins, and the end of the last."""
     _, bounds, held = texts.buffers()
     data = np.zeros(0, np.uint8) if held is None else np.frombuffer(held, np.uint8)
     return data, np.frombuffer(bounds, np.int32)[: len(texts) + 1]
 
 
 def _row_bounds(rows: Positions, row_count: int) -> NDArray[np.int32]:
-    """Where each row's entries begin, given the row of each entry; one more for the end."""
+    """The bounds of each row's entries, given the row of each entry: starts, and the last end."""
     return np.searchsorted(rows, np.arange(row_count + 1)).astype(np.int32)

@@ -1,7 +1,7 @@
 """Messages as rows: from the bytes of whole records to Arrow columns.
 
-Plain records, which is what nearly all are, cost no Python object each but their position;
-compressed ones and batches are made plain first (`unwrap`). A column is made when it is asked for.
+A plain record, as nearly all are, costs no Python object except its position. Compressed records
+and batches are unpacked first (`unwrap`). A column is made when it is asked for.
 """
 
 from functools import cached_property
@@ -24,7 +24,7 @@ from .unwrap import needs_unwrap, unwrapped
 BATCH_BYTES_MAX = (1 << 31) - 1  # Arrow's binary columns count in 32 bits
 OFFSET_MAX = (1 << 63) - 1
 TIMESTAMP = pa.timestamp("us", tz="UTC")
-# The inner names are those that Spark gives to the same types; it compares them.
+# The inner names are the ones that Spark gives to the same types, because it compares them.
 TEXTS = pa.list_(pa.field("element", pa.string()))
 TEXT_MAP = pa.map_(pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string()))
 
@@ -33,8 +33,8 @@ def rows_of(data: bytes, *, first: int = 0, end: int = OFFSET_MAX) -> "Rows":
     """The messages in `data` whose queue offset is in [first, end).
 
     `data` holds whole records, one after the other, in one queue's order; a batch in one record
-    may be there twice and counts once. Malformed when bodies don't unpack or the bytes are no
-    records, or more than an Arrow column takes.
+    may occur twice and counts once. Malformed when bodies don't unpack, when the bytes are no
+    records, or when they are more than an Arrow column takes.
     """
     rows = every_row(data)
     records = rows.records
@@ -58,7 +58,7 @@ def every_row(data: bytes) -> "Rows":
 
 
 class Rows:
-    """The columns of one batch; what several of them need is made once."""
+    """The columns of one batch; parts that several columns need are made once."""
 
     def __init__(self, records: Records) -> None:
         self.records = records
@@ -74,7 +74,7 @@ class Rows:
 
     @cached_property
     def key(self) -> pa.StringArray:
-        """The property KEYS, as one text; null without."""
+        """The property KEYS, as one text; null if absent."""
         return self.properties.column(props.KEYS)
 
     def value(self) -> pa.BinaryArray:
@@ -88,7 +88,7 @@ class Rows:
         return as_text(slices(records.data, records.topic_at, records.topic_end))
 
     def tags(self) -> pa.StringArray:
-        """The property TAGS; null without."""
+        """The property TAGS; null if absent."""
         return self.properties.column(props.TAGS)
 
     def constant(self, value: str | int, kind: pa.DataType) -> pa.Array:
@@ -109,13 +109,13 @@ class Rows:
         return numbers(milliseconds * 1000).cast(TIMESTAMP)
 
     def keys(self) -> pa.ListArray:
-        """The keys; null without."""
-        # Double blanks leave empty pieces, which are no keys.
+        """The keys, split at blanks; null if absent."""
+        # Double blanks would give empty keys.
         tidy = pc.utf8_trim(pc.replace_substring_regex(self.key, " +", " "), " ")
         return pc.split_pattern(tidy, " ").cast(TEXTS)
 
     def message_id(self) -> pa.StringArray:
-        """The client's unique id and, where there is none, the id of the place in the log."""
+        """The client's unique id or, without one, the id made of store host and log offset."""
         ids = self.properties.column(props.UNIQ_KEY)
         if not ids.null_count:
             return ids
@@ -132,7 +132,7 @@ class Rows:
         return pc.replace_with_mask(ids, pa.array(mask), pa.array(found, pa.string()))
 
     def born_host(self) -> pa.StringArray:
-        """ "ip:port" of the sender; each one is written once, for there are few."""
+        """The sender's "ip:port"; there are few different ones, so each is formatted once."""
         records = self.records
         at = records.starts + BORN_HOST_AT
         hosts = slices(records.data, at, at + 8 + records.born_v6).dictionary_encode()

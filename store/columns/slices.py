@@ -1,4 +1,4 @@
-"""Pieces of bytes as Arrow arrays, copied by Arrow and not by Python."""
+"""Slices of bytes as Arrow arrays, copied by Arrow and not by Python."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ from .arrays import numbers
 
 
 def slices(data: Any, starts: Positions, ends: Positions) -> pa.BinaryArray:
-    """The pieces `data[start:end]` as one Arrow array.
+    """The slices `data[start:end]` as one Arrow array.
 
-    The pieces must lie in `data` in rising order. They and the gaps between them are the elements
-    of one array over the same bytes, of which every second one is taken.
+    The slices must be in ascending order and not overlap. They and the gaps between them are the
+    elements of one array over the same bytes; every second element is taken.
     """
     return _every_second(data, starts, ends).take(numbers(np.arange(0, 2 * len(starts), 2)))
 
@@ -22,7 +22,7 @@ def slices(data: Any, starts: Positions, ends: Positions) -> pa.BinaryArray:
 def slices_in_rows(
     data: Any, rows: NDArray[Any], starts: Positions, ends: Positions, row_count: int
 ) -> pa.BinaryArray:
-    """As `slices`, with piece i put into row `rows[i]` and null in the rows that are left."""
+    """As `slices`, with slice i in row `rows[i]` and null in the other rows."""
     places = np.zeros(row_count, np.int64)
     absent = np.ones(row_count, bool)
     places[rows] = np.arange(0, 2 * len(starts), 2)

@@ -1,8 +1,8 @@
 """Turns compressed records and batches stored as one record into plain records.
 
-Decoding reads plain records only. This is the slow way, taken for those records that need it: each
-is written again as the broker would have stored it had the client not packed it. Records that are
-plain already are copied as they are.
+Decoding reads plain records only. This slow path is for compressed records and batches: each is
+written again as the broker would have stored it without compression or batching. Plain records are
+copied unchanged.
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ BATCH = NEED_UNWRAP | INNER_BATCH
 # Brokers take 4 MiB by default. A small body that unpacks to more than this is an attack.
 UNPACKED_BODY_BYTES_MAX = 64 << 20
 
-# Arrow brings these along, so a worker needs no package more. Its lz4 is the frame format, as is
+# Arrow has these codecs, so a worker needs no further package. Its lz4 is the frame format, as is
 # RocketMQ's.
 _ARROW_CODECS = {COMPRESSION_LZ4: "lz4", COMPRESSION_ZSTD: "zstd"}
 
@@ -44,9 +44,9 @@ def needs_unwrap(sys_flags: NDArray[np.int32]) -> NDArray[np.bool_]:
 def unwrapped(records: Records) -> bytes:
     """The same messages as plain records, one after the other.
 
-    A message inside of a batch has its own flag, body and properties; its queue offset is the
-    batch's plus its place; all else it shares. Malformed, with the queue offset, when a body
-    doesn't unpack.
+    A message inside a batch has its own flag, body and properties. Its queue offset is the batch's
+    plus its index in the batch; everything else is the batch's. Malformed, with the queue offset,
+    when a body can't be unpacked.
     """
     out: list[bytes] = []
     ends = [*records.starts[1:].tolist(), len(records.data)]

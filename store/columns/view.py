@@ -1,9 +1,9 @@
 """A store as data: its queues as numpy arrays, its messages as Arrow batches. It only reads.
 
-The folder may be in use, by us or by a Java broker, or at rest; what is cut off or damaged raises
-an error and is never handed out. A view knows the files that were there when it was made or
-refreshed; where a queue ends in them is looked up anew at each call. Arrow is imported only when
-rows are asked for; `pip install "aerobee[spark]"` brings it.
+The folder may be in use by an aerobee or Java broker. Data that is cut off or damaged raises an
+error and is never returned. A view knows the files that existed when it was made or refreshed; each
+call looks up again where a queue ends in them. Arrow is imported only when rows are asked for;
+`pip install "aerobee[spark]"` installs it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,8 +38,8 @@ class StoreView:
     """A store folder, read only.
 
     `root` is the broker's storePathRootDir, `log_folder` its storePathCommitLog where that is
-    another folder. StoreError where there is no store. A view shows what was there when it was
-    made, and by `refresh` what is there now.
+    another folder. StoreError where there is no store. A view knows the files that existed when it
+    was made; `refresh` makes it look again.
     """
 
     def __init__(self, root: Path | str, log_folder: Path | str | None = None) -> None:
@@ -54,7 +54,7 @@ class StoreView:
         self.refresh()
 
     def refresh(self) -> None:
-        """Look which files there are now."""
+        """Look again which files exist."""
         sizes = checkpoint.load(self.root / "checkpoint")
         self.log = Row(self._log_folder, sizes.segment_bytes)
         self._queues: dict[tuple[str, int], QueueView] = {}
@@ -90,8 +90,8 @@ class StoreView:
         """The entries of the messages with offsets [start, end) as an array with named fields.
 
         `offset` in the log, `size` in bytes and `tags` (the hash) of a consume queue; a batch queue
-        has one entry a record and more fields. What lies in one file is a view over its mapping and
-        costs no copy.
+        has one entry per record and more fields. Entries from one file are a view of its mapping,
+        not a copy.
         """
         return self.queue(topic, queue_id).entries(start, end)
 
@@ -107,8 +107,9 @@ class StoreView:
     ) -> Iterator[Piece]:
         """The records of the offsets [start, end), a bounded piece at a time and without a gap.
 
-        As a pull brings them, so `spark/decode.py` and `batches` read them. MessagesGone when a
-        part is not there any more, DamagedStore when a record is not whole, ArrowMissing.
+        A piece has the form of a pull's result, which `spark/decode.py` and `batches` read.
+        MessagesGone when part of the range is deleted, DamagedStore when a record is not whole,
+        ArrowMissing.
         """
         _check_arrow()
         from . import messages
@@ -127,12 +128,12 @@ class StoreView:
         messages_max: int = PIECE_MESSAGES_MAX,
         bytes_max: int = PIECE_BYTES_MAX,
     ) -> "Iterator[Batch]":
-        """The messages of a queue, or of all queues in turn, as Arrow batches of bounded size.
+        """The messages with offsets [start, end) of a queue, as Arrow batches of bounded size.
 
-        Those of the offsets [start, end); without `queue_id` these are of each queue of the topic.
-        Bodies are unpacked. A message of a light queue (%LMQ%) has the topic, queue and offset of
-        the queue that it was sent to. `columns` are names of those in `schema()`, all without.
-        Raises as `pieces`; ValueError for a column that there is not, StoreError for a topic.
+        Without `queue_id`, of each queue of the topic, one queue after the other. Bodies are
+        unpacked. A message of a light queue (%LMQ%) has the topic, queue and offset of the queue
+        that it was sent to. `columns` are names from `schema()`; None means all. Raises as
+        `pieces`; ValueError for an unknown column, StoreError for an unknown topic.
         """
         _check_arrow()
         from . import messages
@@ -154,7 +155,7 @@ class StoreView:
         *,
         columns: Sequence[str] | None = None,
     ) -> "DataFrame":
-        """The rows of `batches` in one polars DataFrame: all of them are held in memory.
+        """The rows of `batches` in one polars DataFrame, all of them in memory.
 
         PolarsMissing where polars is not installed; raises as `batches`.
         """
@@ -183,7 +184,7 @@ class StoreView:
         return messages.schema_of(columns)
 
     def release(self) -> None:
-        """Let go of all mappings; arrays that were handed out stay good."""
+        """Drop all mappings; arrays returned before stay valid."""
         self.log.release()
         for queue in self._queues.values():
             queue.row.release()
@@ -217,14 +218,14 @@ class QueueView:
         raise NotImplementedError
 
     def offsets(self, entries: NDArray[np.void], start: int) -> tuple[Positions, Positions]:
-        """First and last offset of each of these entries, of which the first is for `start`.
+        """The message offsets of each of these entries: an array of firsts and one of ends.
 
-        The last ones are exclusive.
+        The ends are exclusive. The first entry is the one of message `start`.
         """
         raise NotImplementedError
 
     def array(self, first: int, end: int) -> NDArray[np.void]:
-        """The entries of the numbers [first, end), of those that have a place in a file."""
+        """The entries with the numbers [first, end), as far as files have a place for them."""
         parts = []
         at, stop = first * self.unit_bytes, end * self.unit_bytes
         while at < stop and (segment := self.row.find(at)) is not None:
@@ -239,9 +240,10 @@ class QueueView:
         return np.concatenate(parts, out=joined) if parts else joined
 
     def count(self) -> tuple[int, int]:
-        """Number of the first entry that has a place in a file, and behind the last whole one.
+        """The number of the first entry in a file, and the number behind the last whole entry.
 
-        Of the last file; those before it are full. An entry is whole when its record is there.
+        Only the last file is searched, because the files before it are full. An entry is whole when
+        its record is in the log.
         """
         if not self.row.items:
             return 0, 0
@@ -262,7 +264,7 @@ class QueueView:
         return first, end
 
     def is_whole(self, number: int) -> bool:
-        """Whether the record that this entry leads to is there, and is the entry's."""
+        """Whether the record that this entry leads to is in the log and belongs to the entry."""
         entry = self.array(number, number + 1)
         if not len(entry):
             return False
@@ -311,9 +313,9 @@ class PlainQueueView(QueueView):
         return self.array(max(first, start or 0), last if end is None else min(end, last))
 
     def offsets(self, entries: NDArray[np.void], start: int) -> tuple[Positions, Positions]:
-        """First and last offset of each of these entries, of which the first is for `start`.
+        """The message offsets of each of these entries: an array of firsts and one of ends.
 
-        The last ones are exclusive.
+        The ends are exclusive. The first entry is the one of message `start`.
         """
         firsts = np.arange(start, start + len(entries))
         return firsts, firsts + 1
@@ -357,9 +359,9 @@ class BatchQueueView(QueueView):
         return units[rows[0] : rows[-1] + 1] if len(rows) else units[:0]
 
     def offsets(self, entries: NDArray[np.void], start: int) -> tuple[Positions, Positions]:
-        """First and last offset of each of these entries, of which the first is for `start`.
+        """The message offsets of each of these entries: an array of firsts and one of ends.
 
-        The last ones are exclusive.
+        The ends are exclusive. The first entry is the one of message `start`.
         """
         firsts = entries["base"].astype(np.int64)
         return firsts, firsts + entries["number"]

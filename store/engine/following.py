@@ -38,7 +38,7 @@ class Follower:
         self._damaged_at = -1  # the place of the damage that was logged last
 
     def follow(self, reason: str) -> None:
-        """Take no messages from now on, only another log; `reason` is what senders are told."""
+        """From now on, take only another broker's log; `reason` is the text for senders."""
         self._log.write_staged()
         self._log.pause(CAUSE, reason)
         self._state.is_following = True
@@ -47,10 +47,11 @@ class Follower:
         self._derive = RunDerive(self._queues, self._index, self._state.settings, is_whole=True)
 
     def append_raw(self, place: int, data: bytes) -> None:
-        """Append the bytes that the other log has at this place; none say where it stands.
+        """Append `data`, the bytes of the other log from offset `place` on.
 
-        StoreError when that is not where this log ends, unless this one is empty, or when they
-        can't be kept. Nothing has changed then.
+        Without data it only checks that the other log continues where this one ends. StoreError
+        when it doesn't and this log is not empty, or when the bytes can't be written; nothing has
+        changed then.
         """
         commit_log = self._log
         end = commit_log.end
@@ -75,11 +76,11 @@ class Follower:
         commit_log.append_raw(data)
 
     def derive_new(self) -> set[Key]:
-        """Bring queues and index to the last whole message; the queues that got one.
+        """Add all new whole messages to queues and index; returns the queues that got one.
 
-        A message that is damaged is told once, and the rest waits behind it, as in RocketMQ: a
-        restart takes the log anew from there. StoreError when the disk has no room: what was done
-        stays done, and the next call goes on.
+        A damaged message is logged once, and all messages behind it wait, as in RocketMQ: after a
+        restart the log is fetched again from there. StoreError when the disk has no room: what was
+        done stays done, and the next call continues.
         """
         derive, commit_log = self._derive, self._log
         assert derive is not None
@@ -112,10 +113,10 @@ class Follower:
         return found
 
     def cut_torn(self) -> None:
-        """Drop the beginning of a message whose rest didn't come, as the connection broke.
+        """Drop the beginning of a message that a broken connection left incomplete.
 
-        The next master may have another message there. What is damaged stays: behind it may lie
-        what was acknowledged. StoreError, and nothing is dropped, as `derive_new`.
+        The next master may have another message there. A damaged message stays, because there may
+        be acknowledged messages behind it. StoreError as `derive_new`; nothing is dropped then.
         """
         if self._log.refusal is not None:
             return
@@ -124,8 +125,8 @@ class Follower:
             self._log.cut(self._state.followed_end)
 
     def end_following(self) -> None:
-        """Drop all behind the last whole message, so that a start as a master finds nothing there
-        that it would write over in part. Whole messages without an entry are the next start's."""
+        """Drop everything behind the last whole message, so that a start as a master doesn't
+        overwrite part of it. Whole messages without an entry get it at the next start."""
         if self._derive is None:
             return
         try:
@@ -154,8 +155,10 @@ class Follower:
         return [(run.topics[topic], queue_id) for topic, queue_id in pairs]
 
     def _next_size(self, segment: Segment, place: int) -> int | None:
-        """How long the message is that begins here; 0 for the blank record that ends a file. None
-        while not all of it is there, or when it is neither."""
+        """The size in bytes of the message at `place`; 0 for the blank record that ends a file.
+
+        None while it is incomplete, or when the bytes are neither.
+        """
         at = place - segment.base
         here = self._log.written - place
         if here < BLANK.size:

@@ -1,4 +1,4 @@
-"""What of the commit log the system has in memory, and what it reads ahead of a reader."""
+"""The page cache of the commit log: which bytes are in memory, and read-ahead."""
 
 import logging
 from collections.abc import Collection
@@ -29,9 +29,12 @@ class PageCache:
         *,
         look: bool,
     ) -> int:
-        """The bytes of the messages of a queue from offset `start` to `end` that are further than
-        `hot_bytes` from the end of the log. With `look` only those that are not in memory count,
-        and with `tags_codes` only those with such tags."""
+        """The total bytes of a queue's cold messages with offsets [start, end): the ones more than
+        `hot_bytes` before the end of the log.
+
+        With `look` only messages that are not in memory count, and with `tags_codes` only messages
+        with such tags.
+        """
         queue = self._queues.plain.get((topic, queue_id))
         if queue is None:
             return 0
@@ -43,8 +46,8 @@ class PageCache:
         return found
 
     def read_log_ahead(self, *, wanted: bool) -> None:
-        """Say for each file of the log that is mapped whether it is to be read ahead. It is only a
-        hint, so an error is logged."""
+        """Tell the system whether to read ahead in the mapped files of the log. It is only a hint,
+        so an error is logged."""
         for segment in self._log.segments.items:
             if segment.is_mapped:
                 try:

@@ -1,7 +1,8 @@
 """Reading: pulls, and look-ups of messages by offset, place, time and key.
 
-Readers see nothing beyond `readable_end`. Records that are neighbours in the log come as one
-view of it, others as one copy: to copy a few kilobytes is cheaper than to send many small buffers.
+Readers see nothing beyond `readable_end`. Records that are neighbours in the log are returned as
+one view of it, others as one copy: copying some kilobytes is cheaper than sending many small
+buffers.
 """
 
 import logging
@@ -29,11 +30,11 @@ log = logging.getLogger(__name__)
 
 PULL_BYTES_MIN = 100
 NEAR_SCAN = 8  # entries first looked at for each message that a pull may take
-DAMAGED_MAX = 1_000  # places of which damage is told
-SAMPLE_MAX = 20_000  # entries looked at to say how many messages have a tag (maxConsumeQueueScan)
+DAMAGED_MAX = 1_000  # places whose damage is logged
+SAMPLE_MAX = 20_000  # entries read to estimate how many messages have a tag (maxConsumeQueueScan)
 LMQ_PREFIX = "%LMQ%"
 QUERY_MESSAGES_MAX = 64  # maxMsgsNumBatch
-QUERY_LOOKS_MAX = 10_000  # messages whose keys have the hash that is looked for
+QUERY_LOOKS_MAX = 10_000  # messages read in one query because a key of theirs has the hash
 INDEX_PRECISION_MS = 1_000  # the index has the times of messages in seconds
 
 PLACE = Struct(">q")
@@ -41,10 +42,10 @@ PLACE = Struct(">q")
 
 @dataclass(slots=True)
 class Found:
-    """What a look for messages came to.
+    """The result of a search for messages.
 
-    `records` are whole records in `size` bytes, `count` messages of them; `next_offset` is where to
-    look next.
+    `records` are whole records, `size` bytes and `count` messages in all; `next_offset` is where to
+    continue.
     """
 
     status: int
@@ -57,7 +58,7 @@ class Found:
 
 
 def _beside(offset: int, start: int, end: int) -> Found:
-    """What there is for an offset that has no message, of a queue from `start` to `end`."""
+    """The result for an offset without a message, in a queue with offsets [start, end)."""
     if end == 0:
         return Found(status.NO_MESSAGE_IN_QUEUE, 0, start, end, [], 0, 0)
     if offset < start:
@@ -88,8 +89,8 @@ class Reader:
     ) -> Found:
         """The messages of a queue from `offset` on; with `tags_codes` only those with such tags.
 
-        At least one message when there is any, and not more than `messages_max` in `bytes_max`
-        bytes, the limits of the settings, and one queue file.
+        At least one message if there is any. At most `messages_max` messages in `bytes_max` bytes,
+        within the limits of the settings, from one queue file.
         """
         log = self._log
         if log.staged:
@@ -149,11 +150,11 @@ class Reader:
         tags_codes: frozenset[int],
         end: int,
     ) -> Found:
-        """Only messages whose tags code is among the wanted ones, out of `scan` entries."""
+        """`get` for messages with one of these tags codes, among the next `scan` entries."""
         found = Found(status.FOUND, offset + scan, queue.min_offset, end, [], 0, 0)
         segment, at, _ = queue.locate(offset)
         entries = read_array(segment, at, scan)
-        # Mostly a few entries hold all that one pull may take.
+        # Usually the first entries have all that one pull may take.
         near = messages_max * NEAR_SCAN
         numbers = self._tagged(queue, offset, entries[:near], tags_codes)
         if len(numbers) <= messages_max and near < scan:
@@ -211,11 +212,10 @@ class Reader:
         sizes: Sequence[int],
         bytes_max: int,
     ) -> int:
-        """Put these records into `found` one by one, up to `bytes_max`; what is gone is left out.
+        """Add these records to `found`, up to `bytes_max`; deleted and damaged ones are left out.
 
-        So is what is damaged: entries and records that this process did not write are checked.
-        `numbers` are the queue offsets. Returns how many entries were dealt with; `next_offset` is
-        behind the last of them.
+        Entries and records that this process did not write are checked. `numbers` are the queue
+        offsets. Returns how many entries were handled; `found.next_offset` is behind the last one.
         """
         commit_log = self._log
         limit = self._state.readable_end
@@ -257,7 +257,7 @@ class Reader:
         return None
 
     def _report(self, place: int, what: str) -> None:
-        """Tell of damage, once for each place."""
+        """Log damage, once for each place."""
         if place not in self._damaged and len(self._damaged) < DAMAGED_MAX:
             self._damaged.add(place)
             log.error(
@@ -317,9 +317,9 @@ class Reader:
     # ---- offsets
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """The offset of the first message of a queue that is still there.
+        """The offset of the first message that a queue still has.
 
-        Where there never was one RocketMQ says 0, and -1 of a batch queue.
+        As in RocketMQ, it is 0 for a queue that never had one, -1 for such a batch queue.
         """
         queue = self._queues.find(topic, queue_id)
         if queue is None or queue.next == 0:
@@ -338,7 +338,7 @@ class Reader:
     def offset_at(self, topic: str, queue_id: int, moment_ms: int, upper: bool = False) -> int:
         """The offset of the message stored at this moment, as RocketMQ finds it.
 
-        Between two messages it is the later one, with `upper` the earlier one.
+        For a moment between two messages it is the later one, with `upper` the earlier one.
         """
         self._log.write_staged()
         queue = self._queues.find(topic, queue_id)
@@ -363,7 +363,7 @@ class Reader:
         return self.store_ms_at(topic, queue_id, self.min_offset(topic, queue_id))
 
     def in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether a message is so near the end of the log that it is most likely in memory."""
+        """Whether a message is near enough to the end of the log to be in memory, most likely."""
         queue = self._queues.find(topic, queue_id)
         place = None if queue is None else self._place(queue, offset)
         return place is None or self._log.end - place <= self._state.memory_bytes
@@ -382,10 +382,11 @@ class Reader:
     def count_tagged(
         self, topic: str, queue_id: int, start: int, end: int, tags_codes: frozenset[int]
     ) -> int:
-        """How many messages of `start` to `end` have such tags: of many, what a sample says.
+        """How many messages with offsets [start, end) have such tags, estimated from a sample where
+        there are more than `SAMPLE_MAX`.
 
-        Those that are gone from the head of the queue don't count. In a batch queue all count: an
-        entry is a batch there.
+        Messages deleted from the head of the queue don't count. In a batch queue all messages
+        count, because an entry there is a batch.
         """
         queue = self._queues.plain.get((topic, queue_id))
         if queue is None:
@@ -420,7 +421,7 @@ class Reader:
     def query(
         self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int = QUERY_MESSAGES_MAX
     ) -> list[bytes]:
-        """The records of a topic with this key or unique key, of a time range, oldest first."""
+        """The records of a topic with this key or unique key in a time range, oldest first."""
         self._state.index_pending()
         steps = self.query_in_parts(topic, key, begin_ms, end_ms, limit)
         try:
@@ -432,8 +433,11 @@ class Reader:
     def query_in_parts(
         self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int = QUERY_MESSAGES_MAX
     ) -> Generator[None, None, list[bytes]]:
-        """The same among the keys that are in the index, with a pause after each message that is
-        looked at: others may work, and what is not in memory is read from the disk for one only."""
+        """`query` among the keys that are in the index already, as a generator.
+
+        It yields after each message that it reads, so that other work runs in between: a message
+        that is not in memory must be read from the disk.
+        """
         limit = min(limit, QUERY_MESSAGES_MAX)
         wanted = key.encode(errors="replace")
         found: dict[int, bytes] = {}

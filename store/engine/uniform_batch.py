@@ -1,10 +1,10 @@
-"""The records of batches whose messages all have one layout: made for all of them at once.
+"""Encodes uniform batches: their messages all have one layout, so all records are made at once.
 
-Such messages have bodies of one size, and properties of the same names at the same places. Their
-records differ in few places, so they are rows of one table: a template in each of them, and then a
-column of bodies, one of properties, and the numbers. Several batches of a turn share a table, since
-it is the number of steps that costs, not that of rows. What is not even is left to `Batches`, which
-takes message by message and comes to the same.
+The messages have bodies of one size, and properties with the same names at the same places. Their
+records differ in few places, so they are the rows of one table: a template in each row, then a
+column of bodies, one of properties, and the numbers. Several batches of a loop iteration share a
+table, since the number of steps costs time, not the number of rows. Other batches are left to
+`Batches`, which encodes message by message and gives the same bytes.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ _length = Struct(">H").unpack_from
 
 
 class Shape(NamedTuple):
-    """What batches that share a table have in common besides their topic; sizes in bytes."""
+    """The layout that batches in one table have in common, besides their topic; sizes in bytes."""
 
     batch: int
     entry: int
@@ -46,7 +46,7 @@ class Shape(NamedTuple):
 
 
 class Made(NamedTuple):
-    """The records of even batches, one behind the other."""
+    """The records of uniform batches, one after the other."""
 
     data: bytes
     size: int  # of each record, in bytes
@@ -55,7 +55,7 @@ class Made(NamedTuple):
 
 
 def shape_of(batch: bytes) -> Shape | None:
-    """The shape that a batch has if it is even, which its first message can't say; None if not."""
+    """The shape that a batch has if it is uniform, by its first message; None if it can't be."""
     if len(batch) < ENTRY_BYTES_MIN:
         return None
     _, body = FLAG_AND_LENGTH.unpack_from(batch, 0)
@@ -76,10 +76,10 @@ def even_records(
     store_ms: int,
     host: bytes,
 ) -> Made | None:
-    """The records of batches of this shape, of which the first begins at `base` of the log.
+    """The records of batches of this shape; the first one begins at log offset `base`.
 
-    `queues` has the queue of each; all are of one topic. `shared` properties come behind the own
-    ones of each message. Hosts are IPv4. None where the messages are not even.
+    `queues` has the queue of each batch; all are of one topic. `shared` properties are appended to
+    each message's own. Hosts are IPv4. None where the messages are not uniform.
     """
     data = b"".join([batch[4] for batch in batches])
     entry_bytes, body_bytes, own = shape.entry, shape.body, shape.properties
@@ -168,8 +168,8 @@ def _are_alike(
     texts: npt.NDArray[np.uint8],
     differs: npt.NDArray[np.bool_],
 ) -> bool:
-    """Whether the properties of all messages have these places: they differ in values alone, and
-    those that do hold no separator."""
+    """Whether all messages have their properties at these places: only values differ, and no byte
+    that differs is a separator."""
     if not differs.any():
         return True
     fixed = np.ones(len(differs), np.bool_)
@@ -185,9 +185,10 @@ def _values(
     entry_bytes: int,
     differs: npt.NDArray[np.bool_],
 ) -> tuple[list[bytes], bool]:
-    """The values of a property, one a message, or only one where all have the same; and which.
+    """The values of a property, one per message, and False; or only one value, which all messages
+    have, and True.
 
-    An empty one without the property.
+    An absent property counts as one empty value.
     """
     if pair is None:
         return [b""], True

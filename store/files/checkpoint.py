@@ -1,8 +1,8 @@
 """The checkpoint: up to where log, queues and index were on the disk. Recovery starts from it.
 
-The first 40 bytes are RocketMQ's. At 64 follows a section of our own, which Java neither reads nor
-changes: exact places in place of times. It repeats the five numbers, so that one written before
-Java used the store is told from one that still holds.
+The first 40 bytes are RocketMQ's. At byte 64 is aerobee's own section, which Java neither reads nor
+changes: exact positions instead of times. It repeats RocketMQ's five numbers: if they differ, Java
+has used the store since, and the section is not valid.
 """
 
 import os
@@ -48,7 +48,7 @@ SAFETY_MS = 3_000  # RocketMQ's allowance for times that were noted before the d
 
 @dataclass(slots=True)
 class Checkpoint:
-    """The numbers of the file. `synced_end` is -1 where nothing of our own holds."""
+    """The numbers of the file. `synced_end` is -1 where aerobee's section is not valid."""
 
     log_ms: int = 0
     queues_ms: int = 0
@@ -70,12 +70,12 @@ class Checkpoint:
 
     @property
     def safe_ms(self) -> int:
-        """What was stored up to this moment is on disk, in log and queues."""
+        """Messages stored up to this moment (ms) are on the disk, in log and queues."""
         return max(0, min(self.log_ms, self.queues_ms) - SAFETY_MS)
 
 
 def load(path: Path) -> Checkpoint:
-    """The checkpoint in this file; an empty one when there is none or it is cut off."""
+    """The checkpoint in this file; an empty one if the file doesn't exist or is cut off."""
     with plain_errors(path, "read"):
         try:
             fd = disk.current.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,7 +1,7 @@
 """The system calls that the store makes, in one place, so that a test can put another disk there.
 
-Everything in this folder that touches a file does it through `current`. Nothing is added to the
-calls: what the system raises, they raise, and each one means what its name means in `os`.
+Everything in this folder that touches a file does it through `current`. The methods add nothing to
+the calls: they raise what the system raises, and each does what its name says in `os`.
 """
 
 import ctypes
@@ -58,11 +58,11 @@ class Disk:
         self.held: set[str] = set()  # folders that this process has locked
 
     def make_folders(self, path: Path) -> None:
-        """The folder and those above it; none of them need be new."""
+        """Make the folder and its parents, unless they exist."""
         path.mkdir(parents=True, exist_ok=True)
 
     def entries(self, path: Path) -> list[Entry]:
-        """What is in a folder, by name."""
+        """The entries of a folder, sorted by name."""
         with os.scandir(path) as found:
             return sorted(
                 Entry(entry.name, True, 0)
@@ -76,21 +76,22 @@ class Disk:
         return os.fstat(fd).st_size
 
     def room(self, path: Path) -> tuple[int, int]:
-        """The bytes that are used on the disk of a folder, and those that we could still use."""
+        """The bytes used on the disk of a folder, and the bytes that the broker can still use."""
         found = os.statvfs(path)
         used = found.f_blocks - found.f_bfree
         return used * found.f_frsize, found.f_bavail * found.f_frsize
 
     def map(self, fd: int, size: int, *, writable: bool) -> mmap.mmap:
-        """The first `size` bytes of a file, shared with all processes that have it open."""
+        """A mapping of the first `size` bytes of a file, shared with other processes."""
         prot = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         return mmap.mmap(fd, size, mmap.MAP_SHARED, prot)
 
     def data(self, fd: int, at: int, end: int) -> list[tuple[int, int]]:
         """The parts of a file between `at` and `end` that are no holes: start and end of each.
 
-        Room that was reserved and never written is a hole until somebody reads it: then its pages
-        are in memory, with those read ahead, and count as data. So all parts are asked for first.
+        Room that was reserved and never written is a hole until it is read: then its pages, and
+        pages read ahead, are in memory and count as data. So all parts are found before any is
+        read.
         """
         parts = []
         while at < end:
@@ -106,7 +107,7 @@ class Disk:
         return parts
 
     def will_need(self, fd: int, at: int, size: int) -> None:
-        """A hint that these bytes of a file will be read or written: they get memory now."""
+        """A hint that these bytes of a file will be read or written: the system reads them now."""
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(fd, at, size, os.POSIX_FADV_WILLNEED)
 
@@ -124,7 +125,7 @@ class Disk:
         return min(size, absent * page)
 
     def read_ahead(self, view: mmap.mmap, *, wanted: bool) -> None:
-        """A hint whether what follows a page that is read of this file will be read as well."""
+        """A hint whether the pages after a page that is read will be read as well."""
         if hasattr(mmap, "MADV_RANDOM"):
             view.madvise(mmap.MADV_NORMAL if wanted else mmap.MADV_RANDOM)
 
@@ -133,7 +134,7 @@ class Disk:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, size, 0)
 
     def full_name(self, path: Path) -> str:
-        """The one name of a file or folder, whichever way it was named."""
+        """The absolute path of a file or folder, without links: the same for every path to it."""
         return str(path.resolve())
 
 

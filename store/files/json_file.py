@@ -1,7 +1,7 @@
-"""config/*.json with a .bak beside each: the text before the last.
+"""config/*.json, each with a .bak beside it: the text before the last save.
 
-A save is whole or not there at all, also after a power cut: the new text goes into a file of its
-own, which then takes the name. What can't be read falls back to the .bak.
+A save is atomic, also at a power cut: the new text is written to a new file, which is then renamed.
+If a file can't be read, its .bak is read instead.
 """
 
 import os
@@ -21,7 +21,7 @@ OWNER_ONLY = 0o600  # the mode of a file that has secrets in it
 
 
 def load(path: Path, decode: Callable[[bytes], T]) -> T | None:
-    """What the file, else its .bak, decodes to; None when neither exists or both are empty.
+    """The decoded file, or else its .bak; None when neither exists or both are empty.
 
     DamagedStore, naming both, when there is a text and none can be decoded.
     """
@@ -40,7 +40,7 @@ def load(path: Path, decode: Callable[[bytes], T]) -> T | None:
 
 
 def save(path: Path, text: bytes | str, *, mode: int = 0o644) -> None:
-    """Replace the file's text; the one it had becomes the .bak. StoreError when it can't be."""
+    """Replace the file's text; the previous text becomes the .bak. StoreError when that fails."""
     make_folder(path.parent, sync=True)
     data = text.encode() if isinstance(text, str) else text
     previous = read(path)
@@ -52,7 +52,7 @@ def save(path: Path, text: bytes | str, *, mode: int = 0o644) -> None:
 
 
 def read(path: Path) -> bytes:
-    """The bytes of a file, none when it isn't there. StoreError when it can't be read."""
+    """The bytes of a file, none if it doesn't exist. StoreError when it can't be read."""
     with plain_errors(path, "read"):
         try:
             fd = disk.current.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -65,7 +65,7 @@ def read(path: Path) -> bytes:
 
 
 def replace(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Put these bytes into the file's place, all or none of them. StoreError when they can't be."""
+    """Replace the file by these bytes, atomically. StoreError when that fails."""
     made = path.with_name(path.name + ".new")
     with plain_errors(path, "write"):
         fd = disk.current.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
@@ -85,8 +85,8 @@ def _decoded(data: bytes, decode: Callable[[bytes], T]) -> T:
     except Exception:
         if len(data) <= LENIENT_BYTES_MAX:
             raise
-        # Java leaves integer keys bare; the reader that takes all of its liberties is a slow one,
-        # and declines a text of this size.
+        # Java writes integer keys without quotes. The lenient reader is slow and refuses a text of
+        # this size, so quote the keys and use the strict one.
         return decode(quote_keys(data))
 
 

@@ -1,8 +1,8 @@
-"""A journal beside a JSON file: what changed since the file was written, one JSON text a line.
+"""A journal beside a JSON file: the changes since the file was written, one JSON text per line.
 
-A file of RocketMQ's is one JSON text, so a change of one entry would mean to write all of it. With
-a journal a change costs one line. Whoever has one writes the whole file from time to time and at a
-clean stop, and the journal goes: only after a crash does a file need its journal to be complete.
+RocketMQ's files are one JSON text each, so a change of one entry means writing all of it. With a
+journal a change costs one line. The owner writes the whole file from time to time and at a clean
+stop, and deletes the journal: only after a crash is a file incomplete without its journal.
 """
 
 import os
@@ -22,7 +22,7 @@ JOURNAL_BYTES_MAX = 64 << 20
 
 
 class JsonJournal:
-    """The journal of the file at `path`. `end` is how many bytes it has."""
+    """The journal of the file at `path`. `end` is its size in bytes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.with_name(path.name + JOURNAL_SUFFIX)
@@ -30,7 +30,7 @@ class JsonJournal:
         self._fd = -1
 
     def load(self, decode: Callable[[bytes], T]) -> list[T]:
-        """What its lines decode to, up to the first that can't be: a line that a power cut tore
+        """The decoded lines, up to the first that can't be decoded: a line that a power cut tore
         was never acknowledged."""
         found: list[T] = []
         self.end = 0
@@ -45,8 +45,8 @@ class JsonJournal:
         return found
 
     def append(self, lines: bytes) -> None:
-        """Bring these to the disk behind the others. StoreError when it can't be: then it is as if
-        they had never come."""
+        """Append these lines and sync them to the disk. StoreError when that fails: then the lines
+        don't count, and the next ones overwrite them."""
         if self.end + len(lines) > JOURNAL_BYTES_MAX:
             raise StoreError(
                 f"{self.path} has {self.end} bytes, {len(lines)} more would be over the limit of "
@@ -62,8 +62,10 @@ class JsonJournal:
         self.end += len(lines)
 
     def forget(self, mark: int, first: bytes) -> None:
-        """The file has everything up to `mark`, an `end` of before: what follows stays, behind the
-        line `first`; with nothing left the journal is gone."""
+        """Drop the lines before `mark`, an earlier `end`, because the file has them now.
+
+        Later lines stay, behind the line `first`; if there are none, the journal is deleted.
+        """
         kept = b"" if mark >= self.end else json_file.read(self.path)[mark : self.end]
         self.close()
         if kept:
@@ -75,7 +77,7 @@ class JsonJournal:
             disk.current.unlink(self.path)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file; the next `append` opens it again."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             disk.current.close(fd)

@@ -1,8 +1,8 @@
 """The files of a store for programs that only read them: the view, `check` and `dump`.
 
-No lock is taken and nothing is written, also not what a broker would mend at its start. So a broker
-may run on the folder meanwhile; then files come and go, and their ends grow. What is not as it
-should be is told in `problems`.
+They take no lock and write nothing, not even the repairs that a broker makes at its start. So a
+broker may run on the folder meanwhile; then files are added, deleted and grow. `problems` lists
+what is wrong.
 """
 
 from collections.abc import Iterator
@@ -20,8 +20,8 @@ STRAY = f"is not the store's, whose files are named by {NAME_DIGITS} digits; it 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is wrong with a file or a folder; `at` is the byte in the file, if one is.
-    What `is_stray` is not the store's, and harmless."""
+    """A problem with a file or a folder; `at` is the byte in the file, if there is one. A file that
+    `is_stray` doesn't belong to the store and is harmless."""
 
     path: Path
     text: str
@@ -30,15 +30,15 @@ class Problem:
 
 
 class Row:
-    """A row of files of one size, as far as they are there. `items` are in order."""
+    """A row of files of one size, as far as they exist. `items` are in order."""
 
     __slots__ = ("folder", "items", "problems", "size")
 
     def __init__(self, folder: Path, size: int = 0, unit: int = 1) -> None:
-        """Find the files. `size` is what each should have, 0 when that is not known.
+        """Find the files. `size` is the size that each should have in bytes, 0 if unknown.
 
-        Then the distance of two neighbours tells it or, of a single file, its length, which is a
-        whole number of `unit` bytes.
+        An unknown size is the distance between two neighbours or, with a single file, its length.
+        It must be a multiple of `unit` bytes.
         """
         self.folder = folder
         self.items: list[Segment] = []
@@ -70,16 +70,16 @@ class Row:
 
     @property
     def start(self) -> int:
-        """The place of the first byte there is; 0 without files."""
+        """The position of the first byte in the files; 0 without files."""
         return self.items[0].base if self.items else 0
 
     @property
     def end(self) -> int:
-        """The place behind the last byte there is; 0 without files."""
+        """The position behind the last byte in the files; 0 without files."""
         return self.items[-1].end if self.items else 0
 
     def find(self, place: int) -> Segment | None:
-        """The file that holds the byte at this place."""
+        """The file with the byte at this position; None without one."""
         low, high = 0, len(self.items)
         while low < high:
             middle = (low + high) // 2
@@ -92,13 +92,13 @@ class Row:
         return self.items[low]
 
     def release(self) -> None:
-        """Let go of the mappings; they come back when asked for."""
+        """Drop the mappings; they are made again when needed."""
         for segment in self.items:
             segment.release()
 
 
 def entries_of(folder: Path) -> list[disk.Entry]:
-    """What is in a folder, by name; nothing when there is none. StoreError when it is no folder."""
+    """The entries of a folder, by name; none if it doesn't exist. StoreError if it is a file."""
     with plain_errors(folder, "read"):
         try:
             return disk.current.entries(folder)
@@ -117,7 +117,7 @@ def queue_folders(root: Path) -> Iterator[tuple[str, int, Path]]:
 
 
 def _size_of(entries: list[disk.Entry]) -> int:
-    """The size that files of these names and lengths were made with."""
+    """The file size that these names and lengths suggest, in bytes."""
     distances = [int(after.name) - int(entry.name) for entry, after in pairwise(entries)]
     lengths = [entry.size for entry in entries]
     if distances and min(distances) in lengths:

@@ -12,7 +12,7 @@ ABORT_BYTES_MAX = 200
 
 
 class StoreLock:
-    """Holds a store folder for this process."""
+    """Locks a store folder for this process."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -20,8 +20,8 @@ class StoreLock:
         self._fd = -1
 
     def acquire(self) -> None:
-        """StoreInUse when the folder is open already, here or in another process."""
-        # A process's own locks never stop it, so it has to remember them.
+        """Take the lock. StoreInUse when the folder is open already, here or in another process."""
+        # File locks don't exclude their own process, so `held` remembers its folders.
         if self._name in disk.current.held:
             raise StoreInUse(
                 f"the store {self._root} is already open in this process; give each broker a "
@@ -31,7 +31,7 @@ class StoreLock:
         with plain_errors(path, "open"):
             fd = disk.current.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # The very range that Java locks, so that the two keep each other out as well.
+            # The range that Java locks, so that Java and aerobee exclude each other.
             disk.current.lock(fd, 1)
         except OSError as wrong:
             disk.current.close(fd)
@@ -46,7 +46,7 @@ class StoreLock:
                 disk.current.pwrite(fd, b"lock", 0)
 
     def release(self) -> None:
-        """Let others open it."""
+        """Release the lock."""
         if self._fd >= 0:
             disk.current.held.discard(self._name)
             disk.current.close(self._fd)
@@ -54,10 +54,10 @@ class StoreLock:
 
 
 def write_abort(root: Path, *, sync_failed: bool = False) -> None:
-    """Note, on the disk, that the store is in use: the process number, until a clean stop.
+    """Note on the disk that the store is in use, with the process id; a clean stop removes it.
 
-    `sync_failed` notes as well that the system may take for synced what is not. That note counts
-    only as long as the machine runs, so it need not reach the disk.
+    `sync_failed` also notes that the system may count bytes as synced that are not. That note
+    matters only while the machine runs, so it need not reach the disk.
     """
     path = root / "abort"
     text = f"{os.getpid()}\n{SYNC_FAILED}" if sync_failed else str(os.getpid())

@@ -1,9 +1,9 @@
-"""One file of a fixed size: with `json_file` and `checkpoint` the only door to the disk.
+"""A segment: one file of a fixed size, of the log, of a queue or of the index.
 
 A segment has its full length from the start, and bytes are written only where room on the disk was
-reserved before (`reserve`): on a full disk that is an error one can answer, while a write through a
-mapping without room kills the process. The mapping is dropped, never closed: readers may still hold
-views into it.
+reserved before (`reserve`). On a full disk `reserve` raises an error that a caller can handle; a
+write through a mapping without room would kill the process. The mapping is dropped, never closed:
+readers may still have views of it.
 """
 
 import errno
@@ -27,9 +27,9 @@ _ZEROS = bytes(ZERO_CHUNK_BYTES)
 
 
 class Segment:
-    """A file of `size` bytes whose first byte is at `base` in the row of files it belongs to.
+    """A file of `size` bytes whose first byte is at `base` in its row of files.
 
-    `open_fd` is its file number while it is open, else -1.
+    `open_fd` is its file descriptor while it is open, else -1.
     """
 
     __slots__ = (
@@ -58,7 +58,10 @@ class Segment:
 
     @classmethod
     def create(cls, path: Path, base: int, size: int, *, reserve: int, writable: bool) -> "Segment":
-        """A new file of zeros with room for its first `reserve` bytes. DiskFull without a trace."""
+        """A new file of zeros with room for its first `reserve` bytes.
+
+        DiskFull when there is no room; no file is left then.
+        """
         segment = cls(path, base, size, writable=writable)
         try:
             fd = disk.current.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
@@ -86,7 +89,7 @@ class Segment:
 
     @property
     def fd(self) -> int:
-        """The open file number; kept until `release`."""
+        """The file descriptor, opened when needed and kept until `release`."""
         if self.open_fd < 0:
             with plain_errors(self.path, "open"):
                 self.open_fd = disk.current.open(self.path, os.O_RDWR | os.O_CLOEXEC)
@@ -109,7 +112,7 @@ class Segment:
 
     @property
     def memory(self) -> memoryview:
-        """The whole file as something to cut views from."""
+        """The whole file as a memoryview, from which readers take slices."""
         found = self._memory
         if found is None:
             found = self._memory = memoryview(self.view)
@@ -117,7 +120,7 @@ class Segment:
 
     @property
     def array(self) -> npt.NDArray[np.uint8]:
-        """The whole file for compiled functions, to be read."""
+        """The whole file as a read-only array, for compiled functions."""
         found = self._array
         if found is None:
             found = self._array = np.frombuffer(self.view, np.uint8)
@@ -139,7 +142,7 @@ class Segment:
             done += more
 
     def reserve(self, at: int, size: int) -> None:
-        """Make sure that the disk has room for these bytes, which become zeros."""
+        """Reserve room on the disk for these bytes, which become zeros. DiskFull without room."""
         with plain_errors(self.path, f"reserve {size} bytes for"):
             fd = disk.current.open(self.path, os.O_RDWR | os.O_CLOEXEC)
             try:
@@ -148,14 +151,14 @@ class Segment:
                 disk.current.close(fd)
 
     def will_need(self, at: int, size: int) -> None:
-        """Have the system find memory for these bytes, which takes it a while: for another thread.
+        """Have the system read these bytes into memory. It takes a while: call it in a thread.
 
-        It is only a hint, so a file that is gone, or an error, is nobody's business.
+        It is only a hint, so errors are ignored, also that the file is gone.
         """
         with suppress(OSError):
             fd = disk.current.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                # Systems take no more than so much at a time.
+                # Systems take at most this many bytes at a time.
                 for start in range(at, at + size, HINT_BYTES):
                     disk.current.will_need(fd, start, min(HINT_BYTES, at + size - start))
             finally:
@@ -163,7 +166,7 @@ class Segment:
 
     @contextmanager
     def reader(self) -> Iterator[Callable[[int, int], bytes]]:
-        """`read(at, size)` without a mapping, for the few bytes that opening a store looks at."""
+        """`read(at, size)` without a mapping, for the few bytes read when a store is opened."""
         with plain_errors(self.path, "read"):
             fd = disk.current.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -174,7 +177,7 @@ class Segment:
     def sync(self) -> None:
         """Wait until the disk has what was written. OSError as the system gives it.
 
-        May run in another thread: a file that was deleted meanwhile is none of its business.
+        May run in another thread: a file that was deleted meanwhile is ignored.
         """
         if self.open_fd >= 0:
             disk.current.sync_data(self.open_fd)
@@ -189,9 +192,9 @@ class Segment:
             disk.current.close(fd)
 
     def zero(self, at: int) -> bool:
-        """Make every byte from `at` on a zero again; True when one was not.
+        """Set every byte from `at` on to zero; returns whether any was not zero.
 
-        Holes and blocks never written are passed over, so that a large empty file takes no time.
+        Holes and blocks never written are skipped, so that a large empty file takes no time.
         """
         changed = False
         was_open = self.open_fd >= 0
@@ -208,32 +211,32 @@ class Segment:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the first bytes are zeros: nothing was ever written there."""
+        """Whether the first bytes are zeros, so nothing was ever written to the file."""
         with self.reader() as read:
             return not any(read(0, min(self.size, START_BYTES)))
 
     def lengthen(self) -> None:
-        """Give a file that was cut off its size again, with zeros at the end."""
+        """Give a truncated file its full size again, with zeros at the end."""
         with plain_errors(self.path, "lengthen"):
             disk.current.truncate(self.fd, self.size)
         self._close()
 
     def rewrite(self, end: int, at: int = 0) -> None:
-        """Write again what is there from byte `at` to `end`, so that the next sync writes it out.
+        """Write the bytes from `at` to `end` again, so that the next sync brings them to the disk.
 
-        After a sync that failed the system takes pages for clean that never reached the disk.
+        After a failed sync the system counts pages as clean that never reached the disk.
         """
         with plain_errors(self.path, "write"):
             for place, chunk in data_of(self.fd, at, end):
                 self.write(place, chunk)
 
     def forget(self) -> None:
-        """Give the memory of pages read so far back; they come again from the file when needed."""
+        """Give the memory of mapped pages back to the system; they are read again when needed."""
         if self._map is not None:
             self._map.madvise(mmap.MADV_DONTNEED)
 
     def release(self) -> None:
-        """Let go of mapping and file number; both come back when asked for."""
+        """Drop the mapping and close the file; both are opened again when needed."""
         self._array = None
         self._memory = None
         self._map = None
@@ -243,7 +246,7 @@ class Segment:
             self._kept = -1
 
     def delete(self) -> None:
-        """Remove the file. Views that readers still hold stay good."""
+        """Delete the file. Views that readers still have stay valid."""
         try:
             disk.current.unlink(self.path)
         except FileNotFoundError:
@@ -253,12 +256,12 @@ class Segment:
         self.release()
 
     def retire(self) -> "weakref.ref[mmap.mmap] | None":
-        """Take the file's name away at once, but keep the file itself open until `release`.
+        """Delete the file's name at once, but keep the file itself open until `release`.
 
-        The system frees a file where the last hold on it goes, and for a large one that takes
-        long: so it is to be the `release`, in a thread, and not a reader that drops its view. The
-        answer is dead once no reader has a view any more; None when nobody had one. StoreError,
-        and then nothing has changed, when the name can't be taken away.
+        The system frees a file when its last reference goes, which takes long for a large file.
+        So the last reference must go in `release`, in a thread, and not when a reader drops its
+        view. Returns a weak reference that is dead once no reader has a view any more; None if the
+        file was not mapped. StoreError when the name can't be deleted; nothing has changed then.
         """
         with plain_errors(self.path, "delete"), suppress(FileNotFoundError):
             if self._kept < 0:
@@ -272,7 +275,7 @@ class Segment:
 
     @property
     def status(self) -> os.stat_result | None:
-        """What the system knows of the file: its last write, its room; None when it is gone."""
+        """The file's `os.stat`: its last write, its room; None when it is gone."""
         with plain_errors(self.path, "look at"):
             try:
                 return disk.current.stat(self.path)
@@ -286,10 +289,9 @@ class Segment:
 
 
 def _reserve_zeros(fd: int, at: int, size: int) -> None:
-    """Room for these bytes, and their pages in memory.
+    """Reserve room for these bytes and write zeros there, so that their pages are in memory.
 
-    The first store through a mapping to a page that is not there takes ext4 milliseconds; to one
-    that a write has made it takes none.
+    On ext4, the first store through a mapping to a page that is not in memory takes milliseconds.
     """
     if size:
         disk.current.allocate(fd, at, size)
@@ -298,16 +300,17 @@ def _reserve_zeros(fd: int, at: int, size: int) -> None:
 
 
 def data_of(fd: int, at: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """What an open file has between two places and is no hole: place and bytes of each piece."""
+    """The data of an open file from byte `at` to `end`, without holes: byte offset and data of each
+    chunk."""
     for start, stop in disk.current.data(fd, at, end):
         for place in range(start, stop, ZERO_CHUNK_BYTES):
             yield place, disk.current.pread(fd, min(ZERO_CHUNK_BYTES, stop - place), place)
 
 
 def sync_folder(path: Path) -> None:
-    """Wait until the disk knows the names in this folder. OSError as the system gives it.
+    """Wait until the disk has the names in this folder. OSError as the system gives it.
 
-    One that is gone, or that we may not open, is none of our business.
+    A folder that is gone, or that may not be opened, is ignored.
     """
     try:
         fd = disk.current.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -320,9 +323,9 @@ def sync_folder(path: Path) -> None:
 
 
 def make_folder(path: Path, *, sync: bool = False) -> None:
-    """The folder and those above it. A file in the way is a StoreError.
+    """Make the folder and its parents, unless they exist. StoreError if a file is in the way.
 
-    With `sync` the disk then knows the names of those that are new.
+    With `sync` the names of new folders are on the disk then.
     """
     if disk.current.exists(path) and not disk.current.is_folder(path):
         raise StoreError(f"{path} is a file, a folder is needed there; move it away")

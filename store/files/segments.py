@@ -1,4 +1,4 @@
-"""A row of files of one size without gaps; each file's name is the place of its first byte."""
+"""A row of files of one size without gaps; each file's name is the position of its first byte."""
 
 import logging
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from .segment import Segment, make_folder
 log = logging.getLogger(__name__)
 
 NAME_DIGITS = 20
-MISSING_FILES_MAX = 1_000  # made again as zeros between two that are there
+MISSING_FILES_MAX = 1_000  # between two files; they are replaced by files of zeros
 
 
 def sorted_out(folder: Path) -> tuple[list[disk.Entry], list[Path]]:
-    """The files of a folder that have a number for a name, and whatever else is there. OSError as
-    the system gives it."""
+    """The files of a folder whose names are numbers, and the paths of everything else in it.
+    OSError as the system gives it."""
     entries: list[disk.Entry] = []
     strays: list[Path] = []
     for entry in disk.current.entries(folder):
@@ -29,7 +29,7 @@ def sorted_out(folder: Path) -> tuple[list[disk.Entry], list[Path]]:
 
 
 def warn_of(strays: Sequence[Path]) -> None:
-    """Say once what is passed over."""
+    """Log one warning about files that are not the store's."""
     if strays:
         log.warning(
             "%s is not the store's and is passed over%s; nothing of it is read or deleted",
@@ -39,7 +39,8 @@ def warn_of(strays: Sequence[Path]) -> None:
 
 
 class Segments:
-    """The files of one commit log or queue, in order. `setting` names the size for messages."""
+    """The files of one commit log or queue, in order. `setting` is the name of the setting with
+    their size, for errors."""
 
     __slots__ = ("folder", "is_mended", "items", "setting", "size", "strays", "writable")
 
@@ -49,18 +50,19 @@ class Segments:
         self.setting = setting
         self.writable = writable
         self.items: list[Segment] = []
-        self.strays: list[Path] = []  # what is not the store's
-        self.is_mended = False  # zeros stand for something that was lost
+        self.strays: list[Path] = []  # files that are not the store's
+        self.is_mended = False  # lost bytes were replaced by zeros
 
     def load(self, *, sure: bool = False) -> None:
-        """Find the files. DamagedStore when one has another size. What has no number for a name is
-        not the store's: it is passed over, and never deleted (`strays`).
+        """Find the files. DamagedStore when one has another size. A file whose name is no number is
+        not the store's: it is ignored and never deleted (`strays`).
 
-        A file that is missing between others, or cut off, becomes one of zeros, or with zeros at
-        its end, which is reported: what was in it is gone, but the others are good. A cut-off file
-        needs proof that it is not the setting that is wrong: `sure` says that the store was made
-        with this size; the names of two neighbours say so, too. A crash may leave an empty file,
-        which goes when it is the last; not when it is the only one: its name is where it begins.
+        A file missing between others is replaced by one of zeros, and a cut-off file gets zeros at
+        its end. Both are logged: their bytes are lost, but the other files are good. A file counts
+        as cut off only if the setting is known to be right: `sure` says that the store was made
+        with this size, and the names of two neighbours prove it, too. An empty file, which a crash
+        may leave, is deleted if it is the last, but not if it is the only one: its name says where
+        the row begins.
         """
         self.items = []
         try:
@@ -94,11 +96,11 @@ class Segments:
 
     @property
     def start(self) -> int:
-        """The place of the first byte there is; 0 without files."""
+        """The position of the first byte in the files; 0 without files."""
         return self.items[0].base if self.items else 0
 
     def find(self, place: int) -> Segment | None:
-        """The file that holds the byte at this place."""
+        """The file with the byte at this position; None without one."""
         items = self.items
         if not items:
             return None
@@ -120,14 +122,14 @@ class Segments:
             self.items.pop()
 
     def delete(self) -> None:
-        """Delete all files, and the folder unless there is something else in it."""
+        """Delete all files, and the folder unless it has other files."""
         self.cut(-1)
         with plain_errors(self.folder, "delete"):
             if disk.current.is_folder(self.folder) and not disk.current.entries(self.folder):
                 disk.current.remove_folder(self.folder)
 
     def release(self) -> None:
-        """Let go of all mappings and file numbers."""
+        """Drop all mappings and close all files."""
         for segment in self.items:
             segment.release()
 
@@ -148,6 +150,6 @@ class Segments:
         self.items.append(segment)
 
     def _is_proved(self, entries: list[disk.Entry]) -> bool:
-        """Whether two neighbours are as far apart as a file is long."""
+        """Whether the distance between two neighbours is the file size."""
         bases = [int(entry.name) for entry in entries]
         return any(after - base == self.size for base, after in pairwise(bases))

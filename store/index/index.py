@@ -1,7 +1,7 @@
-"""The key index of a store: which messages have a key, over a row of index files by time.
+"""The key index of a store: finds messages by key, in a row of index files ordered by time.
 
-Keys wait in a list until `flush` adds them all at once; a query flushes first. A file that is full
-is followed by a new one. Each message is indexed under its unique key and each word of KEYS.
+Keys wait in a list until `flush` adds them all at once; a query flushes first. When a file is full,
+a new one follows. Each message is indexed under its unique key and each word of KEYS.
 """
 
 import logging
@@ -30,13 +30,13 @@ log = logging.getLogger(__name__)
 BATCH_MESSAGES = 4_096  # added at once: the arrays then fit the cache
 TABLE_MESSAGES_MIN = 200  # for fewer with several keys the arrays cost more than they save
 
-# Topic, properties, log offset, store time in ms, its only key where that is known.
+# A message with keys: topic, properties, log offset, store time in ms, its only key if known.
 Pending = tuple[str, bytes, int, int, bytes | None]
 _place = itemgetter(2)
 
 
 class KeyBlock(NamedTuple):
-    """The keys of messages that lie side by side in the log, by their hashes, in its order."""
+    """The key hashes of consecutive messages of the log, in its order."""
 
     hashes: Hashes
     places: Hashes
@@ -46,8 +46,8 @@ class KeyBlock(NamedTuple):
 
 
 class Index:
-    """The index. `pending` gets what `MessageStore.put` stored since the last flush, or `add_block`
-    where the hashes are known."""
+    """The index. Keys of messages stored since the last flush wait in `pending`, or in blocks
+    (`add_block`) where their hashes are known."""
 
     def __init__(
         self, folder: Path, settings: StoreSettings, now_ms: Callable[[], int], kernels: Kernels
@@ -67,8 +67,9 @@ class Index:
     def load(self, *, sure: bool = False) -> None:
         """Open the files. DamagedStore when one has another size than the settings say.
 
-        When that size is right for `sure`, or a file is empty, it and those after it are deleted:
-        they are made again from the log.
+        A file that is empty or whose header is damaged is deleted with all files after it: they are
+        rebuilt from the log. With `sure`, the settings are certainly right, and a file of another
+        size is deleted, too.
         """
         if not disk.current.is_folder(self._folder):
             return
@@ -105,12 +106,12 @@ class Index:
 
     @property
     def mark(self) -> tuple[int, int]:
-        """Files and entries of the last one: it changes with each key that is added."""
+        """The number of files, and the count of the last one: it changes with each added key."""
         return (len(self.files), self.files[-1].count if self.files else 0)
 
     @property
     def end_offset(self) -> int:
-        """Messages that lie before this one in the log are indexed."""
+        """A log offset: all messages before it are indexed."""
         return self.files[-1].end_offset if self.files else 0
 
     def drop_after(self, moment_ms: int) -> None:
@@ -120,7 +121,8 @@ class Index:
             file.segment.delete()
 
     def cut_at_file(self, name: str, count: int) -> None:
-        """Keep the files up to the one of this name, and of that the entries before `count`."""
+        """Keep the files up to the one called `name`, and in that one the entries before
+        `count`."""
         names = [file.segment.path.name for file in self.files]
         kept = names.index(name) + 1 if name in names else 0
         for file in self.files[kept:]:
@@ -145,27 +147,27 @@ class Index:
 
     @property
     def first_waiting(self) -> int | None:
-        """Where in the log the first of these lies."""
+        """The log offset of the first message whose keys wait; None if none wait."""
         first = self.pending[0][2] if self.pending else None
         if not self._blocks:
             return first
         return self._blocks[0].first if first is None else min(first, self._blocks[0].first)
 
     def add_block(self, block: KeyBlock) -> None:
-        """These keys wait, too."""
+        """Add keys to the waiting ones."""
         self._blocks.append(block)
         self._block_messages += block.messages
 
     def forget(self, log_end: int) -> None:
-        """Drop the waiting keys of messages at `log_end` or behind it. Blocks lie on one side."""
+        """Drop the waiting keys of messages at `log_end` or behind it; no block spans it."""
         while self.pending and self.pending[-1][2] >= log_end:
             self.pending.pop()
         while self._blocks and self._blocks[-1].first >= log_end:
             self._block_messages -= self._blocks.pop().messages
 
     def flush(self, log_end: int, most: int | None = None) -> int:
-        """Add the waiting keys of messages that lie before `log_end`, or of about the first `most`
-        of them; of how many. DiskFull keeps them."""
+        """Add the waiting keys of messages before `log_end` to the files, of about the first `most`
+        messages; returns of how many messages. After DiskFull the keys still wait."""
         if not self._is_enabled:
             self.forget(0)
         most = self.waiting if most is None else most
@@ -178,7 +180,7 @@ class Index:
         return done
 
     def _flush_first(self, log_end: int, most: int) -> int:
-        """`flush` in one pass, for as many messages as are worth it."""
+        """One pass of `flush`, for about `most` messages."""
         blocks, alone = self._first(log_end, most)
         if not (blocks or alone):
             return 0
@@ -205,8 +207,10 @@ class Index:
         return messages
 
     def _first(self, log_end: int, most: int) -> tuple[list[KeyBlock], int]:
-        """Which of what waits comes first in the log, as many messages as `most` or a block more,
-        all before `log_end`: these blocks, and so many of the `pending`."""
+        """The waiting keys that come first in the log: blocks, and the number of `pending` ones.
+
+        They are of `most` messages, or of up to one block more, all before `log_end`.
+        """
         pending = self.pending
         end = bisect_left(pending, log_end, key=_place)
         blocks: list[KeyBlock] = []
@@ -225,17 +229,17 @@ class Index:
         return blocks, max(alone, min(end, most - in_blocks))
 
     def add(self, hashes: Hashes, places: Hashes, store_times: Hashes) -> None:
-        """Add keys by their hashes, in the order of the log; those pending must not lie before."""
+        """Add keys by their hashes, in the order of the log. No waiting key may be before them."""
         done = 0
         while self._is_enabled and done < len(hashes):
             file = self._writable()
             done += file.insert(hashes[done:], places[done:], store_times[done:], self.kernels)
 
     def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Log offsets under this key, newest first, of the time range.
+        """Log offsets of messages with this key in a time range, newest first.
 
-        Other keys with the same hash may be among them, and a message that has a key twice comes
-        twice. Times are as exact as the index has them: up to a second too early.
+        Messages whose keys have the same hash may be among them, and a message that has a key twice
+        comes twice. The index has times in seconds, so they may be up to a second too early.
         """
         wanted = key_hash(f"{topic}#{key}")
         for file in reversed(list(self.files)):  # others may work between two offsets
@@ -245,16 +249,17 @@ class Index:
                 break
 
     def take_before(self, log_start: int) -> Segment | None:
-        """Take out the first file, if it has nothing of the log from `log_start` on.
+        """Remove the first file from the index if all its messages are before `log_start`.
 
-        The file itself is the caller's to delete. None when none has to go; never the last one.
+        Returns its segment, which the caller deletes; None if no file is to go. The last file
+        stays.
         """
         if len(self.files) < 2 or self.files[0].end_offset >= log_start:
             return None
         return self.files.pop(0).segment
 
     def release(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for file in self.files:
             file.segment.release()
         self.files.clear()
@@ -266,7 +271,7 @@ class Index:
         make_folder(self._folder)
         name = file_name(self._now_ms())
         if previous is not None:
-            # The names are the order of the files, also when the clock was set back.
+            # The files are ordered by name, also when the clock was set back.
             name = max(name, str(int(previous.segment.path.name) + 1))
         file = IndexFile.create(self._folder / name, self._slots, self._capacity, previous)
         self.files.append(file)
@@ -291,7 +296,7 @@ def _keys_of(batch: list[Pending]) -> tuple[Hashes, Hashes, Hashes]:
 
 
 def _keys_by_table(batch: list[Pending]) -> tuple[Hashes, Hashes, Hashes]:
-    """`_keys_of` for many messages, some of them with more keys than the unique one."""
+    """`_keys_of` for many messages, some of which have more keys than the unique one."""
     topics, raws, places, times, _ = zip(*batch, strict=True)
     table = table_of(raws)
     rows, starts, ends = places_of_keys(table)

@@ -1,9 +1,9 @@
 """One file of the key index: a hash table on disk, from the hash of `topic#key` to log offsets.
 
-40 bytes of header, the slots (the number of the newest entry with that hash modulo the slots, 0 for
-none), the entries. Entries count from 1, and entry 0 is never used; each names the next older one
-of its slot, so a look-up walks from new to old. Keys come in batches, and a batch changes the
-file exactly as its keys one by one would.
+The file has a header of 40 bytes, the slots and the entries. A slot has the number of the newest
+entry whose hash, modulo the number of slots, is the slot's number; 0 for none. Entries count from
+1, and entry 0 is never used. Each entry names the next older one of its slot, so a look-up walks
+from new to old. Keys are added in batches; a batch changes the file as its keys one by one would.
 """
 
 import time
@@ -45,8 +45,8 @@ assert HEADER_BYTES == 40
 SECONDS_MAX = 0x7FFFFFFF
 RESERVE_BYTES = 1 << 20
 NAME_DIGITS = 17
-CHAIN_STEPS_MAX = 10_000  # entries of a slot that are followed before all are looked through
-SCAN_ENTRIES = 1 << 18  # looked through at once
+CHAIN_STEPS_MAX = 10_000  # entries of a slot that are followed before all entries are scanned
+SCAN_ENTRIES = 1 << 18  # entries scanned at once
 
 
 class IndexFile:
@@ -101,7 +101,7 @@ class IndexFile:
         capacity: int,
         previous: "IndexFile | None" = None,
     ) -> "IndexFile":
-        """A new file. Behind a full one it begins with that one's end, as in RocketMQ."""
+        """A new file. As in RocketMQ, it begins with the end of the full file before it."""
         size = file_bytes(slots, capacity)
         entries_at = HEADER_BYTES + SLOT_BYTES * slots
         segment = Segment.create(path, 0, size, reserve=entries_at, writable=True)
@@ -114,7 +114,7 @@ class IndexFile:
 
     @property
     def is_sound(self) -> bool:
-        """Whether the numbers of the header can be."""
+        """Whether the numbers in the header are possible."""
         return (
             self.count <= self.capacity
             and 0 <= self.used_slots <= self.slot_count
@@ -126,7 +126,7 @@ class IndexFile:
         return self.count >= self.capacity
 
     def insert(self, hashes: Hashes, offsets: Numbers, store_ms: Numbers, kernels: Kernels) -> int:
-        """Add keys in their order, as many as fit; returns how many did.
+        """Add as many of these keys as fit, in order; returns how many.
 
         DiskFull when there is no room on the disk for them.
         """
@@ -149,9 +149,9 @@ class IndexFile:
         return number
 
     def find(self, key: int, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Log offsets of the messages with this key hash, newest first, of the time range.
+        """Log offsets of the messages with this key hash in a time range, newest first.
 
-        Times are as exact as the index has them: up to a second too early.
+        The file has times in seconds, so they may be up to a second too early.
         """
         view = self.segment.view
         number = int(self._slots[key % self.slot_count])
@@ -172,10 +172,10 @@ class IndexFile:
         yield from self._scan(key, number, begin_ms, end_ms)
 
     def _scan(self, key: int, number: int, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """The same from entry `number` on, without following the chain.
+        """`find` from entry `number` down, without following the slot's chain.
 
-        Where one key is that of millions of messages, looking at all entries is a hundred times as
-        fast as going from one to the next older of its slot.
+        Where millions of messages have one key, scanning all entries is a hundred times as fast as
+        following the chain.
         """
         low = (begin_ms - self.begin_ms) / 1000
         high = (end_ms - self.begin_ms) / 1000
@@ -192,7 +192,7 @@ class IndexFile:
             stop = start
 
     def covers(self, begin_ms: int, end_ms: int) -> bool:
-        """Whether the time range touches that of the file."""
+        """Whether the time range overlaps the file's."""
         return self.count > 1 and begin_ms <= self.end_ms and end_ms >= self.begin_ms
 
     def count_before(self, log_end: int) -> int:
@@ -201,7 +201,7 @@ class IndexFile:
         return 1 + int(np.searchsorted(offsets, log_end))
 
     def cut(self, count: int) -> None:
-        """Drop the entries from number `count` on, and let the slots name the newest left."""
+        """Drop the entries from number `count` on; the slots then name the newest ones left."""
         self._slots[:] = 0
         kept = self._entries[1:count]
         self._slots[kept["hash"] % self.slot_count] = np.arange(1, count)

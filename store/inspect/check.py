@@ -1,8 +1,8 @@
-"""`check`: looks through a whole store and tells what is not as it should be. It only reads.
+"""`check`: checks a whole store and reports what is wrong with it, without changing anything.
 
-It works on our stores and on Java's, at rest and in use. No lock is taken. Where the file `abort`
-stands, a broker runs or was not stopped cleanly; then what is unfinished at the ends of files is
-a note and no damage, for a start deals with it.
+It works on the stores of aerobee and of Java, at rest and in use. It takes no lock. If the file
+`abort` exists, a broker runs or was not stopped cleanly; then unfinished ends of files are notes
+and no damage, because the next start repairs them.
 """
 
 import os
@@ -33,7 +33,7 @@ CRC_PROPERTY = b"__CRC32#\x01"
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What a store was made with, where the settings are known; 0: as the files themselves say."""
+    """The sizes that a store was made with, as far as known; 0 means: take it from the files."""
 
     segment_bytes: int = 0
     queue_file_bytes: int = 0
@@ -44,9 +44,9 @@ class Sizes:
 
 
 def check(root: Path, sizes: Sizes | None = None, progress: Progress | None = None) -> Report:
-    """Look through the store in this folder. StoreError when it is none.
+    """Check the store in this folder. StoreError when there is none.
 
-    `progress(done, all, messages)` is told of bytes of the log.
+    `progress(done, all, messages)` is called with bytes of the log, done and in all, and messages.
     """
     given = sizes or Sizes()
     log_folder = given.log_folder or root / "commitlog"
@@ -59,7 +59,7 @@ def check(root: Path, sizes: Sizes | None = None, progress: Progress | None = No
     report.part(LOG, "messages")
     is_open = disk.current.exists(root / "abort")
     noted = checkpoints.load(root / "checkpoint")
-    # What others point to the log with is read first: the log itself only grows meanwhile.
+    # The files that point into the log are read first: the log itself only grows meanwhile.
     offsets = check_config(root, report, is_open=is_open)
     queue_sizes = (
         given.queue_file_bytes or noted.queue_file_bytes,
@@ -87,7 +87,7 @@ def check(root: Path, sizes: Sizes | None = None, progress: Progress | None = No
 
 
 class _LogCheck(Walk):
-    """The way through the log, with all that its messages are compared with."""
+    """Walks through the log and compares its messages with queues and index."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class _LogCheck(Walk):
             report.tell(LOG, problem)
 
     def look(self) -> None:
-        """Look at every record, and at what is behind the last."""
+        """Check every record, and the bytes behind the last one."""
         row = self._row
         if not row.items:
             return
@@ -134,7 +134,7 @@ class _LogCheck(Walk):
         self._look_behind()
 
     def see(self, run: Run) -> None:
-        """These records are whole."""
+        """Check a run of whole records against queues and index."""
         self._report.parts[LOG].checked += len(run)
         self.last_ms = max(self.last_ms, int(run.store_times.max()))
         self._check_crc_properties(run)
@@ -142,11 +142,14 @@ class _LogCheck(Walk):
         self._index.see(run)
 
     def damaged(self, segment: Segment, place: int, following: int) -> bool:
-        """A record is not whole, or there is none; it goes on at `following`."""
+        """Report that no whole record is at `place`; the next candidate is at `following`.
+
+        Returns whether a whole record is there, so that the walk continues.
+        """
         behind = self._row.find(following)
         goes_on = behind is not None and whole_record(behind, following) is not None
         if not goes_on and self._is_open and place >= self._synced_end:
-            return False  # what was being written when the broker ended
+            return False  # a record that was being written when the broker ended
         rest = f"whole ones follow from {following} on" if goes_on else "none follows"
         text = f"the record at {place} of the log {_what_is_wrong(segment, place)}; {rest}"
         self._report.damage(LOG, segment.path, place - segment.base, text)
@@ -172,7 +175,7 @@ class _LogCheck(Walk):
                 self._report.damage(LOG, segment.path, place - segment.base, text)
 
     def _look_behind(self) -> None:
-        """Behind the end of the log there should be zeros."""
+        """Note bytes behind the end of the log that are not zero."""
         report = self._report
         for segment in self._row.items:
             if segment.end <= self.end:
@@ -181,14 +184,14 @@ class _LogCheck(Walk):
             if at is None:
                 continue
             text = f"behind the end of the log, {self.end}, there are bytes that are not zero"
-            # Java leaves there what a recovery cut off, until it is written over.
+            # Java leaves the bytes that a recovery cut off, until it overwrites them.
             cure = "; the next start cuts them off" if self._is_open else ""
             report.note(LOG, segment.path, at, text + cure)
             return
 
 
 def _first_byte(segment: Segment, at: int) -> int | None:
-    """The first byte from here on that is not zero; holes in the file take no time."""
+    """The first byte from `at` on that is not zero, or None; holes in the file take no time."""
     with plain_errors(segment.path, "read"):
         fd = disk.current.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -201,9 +204,9 @@ def _first_byte(segment: Segment, at: int) -> int | None:
 
 
 def _queued_end(row: Row, queues: QueuesCheck) -> int:
-    """The log was whole once up to here: the last message that has an entry.
+    """The end of the last message that has an entry: the log was once whole up to there.
 
-    An entry counts when at least a part of its record is there.
+    An entry counts when at least part of its record exists.
     """
     end = 0
     for place, size in queues.last_entries:

@@ -1,4 +1,4 @@
-"""The small files of a store: checkpoint, and config/*.json with the offsets that stand in them."""
+"""Checks the small files of a store: the checkpoint, and config/*.json with their offsets."""
 
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,10 @@ TOPICS = "topics.json"
 
 
 def check_config(root: Path, report: Report, *, is_open: bool) -> "Offsets":
-    """Look whether each file can be read; the offsets that they hold, for later.
+    """Check whether each file can be read; returns the offsets in them, to be compared later.
 
-    Java writes them in place: where a broker runs or fell, one of the two may be cut off, and an
-    empty one counts as none.
+    Java writes the files in place: where a broker runs or has crashed, the file or its .bak may be
+    cut off, and an empty file counts as missing.
     """
     part = report.part(CONFIG, "offsets")
     folder = root / CONFIG
@@ -35,9 +35,9 @@ def check_config(root: Path, report: Report, *, is_open: bool) -> "Offsets":
     texts: dict[str, Any] = {}
     for name in sorted({name.removesuffix(".bak") for name in names if ".json" in name}):
         if name.endswith(".new"):
-            continue  # a save that did not come to its end
+            continue  # a save that was not finished
         if name.endswith(JOURNAL_SUFFIX):
-            continue  # below, with the file that it belongs to
+            continue  # checked below, with its file
         part.files += 1
         reasons = {}
         is_some = False
@@ -62,7 +62,7 @@ def check_config(root: Path, report: Report, *, is_open: bool) -> "Offsets":
 
 
 def _add_journal(path: Path, texts: dict[str, Any], report: Report, *, is_open: bool) -> None:
-    """Take in the topics that have come and gone since their file was written."""
+    """Apply the topics that were added and deleted since their file was written."""
     journal = JsonJournal(path)
     try:
         lines = journal.load(parse)
@@ -82,7 +82,7 @@ def _add_journal(path: Path, texts: dict[str, Any], report: Report, *, is_open: 
 
 
 class Offsets:
-    """What groups have consumed, and delay levels delivered, as the files say."""
+    """The offsets in the files: consumed by groups, and delivered of delay levels."""
 
     def __init__(self, folder: Path, texts: dict[str, Any], report: Report) -> None:
         self._folder = folder
@@ -92,7 +92,7 @@ class Offsets:
         self._topics = set(_table(texts.get(TOPICS), "topicConfigTable"))
 
     def compare(self, queues: QueuesCheck, deleted: dict[str, int]) -> None:
-        """Report offsets behind the ends of the queues they are of."""
+        """Report offsets behind the ends of their queues."""
         part = self._report.parts[CONFIG]
         for key, offsets in self._consumed.items():
             topic, _, group = str(key).partition("@")
@@ -130,7 +130,7 @@ def check_checkpoint(
     last_ms: int,
     is_open: bool,
 ) -> None:
-    """Look whether the checkpoint, as it was before the log was read, promises more than it has."""
+    """Check that the checkpoint, as read before the log, doesn't promise more than the log has."""
     path = root / CHECKPOINT
     part = report.part(CHECKPOINT, "numbers")
     if not path.exists():
@@ -154,7 +154,7 @@ def check_checkpoint(
         part.checked += 1
         if moment < 0 or moment > last_ms:
             text = f"says that what was stored until {moment} is safe; the last is of {last_ms}"
-            # What was in the queues is noted without waiting for the disk.
+            # The times of queues and index are saved without waiting for the disk.
             tell = report.note if is_open and moment >= 0 and at else report.damage
             tell(CHECKPOINT, path, at, text)
     for at, place in {32: found.confirm_offset, checkpoints.OWN_AT + 48: found.synced_end}.items():
@@ -165,12 +165,12 @@ def check_checkpoint(
 
 
 def deleted_topics(root: Path) -> dict[str, int]:
-    """The topics that were deleted and where the log ended then, if the file can be read."""
+    """The deleted topics and where the log ended then; none if the file can't be read."""
     deleted = Deleted(root)
     try:
         deleted.load()
     except StoreError:
-        return {}  # told as a file that can't be read
+        return {}  # reported as a file that can't be read
     return deleted.ends
 
 

@@ -1,7 +1,7 @@
-"""The key index against itself and the log: every key has its entry, every entry its key.
+"""Checks the key index against itself and the log: every key has its entry, every entry its key.
 
-An index is in the order of the log, so both are gone through side by side. Only where they differ
-are the entries of a stretch compared one by one.
+An index is in the order of the log, so both are read side by side. Only where they differ are the
+entries of a run compared one by one.
 """
 
 from collections.abc import Iterator
@@ -27,18 +27,18 @@ from ..log.run import Run
 from .findings import Report
 
 INDEX = "index"
-BLOCK_ENTRIES = 1 << 18  # of a file looked at together
+BLOCK_ENTRIES = 1 << 18  # entries of a file that are checked together
 DEFAULT_SLOTS, DEFAULT_ENTRIES = 5_000_000, 20_000_000
-LAYOUT_ENTRIES = 1_000  # that are looked at to find out the numbers of slots and entries
-LAYOUT_ENTRIES_AT_ONCE = 8  # of these, with many numbers of slots at once
+LAYOUT_ENTRIES = 1_000  # entries checked to find the numbers of slots and entries
+LAYOUT_ENTRIES_AT_ONCE = 8  # of these, checked for many numbers of slots at once
 LAYOUTS_AT_ONCE = 1 << 18
 SLOTS_STEP = ENTRY_BYTES // SLOT_BYTES  # between two numbers of slots that leave whole entries
 assert SLOTS_STEP * SLOT_BYTES == ENTRY_BYTES
-MISSING_TOLD = 20  # keys without an entry that are told one by one
+MISSING_TOLD = 20  # keys without an entry that are reported one by one
 
 
 class IndexCheck:
-    """The index of a store. `slots` and `capacity` of its files, 0 where not known."""
+    """Checks the index of a store. `slots` and `capacity` are of its files, 0 if unknown."""
 
     def __init__(
         self, root: Path, slots: int, capacity: int, report: Report, *, is_open: bool
@@ -59,7 +59,7 @@ class IndexCheck:
                 report.damage(INDEX, path, None, f"has {entry.size} bytes, too few for an index")
                 continue
             segment = Segment(path, 0, entry.size, writable=False)
-            # Before the layout: only entries that it was found by may be looked at in it.
+            # Read the header before finding the layout, which then covers all entries it counts.
             header = HEADER.unpack_from(segment.view, 0)
             layout = layout_of(segment, slots, capacity)
             if layout is None:
@@ -80,11 +80,11 @@ class IndexCheck:
 
     @property
     def last_offset(self) -> int:
-        """Where the last message lies that has an entry; -1 without any."""
+        """The log offset of the last message with an entry; -1 without one."""
         return max((file.last_offset for file in self.files), default=-1)
 
     def begin(self, log_start: int) -> None:
-        """Leave out the entries of messages that the log has no more."""
+        """Skip the entries of messages that the log no longer has."""
         for file in self.files:
             offsets = file.entries["offset"][1 : file.count]
             before = int(np.searchsorted(offsets, log_start))
@@ -95,7 +95,8 @@ class IndexCheck:
         self._at = 1
 
     def see(self, run: Run) -> None:
-        """These messages should have the next entries."""
+        """Compare the keys of these messages with the next entries; report entries without a key
+        and note keys without an entry."""
         rows, hashes = run.keys()
         places = run.log_offsets[rows]
         times = run.store_times[rows]
@@ -127,7 +128,10 @@ class IndexCheck:
         self._missing += absent[: MISSING_TOLD - len(self._missing)].tolist()
 
     def end(self, log_end: int, *, is_open: bool, is_expected: bool) -> None:
-        """Report entries behind the log and keys without an entry; `is_expected`: there is one."""
+        """Report entries behind the end of the log and keys without an entry.
+
+        `is_expected`: the store has an index, so all keys must have an entry.
+        """
         report = self._report
         rest, files, numbers = self._take_until(1 << 62)
         ahead = [number for number in range(len(rest)) if int(rest["offset"][number]) >= log_end]
@@ -139,7 +143,7 @@ class IndexCheck:
         if not self._missing_count:
             return
         text = f"{self._missing_count} keys of messages have no entry, the first at"
-        # Its writer may be between two keys of one message.
+        # The writer of an open index may be between two keys of one message.
         indexed = self.last_offset - is_open
         if self._missing[0] > indexed and (is_open or not is_expected):
             report.note(INDEX, self._folder, None, f"{text} {self._missing[0]} of the log")
@@ -148,7 +152,8 @@ class IndexCheck:
         report.damage(INDEX, self._folder, None, f"{text} {places} of the log")
 
     def _take(self, count: int) -> "list[tuple[FileCheck, int, NDArray[np.void]]]":
-        """The next entries, each with its file and first number; fewer where there are no more."""
+        """The next `count` entries, or fewer at the end, by file: file, number of the first entry,
+        entries."""
         parts = []
         while count and self._number < len(self.files):
             file = self.files[self._number]
@@ -162,7 +167,8 @@ class IndexCheck:
         return parts
 
     def _take_until(self, place: int) -> tuple[NDArray[np.void], Positions, Positions]:
-        """The next entries of messages before this place; the number of file and entry of each."""
+        """The next entries of messages before this log offset; also each one's file number and
+        entry number."""
         entries = [np.empty(0, ENTRY_TYPE)]
         files: list[int] = []
         numbers: list[int] = []
@@ -181,7 +187,7 @@ class IndexCheck:
 
 
 class FileCheck:
-    """One file of the index, with what it says of itself: header, slots, links, order."""
+    """Checks one file of the index by itself: header, slots, links, order."""
 
     def __init__(
         self,
@@ -203,7 +209,8 @@ class FileCheck:
         self.last_offset = int(self.entries["offset"][self.count - 1]) if self.count > 1 else -1
 
     def check_itself(self, *, is_growing: bool) -> None:
-        """Look at header, links and order. A file that grows is looked at up to where it was."""
+        """Check header, links and order. A growing file is checked up to its count at the
+        start."""
         if self.count <= 1:
             return
         if not is_growing and self._end_offset != self.last_offset:
@@ -225,7 +232,7 @@ class FileCheck:
         return self._entries_at + ENTRY_BYTES * number
 
     def is_of(self, entries: NDArray[np.void], places: Positions, hashes: Positions) -> bool:
-        """Whether these entries are those of these keys."""
+        """Whether these entries have these log offsets and key hashes."""
         same = (entries["offset"] == places) & (entries["hash"] == hashes)
         return bool(same.all())
 
@@ -270,7 +277,7 @@ class FileCheck:
             self._damage(32, f"counts {self._used} slots in use, it has {np.count_nonzero(slots)}")
 
     def _newest_before(self, number: int) -> int:
-        """The newest entry of a slot that was there when the look began."""
+        """The newest entry of a slot, of the entries that existed when the check began."""
         while self.count <= number < len(self.entries):
             number = int(self.entries["older"][number])
         return number
@@ -280,9 +287,10 @@ class FileCheck:
 
 
 def layout_of(segment: Segment, slots: int, capacity: int) -> tuple[int, int] | None:
-    """Slots and entries of a file; None when nothing fits its size.
+    """The numbers of slots and entries of a file; None when no layout fits its size.
 
-    They are not recorded. RocketMQ's defaults, else what makes the first entry the first message.
+    The file doesn't record them. RocketMQ's defaults are tried first, then layouts in which the
+    first entry is the one of the first message.
     """
     size = segment.size
     if slots and capacity:
@@ -297,9 +305,9 @@ def layout_of(segment: Segment, slots: int, capacity: int) -> tuple[int, int] | 
 
 
 def _likely(segment: Segment) -> Iterator[int]:
-    """The numbers of slots that the size and the first entries allow, of millions at once.
+    """The numbers of slots that fit the size and the first entries; many are tried at once.
 
-    A region without data looks like an entry, so the slots must lead to all of the first ones.
+    A region without data looks like an entry, so the slots must lead to all of the first entries.
     """
     size, view = segment.size, segment.view
     _, _, begin_offset, _, _, count = HEADER.unpack_from(view, 0)
@@ -307,7 +315,7 @@ def _likely(segment: Segment) -> Iterator[int]:
     most, uneven = divmod(size - HEADER_BYTES - least_bytes, SLOT_BYTES)
     if uneven:
         return
-    first = most % SLOTS_STEP or SLOTS_STEP  # what is left must be entries
+    first = most % SLOTS_STEP or SLOTS_STEP  # the rest of the file must be whole entries
     for low in range(first, most + 1, SLOTS_STEP * LAYOUTS_AT_ONCE):
         tried = np.arange(low, min(low + SLOTS_STEP * LAYOUTS_AT_ONCE, most + 1), SLOTS_STEP)
         for number in range(1, min(count, LAYOUT_ENTRIES_AT_ONCE + 1)):
@@ -323,12 +331,13 @@ def _likely(segment: Segment) -> Iterator[int]:
 
 
 def _is_layout(segment: Segment, slot_count: int, count: int) -> bool:
-    """Whether the entries before `count` are such with so many slots: all slots lead to them."""
+    """Whether the entries before `count` are valid with this number of slots: in order, and each is
+    reached from its slot."""
     slots = np.frombuffer(segment.view, ">i4", slot_count, HEADER_BYTES)
     entries_at = HEADER_BYTES + SLOT_BYTES * slot_count
     entries = np.frombuffer(segment.view, ENTRY_TYPE, max(count, 1), entries_at)[1:]
     numbers = np.arange(1, len(entries) + 1)
     ordered = (np.diff(entries["offset"]) >= 0).all() and (entries["older"] < numbers).all()
     hashes = entries["hash"].astype(np.int64)
-    # An entry that is the newest of its slot, or older than that one.
+    # An entry is the newest of its slot, or older than the newest.
     return bool(ordered and (hashes >= 0).all() and (slots[hashes % slot_count] >= numbers).all())

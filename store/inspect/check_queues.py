@@ -1,8 +1,8 @@
-"""Consume queues against the log: every message has its entry, every entry leads to its message.
+"""Checks consume queues against the log: every message has its entry, every entry its message.
 
-The log is gone through once. Each message is looked for in its queue and its entry ticked off; what
-is left without a tick leads nowhere. Where a queue ends was noted before, so that what a
-running broker adds meanwhile disturbs nobody.
+The log is read once. Each message is looked up in its queue, and its entry is ticked off; entries
+left without a tick lead nowhere. The ends of the queues are noted before, so that entries which a
+running broker adds meanwhile don't matter.
 """
 
 from collections.abc import Iterable
@@ -30,10 +30,10 @@ Entries = NDArray[np.void]
 
 
 class QueuesCheck:
-    """All queues of a store. `deleted` has the ends of deleted topics (`queues/deleted.py`)."""
+    """Checks all queues of a store."""
 
     def __init__(self, root: Path, sizes: tuple[int, int], report: Report) -> None:
-        """`sizes` of the files of consume queues and batch queues, 0 where not known."""
+        """`sizes`: the file sizes of consume queues and of batch queues in bytes, 0 if unknown."""
         self._report = report
         self._root = root
         self.plain: dict[tuple[str, int], PlainCheck] = {}
@@ -51,14 +51,14 @@ class QueuesCheck:
 
     @property
     def last_entries(self) -> list[tuple[int, int]]:
-        """Place and size of the last message of each queue."""
+        """Log offset and size of the last message of each queue."""
         plain = [check.last for check in self.plain.values()]
         batch = [check.last for check in self.batch.values()]
         return [last for last in (*plain, *batch) if last is not None]
 
     @property
     def ends(self) -> dict[tuple[str, int], int]:
-        """The offset behind the last message of each queue, those without an entry included."""
+        """The offset behind the last message of each queue, messages without an entry included."""
         found = {key: check.count + check.missing_count for key, check in self.plain.items()}
         return found | {key: check.end_offset for key, check in self.batch.items()}
 
@@ -82,7 +82,10 @@ class QueuesCheck:
             self._see_light(run)
 
     def end(self, log_start: int, log_end: int, *, is_open: bool, deleted: dict[str, int]) -> None:
-        """Report what was not ticked off, once all of the log was seen."""
+        """Report entries that were not ticked off, after all of the log was read.
+
+        `deleted` has where the log ended when a topic was deleted, by topic.
+        """
         for (topic, queue_id), places in self._absent.items():
             folder = self._root / "consumequeue" / topic / str(queue_id)
             text = f"there is no queue {queue_id} of topic {topic}, the log has messages of it"
@@ -98,7 +101,7 @@ class QueuesCheck:
             batch.end(log_start, log_end, is_open=is_open)
 
     def _see_light(self, run: Run) -> None:
-        """Entries in the light queues that a message names besides its own."""
+        """Tick off the entries in the light queues (%LMQ%) that messages name."""
         table = run.properties
         rows, starts, ends = table.find(INNER_MULTI_DISPATCH)
         offsets = {
@@ -119,7 +122,7 @@ class QueuesCheck:
 
 
 class PlainCheck:
-    """One consume queue. `first` and `count` are the numbers of its entries: [first, count)."""
+    """Checks one consume queue. The numbers of its entries are [first, count)."""
 
     def __init__(self, topic: str, row: Row, ext: Row, report: Report) -> None:
         self.row = row
@@ -141,7 +144,7 @@ class PlainCheck:
         self.last = None if last is None else last[:2]
 
     def see(self, offsets: Positions, entries: Entries) -> None:
-        """These messages have these offsets, and should have these entries."""
+        """Compare the entries at these offsets with the ones that the messages should have."""
         inside = (offsets >= self.first) & (offsets < self.count)
         if not inside.all():
             self._note_outside(offsets, entries["offset"], ~inside)
@@ -153,12 +156,12 @@ class PlainCheck:
         same = (found["offset"] == entries["offset"]) & (found["size"] == entries["size"])
         right = same & ((found["tags"] == entries["tags"]) | (found["tags"] <= EXT_ADDRESS_MAX))
         if self._topic == SCHEDULE_TOPIC:
-            right = same  # there the time of delivery stands in the place of the tags
+            right = same  # there an entry has the time of delivery instead of the tags
         else:
             self._check_ext(offsets, found, entries)
         here = found["offset"] == entries["offset"]
         self._seen[offsets[here] - self.first] = True
-        # An entry that leads further on is of a message that came after the topic was made again.
+        # An entry that leads further on belongs to a message sent after the topic was recreated.
         for row in np.flatnonzero(~right & (here | (found["offset"] < entries["offset"]))).tolist():
             text = f"leads to {_show(found[row])}, the message with this offset is "
             self._damage(int(offsets[row]), text + _show(entries[row]))
@@ -188,7 +191,7 @@ class PlainCheck:
         if self._missing and self._missing[-1] >= deleted_end:
             last = self._last_entry()
             if last is not None and self._missing[-1] < last[0]:
-                return  # of the time before the topic was deleted and made again
+                return  # messages from before the topic was deleted and recreated
             text = (
                 f"ends at entry {self.count}, the log has {self.missing_count} more messages of "
                 f"it, from {self._missing[0]} on"
@@ -223,7 +226,7 @@ class PlainCheck:
                 self._report.damage(EXT, path, at, text)
 
     def _count_entries(self) -> int:
-        """The number behind the last entry; reports what is among or behind them."""
+        """The number behind the last entry; reports invalid entries among or behind them."""
         count = self.first
         for number, segment in enumerate(self.row.items):
             units = np.frombuffer(segment.view, ENTRY_TYPE, segment.size // ENTRY_BYTES)
@@ -243,7 +246,7 @@ class PlainCheck:
         return count
 
     def _is_inside(self, units: Entries, bad: Positions) -> bool:
-        """Whether entries follow the first bad one: it is damaged and not the end."""
+        """Whether entries follow the first bad one, so that it is damage and not the end."""
         return int(bad[-1]) - int(bad[0]) + 1 != len(bad) or int(bad[-1]) != len(units) - 1
 
     def _read(self, first: int, end: int) -> Entries:
@@ -280,7 +283,7 @@ class PlainCheck:
 
 
 class BatchCheck:
-    """One batch queue: an entry for each record that holds an inner batch."""
+    """Checks one batch queue, which has an entry for each record with an inner batch."""
 
     def __init__(self, row: Row, report: Report) -> None:
         self.row = row
@@ -290,7 +293,9 @@ class BatchCheck:
         for problem in row.problems:
             report.tell(BATCHES, problem)
         self.end_offset = 0
-        self._units: dict[int, tuple[int, Path, int]] = {}  # by place: size, file and byte
+        self._units: dict[
+            int, tuple[int, Path, int]
+        ] = {}  # by log offset: size, file and byte in it
         for segment in row.items:
             units = np.frombuffer(segment.view, UNIT_TYPE, segment.size // UNIT_BYTES)
             valid = (units["offset"] >= 0) & (units["size"] > 0) & (units["number"] > 0)
@@ -304,7 +309,7 @@ class BatchCheck:
         self._missing: list[int] = []
 
     def see(self, run: Run, row: int) -> None:
-        """This record should have an entry."""
+        """Tick off the entry of a record."""
         place, size = int(run.log_offsets[row]), int(run.sizes[row])
         found = self._units.pop(place, None)
         if found is None:
@@ -328,7 +333,7 @@ class BatchCheck:
 
 
 def _stretches(numbers: Positions) -> Iterable[tuple[int, int]]:
-    """The stretches of neighbouring numbers: first, and behind the last."""
+    """The runs of consecutive numbers, each as [first, end)."""
     if not len(numbers):
         return
     breaks = np.flatnonzero(np.diff(numbers) != 1)

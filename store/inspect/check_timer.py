@@ -1,7 +1,8 @@
-"""The timer's files: whether each unit leads to its message and each slot to its newest unit.
+"""Checks the timer's files: each unit leads to its message, each slot to its newest unit.
 
-Timer log and `config/timercheck` say what of the wheel's topic waits, and is done. The wheel itself
-is made again after an unclean stop, so where a broker runs or fell it is not looked at.
+Timer log and `config/timercheck` say which messages of the wheel's topic wait and which are done.
+The wheel itself is rebuilt after an unclean stop, so it is not checked where a broker runs or has
+crashed.
 """
 
 from pathlib import Path
@@ -37,7 +38,8 @@ Units = npt.NDArray[np.void]
 
 
 class TimerFilesCheck:
-    """The files of one store. What they say is read at once, the log they lead to comes later."""
+    """Checks the timer files of one store. They are opened at once; `end` compares them with the
+    log."""
 
     def __init__(self, root: Path, report: Report, *, is_open: bool) -> None:
         self._report = report
@@ -57,11 +59,11 @@ class TimerFilesCheck:
             self._read_ms = max(self._read_ms, own.read_ms)
             if own.is_clean:
                 self._promised = max(self._promised, own.timer_log_end)
-        self._newest: dict[int, int] = {}  # tick -> position of its newest unit, of those that wait
-        self._expired = 0  # units that wait for a message that retention deleted
+        self._newest: dict[int, int] = {}  # tick -> position of its newest waiting unit
+        self._expired = 0  # waiting units whose message was deleted by retention
 
     def end(self, log: Row, log_end: int, queues: QueuesCheck) -> None:
-        """Compare them with the log, which ends here, once all of it was seen."""
+        """Compare the files with the log, which ends at `log_end`, after all of it was read."""
         if not self._is_there:
             return
         part = self._report.part(TIMER, "units")
@@ -113,7 +115,7 @@ class TimerFilesCheck:
         self._report.damage(TIMER, segment.path, at, text)
 
     def _see(self, segment: Segment, at: int, units: Units, log: Row, log_end: int) -> None:
-        """These units follow one another from byte `at` of the file on."""
+        """Check units that follow one another from byte `at` of the file on."""
         self._report.parts[TIMER].checked += len(units)
         positions = segment.base + at + np.arange(len(units)) * UNIT_BYTES
         places = units["log_offset"].astype(np.int64)
@@ -124,7 +126,7 @@ class TimerFilesCheck:
         behind = places + sizes > log_end
         is_right = places < log.start
         if self._is_open:
-            is_right |= behind  # it came meanwhile, or the next start cuts it off
+            is_right |= behind  # the message came meanwhile, or the next start cuts the unit off
         left = np.flatnonzero(~is_right & ~behind)
         is_right[left] = _has_records(log, places[left], sizes[left])
         previous = units["previous"]
@@ -149,7 +151,7 @@ class TimerFilesCheck:
     # --- the wheel ------------------------------------------------------------------------------
 
     def _slots(self) -> Units:
-        """All slots; none where the file is missing or has another length, which is told."""
+        """All slots; none if the file is missing or has another length, which is reported."""
         none = np.empty(0, SLOT_TYPE)
         if not self._wheel_path.exists():
             return none
@@ -189,7 +191,7 @@ class TimerFilesCheck:
             self._report.damage(TIMER, self._wheel_path, number * SLOT_BYTES, text)
 
     def _likely_precision(self, slots: Units) -> int:
-        """The ticks that slots and their units agree on, where nothing says what they are."""
+        """The precision in ms on which slots and their units agree, if timercheck lacks it."""
         for slot in slots[slots["last"] >= 0][:SAMPLE_SLOTS]:
             segment = self._row.find(int(slot["last"]))
             if segment is None or int(slot["last"]) + UNIT_BYTES > segment.end:

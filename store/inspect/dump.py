@@ -1,7 +1,7 @@
-"""`dump`: what stands in the files of a store, one thing at a time, as plain values. It only reads.
+"""`dump`: the contents of the files of a store, item by item, as plain values. It only reads.
 
-Each function yields dictionaries that JSON can hold. What is not whole is yielded as well, with
-`damage` saying why, so that a dump of a damaged store shows where it is.
+Each function yields dictionaries that JSON can represent. Damaged items are yielded, too, with the
+reason in `damage`, so a dump of a damaged store shows where the damage is.
 """
 
 import base64
@@ -31,7 +31,7 @@ PIECE_ENTRIES = 10_000
 
 
 def log_lines(root: Path, place: int = 0, log_folder: Path | None = None) -> Iterator[Line]:
-    """The records of the log from this place on, or from the first behind it."""
+    """The records of the log from the first one at or behind the log offset `place`."""
     row = Row(log_folder or root / "commitlog")
     for segment in row.items:
         at = max(0, place - segment.base)
@@ -45,7 +45,7 @@ def log_lines(root: Path, place: int = 0, log_folder: Path | None = None) -> Ite
 def queue_lines(
     root: Path, topic: str, queue_id: int, start: int = 0, log_folder: Path | None = None
 ) -> Iterator[Line]:
-    """The entries of a queue from this offset on."""
+    """The entries of a queue from number `start` on. StoreError when there is no such queue."""
     view = StoreView(root, log_folder)
     queue = view.queue(topic, queue_id)
     first, end = queue.count()
@@ -84,7 +84,7 @@ def index_lines(root: Path, slots: int = 0, capacity: int = 0) -> Iterator[Line]
 
 
 def checkpoint_lines(root: Path) -> Iterator[Line]:
-    """The checkpoint."""
+    """The numbers of the checkpoint, in one line. StoreError when there is none."""
     path = root / "checkpoint"
     if not path.exists():
         raise StoreError(f"the store {root} has no checkpoint")
@@ -149,7 +149,7 @@ def _record_line(record: Record, place: int) -> Line:
 
 
 def _next_record(segment: Segment, at: int) -> int:
-    """Where the next whole record begins, or the end of the file."""
+    """The byte at which the next whole record begins, or the size of the file."""
     while True:
         hits = [segment.view.find(magic, at + 4) for magic in MAGICS]
         places = [hit - 4 for hit in hits if hit >= 0]
@@ -165,7 +165,7 @@ def _next_record(segment: Segment, at: int) -> int:
 
 
 def _moment(moment_ms: int) -> str | None:
-    """The time as ISO 8601 in UTC; None for none and for what is no time."""
+    """The time as ISO 8601 in UTC; None for 0 and for a number that is no time."""
     try:
         return datetime.fromtimestamp(moment_ms / 1000, UTC).isoformat() if moment_ms else None
     except (ValueError, OverflowError, OSError):

@@ -1,4 +1,4 @@
-"""What a look through a store comes to: findings with file and place, and a summary."""
+"""The report of `check`: findings with file and byte, and a summary."""
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,9 +11,9 @@ FINDINGS_KEPT = 1_000  # of one part; more are only counted
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found. `at` is the byte in the file, if one is meant.
+    """One finding. `at` is the byte in the file, if there is one.
 
-    What is no damage is worth knowing: the next start deals with it, or it was so intended.
+    A finding that is no damage is a note: the next start deals with it, or it is intended.
     """
 
     part: str
@@ -24,18 +24,19 @@ class Finding:
 
     @property
     def line(self) -> str:
-        """One line for a person."""
+        """The finding as one line of text."""
         place = str(self.path) if self.at is None else f"{self.path}:{self.at}"
         return f"{'damage' if self.is_damage else 'note'}: {place}: {self.text}"
 
     def to_json(self) -> dict[str, Any]:
-        """The same for a program."""
+        """The finding as values for JSON."""
         return {**asdict(self), "path": str(self.path)}
 
 
 @dataclass(slots=True)
 class Part:
-    """A row of the summary: files and things in them that were looked at, and what was wrong."""
+    """A row of the summary: the numbers of files, of items (`what`) checked in them, and of
+    findings."""
 
     name: str
     what: str
@@ -47,7 +48,8 @@ class Part:
 
 @dataclass(slots=True)
 class Report:
-    """All that was found. `findings` has the first of each part, `parts` counts all."""
+    """All findings. `findings` has the first `FINDINGS_KEPT` of each part and kind, `parts` counts
+    all."""
 
     root: Path
     parts: dict[str, Part] = field(default_factory=dict)
@@ -55,25 +57,25 @@ class Report:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether anything was found that should not be."""
+        """Whether any damage was found."""
         return any(part.damaged for part in self.parts.values())
 
     def part(self, name: str, what: str) -> Part:
-        """The row of this name, whose things are called `what`."""
+        """The row of this name, made if needed; its items are called `what`."""
         return self.parts.setdefault(name, Part(name, what))
 
     def damage(self, part: str, path: Path, at: int | None, text: str) -> None:
-        """Something is not as it should be."""
+        """Add damage. `at` is the byte in the file, or None."""
         self.parts[part].damaged += 1
         self._keep(Finding(part, path, at, text, True), self.parts[part].damaged)
 
     def note(self, part: str, path: Path, at: int | None, text: str) -> None:
-        """Something is worth knowing."""
+        """Add a note. `at` is the byte in the file, or None."""
         self.parts[part].notes += 1
         self._keep(Finding(part, path, at, text, False), self.parts[part].notes)
 
     def tell(self, part: str, problem: Problem) -> None:
-        """Something is wrong with a file, or it is not the store's."""
+        """Add a problem: a note if the file is not the store's, else damage."""
         say = self.note if problem.is_stray else self.damage
         say(part, problem.path, problem.at, problem.text)
 

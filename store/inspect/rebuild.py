@@ -1,9 +1,9 @@
 """`rebuild`: makes the queues and the index of a store again from its log.
 
-The sizes of files are those that the store has, unless settings are given. A queue of which the log
-has no message any more is left alone, for nothing else knows its numbering. The checkpoint is told
-first: when the work is cut short, the next start makes everything from the log as well. It keeps up
-to where the log was whole, so that a damaged record costs that record and not what follows it.
+Files keep the sizes that the store has, unless settings are given. A queue without a message in the
+log is left alone, because nothing else knows its numbering. The checkpoint is changed first: if the
+work is interrupted, the next start makes everything from the log as well. The checkpoint keeps up
+to where the log was whole, so a damaged record costs that record and not the ones behind it.
 """
 
 import time
@@ -29,12 +29,12 @@ from ..queues.consume_queue import FILLER
 from .check_index import layout_of
 
 NOWHERE = -2  # a number of queues, entries or keys that no store has
-HOST_BYTES = 8  # of the broker's address, which no record gets here
+HOST_BYTES = 8  # of the broker's address; no record is written here, so zeros do
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What was made: queues, their entries in all, and keys in the index."""
+    """The numbers of queues, of their entries in all, and of keys in the index."""
 
     queues: int
     entries: int
@@ -47,16 +47,16 @@ def rebuild(
     progress: Progress | None = None,
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> Rebuilt:
-    """Make queues and index again. StoreError when it is no store, or a broker runs on it.
+    """Make queues and index again. StoreError when `root` is no store, or a broker runs on it.
 
-    `progress(done, all, messages)` is told of bytes of the log.
+    `progress(done, all, messages)` is called with bytes of the log, done and in all, and messages.
     """
     used = settings or settings_of(root)
     lock = StoreLock(root)
     view = StoreView(root, used.commit_log_dir)
     lock.acquire()
     try:
-        # What a failed sync has left in doubt stays so.
+        # Data that a failed sync left in doubt stays in doubt.
         write_abort(root, sync_failed=sync_had_failed(root))
         _forget_queues(root, view)
         _delete_queues(root, view)
@@ -77,7 +77,10 @@ def rebuild(
 
 
 def settings_of(root: Path, log_folder: Path | None = None) -> StoreSettings:
-    """The settings that the files of a store were made with, as far as they tell."""
+    """The settings that the files of a store were made with, as far as the files show them.
+
+    StoreError when an index file doesn't show its layout.
+    """
     noted = checkpoints.load(root / "checkpoint")
     plain = [path for _, _, path in queue_folders(root / "consumequeue")]
     is_light = any(path.parent.name.startswith(LMQ_PREFIX) for path in plain)
@@ -92,7 +95,7 @@ def settings_of(root: Path, log_folder: Path | None = None) -> StoreSettings:
             path = root / "index" / entry.name
             segment = Segment(path, 0, entry.size, writable=False)
             if entry.size < HEADER.size or HEADER.unpack_from(segment.view)[-1] <= 1:
-                continue  # without an entry it does not tell
+                continue  # without an entry it doesn't show its layout
             layout = layout_of(segment, 0, 0)
             if layout is None:
                 raise StoreError(
@@ -110,7 +113,7 @@ def _size(folders: list[Path]) -> int:
 
 
 def _forget_queues(root: Path, view: StoreView) -> None:
-    """Nothing of queues and index counts as being on the disk from here on."""
+    """Note in the checkpoint that nothing of queues and index is on the disk."""
     noted = checkpoints.load(root / "checkpoint")
     ends = [noted.synced_end if noted.synced_end <= view.log.end else -1]
     for topic, queue_ids in view.topics().items():
@@ -138,7 +141,7 @@ def _delete_queues(root: Path, view: StoreView) -> None:
 
 
 def _delete_files(folder: Path) -> None:
-    """Delete the store's files, and the folder unless there is something else in it."""
+    """Delete the store's files in a folder, and the folder unless it has other files."""
     entries, strays = sorted_out(folder)
     for entry in entries:
         disk.current.unlink(folder / entry.name)

@@ -1,8 +1,8 @@
 """A batch consume queue: one entry for each record that holds an inner batch.
 
-RocketMQ keeps one instead of a consume queue for topics with the attribute queue.type=BatchCQ. 46
-bytes an entry; offsets count inner messages, so an entry covers `base` to `base + number` and is
-found by halving.
+RocketMQ keeps one instead of a consume queue for topics with the attribute queue.type=BatchCQ. An
+entry has 46 bytes. Offsets count inner messages, so an entry covers [base, base + number), and is
+found by binary search.
 """
 
 from pathlib import Path
@@ -68,7 +68,7 @@ class BatchQueue:
         self.min_offset = 0
         self.synced = 0
         self.new_files = False  # made since the folder was synced
-        self._count = 0  # units behind the start of the row of files, those deleted included
+        self._count = 0  # units from position 0 on, the ones in deleted files included
 
     def load(self, *, is_clean: bool, sure: bool = False) -> None:
         """Find the files and the last unit; `sure` as in `Segments.load`."""
@@ -117,7 +117,7 @@ class BatchQueue:
             self.next = last.base + last.number
 
     def cut_at_log(self, log_end: int) -> None:
-        """Drop the units of records that don't end before the log does."""
+        """Drop the units of records that end behind `log_end`."""
         count = self._count
         while count > self._first:
             unit = self._unit(count - 1)
@@ -128,7 +128,8 @@ class BatchQueue:
             self.cut(count)
 
     def correct_min(self, log_start: int) -> None:
-        """Move the least offset to the first unit whose record the log still has."""
+        """Move `min_offset` to the first unit whose record is in the log, which begins at
+        `log_start`."""
         for number in range(self._first, self._count):
             unit = self._unit(number)
             if unit.log_offset >= log_start:
@@ -146,11 +147,13 @@ class BatchQueue:
 
     @property
     def can_spare_first_file(self) -> bool:
-        """Whether later files are on the disk: where they end, numbers go on after a power cut."""
+        """Whether all units are on the disk: after a power cut, offsets continue behind the last
+        unit on the disk."""
         return self.synced >= self.next
 
     def units(self, offset: int, count: int, log_end: int) -> list[Unit]:
-        """Up to `count` units from the one with message `offset` on, before `log_end`."""
+        """Up to `count` units from the one with message `offset` on; their records lie before
+        `log_end`."""
         low, high = self._first, self._count
         while low < high:
             middle = (low + high) // 2
@@ -168,9 +171,10 @@ class BatchQueue:
         return found
 
     def offset_at(self, moment_ms: int, upper: bool) -> int:
-        """The first message of the record stored at this moment, of the last such with `upper`.
+        """The offset of the first message of the first record stored at this moment, with `upper`
+        of the last such record.
 
-        As in RocketMQ the next later record where there is none, and the last one behind the end.
+        As in RocketMQ, it is the next later record if there is none, else the last record.
         """
         low, high = self._first, self._count
         while low < high:
@@ -185,7 +189,7 @@ class BatchQueue:
         return self._unit(min(low, self._count - 1)).base if self._count > self._first else 0
 
     def readable_end(self, log_end: int) -> int:
-        """The offset behind the last message whose record lies before `log_end` in the log."""
+        """The offset behind the last message whose record lies before `log_end`."""
         for number in range(self._count - 1, self._first - 1, -1):
             unit = self._unit(number)
             if unit.log_offset + unit.size <= log_end:
@@ -194,14 +198,14 @@ class BatchQueue:
 
     @property
     def log_end(self) -> int:
-        """The place in the log behind the record of the last unit; 0 without units."""
+        """The log offset behind the record of the last unit; 0 without units."""
         if self._count == self._first:
             return 0
         last = self._unit(self._count - 1)
         return last.log_offset + last.size
 
     def release(self) -> None:
-        """Let go of the mappings; they come back when the queue is used again."""
+        """Drop the mappings; they are made again when the queue is used."""
         self.segments.release()
 
     @property

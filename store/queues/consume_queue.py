@@ -1,8 +1,8 @@
-"""A consume queue: entry i says where message i of one queue of a topic lies in the commit log.
+"""A consume queue: entry i says where message i of one queue of a topic is in the commit log.
 
-20 bytes an entry, entry i at byte 20·i of a row of files; so the number of an entry is the offset
-that consumers count in. Entries of a queue point ever further into the log. Behind the last one
-there are zeros. A queue that can't begin at 0 begins with fillers up to its first entry.
+An entry has 20 bytes, and entry i is at byte 20·i of a row of files, so the number of an entry is
+the queue offset of its message. The log offsets of entries ascend. Behind the last entry there are
+zeros. A queue that can't begin at 0 begins with fillers up to its first entry.
 
 Room on the disk is reserved in steps: a thousand topics with four queues would otherwise take 24 GB
 before their first message.
@@ -35,13 +35,13 @@ ENTRY_TYPE: np.dtype[np.void] = np.dtype(LAYOUT.dtype())
 
 Entry = tuple[int, int, int]
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-FILLER: Entry = (0, 0x7FFFFFFF, 0)  # stands before the first entry of a queue not begun at 0
+FILLER: Entry = (0, 0x7FFFFFFF, 0)  # before the first entry of a queue that doesn't begin at 0
 RESERVE_BYTES = 16 << 10
 FILL_CHUNK = 100_000  # fillers written at once
 SEARCH_CHUNK_BYTES = ENTRY_BYTES * 3_200
 EXT_ADDRESS_MAX = -(1 << 31) - 1  # a tag hash up to here is an address in consumequeue_ext
 
-# What a record has besides topic, body and properties.
+# The bytes of a record besides topic, body and properties.
 RECORD_FIXED_BYTES = HEAD_BYTES + PROPERTIES_LENGTH.size
 
 RUN_MAX = 1_024  # entries handled at once as one struct
@@ -49,7 +49,7 @@ _RUNS: dict[int, Struct] = {}
 
 
 def run_of(count: int) -> Struct:
-    """The layout of up to `RUN_MAX` entries in a row: three numbers each, flat."""
+    """The struct of `count` entries in a row, at most `RUN_MAX`: three numbers for each."""
     found = _RUNS.get(count)
     if found is None:
         found = _RUNS[count] = Struct(">" + LAYOUT.format * count)
@@ -59,9 +59,9 @@ def run_of(count: int) -> Struct:
 class ConsumeQueue:
     """One queue of a topic. `next` is the offset of the entry to be written next.
 
-    `view`, `at` and `limit` are file, place and end of the reserved room for that entry;
-    `magic`, `topic_field` and `fixed_bytes` are those of this queue's records. The appender uses
-    all six directly.
+    `view`, `at` and `limit` are the mapped file, the byte for that entry and the end of the
+    reserved room. `magic`, `topic_field` and `fixed_bytes` are of this queue's records. The
+    appender uses all six directly.
     """
 
     __slots__ = (
@@ -90,7 +90,9 @@ class ConsumeQueue:
         self.topic = topic
         self.queue_id = queue_id
         self.magic, self.topic_field = topic_field(topic)
-        self.topic_hash = string_hash(f"{topic}#") & 0xFFFFFFFF  # the index goes on from there
+        self.topic_hash = (
+            string_hash(f"{topic}#") & 0xFFFFFFFF
+        )  # the index continues the hash from there
         self.fixed_bytes = RECORD_FIXED_BYTES + len(self.topic_field)
         self.segments = Segments(folder, file_bytes, "mappedFileSizeConsumeQueue", writable=True)
         self.next = 0
@@ -99,7 +101,7 @@ class ConsumeQueue:
         self.at = file_bytes
         self.limit = 0
         self.is_schedule = topic == SCHEDULE_TOPIC
-        self.is_special = False  # whether its records are not put together the short way
+        self.is_special = False  # whether its records need the slow path of encoding
         self.new_files = False  # made since the folder was synced
         self.synced = 0  # entries before this one are on disk
 
@@ -131,9 +133,9 @@ class ConsumeQueue:
             done += count
 
     def make_room(self, count: int = 1) -> None:
-        """Reserve room for the next entries, in another file where this one is full.
+        """Reserve room for the next `count` entries, in a new file if the last one is full.
 
-        For `count` of them or as many as the file takes, and not less than a step.
+        At least `RESERVE_BYTES`, and no more than the file takes.
         """
         segments = self.segments
         size = segments.size
@@ -149,7 +151,7 @@ class ConsumeQueue:
             step = place - segment.base
             room = min(wanted, size - step)
             segment.reserve(step, room)
-            # Pages written since the last step would stay in memory for as long as we run.
+            # Pages written since the last call would stay in memory as long as the process runs.
             segment.forget()
             limit = step + room - room % ENTRY_BYTES
         self.view = segment.view  # may fail; nothing has changed until then
@@ -157,7 +159,7 @@ class ConsumeQueue:
         self.limit = limit
 
     def begin_at(self, offset: int) -> None:
-        """Let an empty queue begin at `offset`, because what came before is not in the log."""
+        """Let an empty queue begin at `offset`, because earlier messages are not in the log."""
         assert self.next == 0
         assert not self.segments.items
         size = self.segments.size
@@ -174,12 +176,12 @@ class ConsumeQueue:
             self.append_all(filler[: offset - self.next])
 
     def cut(self, offset: int) -> None:
-        """Drop the entries from `offset` on and leave zeros in their place."""
+        """Replace the entries from `offset` on by zeros."""
         segments = self.segments
         place = offset * ENTRY_BYTES
         if place <= segments.start:
             offset = 0
-        # The numbers first: they count even when the disk doesn't take the zeros.
+        # Set the numbers first: they hold even if the zeros can't be written.
         self.next = offset
         self.limit = 0
         self.synced = min(self.synced, offset)
@@ -189,7 +191,7 @@ class ConsumeQueue:
             segments.last.zero(place - segments.last.base)
 
     def cut_at_log(self, log_end: int) -> None:
-        """Drop the entries of messages that don't end before the log does."""
+        """Drop the entries of messages that end behind `log_end`."""
         offset = self.next
         while offset > self.first_offset:
             log_offset, size, _ = self.entry(offset - 1)
@@ -209,9 +211,9 @@ class ConsumeQueue:
     def load(self, *, is_clean: bool, sure: bool = False) -> None:
         """Find the files and the last entry; `sure` as in `Segments.load`.
 
-        After a clean stop all bytes before it are right, so it is found by halving; after a crash
-        every entry of the last three files is looked at, and what lies behind the first bad one is
-        dropped.
+        After a clean stop all entries before the last are valid, so it is found by binary search.
+        After a crash every entry of the last three files is read, and everything behind the first
+        invalid one is dropped.
         """
         segments = self.segments
         segments.load(sure=sure)
@@ -237,14 +239,15 @@ class ConsumeQueue:
 
     @property
     def first_offset(self) -> int:
-        """The offset of the first entry that has a place in a file, be it a filler."""
+        """The offset of the first entry in a file, which may be a filler."""
         return self.segments.start // ENTRY_BYTES
 
     def correct_min(self, log_start: int) -> None:
-        """Move the least offset to the first entry whose message the log still has."""
+        """Move `min_offset` to the first entry whose message is in the log, which begins at
+        `log_start`."""
         low, high = max(self.min_offset, self.first_offset), self.next
         if low < high and self.entry(low)[0] >= log_start > 0:
-            high = low  # nothing has gone since the last time
+            high = low  # nothing was deleted since the last time
         while low < high:
             middle = (low + high) // 2
             real = self._real(middle, self.next)
@@ -257,7 +260,7 @@ class ConsumeQueue:
     def _real(self, offset: int, end: int) -> int:
         """The offset of the first entry from `offset` on that is no filler; `end` without one.
 
-        Fillers stand at the beginning, and where messages were lost with a file of the log.
+        Fillers are at the beginning, and where messages were lost with a file of the log.
         """
         while offset < end and self.entry(offset)[:2] == FILLER[:2]:
             segment, at, room = self.locate(offset)
@@ -276,7 +279,8 @@ class ConsumeQueue:
 
     @property
     def can_spare_first_file(self) -> bool:
-        """Whether a later file is on the disk: where it ends, numbers go on after a power cut."""
+        """Whether a later file has entries on the disk: after a power cut, offsets continue behind
+        them."""
         items = self.segments.items
         return len(items) > 1 and self.synced * ENTRY_BYTES > items[1].base
 
@@ -293,7 +297,7 @@ class ConsumeQueue:
             return ENTRY.unpack(read(place - segment.base, ENTRY_BYTES))
 
     def entries(self, offset: int, count: int, end: int) -> list[Entry]:
-        """Up to `count` entries from `offset` on, none at `end` or behind it."""
+        """Up to `count` entries with offsets from `offset` on and before `end`."""
         offset = max(offset, self.first_offset)
         count = min(count, end - offset)
         found: list[Entry] = []
@@ -304,9 +308,10 @@ class ConsumeQueue:
         return found
 
     def count_equal(self, offset: int, entries: npt.NDArray[np.void]) -> int:
-        """How many of these are what is written from `offset` on, up to the first that is not.
+        """How many of these entries equal the written ones from `offset` on, up to a difference.
 
-        An entry that leads into consumequeue_ext has no tag hash to compare.
+        It compares no further than the end of a file. An entry that leads into consumequeue_ext has
+        no tag hash to compare.
         """
         segment, at, room = self.locate(offset)
         count = min(room, len(entries), self.next - offset)
@@ -318,14 +323,14 @@ class ConsumeQueue:
         return count if same.all() else int(np.argmin(same))
 
     def locate(self, offset: int) -> tuple[Segment, int, int]:
-        """Where an entry is: file, place in it, and how many entries the file has from there on."""
+        """Where an entry is: file, byte in it, and how many entries the file has from there on."""
         segments = self.segments
         number, at = divmod(offset * ENTRY_BYTES - segments.items[0].base, segments.size)
         assert number >= 0
         return segments.items[number], at, (segments.size - at) // ENTRY_BYTES
 
     def readable_end(self, log_end: int) -> int:
-        """The offset behind the last entry whose message lies before `log_end` in the log."""
+        """The offset behind the last entry whose message lies before `log_end`."""
         low, high = self.min_offset, self.next
         if high <= low:
             return high
@@ -344,14 +349,14 @@ class ConsumeQueue:
 
     @property
     def log_end(self) -> int:
-        """The place in the log behind the message of the last entry; 0 without entries."""
+        """The log offset behind the message of the last entry; 0 without entries."""
         if self.next <= self.first_offset:
             return 0
         log_offset, size, _ = self.entry(self.next - 1)
         return 0 if (log_offset, size) == FILLER[:2] else log_offset + size
 
     def release(self) -> None:
-        """Let go of the mappings; they come back when the queue is used again."""
+        """Drop the mappings; they are made again when the queue is used."""
         self.limit = 0
         if hasattr(self, "view"):
             del self.view
@@ -359,12 +364,12 @@ class ConsumeQueue:
 
 
 def read_array(segment: Segment, at: int, count: int) -> npt.NDArray[np.void]:
-    """`count` entries from byte `at` of a file as an array over its mapping."""
+    """`count` entries from byte `at` of a file, as an array over its mapping (`ENTRY_TYPE`)."""
     return np.frombuffer(segment.view, ENTRY_TYPE, count, at)
 
 
 def _count_by_halving(segment: Segment) -> int:
-    """How many entries a file has, all of them before all zeros."""
+    """How many entries a file has, by binary search: all entries are before all zeros."""
     low, high = 0, segment.size // ENTRY_BYTES
     with segment.reader() as read:
         while low < high:
@@ -378,7 +383,7 @@ def _count_by_halving(segment: Segment) -> int:
 
 
 def _count_by_reading(segment: Segment) -> int:
-    """How many entries a file has before the first one that can't be one."""
+    """How many entries a file has before the first invalid one."""
     done = 0
     with segment.reader() as read:
         for at in range(0, segment.size, SEARCH_CHUNK_BYTES):

@@ -1,7 +1,7 @@
-"""Topics that were deleted, and where the log ended then.
+"""Deleted topics, and where the log ended when they were deleted.
 
-A deleted topic's messages stay in the log until their file goes. Whenever queues are made from the
-log, what lies before that end is passed over, so that no crash brings a deleted topic back.
+A deleted topic's messages stay in the log until their file is deleted. Whenever queues are made
+from the log, messages of the topic before that end are skipped, so no crash restores the topic.
 """
 
 import json
@@ -25,9 +25,10 @@ class Deleted:
         self.ends = json_file.load(self._path, _decode) or {}
 
     def note(self, topic: str, log_end: int, log_start: int) -> None:
-        """Messages of this topic before `log_end` are gone; on the disk when this returns.
+        """Note that messages of this topic before `log_end` are deleted; on the disk on return.
 
-        Those whose messages the log has no more, as it begins at `log_start`, are forgotten.
+        Topics without messages in the log, which begins at `log_start`, are forgotten. StoreError
+        above `DELETED_MAX` topics.
         """
         kept = {name: end for name, end in self.ends.items() if end > log_start}
         kept[topic] = log_end
@@ -39,7 +40,7 @@ class Deleted:
         self._save(kept)
 
     def cut_at_log(self, log_end: int) -> None:
-        """The log ends here after a crash: new messages will lie where deleted ones have lain."""
+        """Note that the log ends at `log_end` after a crash: behind it, messages will be new."""
         if any(end > log_end for end in self.ends.values()):
             self._save({topic: min(end, log_end) for topic, end in self.ends.items()})
 

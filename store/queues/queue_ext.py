@@ -1,7 +1,7 @@
-"""consumequeue_ext: tag hashes with more about a message, where enableConsumeQueueExt was on.
+"""consumequeue_ext: tag hashes and more about messages, where enableConsumeQueueExt was on.
 
-An entry of the consume queue then holds, in place of the tag hash, the address of a unit here. Read
-only: we never write one, and an address that leads nowhere means unknown tags.
+An entry of the consume queue then has the address of a unit here instead of the tag hash. This
+module only reads: aerobee never writes a unit, and an address without a unit means unknown tags.
 """
 
 from pathlib import Path
@@ -44,7 +44,7 @@ class QueueExt:
         return int(tags_code) if size >= UNIT_BYTES_MIN else None
 
     def first_file_before(self, address: int) -> Segment | None:
-        """The first file, if this address leads behind it; never the last one."""
+        """The first file, if this address is behind it; never the last one."""
         items = self.segments.items
         is_behind = len(items) > 1 and items[0].end <= address + ADDRESS_BASE
         return items[0] if is_behind and address <= EXT_ADDRESS_MAX else None

@@ -19,14 +19,14 @@ Queue = ConsumeQueue | BatchQueue
 Key = tuple[str, int]
 
 QUEUES_MAX = 1_000_000
-QUEUES_MAPPED_MAX = 8_000  # from here on idle queues are not kept mapped
+QUEUES_MAPPED_MAX = 8_000  # with more queues, idle ones are not kept mapped
 QUEUE_ID_MAX = 1 << 20
 TOPIC_CHARS_MAX = 255  # a record keeps the length of its topic in one byte, or is version 2
 _LEGAL = re.compile(r"[%|+a-zA-Z0-9_-]+")
 
 
 class Queues:
-    """The queues. `plain` and `batch` hold them by (topic, queue id)."""
+    """All queues: `plain` (consume queues) and `batch`, by (topic, queue id)."""
 
     def __init__(self, root: Path, settings: StoreSettings) -> None:
         self._settings = settings
@@ -38,7 +38,7 @@ class Queues:
         self._ext: dict[Key, QueueExt] = {}
 
     def load(self, *, is_clean: bool, sure: bool = False, sure_batch: bool = False) -> None:
-        """Open every queue that has a folder; `sure`, of either kind, as in `Segments.load`."""
+        """Open every queue that has a folder; `sure` and `sure_batch` as in `Segments.load`."""
         for topic, queue_id, _ in _folders(self._folder):
             self.make(topic, queue_id).load(is_clean=is_clean, sure=sure)
         for topic, queue_id, folder in _folders(self._batch_folder):
@@ -55,7 +55,10 @@ class Queues:
         warn_of([stray for queue in self.all() for stray in queue.segments.strays])
 
     def make(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue; a new, empty one when there was none. No file is made yet."""
+        """The queue; a new, empty one if there was none. No file is made yet.
+
+        StoreError for an illegal name or too many queues.
+        """
         found = self.plain.get((topic, queue_id))
         if found is None:
             folder = self._checked(self._folder, topic, queue_id)
@@ -65,7 +68,7 @@ class Queues:
         return found
 
     def make_batch(self, topic: str, queue_id: int) -> BatchQueue:
-        """The batch queue; a new, empty one when there was none."""
+        """The batch queue; a new, empty one if there was none. StoreError as `make`."""
         found = self.batch.get((topic, queue_id))
         if found is None:
             folder = self._checked(self._batch_folder, topic, queue_id)
@@ -74,9 +77,9 @@ class Queues:
         return found
 
     def drop_deleted(self, ends: Mapping[str, int]) -> None:
-        """Drop the queues of topics that were deleted when the log ended there.
+        """Drop the queues of deleted topics; `ends` has where the log ended then, by topic.
 
-        A power cut, or a crash in between, can leave their files.
+        A power cut or a crash during the deletion can leave their files.
         """
         for queue in [queue for queue in self.all() if queue.topic in ends]:
             if queue.segments.items and queue.log_end <= ends[queue.topic]:
@@ -85,7 +88,8 @@ class Queues:
                 queue.segments.delete()
 
     def counts(self, log_end: int | None = None) -> tuple[int, int]:
-        """Queues that have a file, and their entries in all, or those before this log end."""
+        """The numbers of queues with a file and of their entries in all, or of the entries of
+        messages before `log_end`."""
         used = [queue for queue in self.all() if queue.segments.items]
         if log_end is None:
             return len(used), sum(queue.next for queue in used)
@@ -93,16 +97,16 @@ class Queues:
 
     @property
     def is_mended(self) -> bool:
-        """Whether a file was made again, or made longer, when the queues were opened."""
+        """Whether a file was replaced or lengthened with zeros when the queues were opened."""
         return any(queue.segments.is_mended for queue in self.all())
 
     @property
     def first_entries(self) -> int:
-        """The first places that the queues have in files, added up: what went with old files."""
+        """The sum of the queues' first bytes in files: how much was deleted with old files."""
         return sum(queue.segments.start for queue in self.all())
 
     def find(self, topic: str, queue_id: int) -> Queue | None:
-        """The queue, of whichever kind, or None."""
+        """The queue of either kind, or None."""
         key = (topic, queue_id)
         return self.plain.get(key) or self.batch.get(key)
 
@@ -112,7 +116,7 @@ class Queues:
         yield from self.batch.values()
 
     def ext_tags_code(self, topic: str, queue_id: int, address: int) -> int | None:
-        """The tag hash that an address in an entry leads to; None when it leads nowhere."""
+        """The tag hash at the address in an entry; None if there is none."""
         ext = self._ext.get((topic, queue_id))
         return None if ext is None else ext.tags_code(address)
 
@@ -134,9 +138,10 @@ class Queues:
                     disk.current.remove_folder(path)
 
     def trim(self) -> None:
-        """Let go of the mappings of idle queues when there are very many: each takes a file number.
+        """Drop the mappings of idle queues if there are very many queues: each mapping uses a file
+        descriptor.
 
-        They come back when a queue is used again.
+        A mapping is made again when its queue is used.
         """
         if len(self.plain) + len(self.batch) > QUEUES_MAPPED_MAX:
             for queue in self.all():
@@ -144,12 +149,13 @@ class Queues:
                     queue.release()
 
     def release(self) -> None:
-        """Let go of all mappings."""
+        """Drop all mappings."""
         for queue in self.all():
             queue.release()
 
     def _checked(self, folder: Path, topic: str, queue_id: int) -> Path:
-        """The folder of a queue. A name that could lead elsewhere is a StoreError."""
+        """The folder of a queue. StoreError for a name that could lead elsewhere, or when there are
+        `QUEUES_MAX` queues."""
         if len(topic) > TOPIC_CHARS_MAX or _LEGAL.fullmatch(topic) is None:
             raise StoreError(
                 f"topic {topic[:TOPIC_CHARS_MAX]!r} can't be stored: a name has 1 to "
@@ -163,7 +169,7 @@ class Queues:
 
 
 def is_legal(topic: str, queue_id: int) -> bool:
-    """Whether a queue can have this name; a record that says otherwise is damaged."""
+    """Whether a queue can have this topic and id; a record with other ones is damaged."""
     return (
         0 <= queue_id <= QUEUE_ID_MAX
         and len(topic) <= TOPIC_CHARS_MAX

@@ -1,7 +1,7 @@
-"""Which message of a queue was stored at a given moment.
+"""Finds the message of a queue that was stored at a given moment.
 
-RocketMQ looks for the file first and then inside that file only, and its answers at the edges
-follow from that. Ours are the same, so that a consumer that resets by time lands in the same place.
+RocketMQ searches for the file first and then inside that file only, which decides its results at
+the edges. The results here are the same, so a consumer reset by time gets the same offset.
 """
 
 from bisect import bisect_left, bisect_right
@@ -22,8 +22,8 @@ def offset_at(
 ) -> int:
     """The offset of the first message stored at `moment_ms` or later; not yet clamped to the queue.
 
-    With `upper` the last one stored at that moment or earlier. `store_ms` tells the store time of
-    the record at a log offset, 0 when it is not there.
+    With `upper` the last one stored at that moment or earlier. `store_ms(log offset)` returns the
+    store time of the record there, 0 without one.
     """
     spans = _spans(queue, end)
     if not spans:
@@ -52,7 +52,7 @@ def offset_at(
 
 
 def _spans(queue: ConsumeQueue, end: int) -> list[tuple[int, int]]:
-    """First offset, and the one behind the last, of the entries in each file."""
+    """The offsets [first, end) of the entries in each file."""
     spans = []
     for segment in queue.segments.items:
         start = segment.base // ENTRY_BYTES
@@ -65,10 +65,10 @@ def _spans(queue: ConsumeQueue, end: int) -> list[tuple[int, int]]:
 def _file(
     spans: list[tuple[int, int]], moment_ms: int, upper: bool, time_of: StoreTime
 ) -> tuple[int, int]:
-    """The file to look in: that which RocketMQ comes to by looking at one after the other.
+    """The span of the file to search: the file that RocketMQ finds by reading one after the other.
 
-    The last one that begins at the moment or earlier with `upper`, else the first that ends there
-    or later; by halving, so that a queue of a thousand files costs little more than one of ten.
+    With `upper` the last file that begins at the moment or earlier, else the first one that ends at
+    the moment or later. Binary search, so a thousand files cost little more than ten.
     """
     if upper:
         number = bisect_right(spans, moment_ms, key=lambda span: time_of(span[0])) - 1

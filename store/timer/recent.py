@@ -1,7 +1,7 @@
-"""Timer messages that are known from their sends, so that they need not be read again.
+"""Recent timer messages, known from their sends, so that the timer need not read them again.
 
-They are kept in the order in which they lie in the queue of the wheel's topic. What is told while
-`FRESH_MAX` are known already is left to be read in the log.
+They are in the order of the queue of the wheel's topic. At most `FRESH_MAX` are kept; the timer
+reads any more from the log.
 """
 
 from array import array
@@ -11,14 +11,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-FRESH_MAX = 20_000  # messages of the queue that are known from their sends
-NUMBERS = 4  # of each: offset in the queue, place in the commit log, its length there, slot in ms
+FRESH_MAX = 20_000  # messages kept
+NUMBERS = 4  # per message: queue offset, log offset, bytes of the record, slot in ms
 
 Column = npt.NDArray[np.int64]
 
 
 class Run(NamedTuple):
-    """Messages that follow one another in the queue; one item for each in all of its fields."""
+    """Consecutive messages of the queue; each field has one item per message."""
 
     places: Column
     lengths: Column
@@ -27,22 +27,22 @@ class Run(NamedTuple):
 
 
 class Fresh:
-    """What the sends told, of messages not in the wheel yet."""
+    """The recent messages that are not in the wheel yet."""
 
     def __init__(self) -> None:
         self._numbers = array("q")
-        self._topics: list[str] = []  # where they belong
+        self._topics: list[str] = []  # the real topics
 
     def tell(self, numbers: list[int], topics: list[str]) -> None:
-        """What is known of messages that were stored, in their order: `NUMBERS` in a row for each,
-        and the topic where it belongs."""
+        """Add stored messages, in their order: `NUMBERS` numbers in a row for each, and its real
+        topic."""
         room = FRESH_MAX - len(self._topics)
         self._numbers.fromlist(numbers[: room * NUMBERS])
         self._topics += topics[:room]
 
     def run(self, offset: int, most: int, from_ms: int, until_ms: int) -> Run | None:
-        """Up to `most` messages from this offset of the queue on that are known and for a slot from
-        `from_ms` on and before `until_ms`; None when the first is not."""
+        """Up to `most` known messages from this queue offset on, each for a slot in
+        [from_ms, until_ms); None when the first message is not known, or not for such a slot."""
         if most <= 0 or not self._knows(offset):
             return None
         numbers = np.frombuffer(self._numbers[: most * NUMBERS], np.int64)
@@ -62,7 +62,7 @@ class Fresh:
         return (self._numbers[3], self._topics[0]) if self._knows(offset) else None
 
     def _knows(self, offset: int) -> bool:
-        """Whether this message is known; it is the first one then. Those before are forgotten."""
+        """Forget the messages before this queue offset; returns whether its message is known."""
         numbers = self._numbers
         if numbers and numbers[0] < offset:
             each = range(len(self._topics))

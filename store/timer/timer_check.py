@@ -1,11 +1,10 @@
-"""config/timercheck: how far the timer has come, in the queue of its topic and in time.
+"""config/timercheck: the progress of the timer, in the queue of its topic and in time.
 
-The first 56 bytes are RocketMQ's: they hold only what is on the disk already, so a start after a
-power cut finds nothing delivered that is lost again. At 512 follows a section of our own, which
-Java neither reads nor changes: how far deliveries have come in truth, up to the message. It is
-written after each part of the work, and holds if the commit log still has all that it rests on.
-It repeats RocketMQ's numbers, so one written before Java used the store is told from one that
-still holds.
+The first 56 bytes are RocketMQ's. They count only what is on the disk already, so after a power cut
+no message counts as delivered whose delivery is lost. At byte 512 is aerobee's own section, which
+Java neither reads nor changes: the exact progress, up to the message. It is written after each part
+of the work, and is valid if the commit log still has everything that it relies on. It repeats
+RocketMQ's numbers: if they differ, Java has used the store since, and the section is not valid.
 """
 
 import os
@@ -42,17 +41,17 @@ OWN = Struct(
     "q"  # how many messages of it are delivered
     "q"  # offset of the next message to put into the wheel
     "q"  # end of the timer log
-    "q"  # the three hold if the commit log reaches to here
+    "q"  # the three above are valid if the commit log reaches to here
     "q"  # ticks of the wheel, ms
     "q"  # messages in the wheel
-    "?"  # a clean stop: the wheel is as it should be
+    "?"  # a clean stop: the wheel is complete
 )
 CRC = Struct(">I")
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far the timer has come."""
+    """The exact progress of the timer. Times in ms; `delivered` counts in the slot `read_ms`."""
 
     read_ms: int = 0
     delivered: int = 0
@@ -66,7 +65,7 @@ class Progress:
 
 @dataclass(slots=True)
 class TimerCheck:
-    """The file. `own` is None where nothing of our own holds."""
+    """The contents of the file. `own` is None where aerobee's section is missing or not valid."""
 
     read_ms: int = 0
     flushed: int = 0
@@ -78,7 +77,7 @@ class TimerCheck:
     own: Progress | None = field(default=None)
 
     def numbers(self) -> bytes:
-        """RocketMQ's part, which is also what GET_TIMER_CHECK_POINT answers."""
+        """RocketMQ's part, which is also the body of GET_TIMER_CHECK_POINT's response."""
         return NUMBERS.pack(
             self.read_ms, self.flushed, self.queue_offset, self.master_queue_offset,
             self.state_version, self.changed_ms, self.changes,
@@ -86,7 +85,7 @@ class TimerCheck:
 
 
 def load(path: Path) -> TimerCheck | None:
-    """The file; None when there is none or it is cut off."""
+    """Read the file; None if it doesn't exist or is cut off."""
     with plain_errors(path, "read"):
         try:
             fd = disk.current.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -109,7 +108,7 @@ def load(path: Path) -> TimerCheck | None:
     return found
 
 
-# As dataclasses.astuple gives them, which takes longer than the whole rest of a save.
+# Like dataclasses.astuple, which takes longer than the rest of a save.
 _progress_of = attrgetter(*Progress.__slots__)
 
 
@@ -141,7 +140,7 @@ class TimerCheckFile:
             disk.current.sync_data(self._fd)
 
     def release(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._fd >= 0:
             disk.current.close(self._fd)
             self._fd = -1

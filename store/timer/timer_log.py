@@ -1,9 +1,9 @@
 """The timer log: one unit for each message in the timer wheel, in files of one size.
 
 A unit leads to its message in the commit log and to the unit before it in the same slot of the
-wheel, so that a slot needs to know its last unit only. Its position never changes. Units are staged
-and written together; behind the last one there are zeros. What the wheel says can be made again
-from here, and what is here from the queue of the wheel's topic.
+wheel, so a slot has its last unit only. The position of a unit never changes. Units are staged and
+written together; behind the last one there are zeros. The wheel can be rebuilt from the timer log,
+and the timer log from the queue of the wheel's topic.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,8 +27,8 @@ LAYOUT = Layout(
         "size": "i",  # of the unit
         "previous": "q",  # position of the unit before it in the slot, or NO_UNIT
         "magic": "i",  # IS_TIMER, with IS_ROLLED and IS_RECALL
-        "written_ms": "q",  # when it came into the wheel, a multiple of the precision
-        "delay_ms": "i",  # the time of the slot minus that
+        "written_ms": "q",  # when it was added to the wheel, a multiple of the precision
+        "delay_ms": "i",  # the time of the slot minus written_ms
         "log_offset": "q",  # of the message
         "record_bytes": "i",  # of the message
         "topic_hash": "i",  # Java hash of its real topic
@@ -49,7 +49,7 @@ assert BLANK_BYTES == 16
 NO_UNIT = -1
 IS_TIMER = 1
 IS_ROLLED = 2  # goes around once more: its time is further away than the wheel reaches
-IS_RECALL = 4  # takes another message of its slot back
+IS_RECALL = 4  # recalls another message of its slot
 MAGIC_MASK = 0xF
 SIGNED_BLANK = MAGIC_BLANK - (1 << 32)
 UNITS_PER_LOOK = 1 << 16
@@ -75,7 +75,10 @@ class Unit(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Units of one slot that lie side by side, newest first. `previous` is of the oldest."""
+    """Adjacent units of one slot, newest first: log offsets, record bytes, times in ms, magics.
+
+    `previous` is the position of the unit before the oldest of them.
+    """
 
     previous: int
     places: list[int]
@@ -88,7 +91,7 @@ RUN_FIELDS = ("log_offset", "record_bytes", "written_ms", "magic")
 
 
 class TimerLog:
-    """The files. `end` is where the next unit goes, staged ones counted."""
+    """The files of the timer log. `end` is the position of the next unit, behind staged ones."""
 
     def __init__(self, folder: Path, file_bytes: int) -> None:
         self.segments = Segments(folder, file_bytes, "mappedFileSizeTimerLog", writable=False)
@@ -99,25 +102,25 @@ class TimerLog:
         self._new_files = False  # made since the folder was synced
 
     def load(self) -> None:
-        """Find the files. DamagedStore when one can't be; the end is then to be set by `cut`."""
+        """Find the files. DamagedStore for a wrong one. After that, set the end with `cut`."""
         self.segments.load()
         warn_of(self.segments.strays)
         self.end = self._written = self.segments.start
 
     def holds(self, end: int) -> bool:
-        """Whether the files reach to an end that was noted before."""
+        """Whether the files contain the position `end`, which was recorded before."""
         items = self.segments.items
         return items[0].base <= end <= items[-1].end if items else end == 0
 
     @property
     def has_room(self) -> bool:
-        """Whether one more unit fits into the file at hand."""
+        """Whether one more unit fits into the last file."""
         items = self.segments.items
         return bool(items) and self.end + UNIT_BYTES + BLANK_BYTES <= items[-1].end
 
     @property
     def room(self) -> int:
-        """How many units fit into the file at hand."""
+        """How many more units fit into the last file."""
         items = self.segments.items
         return max(0, items[-1].end - BLANK_BYTES - self.end) // UNIT_BYTES if items else 0
 
@@ -132,9 +135,9 @@ class TimerLog:
     ) -> list[tuple[int, int, int, int]]:
         """Stage units of plain timer messages, one for each item; one hash may stand for all.
 
-        There must be room. `lasts_of` tells for slots, by their times in ms, the last unit of each
-        before these. The answer tells of each slot its time, the positions of the first and the
-        last of these units in it, and how many they are.
+        There must be `room`. `lasts_of(slot_times_ms)` returns the position of the current last
+        unit of each slot. Returns, for each slot, its time in ms, the positions of the first and
+        the last of the new units in it, and their number.
         """
         count = len(places)
         units = np.zeros(count, UNIT_TYPE)
@@ -194,7 +197,7 @@ class TimerLog:
         return position
 
     def write(self) -> None:
-        """Write what is staged. StoreError when the disk fails: then all of it is dropped."""
+        """Write the staged units. StoreError when the disk fails: then all of them are dropped."""
         staged = self._staged
         if not staged:
             return
@@ -214,7 +217,7 @@ class TimerLog:
         self.end = self._written
 
     def roll(self) -> None:
-        """Go on in another file, with a blank unit at the end of this one.
+        """Continue in a new file, with a blank unit at the end of the current one.
 
         Nothing may be staged. StoreError when there is no room for a file.
         """
@@ -231,7 +234,7 @@ class TimerLog:
         self.end = self._written = base
 
     def unit(self, position: int) -> Unit | None:
-        """The unit at this position, of those that are written; None when none is there."""
+        """The unit at this position; None if no unit is written there."""
         segment = self.segments.find(position)
         if segment is None or position + UNIT_BYTES > min(self._written, segment.end):
             return None
@@ -239,8 +242,10 @@ class TimerLog:
         return found if found.size == UNIT_BYTES and not found.magic & ~MAGIC_MASK else None
 
     def run_to(self, position: int, most: int) -> Run | None:
-        """The units up to the one at this position that lie side by side and follow one another in
-        its slot: up to `most`; None where no unit is there."""
+        """The run of adjacent units that ends with the one at this position; at most `most` units.
+
+        Each unit of a run is the one before the next in their slot. None if there is no unit here.
+        """
         if self.unit(position) is None:
             return None
         segment = self.segments.find(position)
@@ -261,10 +266,10 @@ class TimerLog:
         return Run(int(units["previous"][0]), *(newest_first[name].tolist() for name in RUN_FIELDS))
 
     def walk(self, log_end: int) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
-        """All units as position of the first and array, in order, up to the first that can't be.
+        """All units in order, in blocks: the position of the first unit, and an array of them.
 
-        That is one without the size and magic of a unit, or whose message doesn't lie before
-        `log_end`, the end of the commit log.
+        The walk ends at the first invalid unit: its size or magic is wrong, or its message is not
+        before `log_end`, the end of the commit log.
         """
         for segment in self.segments.items:
             count = segment.size // UNIT_BYTES
@@ -281,7 +286,7 @@ class TimerLog:
             segment.forget()
 
     def cut(self, end: int) -> None:
-        """Let the log end at `end`, with zeros behind it."""
+        """Cut the timer log at the position `end`, with zeros behind it. Drops staged units."""
         segments = self.segments
         segments.cut(max(end, segments.start + 1))
         if segments.items and end < segments.last.end:
@@ -291,7 +296,7 @@ class TimerLog:
         self._synced = min(self._synced, end)
 
     def drop_before(self, log_start: int) -> None:
-        """Delete the files whose messages are all before `log_start`, the last one excepted."""
+        """Delete the files whose messages are all before `log_start`, but never the last file."""
         items = self.segments.items
         while len(items) > 1:
             last = self.unit(_last_position(items[0]))
@@ -316,17 +321,17 @@ class TimerLog:
             self._synced = written
 
     def forget(self) -> None:
-        """Give the memory of what was read back."""
+        """Give the memory of pages that were read back to the system."""
         for segment in self.segments.items:
             segment.forget()
 
     def release(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         self.segments.release()
 
 
 def _last_position(segment: Segment) -> int:
-    """Where the last unit of a full file is: it leaves room for a blank."""
+    """The position of the last unit in a full file, behind which there is room for a blank."""
     units = (segment.size - BLANK_BYTES) // UNIT_BYTES
     return segment.base + (units - 1) * UNIT_BYTES
 

@@ -1,4 +1,4 @@
-"""The timer wheel made again from the timer log, and what of the queue is in the log already."""
+"""Rebuilds the timer wheel from the timer log, and finds which messages have a unit there."""
 
 from dataclasses import dataclass
 
@@ -11,8 +11,12 @@ from .timer_wheel import TimerWheel
 
 @dataclass(slots=True)
 class Recovered:
-    """What the timer log has: the place of the last unit's message (-1 without one), the time of
-    the first slot with something that waits (0 without one), and how many messages wait."""
+    """The contents of the timer log.
+
+    `last_place` is the log offset of the last unit's message, -1 without one. `earliest_ms` is the
+    time of the first slot with a waiting message, 0 without one. `waiting` is the number of waiting
+    messages.
+    """
 
     last_place: int = -1
     earliest_ms: int = 0
@@ -20,9 +24,10 @@ class Recovered:
 
 
 def recover(timer_log: TimerLog, wheel: TimerWheel, read_ms: int, log_end: int) -> Recovered:
-    """Find the end of the timer log and fill the wheel again with what is due from `read_ms` on.
+    """Find the end of the timer log, and fill an empty wheel with the units due from `read_ms` on.
 
-    Units whose message the commit log, which ends at `log_end`, has lost are cut off.
+    The timer log is cut at the first unit that is invalid, or whose message is not before
+    `log_end`, the end of the commit log.
     """
     found = Recovered()
     end = timer_log.end
@@ -42,7 +47,7 @@ def recover(timer_log: TimerLog, wheel: TimerWheel, read_ms: int, log_end: int) 
 
 
 class KnownPlaces:
-    """The messages that have a unit: their places in the commit log, from `first` on."""
+    """The messages that have a unit, by their offsets in the commit log, from `first` on."""
 
     def __init__(self, timer_log: TimerLog, log_end: int, first: int) -> None:
         found = [np.array([], np.int64)]
@@ -57,5 +62,5 @@ class KnownPlaces:
         return at < len(self._places) and bool(self._places[at] == place)
 
     def ends_before(self, place: int) -> bool:
-        """Whether no message from this place on has a unit."""
+        """Whether no message from this log offset on has a unit."""
         return not len(self._places) or bool(self._places[-1] < place)

@@ -1,8 +1,8 @@
 """The timer wheel: for each tick of time the first and the last unit of it in the timer log.
 
 The file `timerwheel` has two weeks of slots (with ticks of a second), of which one week may be in
-use: a slot holds the tick that it stands for, so a slot of another round counts as empty. Slots are
-written with the system's write, not through the mapping, so a full disk is an error one can answer.
+use. A slot has its tick, so a slot from another round counts as empty. Slots are written with
+`pwrite`, not through the mapping, so a full disk is an error that a caller can handle.
 """
 
 from collections.abc import Collection, Mapping
@@ -35,12 +35,13 @@ SLOTS = 2 * ROUND_SLOTS
 FILE_BYTES = SLOTS * SLOT_BYTES
 assert FILE_BYTES == 38_707_200
 SLOTS_PER_LOOK = 1 << 14
-NEAR_SLOTS = 32  # from one to the next of those that are written at once
-FEW = 4  # slots: so few are quicker one by one
+NEAR_SLOTS = 32  # slots no further apart than this are written at once
+FEW = 4  # fewer slots than this are quicker one by one
 
 
 class Slot(NamedTuple):
-    """What a slot holds. `number` is a figure for people: nothing depends on it."""
+    """The positions of a slot's first and last unit, and its number of messages; a recall counts
+    -1."""
 
     first: int
     last: int
@@ -72,7 +73,7 @@ class TimerWheel:
             is_whole = is_empty = False
             self._make()
         else:
-            if is_empty:  # made, but a crash came before its length
+            if is_empty:  # a crash came after the file was made and before it had its length
                 self._segment.delete()
                 self._make()
             elif not is_whole:
@@ -82,12 +83,12 @@ class TimerWheel:
                 )
 
     def get(self, slot_ms: int) -> Slot:
-        """What is in the slot of this time; EMPTY when nothing is."""
+        """The slot of this time; EMPTY if it has no unit."""
         tick, first, last, number, _ = SLOT.unpack_from(self._segment.view, self._at(slot_ms))
         return Slot(first, last, number) if tick == slot_ms // self._precision_ms else EMPTY
 
     def get_all(self, slots_ms: Collection[int]) -> dict[int, Slot]:
-        """What is in each of these slots, by its time."""
+        """The slots of these times, by time in ms."""
         if len(slots_ms) < FEW:
             return {slot_ms: self.get(slot_ms) for slot_ms in slots_ms}
         times = np.fromiter(slots_ms, np.int64, len(slots_ms))
@@ -119,7 +120,7 @@ class TimerWheel:
         numbers = ticks % SLOTS
         order = numbers.argsort()
         numbers, rows = numbers[order], rows[order]
-        # One write for those near to one another, with what is between them as it is.
+        # One write for slots near to one another; the slots between them stay as they are.
         cuts = ((numbers[1:] - numbers[:-1] > NEAR_SLOTS).nonzero()[0] + 1).tolist()
         for start, end in pairwise((0, *cuts, len(rows))):
             first, last = int(numbers[start]), int(numbers[end - 1])
@@ -128,14 +129,14 @@ class TimerWheel:
             self._write_at(first * SLOT_BYTES, data.tobytes())
 
     def clear(self, slot_ms: int) -> None:
-        """Empty a slot, because all that was in it is delivered."""
+        """Empty a slot, because all its messages are delivered."""
         self._write(slot_ms, bytes(SLOT_BYTES))
 
     def next_used(self, from_ms: int, until_ms: int) -> int | None:
         """The time of the first slot with a unit, from `from_ms` on and before `until_ms`."""
         tick, until = from_ms // self._precision_ms, until_ms // self._precision_ms
         until = min(until, tick + SLOTS)
-        if tick < until and self.get(from_ms).last >= 0:  # mostly the next slot is looked for
+        if tick < until and self.get(from_ms).last >= 0:  # usually it is the very next slot
             return from_ms
         while tick < until:
             at = tick % SLOTS
@@ -164,12 +165,12 @@ class TimerWheel:
         return total
 
     def make_anew(self) -> None:
-        """Forget all slots."""
+        """Empty all slots: replace the file by a new one."""
         self._segment.delete()
         self._make()
 
     def add(self, positions: npt.NDArray[np.int64], units: npt.NDArray[np.void]) -> int:
-        """Put units of the log, in their order, into their slots again; how many messages."""
+        """Add units of the timer log, in their order, to their slots; returns how many messages."""
         times = units["written_ms"] + units["delay_ms"]
         times -= times % self._precision_ms
         numbers = np.where(units["magic"] & IS_RECALL != 0, -1, 1)
@@ -199,11 +200,11 @@ class TimerWheel:
             self._segment.sync()
 
     def forget(self) -> None:
-        """Give the memory of what was read back."""
+        """Give the memory of pages that were read back to the system."""
         self._segment.forget()
 
     def release(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._segment.release()
 
     def _make(self) -> None:
