@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from aerobee.client import Message, Producer
+from aerobee.client.errors import NoRouteError
 from aerobee.controller.config import ControllerConfig
 from aerobee.controller.server import Controller
 from aerobee.namesrv.config import NamesrvConfig
@@ -123,10 +124,16 @@ async def test_real_brokers_elect_switch_and_lose_nothing_under_our_controller(
 
 async def send(replicas: Replicas, count: int) -> None:
     """Send messages, each again until a broker has acknowledged it."""
-    async with Producer(replicas.names.address) as producer:
+    async with Producer(replicas.names.address) as producer, asyncio.timeout(SECONDS):
         for number in range(count):
             message = Message("Switched", f"body {number}".encode())
-            await producer.send(message, timeout=SECONDS)
+            while True:
+                try:
+                    await producer.send(message, timeout=SECONDS)
+                except NoRouteError:  # the new master has not told the name server yet
+                    await asyncio.sleep(0.1)
+                    continue
+                break
 
 
 async def stored(broker: JavaCluster) -> int:
