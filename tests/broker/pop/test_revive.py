@@ -163,14 +163,14 @@ async def test_a_full_disk_only_delays_revival(p: Popper, monkeypatch: pytest.Mo
     store = p.broker.store
     put, room = store.put, [1]
 
-    def narrow(topic: str, *rest: Any) -> tuple[int, int, int]:
-        if topic.startswith("%RETRY%"):
+    def put_with_room(message: Message) -> tuple[int, int, int]:
+        if message.key[0].startswith("%RETRY%"):
             if not room:
                 raise DiskFull("no room")
             room.pop()
-        return put(topic, *rest)
+        return put(message)
 
-    monkeypatch.setattr(store, "put", narrow)
+    monkeypatch.setattr(store, "put", put_with_room)
     await p.later(BACK_AFTER_MS)
     assert [record.body for record in messages(p.broker, "%RETRY%cg_T")] == [b"a"]
     room += [1] * 10

@@ -45,6 +45,7 @@ async def test_a_name_is_told_as_it_is_and_messages_have_its_address(
     named = config(broker_ip1="localhost", namesrv_addr=namesrv.address)
     broker: Broker = await start(named)
     async with Producer(namesrv.address) as producer, Admin(namesrv.address) as admin:
+        await admin.create_topic("orders")
         sent = await producer.send(Message("orders", b"by a name"))
         route = await admin.route("orders")
         assert route.broker_datas[0].broker_addrs == {0: f"localhost:{broker.port}"}
