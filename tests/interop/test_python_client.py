@@ -103,8 +103,9 @@ async def test_a_python_consumer_receives_the_tags_it_asked_for_of_all_that_java
             for number in range(60)
             if number % 3 != 1
         )
+        done = await asyncio.to_thread(producer.wait_event, "done", SECONDS)
+        assert done["failed"] == 0, producer.events("failed")
         await until(lambda: len(messages) >= len(wanted), lambda: keys_of(messages))
-        await asyncio.to_thread(producer.wait_event, "done", SECONDS)
     assert keys_of(messages) == wanted
     assert {message.tags for message in messages} == {"Aa", "other"}
     assert all(message.body.decode() == message.keys[0] for message in messages)
