@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from ..protocol.codec import java_properties
+from ..conf import changes
 
 BindAddress = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=1, le=1_000)]
@@ -64,30 +64,11 @@ class ControllerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True
 
         Unknown keys are ignored.
         """
-        known = {info.encode_name: info.name for info in msgspec.structs.fields(type(self))}
-        found = self
-        for key, text in texts.items():
-            if key not in known:
-                continue
-            try:
-                one = msgspec.convert({key: text}, ControllerConfig, strict=False)
-            except msgspec.ValidationError as wrong:
-                reason = str(wrong).partition(" - at ")[0].replace("`", "")
-                raise ValueError(
-                    f"setting {key} is {text!r}: {reason[:1].lower()}{reason[1:]}"
-                ) from None
-            found = msgspec.structs.replace(found, **{known[key]: getattr(one, known[key])})
-        return found
+        return changes.changed(self, ControllerConfig, texts)
 
     def to_properties(self) -> str:
         """All settings as `key=value` lines."""
-        values = msgspec.to_builtins(self)
-        return java_properties.dump(
-            {
-                key: ("true" if value else "false") if isinstance(value, bool) else str(value)
-                for key, value in values.items()
-            }
-        )
+        return changes.to_properties(self, ControllerConfig)
 
     @property
     def black_list(self) -> frozenset[str]:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from ..protocol.codec import java_properties
+from ..conf import changes
 
 BindAddress = Annotated[str, Meta(min_length=1)]  # an empty one would be every address
 Count = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
@@ -111,25 +111,11 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
         Unknown keys are ignored: `unknown_keys` lists them.
         """
-        found = self
-        for key, value in texts.items():
-            name = NAMES.get(key)
-            if name is None:
-                continue
-            try:
-                one = msgspec.convert({key: value}, NamesrvConfig, strict=False)
-            except msgspec.ValidationError as wrong:
-                reason = str(wrong).partition(" - at ")[0].replace("`", "")
-                raise ValueError(
-                    f"setting {key} is {value!r}: {reason[:1].lower()}{reason[1:]}"
-                ) from None
-            found = msgspec.structs.replace(found, **{name: getattr(one, name)})
-        return found
+        return changes.changed(self, NamesrvConfig, texts)
 
     def to_properties(self, *, own: bool = True) -> str:
         """All settings as `key=value` lines; without `own` only the keys of a Java name server."""
-        keys = [key for key in NAMES if own or key not in OWN_KEYS]
-        return java_properties.dump({key: _text(getattr(self, NAMES[key])) for key in keys})
+        return changes.to_properties(self, NamesrvConfig, () if own else OWN_KEYS)
 
     @property
     def black_list(self) -> frozenset[str]:
@@ -137,9 +123,7 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return ALWAYS_BLACK | frozenset(filter(None, self.config_black_list.split(";")))
 
 
-NAMES: dict[str, str] = {
-    info.encode_name: info.name for info in msgspec.structs.fields(NamesrvConfig)
-}
+NAMES = changes.names_of(NamesrvConfig)
 
 
 def unknown_keys(texts: Mapping[str, object]) -> dict[str, str | None]:
@@ -150,7 +134,3 @@ def unknown_keys(texts: Mapping[str, object]) -> dict[str, str | None]:
             near = difflib.get_close_matches(key, NAMES, 1)
             found[key] = near[0] if near else None
     return found
-
-
-def _text(value: object) -> str:
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)

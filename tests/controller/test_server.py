@@ -16,6 +16,7 @@ from aerobee.protocol.bodies.controller import BrokerReplicasInfo, SyncStateSet
 from aerobee.protocol.command import OK, Command, Response
 from aerobee.protocol.headers import controller as headers
 from aerobee.protocol.wire import Header
+from aerobee.scripts.commands.controller import ControllerSettings
 from aerobee.store.files import disk
 
 from .support import CLUSTER, NAME, Clock
@@ -235,6 +236,13 @@ async def test_malformed_requests_are_refused_with_the_reason(
     response = await one.ask(code, header, body)
     assert response.code == codes.CONTROLLER_INVALID_REQUEST
     assert reason in (response.remark or "")
+
+
+def test_a_key_of_the_command_alone_is_neither_shown_nor_changed_by_a_request() -> None:
+    config = ControllerSettings(http_port=0)
+    assert config.changed({"httpPort": "1"}) == config
+    assert "httpPort" not in config.to_properties()
+    assert config.changed({"electMasterMaxRetryCount": "5"}).http_port == 0
 
 
 @pytest.mark.parametrize("kind", ["DLedger", "jRaft", "other"])
