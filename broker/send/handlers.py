@@ -25,8 +25,6 @@ from ...protocol.message.tags import TAG_HASHES
 from ...protocol.names import (
     DLQ_PREFIX,
     RETRY_PREFIX,
-    check_sendable,
-    check_topic,
 )
 from ...store.base.errors import IllegalMessage, StoreError
 from ...store.engine.messages import MessageFields
@@ -396,17 +394,7 @@ class SendHandlers:
         is_static = topic in self.topics.static.table
         if is_static:
             header.queue_id = self._logical.check(topic, header.queue_id)
-        check_sendable(topic)
-        target = self.topics.targets.get(topic)
-        if target is None:
-            check_topic(topic)
-            target = self.topics.create_for_send(
-                topic,
-                header.default_topic,
-                header.default_topic_queues,
-                unit=bool(header.unit_mode),
-                peer=connection.address,
-            )
+        target = self.topics.for_send(header, connection.address)
         self.topics.check_open(target)
         queue_id = header.queue_id
         if is_static:

@@ -24,7 +24,6 @@ from ...protocol.message import properties
 from ...protocol.message.message_id import offset_message_id
 from ...protocol.message.record import TRANSACTION_MASK
 from ...protocol.message.tags import raw_tags_code
-from ...protocol.names import check_sendable, check_topic
 from ...store.base.errors import StoreError
 from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
@@ -90,17 +89,9 @@ class ReplyHandlers:
     def _target(self, header: SendMessage | SendMessageV1, connection: Connection) -> Target:
         """The topic of the reply, created if allowed; else Refusal."""
         topic = header.topic
-        check_sendable(topic)
-        target = self.topics.targets.get(topic)
-        if target is None:
-            check_topic(topic)
-            target = self.topics.create_for_send(
-                topic,
-                header.default_topic,
-                header.default_topic_queues,
-                unit=bool(header.unit_mode),
-                peer=connection.address,
-            )
+        is_new = topic not in self.topics.targets
+        target = self.topics.for_send(header, connection.address)
+        if is_new:
             self.topics.save_made()
         self.topics.check_open(target)
         if header.queue_id >= target.queues:

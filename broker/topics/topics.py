@@ -25,7 +25,13 @@ from ...protocol.bodies.topic import (
     TopicConfigAndMappingSerializeWrapper,
 )
 from ...protocol.errors import Refusal
-from ...protocol.names import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
+from ...protocol.headers.send import SendMessage, SendMessageV1
+from ...protocol.names import (
+    RETRY_PREFIX,
+    SEND_FORBIDDEN_TOPICS,
+    check_sendable,
+    check_topic,
+)
 from ...store.base.errors import StoreError
 from ...store.files import json_file
 from ..runtime.stats import Puts, Stats
@@ -210,7 +216,21 @@ class Topics:
         self._changed(news, gone, version)
         return True
 
-    def create_for_send(
+    def for_send(self, header: SendMessage | SendMessageV1, peer: str) -> Target:
+        """The topic of a send, created if unknown; Refusal when it may not be."""
+        topic = header.topic
+        check_sendable(topic)
+        target = self.targets.get(topic)
+        if target is not None:
+            return target
+        check_topic(topic)
+        return self._create_for_send(
+            *(topic, header.default_topic, header.default_topic_queues),
+            unit=bool(header.unit_mode),
+            peer=peer,
+        )
+
+    def _create_for_send(
         self, name: str, default_topic: str, queues: int, *, unit: bool, peer: str
     ) -> Target:
         """The topic that a send to an unknown name creates; Refusal when it may not.
