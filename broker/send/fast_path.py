@@ -351,8 +351,9 @@ class PlainLane:
                 self._long_polls.mark(key)
             extra = course.queue.fixed_bytes + len(course.more)
             size = came + messages * extra
-            puts.messages += messages
-            puts.bytes += size
+            for counter in (puts, puts.total):
+                counter.messages += messages
+                counter.bytes += size
             counts[answer] = counts.get(answer, 0) + requests
             if kind is NORMAL and requests == messages and largest + extra <= SMALL_BYTES:
                 continue
