@@ -325,6 +325,7 @@ KEPT: dict[str, Any] = {
 }
 
 
+@pytest.mark.finding("C4")
 async def test_users_and_lists_can_be_created_before_access_control_is_enabled(
     start, config: Config
 ) -> None:  # type: ignore[no-untyped-def]

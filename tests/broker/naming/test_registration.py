@@ -170,6 +170,7 @@ async def test_an_unreachable_name_server_is_logged_once(
     assert "127.0.0.1:1: can't connect to 127.0.0.1:1" in told[0]
 
 
+@pytest.mark.finding("A9")
 async def test_a_broker_address_in_place_of_a_name_server_is_logged(
     start,  # type: ignore[no-untyped-def]
     config: Config,
@@ -215,6 +216,7 @@ async def test_single_topic_registration_can_be_enabled_at_run_time(
     await caller.peers.close()
 
 
+@pytest.mark.finding("T8")
 async def test_the_broker_registers_a_new_topic_with_every_name_server(
     start,  # type: ignore[no-untyped-def]
     config: Config,
@@ -234,6 +236,7 @@ async def test_the_broker_registers_a_new_topic_with_every_name_server(
         await server.stop()
 
 
+@pytest.mark.finding("T9")
 async def test_the_broker_registers_again_with_a_name_server_that_lost_its_routes(
     namesrv: NameServer,
     start,  # type: ignore[no-untyped-def]
@@ -321,6 +324,7 @@ async def test_a_trust_file_without_certificates_stops_the_start(
         )
 
 
+@pytest.mark.finding("C2")
 async def test_split_registration_sends_the_topics_in_parts(
     namesrv: NameServer,
     start,  # type: ignore[no-untyped-def]

@@ -132,6 +132,7 @@ async def test_topics_groups_offsets_and_modes_are_copied_from_the_master(
     assert one.saved("consumerOffset.json")["offsetTable"]["A@cg"] == {"1": 77}
 
 
+@pytest.mark.finding("C1")
 async def test_static_topics_are_copied_and_deleted_as_on_the_master(
     broker: Broker, caller: Caller, slave: Made
 ) -> None:

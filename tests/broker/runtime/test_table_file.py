@@ -46,6 +46,7 @@ def table(folder: Path) -> Any:
     return json.loads((folder / "topics.json").read_text())["topicConfigTable"]
 
 
+@pytest.mark.finding("F3")
 def test_a_change_is_one_line_whatever_the_number_of_topics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

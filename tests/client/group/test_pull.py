@@ -28,11 +28,13 @@ class Connected:
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, asyncio.Future[Command]]] = []
+        self.on_request: Callable[[], None] = lambda: None
 
     def request(self, code: int, fields: dict[str, str], *_: Any) -> asyncio.Future[Command]:
         assert code == codes.PULL_MESSAGE
         response: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
         self.sent.append((fields["queueOffset"], response))
+        self.on_request()
         return response
 
 
@@ -143,6 +145,7 @@ async def test_messages_without_a_match_are_skipped_without_a_pause(slept: list[
     assert (slept, process_queue.next_offset) == ([], 9)
 
 
+@pytest.mark.finding("T4")
 @pytest.mark.parametrize(
     "brought", [message(0), pulled(next_offset=9, code=codes.PULL_NOT_FOUND)], ids=["some", "none"]
 )
@@ -164,6 +167,16 @@ def always() -> bool:
     return True
 
 
+@pytest.mark.finding("T4")
+async def test_messages_are_dropped_if_their_queue_is_lost_while_the_next_pull_is_sent() -> None:
+    cluster, puller, process_queue = made()
+    cluster.answers = {MASTER: lambda: pulled([record(0)], 1)}
+    cluster.connection.on_request = process_queue.drop
+    assert await puller.pull(process_queue, WANTED, always) == []
+    assert (len(cluster.connection.sent), process_queue.count) == (1, 0)
+
+
+@pytest.mark.finding("F7")
 async def test_the_next_pull_is_sent_before_the_messages_are_handed_out() -> None:
     cluster, puller, process_queue = made()
     cluster.answers = {MASTER: lambda: pulled([record(0), record(1)], 2)}

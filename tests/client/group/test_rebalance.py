@@ -44,6 +44,7 @@ async def test_a_rebalance_runs_every_20_seconds(
         assert len(asked) == before + 4
 
 
+@pytest.mark.finding("W8")
 async def test_a_topic_created_later_is_consumed_within_two_seconds(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -289,6 +290,7 @@ async def test_a_topic_that_is_unsubscribed_loses_its_queues_and_another_can_be_
             await consumer.subscribe("other", " || ")
 
 
+@pytest.mark.finding("T1")
 @pytest.mark.requirement("Progress: One reporter per queue")
 @pytest.mark.requirement("Rebalance: The same plan for all; missing ids keep the old one")
 @pytest.mark.parametrize("what", ["members", "queues"])

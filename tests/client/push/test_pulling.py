@@ -12,6 +12,7 @@ from ..shelf import Shelf
 LOST = "SUBSCRIPTION_NOT_EXIST"
 
 
+@pytest.mark.finding("A12")
 async def test_a_broker_that_does_not_know_the_subscription_is_spoken_of_once(
     fake: FakeCluster, shelf: Shelf, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
