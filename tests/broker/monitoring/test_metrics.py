@@ -280,3 +280,82 @@ async def test_a_popped_message_is_in_flight_until_it_is_acknowledged(
     assert numbers() == [3, 2, 1]
     await p.ack(handles[b"a"])
     assert numbers() == [2, 1, 1]
+
+
+# RocketMQ 5.3.3's metrics with their types and labels, without those of the node. A name ends with
+# its unit here, as Prometheus stores it.
+GROUP = "topic consumer_group is_retry is_system"
+ARRIVAL = "topic message_type is_system"
+READ = "topic consumer_group is_system is_retry"
+STORAGE = "storage_type storage_medium"
+RPC = "protocol_type request_code response_code is_long_polling result"
+CLIENT = "language version protocol_type"
+ROCKETMQ = {
+    ("processor_watermark", "gauge", "processor"),
+    ("broker_permission", "gauge", ""),
+    ("topic_number", "gauge", ""),
+    ("consumer_group_number", "gauge", ""),
+    ("rpc_latency_milliseconds", "histogram", RPC),
+    ("topic_create_execution_time_milliseconds", "histogram", "invocation_status is_system"),
+    ("consumer_group_create_execution_time_milliseconds", "histogram", "invocation_status"),
+    ("messages_in_total", "counter", ARRIVAL),
+    ("throughput_in_total", "counter", ARRIVAL),
+    ("message_size", "histogram", ARRIVAL),
+    ("messages_out_total", "counter", READ),
+    ("throughput_out_total", "counter", READ),
+    ("send_to_dlq_messages_total", "counter", "topic consumer_group is_system"),
+    ("consumer_lag_messages", "gauge", GROUP),
+    ("consumer_lag_latency_milliseconds", "gauge", GROUP),
+    ("consumer_inflight_messages", "gauge", GROUP),
+    ("consumer_queueing_latency_milliseconds", "gauge", GROUP),
+    ("consumer_ready_messages", "gauge", GROUP),
+    ("half_messages", "gauge", "topic"),
+    ("commit_messages_total", "counter", "topic"),
+    ("rollback_messages_total", "counter", "topic"),
+    ("finish_message_latency_milliseconds", "histogram", "topic"),
+    ("producer_connections", "gauge", CLIENT),
+    ("consumer_connections", "gauge", f"{CLIENT} consumer_group consume_mode is_system"),
+    ("storage_size_bytes", "gauge", STORAGE),
+    ("storage_flush_behind_bytes", "gauge", STORAGE),
+    ("storage_dispatch_behind_bytes", "gauge", STORAGE),
+    ("storage_message_reserve_time_milliseconds", "gauge", STORAGE),
+    ("timer_enqueue_lag", "gauge", STORAGE),
+    ("timer_enqueue_latency_milliseconds", "gauge", STORAGE),
+    ("timer_dequeue_lag", "gauge", STORAGE),
+    ("timer_dequeue_latency_milliseconds", "gauge", STORAGE),
+    ("timing_messages", "gauge", f"{STORAGE} topic"),
+    ("timer_enqueue_total", "counter", f"{STORAGE} topic"),
+    ("timer_dequeue_total", "counter", f"{STORAGE} topic"),
+    ("delay_message_latency_seconds", "histogram", f"{STORAGE} topic"),
+    ("timer_message_snapshot", "gauge", f"{STORAGE} timer_bound_s"),
+    ("pop_offset_buffer_size", "gauge", ""),
+    ("pop_checkpoint_buffer_size", "gauge", ""),
+    ("pop_revive_lag_milliseconds", "gauge", "queue_id"),
+    ("pop_revive_latency_milliseconds", "gauge", "queue_id"),
+    ("pop_buffer_scan_time_consume_milliseconds", "histogram", ""),
+    (
+        *("pop_revive_in_message_total", "counter"),
+        "consumer_group topic revive_message_type put_status",
+    ),
+    (
+        *("pop_revive_out_message_total", "counter"),
+        "consumer_group topic queue_id revive_message_type",
+    ),
+    ("pop_revive_retry_messages_total", "counter", "consumer_group topic put_status"),
+}
+
+
+@pytest.mark.finding("C7")
+async def test_the_metrics_are_those_of_rocketmq_with_their_types_and_labels(
+    broker: Broker, caller: Caller
+) -> None:
+    await caller.send("T")  # the age of the oldest message is a metric from then on
+    found = {
+        (name, kind, frozenset(labels))
+        for name, kind, _, labels, _ in families(broker)
+        if name.startswith("rocketmq_")
+    }
+    assert found == {
+        (f"rocketmq_{name}", kind, frozenset([*NODE, *labels.split()]))
+        for name, kind, labels in ROCKETMQ
+    }

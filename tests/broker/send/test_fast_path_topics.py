@@ -127,6 +127,7 @@ async def test_a_recreated_topic_starts_at_offset_0(compiled: Compiled, caller: 
     assert [answer.fields()["queueOffset"] for answer in answers] == ["0"] * 4 + ["1"] * 4
 
 
+@pytest.mark.finding("T12")
 async def test_a_topic_changed_to_multiple_tags_marks_its_messages(
     compiled: Compiled, caller: Caller
 ) -> None:

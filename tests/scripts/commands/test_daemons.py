@@ -103,6 +103,15 @@ def test_up_serves_sql_conditions_unless_a_setting_turns_them_off(tmp_path: Path
                 message.ack()
 
 
+@pytest.mark.finding("S4")
+def test_up_gives_its_name_server_the_tls_mode_of_the_broker(tmp_path: Path) -> None:
+    words = [*up(tmp_path / "store"), "--set", "tlsServerMode=enforcing"]
+    with running(tmp_path, *words) as daemon:
+        said = refused("topics", "-n", daemon.namesrv)
+        assert f"connection to {daemon.namesrv} closed before it answered anything" in said
+        assert output("topics", "-n", daemon.namesrv, "--tls-insecure")
+
+
 def test_ctrl_c_stops_cleanly(tmp_path: Path) -> None:
     with running(tmp_path, *up(tmp_path / "store")) as daemon:
         daemon.child.process.send_signal(signal.SIGINT)
