@@ -423,6 +423,7 @@ def test_invalid_pull_settings_are_refused() -> None:
     assert PullSettings() == PullSettings(32, 15_000, 30.0, 0.0)
 
 
+@pytest.mark.finding("A14")
 async def test_the_debug_log_has_the_number_of_assigned_queues(
     fake: FakeCluster, shelf: Shelf, caplog: pytest.LogCaptureFixture
 ) -> None:
