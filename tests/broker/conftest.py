@@ -1,9 +1,10 @@
 """A running broker on a free port, without a name server, and a client that speaks plain frames."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aerobee.broker.server import Broker
@@ -17,8 +18,11 @@ from aerobee.protocol.headers.pull import SUBSCRIPTION, SUSPEND, PullMessage
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message import properties
 from aerobee.protocol.message.record import Record, decode_all
+from aerobee.protocol.wire import Header
 
 Config = Callable[..., BrokerConfig]
+Start = Callable[[BrokerConfig], Awaitable[Broker]]
+Run = Callable[[BrokerConfig], Awaitable[tuple[Broker, "Caller"]]]
 BORN_MS = 1_700_000_000_000  # the born time that Caller.send names
 
 
@@ -27,7 +31,8 @@ def pytest_asyncio_loop_factories(
 ) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Each test of a module that says so runs on uvloop, too, where that is installed."""
     loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
-    if getattr(item.getparent(pytest.Module).obj, "ON_BOTH_LOOPS", False):  # type: ignore[union-attr]
+    module = item.getparent(pytest.Module)
+    if module is not None and getattr(module.obj, "ON_BOTH_LOOPS", False):
         with suppress(ImportError):
             import uvloop
 
@@ -42,8 +47,10 @@ class Caller:
         self.address = f"127.0.0.1:{broker.port}"
         self.peers = Peers(upgrade=False)
 
-    async def ask(self, code: int, header: object = None, body: bytes = b"") -> Command:
-        return await self.peers.request(self.address, code, header, body, 20)  # type: ignore[arg-type]
+    async def ask(
+        self, code: int, header: Header | dict[str, str] | None = None, body: bytes = b""
+    ) -> Command:
+        return await self.peers.request(self.address, code, header, body, 20)
 
     async def send(
         self,
@@ -135,8 +142,8 @@ async def parked(broker: Broker, count: int) -> None:
 def config(tmp_path: Path) -> Config:
     """Makes a config for this test's own folder; keywords replace defaults."""
 
-    def make(**wanted: object) -> BrokerConfig:
-        base = {
+    def make(**wanted: Any) -> BrokerConfig:
+        base: dict[str, Any] = {
             "broker_name": "broker-a",
             "broker_ip1": "127.0.0.1",
             "listen_port": 0,
@@ -147,13 +154,13 @@ def config(tmp_path: Path) -> Config:
             "max_index_num": 4_000,
             "compiled_sends": False,  # which test_sends_compiled.py switches on
         }
-        return BrokerConfig(**(base | wanted))  # type: ignore[arg-type]
+        return BrokerConfig(**(base | wanted))
 
     return make
 
 
 @pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Callable[[BrokerConfig], "object"]]:
+async def start(tmp_path: Path) -> AsyncIterator[Start]:
     """Starts brokers and stops them before their folder goes: `broker = await start(config())`."""
     running: list[Broker] = []
 
@@ -169,7 +176,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Callable[[BrokerConfig], "objec
 
 
 @pytest.fixture
-async def broker(start, config: Config) -> Broker:  # type: ignore[no-untyped-def]
+async def broker(start: Start, config: Config) -> Broker:
     return await start(config())
 
 
@@ -196,7 +203,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def run(clock: Clock, tmp_path: Path):  # type: ignore[no-untyped-def]
+async def run(clock: Clock, tmp_path: Path) -> AsyncIterator[Run]:
     """Starts brokers on the test's clock, and stops them before their folder goes."""
     running: list[tuple[Broker, Caller]] = []
 

@@ -57,22 +57,19 @@ class StaticCluster:
         self, name: str, folder: Path, *, key: str | None = None, **settings: Any
     ) -> Broker:
         """Start a broker; it is known here by `key` if it is one more of its name."""
-        config = BrokerConfig(
-            **{
-                "broker_name": name,
-                "broker_ip1": "127.0.0.1",
-                "listen_port": 0,
-                "compiled_sends": False,
-                "store_path_root_dir": str(folder),
-                "namesrv_addr": f"127.0.0.1:{self.names.port}",
-                "mapped_file_size_commit_log": 1 << 20,
-                "mapped_file_size_consume_queue": 20 * 1_000,
-                "max_index_num": 1_000,
-                "max_hash_slot_num": 100,
-            }
-            | settings
-        )
-        broker = self.brokers[key or name] = Broker(config)
+        base: dict[str, Any] = {
+            "broker_name": name,
+            "broker_ip1": "127.0.0.1",
+            "listen_port": 0,
+            "compiled_sends": False,
+            "store_path_root_dir": str(folder),
+            "namesrv_addr": f"127.0.0.1:{self.names.port}",
+            "mapped_file_size_commit_log": 1 << 20,
+            "mapped_file_size_consume_queue": 20 * 1_000,
+            "max_index_num": 1_000,
+            "max_hash_slot_num": 100,
+        }
+        broker = self.brokers[key or name] = Broker(BrokerConfig(**(base | settings)))
         await broker.start()
         self.callers[key or name] = Caller(broker)
         return broker
