@@ -1,7 +1,7 @@
 """A running broker on a free port, without a name server, and a client that speaks plain frames."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -63,11 +63,14 @@ class Caller:
         batch: bool = False,
         reconsume_times: int = 0,
         max_reconsume_times: int | None = None,
-        **pairs: str,
+        pairs: Mapping[str, str] | None = None,
+        **named: str,
     ) -> Command:
+        """Sends a message. `named` and `pairs` are its properties."""
+        raw_properties = properties.encode({**named, **(pairs or {})})
         header = SendMessage(
             "pg", topic, default_topic, 4, queue_id, 0, BORN_MS, 7,
-            properties.encode(pairs).decode(), reconsume_times,
+            raw_properties.decode(), reconsume_times,
             max_reconsume_times=max_reconsume_times, batch=batch,
         )  # fmt: skip
         return await self.ask(code, header, body)
