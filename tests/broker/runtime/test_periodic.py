@@ -18,8 +18,10 @@ async def test_a_repeated_failure_is_logged_once_and_so_is_the_recovery(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     done = asyncio.Event()
-    faults = [DiskFull("no room"), DiskFull("still no room"), OSError(errno.EIO, "bad disk"), None]
-    faults += [RuntimeError("ours"), RuntimeError("ours")]
+    faults: list[Exception | None] = [
+        DiskFull("no room"), DiskFull("still no room"), OSError(errno.EIO, "bad disk"), None,
+        RuntimeError("ours"), RuntimeError("ours"),
+    ]  # fmt: skip
 
     def work() -> None:
         if not faults:

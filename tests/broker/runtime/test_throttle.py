@@ -1,5 +1,7 @@
 """The quota of background work per loop iteration."""
 
+from typing import cast
+
 import pytest
 from aerobee.broker.runtime.throttle import (
     FEW,
@@ -10,6 +12,7 @@ from aerobee.broker.runtime.throttle import (
     TICKS_MANY,
     Throttle,
 )
+from aerobee.protocol.aio.scheduler import Scheduler
 
 
 class Served:
@@ -21,13 +24,13 @@ class Served:
 @pytest.mark.requirement("Delays, timers, retries: Many that are due leave in short steps")
 def test_steps_are_short_until_the_broker_has_been_idle_for_a_while() -> None:
     turn = Served()
-    throttle = Throttle(turn)  # type: ignore[arg-type]
+    throttle = Throttle(cast(Scheduler, turn))
     assert [throttle.quota() for _ in range(QUIET_STEPS + 2)] == [FEW] * QUIET_STEPS + [MANY] * 2
 
 
 def test_one_request_makes_steps_short_again_for_the_same_time() -> None:
     turn = Served()
-    throttle = Throttle(turn)  # type: ignore[arg-type]
+    throttle = Throttle(cast(Scheduler, turn))
     while throttle.quota() != MANY:
         pass
     turn.served += 1
@@ -39,7 +42,7 @@ def test_one_request_makes_steps_short_again_for_the_same_time() -> None:
 )
 def test_the_quota_equals_the_requests_served_within_limits(served: int, share: int) -> None:
     turn = Served()
-    throttle = Throttle(turn)  # type: ignore[arg-type]
+    throttle = Throttle(cast(Scheduler, turn))
     turn.served += served
     assert [throttle.quota(), throttle.quota()] == [share, FEW]
 
@@ -48,7 +51,7 @@ def test_the_quota_equals_the_requests_served_within_limits(served: int, share: 
 def test_a_sender_that_waits_for_each_response_never_meets_a_long_step() -> None:
     """Between its requests some loop iterations pass without a request."""
     turn = Served()
-    throttle = Throttle(turn)  # type: ignore[arg-type]
+    throttle = Throttle(cast(Scheduler, turn))
     shares = []
     for _ in range(50):
         turn.served += 1
@@ -58,7 +61,7 @@ def test_a_sender_that_waits_for_each_response_never_meets_a_long_step() -> None
 
 def test_under_load_every_other_tick_has_no_background_step() -> None:
     turn = Served()
-    throttle = Throttle(turn)  # type: ignore[arg-type]
+    throttle = Throttle(cast(Scheduler, turn))
     turns = []
     for _ in range(QUIET_STEPS + 1):
         throttle.quota()
