@@ -17,7 +17,7 @@ from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message import properties
 from aerobee.store.engine.messages import Message
 
-from .conftest import BORN_MS, Caller, Config, parked
+from .conftest import BORN_MS, Caller, Config, Start, parked
 
 BODY_BYTES = 200 << 10
 
@@ -120,7 +120,7 @@ async def test_pulls_are_refused_with_the_reason_while_the_memory_budget_is_spen
     assert (await caller.pull("T")).code == codes.SUCCESS
 
 
-async def test_the_memory_budget_is_a_setting(start: Callable, config: Config) -> None:
+async def test_the_memory_budget_is_a_setting(start: Start, config: Config) -> None:
     broker = await start(config(client_memory_bytes_max=16 << 20))
     assert broker.server.scheduler.budget.bytes_max == 16 << 20
 
@@ -162,7 +162,7 @@ def pop_fields(**more: str) -> dict[str, str]:
     "and long requests that wait, and replies to a peer that doesn't read"
 )
 async def test_long_parked_requests_count_against_the_memory_budget_and_release_it(
-    start: Callable, config: Config
+    start: Start, config: Config
 ) -> None:
     # Long parked requests get a quarter: four of them.
     broker = await start(config(client_memory_bytes_max=16 << 20))
@@ -178,7 +178,7 @@ async def test_long_parked_requests_count_against_the_memory_budget_and_release_
             3: (codes.POP_MESSAGE, pop_fields(other=LONG), b""),
             4: (codes.NOTIFICATION, pop_fields(other=LONG), b""),
         }[number]
-        return asyncio.ensure_future(caller.ask(*wanted))  # type: ignore[arg-type]
+        return asyncio.ensure_future(caller.ask(*wanted))
 
     first = [ask(number) for number in (0, 0, 0, 1)]
     await parked(broker, 4)

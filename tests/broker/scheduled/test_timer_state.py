@@ -548,8 +548,8 @@ def test_a_full_queue_delays_due_messages_in_order_without_duplicates(
     while one.delays.deliver(one.now_ms):
         pass
     for sent in (timed, delayed):
-        for topic, wanted in (("U", sent[0::3]), ("T", [b for b in sent if b not in sent[0::3]])):
-            got = [body for body in one.bodies(topic) if body in sent]
+        for name, wanted in (("U", sent[0::3]), ("T", [b for b in sent if b not in sent[0::3]])):
+            got = [body for body in one.bodies(name) if body in sent]
             assert got == wanted
 
 
