@@ -27,7 +27,7 @@ from .measures import Compared, Say, cpu_seconds, disk_waits, fill, median
 
 GIB = 1 << 30
 RECORD_BYTES = 330  # what a filling message of 128 bytes takes in the log
-SYNC_RATIO_MIN = 2.0
+SYNC_RATIO_MIN = 3.0
 RECOVERY_RATIO_MAX = 0.5
 QUERY_P99_MS_MAX = 2.0
 LAG_SECONDS_MAX = 1.0

@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import pytest
 from aerobee.broker.groups import offsets
-from aerobee.broker.runtime import stats
 from aerobee.broker.server import Broker
 from aerobee.client.admin.admin import Admin
 from aerobee.protocol import codes
@@ -27,7 +26,6 @@ LONG = {
     codes.GET_ALL_CONSUMER_OFFSET: None,
     codes.GET_BROKER_CONSUME_STATS: headers.BrokerConsumeStats(False),
     codes.QUERY_TOPIC_CONSUME_BY_WHO: TopicName("topic-0"),
-    codes.GET_BROKER_RUNTIME_INFO: None,
 }
 
 
@@ -94,7 +92,6 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
         return float(count)
 
     monkeypatch.setattr(offsets, "OFFSETS_PER_PIECE", 10)
-    monkeypatch.setattr(stats, "COUNTERS_PER_PART", 4)
     init = Slices.__init__
     monkeypatch.setattr(
         Slices,
