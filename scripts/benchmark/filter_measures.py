@@ -63,13 +63,13 @@ def pulls(
         program = _built(source, folder, wanted[1], EVERYTHING, ONE_OF_FOUR % wanted)
         load = replace(case.load, count=int(case.load.count * scale * (1 - MISSING_MAX)))
         found: dict[str, list[dict[str, float]]] = {"java": [], "aerobee": []}
-        for turn in range(rounds + 1):
+        for repeat in range(rounds + 1):
             for side in (java, ours):
                 before = cpu_seconds(side.broker_pid())
                 result = loadgen.run(program, side.broker, "Filtered", load)
                 spent = cpu_seconds(side.broker_pid()) - before
                 result["cpu_us"] = spent / result["messages"] * 1e6
-                if turn:
+                if repeat:
                     found[side.kind].append(result)
                 say(f"{load.name}: {side.kind} {result['msgs_per_s']:,.0f}/s")
         rows.append(rate_row(case, found))

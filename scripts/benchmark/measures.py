@@ -146,13 +146,13 @@ def pops(
             loadgen.create_topic(side.broker, topic)
             # More than is counted: the last pops must find something, too.
             fill(program, side, topic, load.count + load.conns * BATCH * BATCH)
-        for turn in range(rounds + 1):
+        for repeat in range(rounds + 1):
             for side in (java, ours):
                 before = cpu_seconds(side.broker_pid())
-                result = popgen.start(side.broker, topic, f"Poppers{turn}", load, batched=batched)
+                result = popgen.start(side.broker, topic, f"Poppers{repeat}", load, batched=batched)
                 spent = cpu_seconds(side.broker_pid()) - before
                 result["cpu_us"] = spent / result["messages"] * 1e6
-                if turn:  # the first one warms up
+                if repeat:  # the first one warms up
                     found[side.kind].append(result)
                 say(f"{load.name}: {side.kind} {result['msgs_per_s']:,.0f}/s")
         rows.append(rate_row(case, found))
@@ -166,9 +166,9 @@ def starts(folder: Path, rounds: int, flags: tuple[str, ...], say: Say) -> Compa
     """
     java: list[float] = []
     ours: list[float] = []
-    for turn in range(rounds):
+    for repeat in range(rounds):
         for kind, found in (("java", java), ("ours", ours)):
-            where = folder / f"start-{kind}-{turn}"
+            where = folder / f"start-{kind}-{repeat}"
             side: Cluster = (
                 JavaCluster(where, flags=flags)
                 if kind == "java"
@@ -339,10 +339,10 @@ def _in_turns(
     rows = []
     for load, topic in zip(loads, ("Sends", "Pulls"), strict=True):
         found: dict[str, list[dict[str, float]]] = {"small": [], "grown": []}
-        for turn in range(rounds + 1):
+        for repeat in range(rounds + 1):
             for name, side in (("small", small), ("grown", grown)):
                 result = loadgen.run(program, side.broker, topic, load)
-                if turn:  # the first one warms up
+                if repeat:  # the first one warms up
                     found[name].append(result)
                 say(f"{load.name}, {what}: {name} {result['msgs_per_s']:,.0f}/s")
         speeds = {name: median(results, "msgs_per_s") for name, results in found.items()}

@@ -39,7 +39,7 @@ QUERIES = 2_000
 FEW_MESSAGES = 10_000
 QUERY_MESSAGE = 12
 INDEX_SECONDS = 0.2  # between a broker's rounds for the index
-TURN_MESSAGES = 64  # in one loop iteration of a busy broker
+TICK_MESSAGES = 64  # in one loop iteration of a busy broker
 KEYED = "Keyed"
 BODY = bytes(128)
 SYNC = Load("SYNC_FLUSH SEND 64 x 1, 128 B", "send", 60_000, conns=64)
@@ -255,7 +255,7 @@ def fill_keyed(root: Path, messages: int) -> Wait:
         for number in range(messages):
             raw = b"UNIQ_KEY\x01%032X\x02KEYS\x01order-%d\x02" % (number, number)
             store.put(Message((KEYED, number & 3), 0, 0, 1, bytes(8), BODY, raw, 0))
-            if number % TURN_MESSAGES:
+            if number % TICK_MESSAGES:
                 continue
             store.write_staged()
             now = time.monotonic()

@@ -20,13 +20,13 @@ def transactions(
     found: dict[str, list[dict[str, float]]] = {"java": [], "aerobee": []}
     for side in (java, ours):
         loadgen.create_topic(side.broker, "Transactions")
-    for turn in range(rounds + 1):
+    for repeat in range(rounds + 1):
         for side in (java, ours):
             before = cpu_seconds(side.broker_pid())
             result = trangen.start(side.broker, "Transactions", load)
             spent = cpu_seconds(side.broker_pid()) - before
             result["cpu_us"] = spent / result["messages"] * 1e6
-            if turn:  # the first one warms up
+            if repeat:  # the first one warms up
                 found[side.kind].append(result)
             say(f"{load.name}: {side.kind} {result['msgs_per_s']:,.0f}/s")
     return [rate_row(CASE, found)]

@@ -160,17 +160,17 @@ def test_the_same_is_stored_as_message_by_message(
     shared: bytes,
 ) -> None:
     at_once = stored(open_store, tmp_path / "at once", make, shared)
-    monkeypatch.setattr(batches, "even_records", lambda *_: None)
+    monkeypatch.setattr(batches, "uniform_records", lambda *_: None)
     assert at_once == stored(open_store, tmp_path / "one by one", make, shared)
 
 
-def made(*data: bytes) -> uniform_batch.Made | None:
+def made(*data: bytes) -> uniform_batch.BatchRun | None:
     queue = ConsumeQueue(Path("unused"), "T", 3, 20 * 100)
     shape = uniform_batch.shape_of(data[0])
     if shape is None:
         return None
     asked = [(("T", 3), 0, 0, BORN_HOST, each, 0) for each in data]
-    return uniform_batch.even_records([queue] * len(data), asked, shape, 0, SHARED, 0, HOST)
+    return uniform_batch.uniform_records([queue] * len(data), asked, shape, 0, SHARED, 0, HOST)
 
 
 @pytest.mark.parametrize("make", EVEN)
