@@ -128,7 +128,8 @@ class Pops:
         """The retry topic that this pop reads: the first with messages; None without one.
 
         Where both forms of its name are in use, each comes first in half of the pops. A response
-        has messages of one form only, because the retry flag of its infos doesn't tell them apart.
+        has messages of one form only, as RocketMQ's have, although the retry flag of the infos
+        (1 or 2) tells the forms apart.
         """
         names = self.retry_topics(header.topic, header.group)
         if chance % 2:
