@@ -19,6 +19,8 @@ from aerobee.store.engine.messages import Message
 
 from .conftest import BORN_MS, Caller, Config, parked
 
+ON_BOTH_ENGINES = True
+
 BODY_BYTES = 200 << 10
 
 

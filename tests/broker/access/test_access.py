@@ -30,6 +30,8 @@ from aerobee.store.base.errors import StoreError
 from ..conftest import Caller, Config
 from ..parts import Wire
 
+ON_BOTH_ENGINES = True
+
 ADMIN = "admin", "admin-secret"
 SHOP = "shop", "shop-secret"
 ON: dict[str, Any] = {
