@@ -3,7 +3,7 @@
 import difflib
 import logging
 from collections.abc import Collection, Iterable, Mapping
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import msgspec
 
@@ -22,7 +22,7 @@ class Changeable(Protocol):
     @property
     def black_list(self) -> frozenset[str]: ...
 
-    def changed(self: "Changed", texts: Mapping[str, str]) -> "Changed": ...
+    def changed(self, texts: Mapping[str, str]) -> Self: ...
 
 
 Changed = TypeVar("Changed", bound=Changeable)

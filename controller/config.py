@@ -1,7 +1,7 @@
 """The settings of a controller, under RocketMQ's key names, each with its type and range."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Self
 
 import msgspec
 from msgspec import Meta
@@ -55,7 +55,7 @@ class ControllerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True
         if self.controller_type != "file":
             raise ValueError(f"controllerType is {self.controller_type!r}; file is what there is")
 
-    def changed(self, texts: Mapping[str, str]) -> "ControllerConfig":
+    def changed(self, texts: Mapping[str, str]) -> Self:
         """A copy with these keys set; ValueError names the key, its value and the allowed values.
 
         Unknown keys are ignored.

@@ -6,7 +6,7 @@ of a Java name server works unchanged; `UNUSED` lists them.
 """
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Self
 
 import msgspec
 from msgspec import Meta
@@ -100,7 +100,7 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     shutdown_wait_time_seconds: Seconds = 30
     use_epoll_native_selector: bool = False
 
-    def changed(self, texts: Mapping[str, object]) -> "NamesrvConfig":
+    def changed(self, texts: Mapping[str, object]) -> Self:
         """The settings with these keys set; ValueError naming key, value and the legal values.
 
         Unknown keys are ignored: `conf.changes.unknown_keys` lists them.

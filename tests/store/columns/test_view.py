@@ -33,7 +33,8 @@ def rows_of(view: StoreView, topic: str, queue_id: int, **more: Any) -> list[dic
     table = pa.Table.from_batches(
         view.batches(topic, queue_id, **more), view.schema(more.get("columns"))
     )
-    return table.to_pylist()
+    found: list[dict[str, Any]] = table.to_pylist()
+    return found
 
 
 def _short(ip: str) -> str:

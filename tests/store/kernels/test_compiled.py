@@ -100,7 +100,7 @@ def test_neighbours_are_not_copied(open_store: OpenStore) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_same_keys_make_the_same_index_file(tmp_path: Path, seed: int) -> None:
-    files = []
+    files: list[tuple[bytes, int, int]] = []
     for kernels in BOTH:
         chance = np.random.default_rng(seed)
         file = IndexFile.create(tmp_path / f"{len(files)}", SLOTS, CAPACITY)
