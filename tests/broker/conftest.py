@@ -10,6 +10,7 @@ import pytest
 from aerobee.broker.server import Broker
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.protocol import codes
+from aerobee.protocol.aio import scheduler
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from aerobee.protocol.bodies.subscription import subscription
@@ -38,6 +39,12 @@ def pytest_asyncio_loop_factories(
 
             loops["uvloop"] = uvloop.new_event_loop
     return loops
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each test of a module that says so runs with both engines."""
+    if "engine" in metafunc.fixturenames and getattr(metafunc.module, "ON_BOTH_ENGINES", False):
+        metafunc.parametrize("engine", ["interpreted", "compiled"], indirect=True)
 
 
 class Caller:
@@ -155,15 +162,38 @@ def config(tmp_path: Path) -> Config:
             "mapped_file_size_timer_log": 1 << 20,
             "max_hash_slot_num": 1_000,
             "max_index_num": 4_000,
-            "compiled_sends": False,  # which test_sends_compiled.py switches on
+            "compiled_sends": False,  # `engine` says which tests use compiled code
         }
         return BrokerConfig(**(base | wanted))
 
     return make
 
 
+Ready = Callable[[Broker], Awaitable[None]]
+
+
 @pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Start]:
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ready:
+    """`await engine(broker)` gives a started broker the engine that the test is to use.
+
+    It is the interpreted one, unless the module has `ON_BOTH_ENGINES`. The compiled one then serves
+    single messages, too.
+    """
+    is_compiled = getattr(request, "param", "interpreted") == "compiled"
+    if is_compiled:
+        pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
+        monkeypatch.setattr(scheduler, "LANE_FEW", 0)
+        monkeypatch.setattr(scheduler, "CROWD_MIN", 0)
+
+    async def ready(broker: Broker) -> None:
+        if is_compiled and not broker.config.is_slave:
+            await broker.engine.load()
+
+    return ready
+
+
+@pytest.fixture
+async def start(tmp_path: Path, engine: Ready) -> AsyncIterator[Start]:
     """Starts brokers and stops them before their folder goes: `broker = await start(config())`."""
     running: list[Broker] = []
 
@@ -171,6 +201,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
         broker = Broker(config)
         await broker.start()
         running.append(broker)
+        await engine(broker)
         return broker
 
     yield make
@@ -206,7 +237,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def run(clock: Clock, tmp_path: Path) -> AsyncIterator[Run]:
+async def run(clock: Clock, tmp_path: Path, engine: Ready) -> AsyncIterator[Run]:
     """Starts brokers on the test's clock, and stops them before their folder goes."""
     running: list[tuple[Broker, Caller]] = []
 
@@ -214,6 +245,7 @@ async def run(clock: Clock, tmp_path: Path) -> AsyncIterator[Run]:
         broker = Broker(config, now_ms=clock)
         await broker.start()
         running.append((broker, Caller(broker)))
+        await engine(broker)
         return running[-1]
 
     yield make

@@ -19,6 +19,8 @@ from aerobee.store.engine.messages import Message
 
 from .conftest import BORN_MS, Caller, Config, Start, parked
 
+ON_BOTH_ENGINES = True
+
 BODY_BYTES = 200 << 10
 
 
@@ -305,12 +307,12 @@ async def test_keys_are_indexed_after_a_burst_or_over_a_limit(
     monkeypatch.setattr(server, "INDEX_FEW", 2)
     monkeypatch.setattr(server, "INDEX_LATER", 10)
     await broker._periodic.stop()
-    store, one_turn = broker.store, broker.server.scheduler
+    store, its_scheduler = broker.store, broker.server.scheduler
     for number in range(15):
         await caller.send("T", b"x")
-        one_turn.share = scheduler.COMMANDS_SHARED
+        its_scheduler.share = scheduler.COMMANDS_SHARED
         await broker._index()
         assert store.index_backlog == (number + 1 if number < 10 else 9 + number % 2)
-    one_turn.share = scheduler.COMMANDS_ALONE
+    its_scheduler.share = scheduler.COMMANDS_ALONE
     await broker._index()
     assert store.index_backlog <= 1

@@ -31,6 +31,8 @@ from aerobee.store.base.errors import StoreError
 from ..conftest import Caller, Config, Start
 from ..parts import Wire, connection_of
 
+ON_BOTH_ENGINES = True
+
 ADMIN = "admin", "admin-secret"
 SHOP = "shop", "shop-secret"
 ON: dict[str, Any] = {

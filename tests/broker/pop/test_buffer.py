@@ -162,14 +162,14 @@ async def test_messages_with_a_check_point_from_before_the_disk_was_full_are_ret
     await p.send(b"b", queue_id=1)
     put, room = broker.store.put, [1]
 
-    def narrow(message: Message) -> tuple[int, int, int]:
+    def put_once(message: Message) -> tuple[int, int, int]:
         if not room:
             raise DiskFull("no room on the disk")
         room.pop()
         return put(message)
 
     with monkeypatch.context() as patched:
-        patched.setattr(broker.store, "put", narrow)
+        patched.setattr(broker.store, "put", put_once)
         first = await p.pop()
     assert len(first) == 1
     assert (first | await p.pop()).keys() == {b"a", b"b"}

@@ -16,6 +16,8 @@ from aerobee.protocol.message.tags import string_hash
 
 from ..parts import START_MS, Parts
 
+ON_BOTH_ENGINES = True
+
 
 @pytest.fixture
 def parts(tmp_path: Path) -> Iterator[Parts]:

@@ -21,6 +21,8 @@ from ...steps import result_of
 from ..conftest import Caller, Clock, Config, Run
 from ..monitoring.test_metrics import values
 
+ON_BOTH_ENGINES = True
+
 SECONDS = 60  # a deadline, generous for a busy machine
 SEGMENT = 64 << 10
 CHUNK = 32 << 10  # haTransferBatchSize

@@ -12,6 +12,8 @@ from aerobee.store.files.segment import Segment
 
 from ..conftest import Caller, Config, Start, parked, records
 
+ON_BOTH_ENGINES = True
+
 
 class Disk:
     """Intercepts every sync: blocks it, or makes it fail."""

@@ -178,7 +178,7 @@ async def test_on_a_fast_disk_the_responses_go_out_at_the_end_of_the_tick(
 ) -> None:
     syncer, peer = await quick()
     put(store, syncer, peer, 2, 3)
-    syncer.end_of_turn()
+    syncer.end_of_tick()
     assert peer.answers == [reply(1), reply(2), reply(3)]
     assert len(store.plans) == 2
 
@@ -192,7 +192,7 @@ async def test_a_disk_that_becomes_slow_does_not_block_the_loop(
     for number in (2, 3):
         peer.came.clear()
         put(store, syncer, peer, number)
-        syncer.end_of_turn()  # returns while the disk is blocked
+        syncer.end_of_tick()  # returns while the disk is blocked
         assert len(peer.answers) == number - 1
         store.open.set()
         await asyncio.wait_for(peer.came.wait(), 60)
@@ -204,7 +204,7 @@ async def test_a_failed_sync_on_a_fast_disk_is_an_error_at_once(quick: Quick, st
     syncer, peer = await quick()
     store.wrong = OSError(5, "Input/output error")
     put(store, syncer, peer, 2)
-    syncer.end_of_turn()
+    syncer.end_of_tick()
     assert peer.codes == [codes.SUCCESS, codes.SERVICE_NOT_AVAILABLE]
     assert "Input/output error" in store.refusal
 

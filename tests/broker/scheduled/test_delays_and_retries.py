@@ -15,6 +15,8 @@ from aerobee.protocol.message.record import Record
 
 from ..conftest import Caller, Clock, Config, Run, counted, records
 
+ON_BOTH_ENGINES = True
+
 
 def deliver(broker: Broker) -> None:
     broker.delays.deliver(broker.now_ms())

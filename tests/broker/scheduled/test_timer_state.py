@@ -527,7 +527,7 @@ def test_a_full_queue_delays_due_messages_in_order_without_duplicates(
             raise DiskFull("no room")
         make_room(queue)
 
-    def narrow() -> None:
+    def leave_no_room() -> None:
         for topic in ("T", "U"):
             queue = one.store.state.queues.find(topic, 0)
             if isinstance(queue, ConsumeQueue):
@@ -537,7 +537,7 @@ def test_a_full_queue_delays_due_messages_in_order_without_duplicates(
     with monkeypatch.context() as patched:
         patched.setattr(ConsumeQueue, "make_room", fails)
         for _ in range(200):
-            narrow()
+            leave_no_room()
             try:
                 one.timers.step(one.now_ms)
             except DiskFull:

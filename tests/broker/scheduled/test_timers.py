@@ -16,6 +16,8 @@ from aerobee.protocol.message.record import Record
 
 from ..conftest import BORN_MS, Caller, Clock, Config, Run, counted, records
 
+ON_BOTH_ENGINES = True
+
 WHEEL_TOPIC = "rmq_sys_wheel_timer"
 DAY_MS = 86_400_000
 

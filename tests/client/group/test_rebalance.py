@@ -302,7 +302,7 @@ async def test_every_member_computes_the_same_plan_from_shuffled_responses(
 ) -> None:
     members, orders = ["c0", "c1", "c2"], itertools.count()
 
-    def turn(items: list[Item]) -> None:
+    def rotate(items: list[Item]) -> None:
         """Rotates the items differently for each response."""
         at = next(orders) % len(items)
         items[:] = items[at:] + items[:at]
@@ -310,13 +310,13 @@ async def test_every_member_computes_the_same_plan_from_shuffled_responses(
     def list_members(*_: object) -> Response:
         found = list(members)
         if what == "members":
-            turn(found)
+            rotate(found)
         return Response(body=GetConsumerListByGroupResponseBody(found).encode())
 
     for broker in two.brokers:
         broker.answers[codes.GET_CONSUMER_LIST_BY_GROUP] = list_members
     if what == "queues":
-        two.shuffle = turn
+        two.shuffle = rotate
     found = list[MessageQueue]()
     for me in members:
         cluster = Cluster(two.address, client_id=me)
