@@ -13,8 +13,8 @@ from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.headers.offsets import UpdateConsumerOffset
 
-from ..conftest import Caller, Clock, Config
-from ..popping import Popper, Run
+from ..conftest import Caller, Clock, Config, Run, Start
+from ..popping import Popper
 
 OWN_NODE = {"cluster": "DefaultCluster", "node_type": "broker", "node_id": "broker-a"}
 NODE = {"otel_scope_name": "broker-meter", **OWN_NODE}
@@ -103,7 +103,9 @@ async def test_the_lag_of_a_group_counts_only_its_tags(broker: Broker, caller: C
     await caller.ask(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset("cg", "T", 0, 1))
 
     def lag() -> float:
-        return values(broker, "rocketmq_consumer_lag_messages")["T", "cg", "false", "false"]
+        found = values(broker, "rocketmq_consumer_lag_messages")
+        count: float = found["T", "cg", "false", "false"]
+        return count
 
     assert lag() == 4  # without a member the subscription is unknown
     await caller.heartbeat(topics={"T": "a || b"})
@@ -126,8 +128,8 @@ async def test_connections_are_counted_by_language_and_version(
 
 @pytest.mark.finding("C7")
 async def test_the_store_reports_its_size_and_the_age_of_its_oldest_message(
-    start, config: Config
-) -> None:  # type: ignore[no-untyped-def]
+    start: Start, config: Config
+) -> None:
     broker = await start(config())
     assert values(broker, "rocketmq_storage_size_bytes")["local", "disk"] > 0
     assert values(broker, "aerobee_storage_takes_messages")["local", "disk"] == 1

@@ -9,7 +9,7 @@ from aerobee.namesrv.server import NameServer
 from aerobee.protocol.bodies.topic import TopicConfig
 
 from ...steps import result_of
-from ..conftest import Caller, Config
+from ..conftest import Caller, Config, Start
 
 
 def table(broker: Broker, title: str) -> list[tuple[object, ...]]:
@@ -58,8 +58,8 @@ async def test_an_empty_retry_topic_is_not_shown(broker: Broker, caller: Caller)
 
 
 async def test_it_is_ready_once_a_name_server_has_taken_it(
-    namesrv: NameServer, start, config: Config
-) -> None:  # type: ignore[no-untyped-def]
+    namesrv: NameServer, start: Start, config: Config
+) -> None:
     registered = await start(config(namesrv_addr=namesrv.address))
     assert not_ready(registered) is None
     nobody = "127.0.0.1:1"

@@ -10,8 +10,7 @@ from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 from aerobee.protocol.command import Command
 
-from ..conftest import Caller, Clock, Config, records
-from ..popping import Run
+from ..conftest import Caller, Clock, Config, Run, records
 
 ON: dict[str, Any] = {
     "cold_data_flow_control_enable": True,

@@ -102,8 +102,7 @@ def test_the_environment_says_whether_tls_is_spoken(environment: pytest.MonkeyPa
 
 @pytest.mark.finding("S4")
 def test_a_client_speaks_tls_and_says_what_is_wrong_when_it_can_not(pem: Path) -> None:
-    settings = {"tls_server_mode": "enforcing", "tls_server_cert_path": str(pem)}
-    with LocalCluster(**settings) as cluster:
+    with LocalCluster(tls_server_mode="enforcing", tls_server_cert_path=str(pem)) as cluster:
         with Admin(cluster.name_server, security=Security(tls_insecure=True)) as admin:
             admin.create_topic("orders", 1)
         with (

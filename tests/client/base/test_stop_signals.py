@@ -43,7 +43,7 @@ async def left(cluster: LocalCluster, count: int) -> list[str]:
     """The first `count` messages that the next member of the group gets."""
     topics = ["orders"]
     async with Consumer(cluster.name_server, group="g", topics=topics, start="earliest") as next_:
-        found = []
+        found: list[str] = []
         while len(found) < count:
             message = await next_.receive()
             assert message is not None
@@ -107,7 +107,7 @@ def test_the_previous_signal_handlers_are_restored() -> None:
 
 def test_no_signal_handler_is_installed_in_another_thread() -> None:
     before = [signal.getsignal(number) for number in STOP]
-    seen = []
+    seen: list[object] = []
 
     def look() -> None:
         with stop_signals(lambda: None):

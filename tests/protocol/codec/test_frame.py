@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aerobee.protocol import codes
@@ -46,7 +47,7 @@ def seen(command: Command) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("vector", GOLDEN, ids=NAMES)
-def test_every_frame_of_the_real_classes_reads_as_java_reads_it(vector: dict) -> None:
+def test_every_frame_of_the_real_classes_reads_as_java_reads_it(vector: dict[str, Any]) -> None:
     decoder = FrameDecoder()
     (command,) = decoder.feed(bytes.fromhex(vector["hex"]))
     wanted = vector["decoded"]
