@@ -177,7 +177,7 @@ def broker(options: argparse.Namespace) -> int:
         origins = {setting.key: setting.source for setting in given}
         if options.namesrv is not None:
             origins["namesrvAddr"] = "-n"
-        return _print_config(describe(config, origins), options.print_config)
+        return print_config(describe(config, origins), options.print_config)
 
     async def parts(stack: Stack) -> str:
         from ...broker.server import Broker
@@ -197,7 +197,7 @@ def broker(options: argparse.Namespace) -> int:
     return serving.run(parts)
 
 
-def _print_config(rows: Sequence[Described], how: str) -> int:
+def print_config(rows: Sequence[Described], how: str) -> int:
     """Settings as lines; the given ones as a table; or an object a line."""
     if how == "json":
         for row in rows:
