@@ -13,6 +13,7 @@ from collections.abc import Callable
 from ..client.base.identity import now_ms
 from ..client.base.security import Security
 from ..client.cluster.cluster import Cluster, every
+from ..protocol.aio.connection import host_text
 from .access.access import Access
 from .calls import table
 from .calls.service import Service
@@ -56,7 +57,7 @@ class Proxy:
     @property
     def address(self) -> str:
         """Where it listens, as "host:port"."""
-        return f"{self.config.bind_address}:{self.port}"
+        return host_text((self.config.bind_address, self.port))
 
     @property
     def service(self) -> Service:

@@ -1,8 +1,11 @@
 """`aerobee proxy`: the process that serves clients of RocketMQ 5 by gRPC."""
 
 import argparse
+import asyncio
 import logging
 import os
+import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +41,7 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
         help="settings: rmq-proxy.json, properties or YAML",
     )
     add("--listen-port", metavar="N", help="0: any free one (8081)")
+    add("--with-parent", action="store_true", help="end when standard input closes")
     add(
         "--print-config",
         nargs="?",
@@ -77,10 +81,18 @@ def proxy(options: argparse.Namespace) -> int:
     async def parts(stack: Stack) -> str:
         ours = started(config)
         await stack.start(ours)
+        if options.with_parent:
+            asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _end_with_input)
         known = config.namesrv_addr or "127.0.0.1:9876"
         return f"the proxy is ready on {ours.address}, name servers: {known}; {tls_note(config)}"
 
     return serving.run(parts)
+
+
+def _end_with_input() -> None:
+    if not os.read(sys.stdin.fileno(), 4_096):
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        signal.raise_signal(signal.SIGTERM)
 
 
 def started(config: ProxyConfig) -> "Proxy":
