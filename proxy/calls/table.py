@@ -4,6 +4,8 @@ from ..http2.call import BIDIRECTIONAL, Call, Method
 from ..messages import definitions
 from . import telemetry as clients
 from .end_transaction import end_transaction
+from .offsets import get_offset, query_offset, update_offset
+from .pull_message import pull_message
 from .query_assignment import query_assignment
 from .query_route import query_route
 from .recall_message import recall_message
@@ -21,6 +23,9 @@ _UNARY = {
     "ForwardMessageToDeadLetterQueue": forward_to_dead_letters,
     "EndTransaction": end_transaction,
     "RecallMessage": recall_message,
+    "UpdateOffset": update_offset,
+    "GetOffset": get_offset,
+    "QueryOffset": query_offset,
     "Heartbeat": clients.heartbeat,
     "NotifyClientTermination": clients.notify_termination,
 }
@@ -30,6 +35,7 @@ def methods(service: Service) -> dict[bytes, Method]:
     """The methods of the messaging service."""
     found = {name: unary(name, handle, service) for name, handle in _UNARY.items()}
     found["ReceiveMessage"] = streaming("ReceiveMessage", receive_message, service, delivery_time)
+    found["PullMessage"] = streaming("PullMessage", pull_message, service)
 
     async def telemetry(call: Call) -> None:
         await clients.telemetry(service, call)

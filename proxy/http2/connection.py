@@ -222,6 +222,7 @@ class Http2Connection(asyncio.Protocol):
 
     def _push_now(self, call: Call) -> None:
         machine, out = self._h2, call.out
+        self.flush_soon()
         while out:
             room = min(
                 machine.local_flow_control_window(call.stream_id), machine.max_outbound_frame_size
@@ -232,7 +233,6 @@ class Http2Connection(asyncio.Protocol):
             machine.send_data(call.stream_id, chunk)
             del out[:room]
             self._out_bytes -= len(chunk)
-        self.flush_soon()
         if call.trailers is not None:
             machine.send_headers(call.stream_id, call.trailers, end_stream=True)
             if call.is_remote_open:  # the client need not send the rest

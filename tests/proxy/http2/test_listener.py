@@ -1,0 +1,89 @@
+"""The port: TLS and plain together, idle connections, the end in two steps."""
+
+import asyncio
+import ssl
+import time
+
+import h2.events
+import pytest
+
+from .peer import host
+
+
+def trusting() -> ssl.SSLContext:
+    """A client that checks no certificate and speaks HTTP/2."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
+async def test_tls_and_plain_share_the_port() -> None:
+    async with host() as server:
+        for more in ({}, {"ssl": trusting()}):
+            peer = await server.peer(**more)
+            if more:
+                found = peer.writer.get_extra_info("ssl_object")
+                assert found.selected_alpn_protocol() == "h2"
+            stream = peer.begin()
+            peer.say(stream, b"hello")
+            assert (await peer.answer(stream))[1] == 0
+
+
+async def test_enforcing_closes_plain_connections() -> None:
+    async with host("enforcing") as server:
+        reader, writer = await server.socket()
+        writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        async with asyncio.timeout(5):
+            assert await reader.read(-1) == b""
+
+
+async def test_a_connection_without_a_word_is_closed_after_ten_seconds() -> None:
+    async with host() as server:
+        reader, _ = await server.socket()
+        while not server.shared.connections:
+            await asyncio.sleep(0)
+        server.listener.sweep(time.monotonic() + 9)
+        assert len(server.shared.connections) == 1
+        server.listener.sweep(time.monotonic() + 11)
+        async with asyncio.timeout(5):
+            with pytest.raises(ConnectionError):
+                if await reader.read(-1) == b"":
+                    raise ConnectionError
+
+
+async def test_an_idle_connection_is_asked_to_go_but_not_with_a_call() -> None:
+    async with host() as server:
+        idle, busy = await server.peer(), await server.peer()
+        for peer in (idle, busy):
+            await peer.until(h2.events.RemoteSettingsChanged)
+        busy.begin("/t/talk")
+        busy.h2.ping(b"12345678")
+        busy.flush()
+        await busy.until(h2.events.PingAckReceived)
+        server.listener.sweep(time.monotonic() + 121)
+        await idle.until(h2.events.ConnectionTerminated)
+        stream = busy.begin()
+        busy.say(stream, b"x")
+        assert (await busy.answer(stream))[1] == 0
+
+
+async def test_the_end_comes_in_two_steps_and_calls_under_way_are_finished() -> None:
+    async with host(grace_seconds=5) as server:
+        peer = await server.peer()
+        stream = peer.begin("/t/talk")
+        peer.say(stream, b"x", end=False)
+        await peer.until(h2.events.DataReceived, stream)
+        stopping = asyncio.create_task(server.listener.stop())
+        data = b""
+        while data.count(b"\x00\x00\x08\x07\x00") < 2:  # two GOAWAY frames
+            data += await peer.reader.read(1 << 16)
+        first, second = (part[4:8] for part in data.split(b"\x00\x00\x08\x07\x00")[1:])
+        assert first == b"\x7f\xff\xff\xff"
+        assert second == stream.to_bytes(4, "big")
+        peer.h2.end_stream(stream)
+        peer.flush()
+        await peer.ended()
+        await stopping
+        assert server.shared.ended == {(b"/t/talk", 0): 1}
