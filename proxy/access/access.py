@@ -1,5 +1,5 @@
-"""Access control of gRPC calls: the signature of a call proves its user, whose password the broker
-knows.
+"""Access control of gRPC calls: the signature of a call proves its user, and the user's access list
+says what it may do. The broker has both, and is asked with the proxy's own credentials.
 
 The text of the time header is signed as it came, and clients write local times and different forms,
 so its age can't be checked.
@@ -11,13 +11,17 @@ from typing import Any
 
 from ...client.base.responses import body_of
 from ...protocol import codes
-from ...protocol.bodies.access import UserInfo
-from ...protocol.headers.access import UserName
+from ...protocol.bodies.access import AclInfo, UserInfo
+from ...protocol.headers.access import AclSubject, UserName
+from ...protocol.security.policies import CUSTOM, Need, PolicyEntry, denial, entry_of
 from ..http2.call import Call
 from ..messages.status import Code, StatusError
 from ..routes.brokers import Brokers
 from ..routes.cache import Cache
 from ..settings.config import ProxyConfig
+from .needs import needs
+
+Policies = dict[str, list[PolicyEntry]]
 
 NAME_CHARS_MAX = 255
 SHOWN_CHARS_MAX = 64
@@ -29,9 +33,11 @@ class Access:
     def __init__(self, brokers: Brokers, config: ProxyConfig) -> None:
         self._brokers = brokers
         self._is_on = config.authentication_enabled
+        self._is_limited = config.authorization_enabled
         self._users: Cache[UserInfo | None] = Cache(
             self._load_user, config.user_cache_refresh_seconds
         )
+        self._lists: Cache[Policies] = Cache(self._load_list, config.acl_cache_refresh_seconds)
         self.refused = 0
 
     async def check(self, name: str, call: Call, request: Any) -> None:
@@ -39,7 +45,9 @@ class Access:
         if not self._is_on:
             return
         try:
-            await self._proven(call)
+            user = await self._proven(call)
+            if self._is_limited and not user.is_super:
+                await self._check_needs(user, needs(name, request), call.peer[0])
         except StatusError:
             self.refused += 1
             raise
@@ -47,6 +55,18 @@ class Access:
     async def close(self) -> None:
         """Cancel what is being asked for."""
         await self._users.close()
+        await self._lists.close()
+
+    async def _check_needs(self, user: UserInfo, wanted: list[Need], ip: str) -> None:
+        name = user.username or ""
+        policies = await self._lists.get(name) if wanted else {}
+        for need in wanted:
+            why = denial(policies, need, ip)
+            if why is not None:
+                raise _unauthorized(
+                    f"User:{name} has no permission to access {need.kind}:{need.name} from {ip}, "
+                    f"{why}"
+                )
 
     async def _proven(self, call: Call) -> UserInfo:
         """The user that signed the call."""
@@ -68,6 +88,16 @@ class Access:
         address, code = await self._brokers.any_address(), codes.AUTH_GET_USER
         answer = await self._brokers.ask(address, code, UserName(name))
         return body_of(answer, UserInfo, code) if answer.body else None
+
+    async def _load_list(self, name: str) -> Policies:
+        address, code = await self._brokers.any_address(), codes.AUTH_GET_ACL
+        answer = await self._brokers.ask(address, code, AclSubject(f"User:{name}"))
+        found: Policies = {}
+        if answer.body:
+            for policy in body_of(answer, AclInfo, code).policies or ():
+                entries = found.setdefault(policy.policy_type or CUSTOM, [])
+                entries += map(entry_of, policy.entries or ())
+        return found
 
 
 def credential_of(header: str) -> tuple[str, str]:

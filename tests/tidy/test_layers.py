@@ -36,7 +36,7 @@ ARROWS = {
 # The rooms of a folder from the bottom up: each may import the rooms before it. "." is the folder.
 ROOMS = {
     "protocol": [
-        *(".", "security", "codec", "kernels", "message", "bodies", "headers", "queues", "aio"),
+        *(".", "codec", "message", "bodies", "security", "kernels", "headers", "queues", "aio"),
     ],
     "store": [
         *("base", "files", "log", "queues", "timer", "index", "kernels", "engine", "columns"),

@@ -128,10 +128,15 @@ async def working(proxied: Setup, topic: str) -> tuple[Client, Any]:
     return client, stream
 
 
+async def released(proxied: Setup) -> None:
+    """Wait until the proxy keeps no handle any more."""
+    while len(proxied.proxy.service.keeper):  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(0.01)
+
+
 async def comes_again(proxied: Setup, topic: str) -> None:
     """Another consumer gets the message a few seconds later."""
-    while len(proxied.proxy.service.keeper):
-        await asyncio.sleep(0.01)
+    await released(proxied)
     proxied.cluster.advance(seconds=6)
     _, found = await proxied.client().receive(topic, "workers")
     assert bodies(found) == ["one"]
