@@ -72,7 +72,7 @@ async def test_a_receive_without_a_deadline_is_served(proxied: Setup) -> None:
     assert bodies(found) == ["one"]
 
 
-async def test_a_message_of_another_broker_does_not_wait_for_its_turn() -> None:
+async def test_a_message_of_another_broker_is_received_at_once() -> None:
     with LocalCluster(brokers=2) as cluster:
         async with setup(cluster) as proxied:
             async with Admin(cluster.name_server) as admin:
