@@ -105,6 +105,7 @@ async def _deliver(
                 attempt=each.attempt,
             )
             if wish.renews:
+                service.clients.seen(wish.client_id)
                 service.keeper.keep(
                     *(wish.client_id, wish.group, wish.topic, each.message_id, each.receipt),
                     attempt=each.attempt,
@@ -148,7 +149,7 @@ def _poll_ms(service: Service, call: Call, client_id: str, request: Any) -> int:
     else:
         client = service.clients.get(client_id)
         timeout_ms = REQUEST_MS
-        if client is not None and client.settings.HasField("request_timeout"):
+        if client is not None and client.has_settings("request_timeout"):
             timeout_ms = times.to_ms(client.settings.request_timeout, "request_timeout")
         wanted = remaining - timeout_ms // 2
     if remaining is not None:

@@ -119,7 +119,7 @@ async def _may_be_asked(service: Service, topic: str) -> bool:
 async def heartbeat(service: Service, call: Call, client_id: str, request: Any) -> Any:
     """The client is still there."""
     client = service.clients.get(client_id)
-    if client is None:
+    if client is None or client.settings is None:
         raise StatusError(Code.UNRECOGNIZED_CLIENT_TYPE, _UNKNOWN_CLIENT)
     kind = client.settings.client_type
     if kind not in _KNOWN_TYPES:

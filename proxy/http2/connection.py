@@ -158,6 +158,12 @@ class Http2Connection(asyncio.Protocol):
             self._write_goaway(self.last_stream_id, NO_ERROR, b"")
         self._close_if_drained()
 
+    def end_waiting(self) -> None:
+        """End the streams of answers that have not begun: they wait for messages."""
+        for call in [call for call in self.calls.values() if call.kind == SERVER_STREAM]:
+            if not call.has_headers:
+                self._reject(call, GrpcError(status.UNAVAILABLE, "the proxy stops; call again"))
+
     def close(self) -> None:
         """Close the connection after what is written."""
         if self.is_lost or self._transport is None:

@@ -63,6 +63,7 @@ class Listener:
             await asyncio.sleep(SETTLE_SECONDS)
         for connection in list(self._shared.connections):
             connection.refuse()
+            connection.end_waiting()
         tasks = set(self._shared.tasks)
         if tasks:
             await asyncio.wait(tasks, timeout=self._grace_seconds)

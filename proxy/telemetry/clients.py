@@ -30,6 +30,10 @@ class Client:
     heard_at: float = 0.0
     lost_at: float = 0.0
 
+    def has_settings(self, field: str) -> bool:
+        """Whether it sent settings with this field."""
+        return self.settings is not None and bool(self.settings.HasField(field))
+
     @property
     def topics(self) -> list[str]:
         """The topics that it publishes to."""
@@ -40,7 +44,7 @@ class Client:
     @property
     def group(self) -> str:
         """Its consumer group, "" without one."""
-        if self.settings is None or not self.settings.HasField("subscription"):
+        if not self.has_settings("subscription"):
             return ""
         return str(self.settings.subscription.group.name)
 
@@ -79,6 +83,14 @@ class Clients:
         if found is not None:
             found.heard_at = self._clock()
         return found
+
+    def seen(self, client_id: str) -> None:
+        """A client without settings works on messages: it is gone once it is silent for too long.
+
+        So it is after a restart of the proxy, until its next telemetry.
+        """
+        if client_id not in self._clients and len(self._clients) < CLIENTS_MAX:
+            self._clients[client_id] = Client(client_id, heard_at=self._clock())
 
     def put(self, client_id: str, settings: Any, call: Call) -> Client:
         """A client said what it is; StatusError when there are too many."""

@@ -54,12 +54,13 @@ async def test_offsets_are_committed_and_read(proxied: Setup) -> None:
 async def test_the_bounds_of_a_queue_are_told(proxied: Setup) -> None:
     client = await filled(proxied, "Bounded")
     future = {"seconds": proxied.cluster.clock() // 1_000 + 600}
-    for policy, more, wanted in (
+    rows: tuple[tuple[str, dict[str, Any], int], ...] = (
         ("BEGINNING", {}, 0),
         ("END", {}, 3),
         ("TIMESTAMP", {"timestamp": {"seconds": 1}}, 0),
         ("TIMESTAMP", {"timestamp": future}, 3),
-    ):
+    )
+    for policy, more, wanted in rows:
         answer = await client.call(
             "QueryOffset",
             message_queue=queue("Bounded"),

@@ -1,5 +1,7 @@
 """QueryRoute and QueryAssignment: queues, types, and endpoints that the client can reach."""
 
+from typing import Any
+
 import pytest
 from aerobee.client import Admin
 from aerobee.protocol.bodies.route import QueueData
@@ -11,7 +13,7 @@ from ..support import TYPES, Client, Setup, code_of, new, resource, setup
 READ, WRITE, BOTH, NONE = 2, 3, 4, 1
 
 
-async def routed(client: Client, topic: str, **fields: object) -> list[tuple[str, int, str, int]]:
+async def routed(client: Client, topic: str, **fields: Any) -> list[tuple[str, int, str, int]]:
     """Broker, id, host and port of each queue."""
     answer = await client.call("QueryRoute", topic=resource(topic), **fields)
     assert code_of(answer) == "OK", answer

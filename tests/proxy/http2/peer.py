@@ -48,6 +48,7 @@ class Service:
             b"/t/hang": Method(UNARY, Echo.parse, self.hang),
             b"/t/fail": Method(UNARY, Echo.parse, self.fail),
             b"/t/flow": Method(SERVER_STREAM, Echo.parse, self.flow),
+            b"/t/wait": Method(SERVER_STREAM, Echo.parse, self.hang),
             b"/t/talk": Method(BIDIRECTIONAL, Echo.parse, self.talk),
         }
 

@@ -3,14 +3,16 @@
 import asyncio
 import gzip
 from collections.abc import Callable
+from typing import Any
 
 import h2.events
 import pytest
 from aerobee.proxy.http2 import floods
+from aerobee.proxy.http2.call import PREFIX
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .peer import MESSAGE_MAX, PREFIX, Peer, host
+from .peer import MESSAGE_MAX, Peer, host
 
 ENHANCE_YOUR_CALM = 11
 NO_ERROR, CANCEL = 0, 8
@@ -49,7 +51,7 @@ async def test_a_stream_goes_both_ways() -> None:
     ],
 )
 async def test_what_is_wrong_with_a_call_is_its_status(
-    path: str, data: bytes, more: dict[str, str], status: int, said: str
+    path: str, data: bytes, more: dict[str, Any], status: int, said: str
 ) -> None:
     async with host() as server:
         peer = await server.peer()

@@ -85,3 +85,13 @@ async def test_the_end_comes_in_two_steps_and_calls_under_way_are_finished() -> 
         await peer.ended()
         await stopping
         assert server.shared.ended == {(b"/t/talk", 0): 1}
+
+
+async def test_at_the_end_receives_that_wait_are_told_to_call_again() -> None:
+    async with host(grace_seconds=30) as server:
+        peer = await server.peer()
+        stream = peer.begin("/t/wait")
+        peer.say(stream, b"x")
+        await server.service.called.wait()
+        await asyncio.wait_for(server.listener.stop(), 5)
+        assert server.shared.ended == {(b"/t/wait", 14): 1}  # UNAVAILABLE

@@ -17,7 +17,7 @@ NOW = 1_700_000_000_000
 HOST = socket.inet_aton("192.0.2.1") + (10_911).to_bytes(4, "big")
 
 
-def record(body: bytes = b"hello", sys_flag: int = 0, **pairs: str) -> Record:
+def record(body: bytes = b"hello", sys_flag: int = 0, /, **pairs: str) -> Record:
     raw = props.encode(pairs)
     return Record(
         0, 0, 0, 3, 0, 77, 1_000, sys_flag, 5_007, HOST, 6_008, HOST, 2, 0, body, "T", raw

@@ -93,3 +93,12 @@ def test_a_client_may_change_its_topics() -> None:
         "5.0.8",
         "192.0.2.7:5000",
     )
+
+
+def test_a_client_that_never_said_what_it_is_is_gone_after_silence() -> None:
+    table = Table()
+    table.clients.seen("a")
+    assert table.after(100) == []
+    table.clients.heard("a")
+    assert table.after(100) == []
+    assert table.after(21) == ["a"]
