@@ -36,6 +36,7 @@ ReceiveMessageResponse = definitions.message("ReceiveMessageResponse")
 FILTERS = definitions.enum("FilterType")
 ALL_QUEUES = -1
 BATCH_MAX = 32
+CHUNK_BYTES = 256 << 10  # of bodies that are written together
 ANSWER_SECONDS = 5.0  # beyond the time that a broker may wait
 MARGIN_MS = 200  # before the deadline: for the way back
 REQUEST_MS = 3_000  # of clients that don't say their request time-out
@@ -68,6 +69,7 @@ class Delivery:
     receipt: Receipt
     attempt: int
     message_id: str
+    pairs: dict[str, str]
 
 
 async def receive_message(service: Service, call: Call, client_id: str, request: Any) -> None:
@@ -93,40 +95,61 @@ async def _deliver(
     if not found:
         said = "no match message" if were_some else "no new message"
         raise StatusError(Code.MESSAGE_NOT_FOUND, said)
-    call.put(ReceiveMessageResponse(status=OK_STATUS))
-    undelivered = list(found)
+    answers = [ReceiveMessageResponse(status=OK_STATUS)]
+    undelivered, size = list(found), 0
     try:
-        for each in found:
-            message = message_of(
-                each.record,
-                pop_handles.normal_topic(each.record.topic, wish.group),
-                now_ms=now,
-                handle=each.receipt.full_text,
-                attempt=each.attempt,
-            )
+        for number, each in enumerate(found, 1):
+            answer = ReceiveMessageResponse()
+            answer.message.CopyFrom(_message(each, wish.group, now))
+            answers.append(answer)
+            size += len(each.record.body)
+            if size < CHUNK_BYTES and number < len(found):
+                continue
             if wish.renews:
-                service.clients.seen(wish.client_id)
-                service.keeper.keep(
-                    *(wish.client_id, wish.group, wish.topic, each.message_id, each.receipt),
-                    attempt=each.attempt,
-                )
-            await call.write(ReceiveMessageResponse(message=message))
+                _keep(service, wish, found[len(found) - len(undelivered) : number])
+            call.put_all(answers)
+            await call.drained()
             if call.is_done:
                 break
-            undelivered.remove(each)
+            undelivered = found[number:]
+            answers, size = [], 0
     finally:
         if undelivered:  # the client is gone
-            for each in undelivered:
-                kept = service.keeper.find(
-                    wish.client_id, wish.group, each.message_id, each.receipt
-                )
-                if kept is not None:
-                    service.keeper.drop(kept)
-            receipts = [each.receipt for each in undelivered]
-            service.keeper.give_back_soon(wish.group, wish.topic, receipts)
+            _give_back(service, wish, undelivered)
     last = ReceiveMessageResponse()
     delivery_time(last, now)
     call.put(last)
+
+
+def _message(delivery: Delivery, group: str, now_ms: int) -> Any:
+    record = delivery.record
+    return message_of(
+        record,
+        pop_handles.normal_topic(record.topic, group),
+        now_ms=now_ms,
+        handle=delivery.receipt.full_text,
+        attempt=delivery.attempt,
+        pairs=delivery.pairs,
+    )
+
+
+def _keep(service: Service, wish: Wish, found: list[Delivery]) -> None:
+    """Keep these messages invisible until the client is done with them."""
+    service.clients.seen(wish.client_id)
+    for each in found:
+        service.keeper.keep(
+            *(wish.client_id, wish.group, wish.topic, each.message_id, each.receipt),
+            attempt=each.attempt,
+        )
+
+
+def _give_back(service: Service, wish: Wish, undelivered: list[Delivery]) -> None:
+    for each in undelivered:
+        kept = service.keeper.find(wish.client_id, wish.group, each.message_id, each.receipt)
+        if kept is not None:
+            service.keeper.drop(kept)
+    receipts = [each.receipt for each in undelivered]
+    service.keeper.give_back_soon(wish.group, wish.topic, receipts)
 
 
 def _give_back_later(service: Service, wish: Wish, done: "asyncio.Task[list[Delivery]]") -> None:
@@ -317,10 +340,12 @@ def _deliveries(answer: Command, broker: str) -> list[Delivery]:
         for record in unwrap(outer):
             pairs = record.properties
             flag, queue = pop_handles.retry_flag(record.topic), str(record.queue_id)
-            handle = pairs.get(props.POP_CK)
-            if handle is None:
+            inside = pairs.get(props.POP_CK)
+            if inside is not None:
+                receipt = read(f"{inside} {record.log_offset}")
+            else:
                 start = starts.get((flag, queue))
-                handle = pop_handles.handle(
+                known = pop_handles.Handle(
                     record.queue_offset if start is None else int(start),
                     infos.pop_ms,
                     infos.invisible_ms,
@@ -330,13 +355,13 @@ def _deliveries(answer: Command, broker: str) -> list[Delivery]:
                     record.queue_id,
                     record.queue_offset,
                 )
+                receipt = Receipt(pop_handles.handle(*known), known, record.log_offset)
             count = counts.get((flag, f"qo{queue}%{record.queue_offset}")) or counts.get(
                 (flag, queue)
             )
             times_before = max(record.reconsume_times, int(count or 0))
-            receipt = read(f"{handle} {record.log_offset}")
             message_id = pairs.get(props.UNIQ_KEY) or record.offset_id
-            found.append(Delivery(record, receipt, times_before + 1, message_id))
+            found.append(Delivery(record, receipt, times_before + 1, message_id, pairs))
     return found
 
 

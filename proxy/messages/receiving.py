@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+from functools import lru_cache
 from typing import Any
 
 from ...client.base.identity import host_text
@@ -11,7 +12,7 @@ from ...protocol.message.compression import CompressionMissing, decompress
 from ...protocol.message.record import COMPRESSED, COMPRESSION_MASK, Record
 from ...protocol.names import DLQ_PREFIX, NAMESPACE_SEPARATOR, RETRY_PREFIX
 from . import definitions, times
-from .sending import KINDS
+from .sending import DELAY, FIFO, KINDS, NORMAL, TRANSACTION
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +20,7 @@ Message = definitions.message("Message")
 _ENCODINGS = definitions.enum("Encoding")
 _IDENTITY, _GZIP = _ENCODINGS["IDENTITY"], _ENCODINGS["GZIP"]
 _MD5 = definitions.enum("DigestType")["MD5"]
+_NORMAL, _FIFO, _DELAY, _TRANSACTION = map(KINDS.__getitem__, (NORMAL, FIFO, DELAY, TRANSACTION))
 _LEFT_OUT = props.RESERVED | {
     props.SHARDING_KEY,
     props.TRACE_CONTEXT,
@@ -35,10 +37,11 @@ def message_of(
     now_ms: int,
     handle: str | None = None,
     attempt: int | None = None,
+    pairs: dict[str, str] | None = None,
 ) -> Any:
     """The message in a record. `topic` is the one that it was sent to, `attempt` the number of this
-    delivery, from 1; by the record without it."""
-    pairs = record.properties
+    delivery, from 1; by the record without it. `pairs` are its properties, if they are known."""
+    pairs = record.properties if pairs is None else pairs
     found = Message()
     namespace, _, bare = topic.partition(NAMESPACE_SEPARATOR)
     if namespace and bare and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
@@ -95,10 +98,10 @@ def _body(record: Record) -> tuple[bytes, int]:
 
 def _kind(pairs: dict[str, str]) -> int:
     if pairs.get(props.TRAN_MSG) == "true":
-        return KINDS["TRANSACTION"]
+        return _TRANSACTION
     if props.DELAY in pairs or props.TIMER_DELIVER_MS in pairs or props.TIMER_DELAY_SEC in pairs:
-        return KINDS["DELAY"]
-    return KINDS["FIFO" if props.SHARDING_KEY in pairs else "NORMAL"]
+        return _DELAY
+    return _FIFO if props.SHARDING_KEY in pairs else _NORMAL
 
 
 def _set_delivery(system: Any, pairs: dict[str, str], now_ms: int) -> None:
@@ -120,5 +123,6 @@ def _set_dead_letter(system: Any, topic: str, pairs: dict[str, str]) -> None:
         system.dead_letter_queue.message_id = message_id
 
 
+@lru_cache(4_096)
 def _host(host: bytes) -> str:
     return host_text(host[:-4], int.from_bytes(host[-4:], "big"))
