@@ -20,8 +20,10 @@ from .calls.service import Service
 from .calls.telemetry import tell_changes
 from .handles.keeper import Keeper
 from .handles.popped import Popped
+from .http2 import health
 from .http2.connection import Shared
 from .http2.listener import GrpcTls, Listener
+from .messages import definitions
 from .routes.brokers import Brokers
 from .routes.topics import Topics
 from .settings.config import ProxyConfig
@@ -71,7 +73,8 @@ class Proxy:
         tls = GrpcTls(config.tls_server_mode, config.tls_cert_path, config.tls_key_path)
         cluster = Cluster(config.namesrv_addr or None, security=Security(*config.credentials()))
         service = self._connect(cluster)
-        shared = Shared(table.methods(service), config.grpc_max_inbound_message_size)
+        methods = table.methods(service) | health.methods([definitions.SERVICE])
+        shared = Shared(methods, config.grpc_max_inbound_message_size)
         listener = Listener(
             shared,
             tls,

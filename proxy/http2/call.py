@@ -121,7 +121,7 @@ class Call:
         """Send several answers without waiting; they leave in as few frames as they fit into."""
         if self.is_done or self.trailers is not None:
             return
-        parts = []
+        parts: list[bytes] = []
         for answer in answers:
             data = answer.SerializeToString()
             parts += (PREFIX.pack(0, len(data)), data)

@@ -159,9 +159,9 @@ class Http2Connection(asyncio.Protocol):
         self._close_if_drained()
 
     def end_waiting(self) -> None:
-        """End the streams of answers that have not begun: they wait for messages."""
+        """End the streams of answers that wait: all that was written is on its way."""
         for call in [call for call in self.calls.values() if call.kind == SERVER_STREAM]:
-            if not call.has_headers:
+            if not call.out and not self._paused:
                 self._reject(call, GrpcError(status.UNAVAILABLE, "the proxy stops; call again"))
 
     def close(self) -> None:
