@@ -304,6 +304,9 @@ class SendHandlers:
             size = end - log_offset
             puts.messages += 1
             puts.bytes += size
+            total = puts.total
+            total.messages += 1
+            total.bytes += size
             if kind is not NORMAL or size > SMALL_BYTES:
                 puts.arrivals.note(kind, size)
             reply: Response | bytes
