@@ -85,13 +85,13 @@ class Access:
         return user
 
     async def _load_user(self, name: str) -> UserInfo | None:
-        address, code = await self._brokers.any_address(), codes.AUTH_GET_USER
-        answer = await self._brokers.ask(address, code, UserName(name))
+        code = codes.AUTH_GET_USER
+        answer = await self._brokers.ask_any(code, UserName(name))
         return body_of(answer, UserInfo, code) if answer.body else None
 
     async def _load_list(self, name: str) -> Policies:
-        address, code = await self._brokers.any_address(), codes.AUTH_GET_ACL
-        answer = await self._brokers.ask(address, code, AclSubject(f"User:{name}"))
+        code = codes.AUTH_GET_ACL
+        answer = await self._brokers.ask_any(code, AclSubject(f"User:{name}"))
         found: Policies = {}
         if answer.body:
             for policy in body_of(answer, AclInfo, code).policies or ():

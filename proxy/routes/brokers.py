@@ -5,7 +5,7 @@ the route of a topic.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ...client.base.identity import now_ms
 from ...client.base.responses import body_of
@@ -57,20 +57,43 @@ class Brokers:
                 return name
         return ""
 
-    async def any_address(self) -> str:
-        """The address of some master; StatusError when the name server knows none."""
-        for name in self._addresses:
-            found = self._addresses[name].get(MASTER_ID)
-            if found is not None:
-                return found
-        await self.learn_all()
-        for known in self._addresses.values():
-            if MASTER_ID in known:
-                return known[MASTER_ID]
-        raise StatusError(
+    async def ask_any(
+        self,
+        code: int,
+        header: Header | None = None,
+        accepted: tuple[int, ...] = (codes.SUCCESS,),
+    ) -> Command:
+        """The response of the first master that gives one; StatusError as in `ask`."""
+        if not self._masters():
+            await self.learn_all()
+        return await self.ask_one_of(self._masters(), code, header, accepted)
+
+    async def ask_one_of(
+        self,
+        addresses: Iterable[str],
+        code: int,
+        header: Header | None = None,
+        accepted: tuple[int, ...] = (codes.SUCCESS,),
+    ) -> Command:
+        """The response of the first of these that gives one; StatusError as in `ask`."""
+        failure: StatusError | None = None
+        for address in addresses:
+            try:
+                answer = await self.cluster.request(address, code, header)
+            except (ClientError, BrokerError) as wrong:
+                failure = of_error(wrong)
+                continue
+            if answer.code not in accepted:
+                raise of_broker(answer.code, answer.remark)
+            return answer
+        raise failure or StatusError(
             Code.INTERNAL_SERVER_ERROR,
             "no broker is registered at the name server; start one that names it",
         )
+
+    def _masters(self) -> list[str]:
+        known = self._addresses.values()
+        return [each[MASTER_ID] for each in known if MASTER_ID in each]
 
     async def learn_all(self) -> None:
         """Learn all brokers that the name server knows."""

@@ -16,7 +16,7 @@ from ...protocol.headers.topics import GetTopicConfig, UpdateTopic
 from ...protocol.message.tags import string_hash
 from ..messages.status import Code, StatusError, of_error
 from ..settings.config import ProxyConfig
-from .brokers import REQUEST_SECONDS, Brokers
+from .brokers import Brokers
 from .cache import Cache
 
 TYPE_ATTRIBUTE = "message.type"
@@ -136,21 +136,18 @@ class Topics:
         route = await self.route(topic)
         names = [name for name, _ in (*route.readable, *route.writable)]
         addresses = [found for name in names if (found := self._brokers.address(name)) is not None]
-        address = addresses[0] if addresses else await self._brokers.any_address()
-        code = codes.GET_TOPIC_CONFIG
-        answer = await self._brokers.ask(address, code, GetTopicConfig(topic))
+        code, header = codes.GET_TOPIC_CONFIG, GetTopicConfig(topic)
+        if addresses:
+            answer = await self._brokers.ask_one_of(addresses, code, header)
+        else:
+            answer = await self._brokers.ask_any(code, header)
         config = body_of(answer, TopicConfigAndQueueMapping, code)
         return config.attributes.get(TYPE_ATTRIBUTE) or "NORMAL"
 
     async def _load_group(self, group: str) -> SubscriptionGroupConfig:
-        address = await self._brokers.any_address()
         code = codes.GET_SUBSCRIPTIONGROUP_CONFIG
-        try:
-            answer = await self._brokers.cluster.request(
-                address, code, GroupName(group), timeout_s=REQUEST_SECONDS
-            )
-        except (ClientError, BrokerError) as wrong:
-            raise of_error(wrong) from wrong
+        accepted = (codes.SUCCESS, *_NO_GROUP)
+        answer = await self._brokers.ask_any(code, GroupName(group), accepted)
         if answer.code in _NO_GROUP or not answer.body:
             return SubscriptionGroupConfig(group)
         return body_of(answer, SubscriptionGroupConfig, code)

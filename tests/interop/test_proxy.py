@@ -106,10 +106,11 @@ def create(cluster: Cluster, mqadmin: Mqadmin) -> None:
 
 
 def tell(cluster: Cluster, start_proxy: StartProxy, clients: Java) -> dict[str, Any]:
-    """What came of each part with a proxy before these servers."""
+    """What came of each part with a proxy before these servers; the Java ones over TLS."""
     (port,) = java_side.free_ports(1)  # the proxy tells it to its clients
     start_proxy(cluster, port)
-    client = clients.start("Grpc", proxy=f"127.0.0.1:{port}")
+    tls = {"tls": True} if cluster.kind == "java" else {}
+    client = clients.start("Grpc", proxy=f"127.0.0.1:{port}", **tls)
     client.wait_event("done", 2 * SECONDS)
     return {part: client.events(part)[0] for part in PARTS}
 
