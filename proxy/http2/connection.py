@@ -27,6 +27,7 @@ OUT_BYTES_MAX = 16 << 20  # of one connection, written and not yet taken by the 
 WRITE_BUFFER_BYTES = 1 << 20  # of the socket; beyond it the peer isn't read
 ARRIVING_BYTES_MAX = 512 << 20  # of unfinished requests of all connections
 TIMEOUT_SECONDS_MAX = 86_400.0
+PING_DATA = b"are you?"  # eight bytes
 LAST_STREAM_ID = (1 << 31) - 1
 NO_ERROR, REFUSED_STREAM, CANCEL, ENHANCE_YOUR_CALM = 0, 7, 8, 11
 _GOAWAY = Struct(">BHBBIII")  # frame header in pieces, last stream, error
@@ -157,6 +158,12 @@ class Http2Connection(asyncio.Protocol):
         if not self.is_lost and self.has_spoken:
             self._write_goaway(self.last_stream_id, NO_ERROR, b"")
         self._close_if_drained()
+
+    def ping(self) -> None:
+        """Ask whether the client is there; it is heard when it answers."""
+        if not self.is_lost:
+            self._h2.ping(PING_DATA)
+            self.flush_soon()
 
     def end_waiting(self) -> None:
         """End the streams of answers that wait: all that was written is on its way."""

@@ -15,6 +15,8 @@ log = logging.getLogger(__name__)
 CONNECTIONS_MAX = 50_000
 SWEEP_SECONDS = 5.0
 HELLO_SECONDS = 10.0  # from the connection to the first byte of HTTP/2
+PING_SECONDS, ANSWER_SECONDS = 40.0, 20.0  # silence before a ping, and time for its answer
+CLOSE_SECONDS = 10.0  # for the end of a connection
 SETTLE_SECONDS = 0.1  # between the two GOAWAYs: calls that are on their way still get in
 
 
@@ -80,20 +82,33 @@ class Listener:
             connection.abort()
 
     def sweep(self, now: float) -> None:
-        """Close connections that don't speak HTTP/2, and those without calls for too long."""
+        """Close connections that don't speak HTTP/2, have no calls for too long, or are dead.
+
+        A connection with calls is dead if it doesn't answer a ping.
+        """
         for connection in list(self._shared.connections):
             silent = now - connection.heard_at
-            if not connection.has_spoken:
-                if silent > HELLO_SECONDS:
-                    log.info(
-                        "closing %s: no byte of HTTP/2 within %g s",
-                        connection.address,
-                        HELLO_SECONDS,
-                    )
-                    connection.abort()
-            elif not connection.calls and silent > self._idle_seconds:
+            why = self._fault(connection, silent)
+            if why is not None:
+                log.info("closing %s: %s", connection.address, why)
+                connection.abort()
+            elif connection.calls:
+                if silent > PING_SECONDS:
+                    connection.ping()
+            elif connection.has_spoken and silent > self._idle_seconds:
                 connection.drain()
                 connection.refuse()
+
+    def _fault(self, connection: Http2Connection, silent: float) -> str | None:
+        if not connection.has_spoken and silent > HELLO_SECONDS:
+            return f"no byte of HTTP/2 within {HELLO_SECONDS:g} s"
+        if connection.is_lost and silent > CLOSE_SECONDS:
+            return f"it does not read its last bytes within {CLOSE_SECONDS:g} s"
+        if connection.calls and silent > PING_SECONDS + ANSWER_SECONDS:
+            return f"no answer to a ping within {ANSWER_SECONDS:g} s"
+        if not connection.calls and silent > self._idle_seconds + CLOSE_SECONDS:
+            return f"it stays {CLOSE_SECONDS:g} s after it was asked to go"
+        return None
 
     def _sweep(self) -> None:
         self.sweep(time.monotonic())

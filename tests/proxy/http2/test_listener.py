@@ -60,7 +60,9 @@ async def test_an_idle_connection_is_asked_to_go_but_not_with_a_call() -> None:
         busy.h2.ping(b"12345678")
         busy.flush()
         await busy.until(h2.events.PingAckReceived)
-        server.listener.sweep(time.monotonic() + 121)
+        for connection in server.shared.connections:
+            connection.heard_at -= 0 if connection.calls else 121
+        server.listener.sweep(time.monotonic())
         await idle.until(h2.events.ConnectionTerminated)
         stream = busy.begin()
         busy.say(stream, b"x")
@@ -95,3 +97,35 @@ async def test_at_the_end_receives_that_wait_are_told_to_call_again() -> None:
         await server.service.called.wait()
         await asyncio.wait_for(server.listener.stop(), 5)
         assert server.shared.ended == {(b"/t/wait", 14): 1}  # UNAVAILABLE
+
+
+async def test_a_dead_connection_with_a_call_is_closed_after_a_ping() -> None:
+    async with host() as server:
+        alive, dead = await server.peer(), await server.peer()
+        for peer in (alive, dead):
+            stream = peer.begin("/t/talk")
+            peer.say(stream, b"x", end=False)
+            await peer.until(h2.events.DataReceived, stream)
+        for connection in server.shared.connections:
+            connection.heard_at -= 41
+        server.listener.sweep(time.monotonic())
+        await alive.until(h2.events.PingReceived)  # the library answers
+        stream = alive.begin()
+        alive.say(stream, b"x")
+        await alive.answer(stream)
+        server.listener.sweep(time.monotonic() + 20)
+        assert len(server.shared.connections) == 2
+        server.listener.sweep(time.monotonic() + 35)
+        with pytest.raises(ConnectionError):
+            await dead.until(h2.events.StreamEnded)
+        assert len(server.shared.connections) == 1
+
+
+async def test_a_connection_that_stays_after_it_was_asked_to_go_is_cut() -> None:
+    async with host() as server:
+        peer = await server.peer()
+        await peer.until(h2.events.RemoteSettingsChanged)
+        server.listener.sweep(time.monotonic() + 131)
+        async with asyncio.timeout(5):
+            with pytest.raises(ConnectionError):
+                await peer.until(h2.events.StreamEnded)
