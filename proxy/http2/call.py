@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 UNARY, SERVER_STREAM, BIDIRECTIONAL = range(3)
 PREFIX = Struct(">BI")  # compressed or not, bytes of the message
 OUT_BYTES_MAX = 1 << 20  # of one call, written and not yet taken by the peer
+STREAMED_BYTES_MAX = 1 << 20  # of one message of a stream of requests
 READ_MESSAGES_MAX = 1_000  # of one call, come in and not yet read by the handler
 
 
@@ -199,6 +200,8 @@ class Call:
     def _split(self) -> list[bytes]:
         arriving, found = self.arriving, []
         limit = self.connection.message_bytes_max
+        if self.kind == BIDIRECTIONAL:  # of these several wait
+            limit = min(limit, STREAMED_BYTES_MAX)
         while len(arriving) >= PREFIX.size:
             compressed, size = PREFIX.unpack_from(arriving)
             if compressed > 1:
@@ -206,8 +209,8 @@ class Call:
             if size > limit:
                 raise GrpcError(
                     RESOURCE_EXHAUSTED,
-                    f"the message has {size} bytes, the limit is {limit} "
-                    "(grpcMaxInboundMessageSize); send smaller ones",
+                    f"the message has {size} bytes, the limit is {limit}; send smaller ones, or "
+                    "raise grpcMaxInboundMessageSize",
                 )
             end = PREFIX.size + size
             if len(arriving) < end:

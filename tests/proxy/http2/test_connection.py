@@ -291,3 +291,13 @@ class Sink:
 
     def write(self, data: bytes) -> None:
         self.sent.append(data)
+
+
+async def test_a_message_of_a_stream_of_requests_has_a_smaller_limit() -> None:
+    async with host() as server:
+        server.shared.message_bytes_max = 100 << 20
+        peer = await server.peer()
+        stream = peer.begin("/t/talk")
+        peer.raw(stream, PREFIX.pack(0, (1 << 20) + 1))
+        _, status, message = await peer.answer(stream)
+        assert (status, "the limit is 1048576" in message) == (8, True)
