@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,12 @@ GROUPS = ("Simple", "Selected", "Pushed", "Ordered", "Delayed", "Paid")
 PARTS = ("simple", "hidden", "selected", "pushed", "ordered", "delayed", "transactions")
 
 
-StartProxy = Callable[[Cluster, int], None]  # before this cluster, on this port
+@dataclass(frozen=True)
+class StartProxy:
+    """Starts proxies of one kind: before this cluster, on this port."""
+
+    start: Callable[[Cluster, int], None]
+    speaks_tls: bool
 
 
 @pytest.fixture(scope="module", params=["aerobee", "java"])
@@ -55,7 +61,7 @@ def start_proxy(
             )
             proxy.wait_event("started", SECONDS)
 
-        yield start_java
+        yield StartProxy(start_java, speaks_tls=False)  # the harness starts it without
         programs.stop()
         return
     children: list[Child] = []
@@ -63,7 +69,7 @@ def start_proxy(
     def start_ours(cluster: Cluster, port: int) -> None:
         children.append(our_proxy(folder, cluster, port))
 
-    yield start_ours
+    yield StartProxy(start_ours, speaks_tls=True)
     for child in children:
         assert child.stop() == 0, child.tail()
 
@@ -106,10 +112,10 @@ def create(cluster: Cluster, mqadmin: Mqadmin) -> None:
 
 
 def tell(cluster: Cluster, start_proxy: StartProxy, clients: Java) -> dict[str, Any]:
-    """What came of each part with a proxy before these servers; the Java ones over TLS."""
+    """What came of each part with a proxy before these servers; Java's over TLS where it can be."""
     (port,) = java_side.free_ports(1)  # the proxy tells it to its clients
-    start_proxy(cluster, port)
-    tls = {"tls": True} if cluster.kind == "java" else {}
+    start_proxy.start(cluster, port)
+    tls = {"tls": True} if start_proxy.speaks_tls and cluster.kind == "java" else {}
     client = clients.start("Grpc", proxy=f"127.0.0.1:{port}", **tls)
     client.wait_event("done", 2 * SECONDS)
     return {part: client.events(part)[0] for part in PARTS}
