@@ -30,7 +30,7 @@ from ...protocol.message.recall_handle import words_before
 from ...store.engine.store import MessageStore
 from ...store.kernels.compiled import CompiledKernels
 from ...store.kernels.compiled import prepare as prepare_kernels
-from ...store.kernels.plain_records import Course, PlainRecords
+from ...store.kernels.plain_records import Destination, PlainRecords
 from ...store.queues.consume_queue import ENTRY_BYTES, ConsumeQueue
 from ..access.access import Access
 from ..pull.long_polls import LongPolls
@@ -62,7 +62,7 @@ def prepare() -> None:
     plain.read(request, [len(request)], 1, 100)
     queue = ConsumeQueue(Path(), "t", 0, ENTRY_BYTES)
     size = queue.fixed_bytes + plain.parts[0][2]
-    courses = [Course(queue, b"")]
+    courses = [Destination(queue, b"")]
     records.set_hosts(plain, [bytes(8)], bytes(8))
     records.make(plain, courses, {queue: 1}, 0, size, 0)
     ends = plain.write_responses({})
@@ -79,7 +79,7 @@ class Way(NamedTuple):
     metrics."""
 
     target: Target
-    course: Course
+    course: Destination
     key: tuple[str, int]
     slot_ms: int
     is_timed: bool
@@ -337,7 +337,7 @@ class PlainLane:
         answer = SEND_BATCH_OK if group.is_batch else SEND_V2_OK
         if group.is_oneway:
             answer |= ONEWAY
-        course, is_timed = Course(queue, more, delay_ms), bool(group.waits)
+        course, is_timed = Destination(queue, more, delay_ms), bool(group.waits)
         return Way(target, course, own, slot_ms, is_timed, kind, answer)
 
     def _tell(self, ways: list[Way], counts: dict[int, int]) -> None:

@@ -42,7 +42,7 @@ OP_TAG = "d"
 QUEUE = 0
 ENDED_WAITING_MAX = 20_000  # offsets not yet written to the op topic
 DONE_MAX = 1_000_000  # ended half messages behind one that has not ended
-STEPS_PER_TURN = 500  # half messages checked before requests are served again
+STEPS_PER_TICK = 500  # half messages checked before requests are served again
 OPS_PER_LOOK = 32
 HOUR_MS = 3_600_000
 
@@ -71,7 +71,7 @@ class Transactions:
     _put_back: set[int] = field(
         init=False, default_factory=set
     )  # first offsets of messages moved to the end, unchecked
-    _turn: int = field(init=False, default=0)  # which producer of a group is asked next
+    _next_producer: int = field(init=False, default=0)  # counts up; modulo the live producers
 
     def end(self, half_offset: int) -> None:
         """Note that a half message was committed or rolled back. StoreError when the op topic
@@ -102,7 +102,7 @@ class Transactions:
         at = first = max(self._cursor(HALF_TOPIC), store.min_offset(HALF_TOPIC, QUEUE))
         more = True
         try:
-            for _ in range(STEPS_PER_TURN):
+            for _ in range(STEPS_PER_TICK):
                 self._read_ops(at)
                 if at in self._done:
                     self._pass(at)
@@ -251,8 +251,8 @@ class Transactions:
                 pairs.get(properties.UNIQ_KEY),
             )
             return
-        producer: Connection = live[self._turn % len(live)]
-        self._turn += 1
+        producer: Connection = live[self._next_producer % len(live)]
+        self._next_producer += 1
         self._counts.asked += 1
         half.topic = pairs.get(properties.REAL_TOPIC, "")
         half.queue_id = number_of(pairs.get(properties.REAL_QID), 0)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-from ...client.base.attempts import Attempts
+from ...client.errors import ClosedError
+from ...protocol.aio.attempts import Attempts
 
 Found = TypeVar("Found")
 
@@ -36,7 +37,7 @@ class Cache(Generic[Found]):
         self._keys_max = keys_max
         self._found: dict[str, tuple[float, Found]] = {}
         self._failed: dict[str, tuple[float, Exception]] = {}
-        self._attempts: Attempts[Found] = Attempts()
+        self._attempts: Attempts[Found] = Attempts(_closed)
         self._refreshing: set[asyncio.Task[None]] = set()
 
     async def get(self, key: str) -> Found:
@@ -94,6 +95,10 @@ class Cache(Generic[Found]):
         self._failed.pop(key, None)
         _put(self._found, key, (self._clock(), found), self._keys_max)
         return found
+
+
+def _closed() -> Exception:
+    return ClosedError("the proxy was stopped while the call was waiting")
 
 
 Value = TypeVar("Value")

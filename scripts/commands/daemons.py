@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from ...conf.described import DEFAULT, Described
+from ...conf.kinds import BindAddress
 from ...conf.load import Keys, given_settings, load
 from ...conf.sources import ENVIRONMENT_PREFIX, from_environment
-from ...namesrv.config import UNUSED, BindAddress, NamesrvConfig
+from ...namesrv.config import UNUSED, NamesrvConfig
 from ...protocol.aio.connection import host_text
 from .. import logs, serving
 from ..output.command_error import CommandError
@@ -166,11 +167,12 @@ def namesrv(options: argparse.Namespace) -> int:
     _warn(warnings)
 
     async def parts(stack: Stack) -> str:
-        from ..namesrv_endpoint import namesrv_endpoint
+        from ...namesrv import overview
+        from ..endpoints import endpoint_of
 
         names = _name_server(config)
         await stack.start(names)
-        endpoint = namesrv_endpoint(names, config.http_bind_address, config.http_port)
+        endpoint = endpoint_of(names, overview, config.http_bind_address, config.http_port)
         await stack.start(endpoint)
         return (
             f"the name server is ready on {names.address}{_page(endpoint.url)}; "

@@ -41,7 +41,7 @@ from ..queues.consume_queue import ENTRY_BYTES, OFFSET_AT, TAGS_AT, ConsumeQueue
 from ..queues.consume_queue import SIZE_AT as ENTRY_SIZE_AT
 
 CRC_STEP = 16  # bytes at a time, by as many tables
-SHARED_BYTES = 256 << 10  # of texts that records of one course have in common
+SHARED_BYTES = 256 << 10  # of texts that records of one destination have in common
 
 
 def _crc_tables() -> npt.NDArray[np.uint32]:
@@ -128,11 +128,10 @@ def _key_hash(before: int, texts: Bytes, at: int, end: int) -> int:
     return found
 
 
-class Course(NamedTuple):
-    """Where a group of plain sends goes.
-
-    Behind their own properties come `more`. In the place of the tags stands when they are due, if
-    that is known now: `delay_ms` after they are stored, else -1.
+class Destination(NamedTuple):
+    """The queue of a group of plain sends, and the properties that are appended to their own
+    (`more`). With a delay level their entries have the delivery time in the place of the tags,
+    `delay_ms` after they are stored; -1 without one.
     """
 
     queue: ConsumeQueue
@@ -146,7 +145,7 @@ def make_records(
     texts: Bytes,
     sends: Table,
     count: int,
-    courses: Numbers,
+    destinations: Numbers,
     queues: Numbers,
     shared: Bytes,
     hosts: Bytes,
@@ -161,21 +160,21 @@ def make_records(
 ) -> tuple[int, int]:
     """Make the records of these sends, the first of which begins at `base` of the log.
 
-    `hosts` has the host of each piece's sender up to its `host_ends`, 8 or 20 bytes as has
-    `store_host`. `courses` has a row for each group: its row in
-    `queues`, where in `shared` its further properties begin and end, its delay. `queues` has: the
-    offset of the next entry, where that goes in `entries`, the magic of the records, where in
-    `shared` what stands for the topic begins and ends, and the hash of the topic with a "#", and
-    its id. How many bytes of records and how many keys there are.
+    `hosts` has the hosts of the senders of the chunks, 8 or 20 bytes each, with ends at
+    `host_ends`; `store_host` has 8 or 20 bytes, too. `destinations` has a row for each group: its
+    row in `queues`, start and end in `shared` of the properties to be appended, and the delay in
+    ms. `queues` has: the next queue offset, the place of its entry in `entries`, the magic of the
+    records, start and end in `shared` of the topic field, the hash of the topic with a "#", and
+    the queue id. Returns the bytes of the records and the number of keys.
     """
     to = keys = 0
     store_extra = len(store_host) - HOST_BYTES_V4  # bytes by which IPv6 moves what is behind
     store_flag = STORE_HOST_V6 if store_extra else 0
     for number in range(count):
         send = sends[number]
-        course = send.group
-        queue = courses[course, 0]
-        more_at, more_end = courses[course, 1], courses[course, 2]
+        destination = send.group
+        queue = destinations[destination, 0]
+        more_at, more_end = destinations[destination, 1], destinations[destination, 2]
         field_at, field_end = queues[queue, 3], queues[queue, 4]
         body = send.body_end - send.body_at
         text = send.text_end - send.text_at + more_end - more_at
@@ -212,7 +211,7 @@ def make_records(
 
         entry = queues[queue, 1]
         queues[queue, 1] = entry + ENTRY_BYTES
-        delay_ms = courses[course, 3]
+        delay_ms = destinations[destination, 3]
         put64(entries, entry + OFFSET_AT, offset)
         put32(entries, entry + ENTRY_SIZE_AT, size)
         put64(entries, entry + TAGS_AT, send.tags if delay_ms < 0 else store_ms + delay_ms)
@@ -235,24 +234,24 @@ def make_records(
 
 
 class PlainRecords:
-    """Makes the records of plain sends, in arrays that it keeps, with what it knows of courses."""
+    """Makes the records of plain sends, in arrays that it reuses, and caches destinations."""
 
     def __init__(self) -> None:
         self._records = np.empty(0, np.uint8)
         self._entries = np.empty(0, np.uint8)
         self._hashes = np.empty(0, np.int64)
         self._places = np.empty(0, np.int64)
-        self._courses = np.empty((GROUPS_MAX, 4), np.int64)
+        self._destinations = np.empty((GROUPS_MAX, 4), np.int64)
         self._queues = np.empty((GROUPS_MAX, 7), np.int64)
         self._shared = np.empty(SHARED_BYTES, np.uint8)
         self._shared_end = 0
-        self._known: dict[int, Course] = {}  # by the number of a group
+        self._known: dict[int, Destination] = {}  # by the number of a group
         self._rows: dict[ConsumeQueue, int] = {}
         self._forgot = 0
         self.extra_bytes = 0  # of the records, because of hosts that are IPv6
 
     def set_hosts(self, plain: PlainSends, hosts: Sequence[bytes], host: bytes) -> None:
-        """Take over the host of each piece's sender and our own, for `make`: 8 or 20 bytes each."""
+        """Take over the host of each chunk's sender and our own, for `make`: 8 or 20 bytes each."""
         joined = b"".join(hosts)
         bytes_v4 = len(hosts) * HOST_BYTES_V4
         self.extra_bytes = plain.count * (len(host) - HOST_BYTES_V4)
@@ -268,7 +267,7 @@ class PlainRecords:
     def make(
         self,
         plain: PlainSends,
-        courses: Sequence[Course],
+        destinations: Sequence[Destination],
         counts: Mapping[ConsumeQueue, int],
         base: int,
         size: int,
@@ -277,8 +276,8 @@ class PlainRecords:
         """The records, `size` bytes, the first of which begins at `base` of the log; the entries
         of all queues, one queue behind the other; and the keys.
 
-        `courses` has one for each of the parts, `counts` says how many messages each queue gets.
-        `set_hosts` comes first.
+        `destinations` has one for each part, `counts` the messages that each queue gets. Call
+        `set_hosts` first.
         """
         count = plain.count
         if size > len(self._records):
@@ -297,18 +296,18 @@ class PlainRecords:
             self._forget()
             self._forgot = plain.forgot
         known = self._known
-        for (number, *_), course in zip(plain.parts, courses, strict=True):
-            if known.get(number) is not course:
-                self._learn(number, course)
+        for (number, *_), destination in zip(plain.parts, destinations, strict=True):
+            if known.get(number) is not destination:
+                self._learn(number, destination)
         entries_at = 0
         for queue, messages in counts.items():
             row = self._queues[self._rows[queue]]
             row[0], row[1] = queue.next, entries_at
             entries_at += messages * ENTRY_BYTES
         written, keys = make_records(
-            plain.data, plain.texts, plain.sends, count, self._courses, self._queues, self._shared,
-            self._hosts, self._host_ends, self._host, base, store_ms, self._records,
-            self._entries, self._hashes, self._places,
+            plain.data, plain.texts, plain.sends, count, self._destinations, self._queues,
+            self._shared, self._hosts, self._host_ends, self._host, base, store_ms,
+            self._records, self._entries, self._hashes, self._places,
         )  # fmt: skip
         assert written == size
         return (
@@ -317,9 +316,9 @@ class PlainRecords:
             KeyBlock(self._hashes[:keys].copy(), self._places[:keys].copy(), base, store_ms, count),
         )
 
-    def _learn(self, number: int, course: Course) -> None:
-        """What the group of this number goes by from now on."""
-        queue, more, delay_ms = course
+    def _learn(self, number: int, destination: Destination) -> None:
+        """Remember the destination of the group with this number."""
+        queue, more, delay_ms = destination
         row = self._rows.get(queue)
         if row is None:
             row = self._rows[queue] = len(self._rows)
@@ -327,11 +326,11 @@ class PlainRecords:
             self._queues[row] = (
                 0, 0, queue.magic, *places, queue.topic_hash, queue.queue_id
             )  # fmt: skip
-        self._courses[number] = (row, *self._share(more), delay_ms)
-        self._known[number] = course
+        self._destinations[number] = (row, *self._share(more), delay_ms)
+        self._known[number] = destination
 
     def _share(self, text: bytes) -> tuple[int, int]:
-        """Put this text where the compiled code finds it: its start and end there."""
+        """Put a text where the compiled code finds it; returns its start and end there."""
         start, end = self._shared_end, self._shared_end + len(text)
         if end > len(self._shared):
             self._shared = np.concatenate((self._shared, np.empty(end, np.uint8)))

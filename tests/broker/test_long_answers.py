@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from aerobee.broker.groups import offsets
@@ -18,7 +17,7 @@ from aerobee.protocol.bodies.topic import TopicConfig, TopicConfigAndMappingSeri
 from aerobee.protocol.headers import groups as headers
 from aerobee.protocol.headers.topics import TopicName
 
-from .conftest import Caller, Config
+from .conftest import Caller, Config, Start
 
 QUEUES = 4
 LONG = {
@@ -102,9 +101,10 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return lambda: count
 
 
+@pytest.mark.finding("F1")
 @pytest.mark.parametrize("code", LONG)
 async def test_sends_are_served_while_a_long_response_is_made(
-    steps: Any, start: Any, config: Config, code: int
+    steps: Callable[[], int], start: Start, config: Config, code: int
 ) -> None:
     broker = await start(config())
     fill(broker, 100)
@@ -124,7 +124,7 @@ async def test_sends_are_served_while_a_long_response_is_made(
 
 
 async def test_a_disconnect_ends_the_work_for_the_response(
-    steps: Any, start: Any, config: Config
+    steps: Callable[[], int], start: Start, config: Config
 ) -> None:
     broker = await start(config())
     fill(broker, 300)
@@ -145,7 +145,7 @@ async def test_a_disconnect_ends_the_work_for_the_response(
 
 
 async def test_tables_may_change_while_a_long_response_is_made(
-    steps: Any, start: Any, config: Config
+    steps: Callable[[], int], start: Start, config: Config
 ) -> None:
     broker = await start(config())
     fill(broker, 100)
@@ -172,6 +172,7 @@ async def test_tables_may_change_while_a_long_response_is_made(
             await again.peers.close()
 
 
+@pytest.mark.finding("F1")
 async def test_the_client_reads_a_response_of_six_megabytes(broker: Broker) -> None:
     groups = [f"group-{number:04d}-{'long' * 20}" for number in range(2_000)]
     broker.groups.put_all([SubscriptionGroupConfig(name) for name in groups])

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aerobee.protocol.message import properties
@@ -22,12 +23,12 @@ def test_there_are_vectors_for_both_ways() -> None:
 
 
 @pytest.mark.parametrize("vector", WRITTEN, ids=lambda v: v["name"])
-def test_properties_are_written_as_java_writes_them(vector: dict) -> None:
+def test_properties_are_written_as_java_writes_them(vector: dict[str, Any]) -> None:
     assert properties.encode(vector["properties"]) == bytes.fromhex(vector["hex"])
 
 
 @pytest.mark.parametrize("vector", READ, ids=lambda v: v["hex"])
-def test_properties_are_read_as_java_reads_them(vector: dict) -> None:
+def test_properties_are_read_as_java_reads_them(vector: dict[str, Any]) -> None:
     raw = bytes.fromhex(vector["hex"])
     assert properties.decode(raw) == vector["properties"]
     assert properties.decode(raw.decode()) == vector["properties"]

@@ -4,22 +4,21 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Generic, TypeVar
 
-from ..errors import ClosedError
-
 Found = TypeVar("Found")
 
 
 class Attempts(Generic[Found]):
-    """Running attempts by key."""
+    """Running attempts by key. After `close` callers get the error that `closed` makes."""
 
-    def __init__(self) -> None:
+    def __init__(self, closed: Callable[[], Exception]) -> None:
+        self._error = closed
         self._tasks: dict[str, asyncio.Task[Found]] = {}
         self._closed = False
 
     async def join(self, key: str, begin: Callable[[], Coroutine[None, None, Found]]) -> Found:
         """The result or exception of the attempt for `key`; starts it if none is running.
 
-        Cancelling a caller does not cancel the attempt. ClosedError after `close`.
+        Cancelling a caller does not cancel the attempt.
         """
         task = self._tasks.get(key)
         if task is None:
@@ -31,11 +30,11 @@ class Attempts(Generic[Found]):
         except asyncio.CancelledError:
             caller = asyncio.current_task()
             if task.cancelled() and self._closed and not (caller and caller.cancelling()):
-                raise ClosedError("the client was closed while the call was waiting") from None
+                raise self._error() from None
             raise
 
     async def close(self) -> None:
-        """Cancel all attempts; their callers get ClosedError."""
+        """Cancel all attempts."""
         self._closed = True
         tasks = list(self._tasks.values())
         for task in tasks:

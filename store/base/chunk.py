@@ -1,4 +1,4 @@
-"""What a store is read in: a piece of a queue, and the error for a part that is gone.
+"""What a store is read in: a chunk of a queue, and the error for a part that is gone.
 
 Separate from `store/columns/view.py`, so that a reader of pulled records loads none of the files.
 """
@@ -17,7 +17,7 @@ class MessagesGone(StoreError):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Chunk:
     """Whole records, one behind another, with all messages of the offsets [start, end).
 
     A batch in one record that reaches over a border is there as a whole.
