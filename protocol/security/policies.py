@@ -4,13 +4,13 @@ Plain values and functions. The names of kinds, patterns, actions and decisions 
 """
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ...protocol import codes
-from ...protocol.bodies.access import PolicyEntryInfo
-from ...protocol.errors import Refusal
-from ...protocol.names import STORED_TOPIC_CHARS_MAX
+from .. import codes
+from ..bodies.access import PolicyEntryInfo
+from ..errors import Refusal
+from ..names import STORED_TOPIC_CHARS_MAX
 
 ANY, CLUSTER, NAMESPACE, TOPIC, GROUP = "Any", "Cluster", "Namespace", "Topic", "Group"
 LITERAL, PREFIXED, WHOLE = range(3)  # patterns, the one that decides first first
@@ -19,6 +19,7 @@ PUB, SUB, CREATE, UPDATE, DELETE, GET, LIST = (
     *("Pub", "Sub", "Create", "Update", "Delete", "Get", "List"),
 )
 ALLOW, DENY = "Allow", "Deny"
+CUSTOM, DEFAULT = "Custom", "Default"  # types of policies, in the order in which they decide
 
 NAME_CHARS_MAX = STORED_TOPIC_CHARS_MAX  # of a resource
 ACTIONS_MAX = 32  # of one entry, as given
@@ -145,6 +146,19 @@ def deciding(
     """
     fitting = (entry for entry in entries if entry.fits(need, address))
     return min(fitting, key=_rank, default=None)
+
+
+def denial(policies: Mapping[str, Iterable[PolicyEntry]], need: Need, ip: str) -> str | None:
+    """Why this may not be done from that address; None if allowed.
+
+    `policies` are the entries of a user by type: Custom ones decide first, then Default ones.
+    """
+    address = address_of(ip)
+    for kind in (CUSTOM, DEFAULT):
+        entry = deciding(policies.get(kind, ()), need, address)
+        if entry is not None:
+            return "the decision is deny." if entry.decision == DENY else None
+    return "no matched policies."
 
 
 def address_of(ip: str) -> Address | None:

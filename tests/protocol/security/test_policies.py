@@ -1,7 +1,9 @@
 """What entries of an access list cover, and which of several decides."""
 
 import pytest
-from aerobee.broker.access.policies import (
+from aerobee.protocol.bodies.access import PolicyEntryInfo
+from aerobee.protocol.errors import Refusal
+from aerobee.protocol.security.policies import (
     ACTIONS_MAX,
     NAME_CHARS_MAX,
     SOURCES_MAX,
@@ -12,8 +14,6 @@ from aerobee.broker.access.policies import (
     entry_of,
     resource_of,
 )
-from aerobee.protocol.bodies.access import PolicyEntryInfo
-from aerobee.protocol.errors import Refusal
 
 
 def entry(
