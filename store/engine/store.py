@@ -15,6 +15,7 @@ from pathlib import Path
 from ..base.errors import StoreError, WritesRefused, plain_errors
 from ..base.kernels import Kernels
 from ..base.settings import StoreSettings
+from ..epochs import Epochs
 from ..files import checkpoint as checkpoints
 from ..files import disk
 from ..files.lock import StoreLock, sync_had_failed, write_abort
@@ -37,6 +38,7 @@ __all__ = ["Found", "MessageStore"]
 
 log = logging.getLogger(__name__)
 
+EPOCHS_NAME = "epochFileCheckpoint"
 INTERPRETED = InterpretedKernels()
 
 
@@ -64,6 +66,7 @@ class MessageStore:
         self.cleaner = Cleaner(state)
         self.page_cache = PageCache(state)
         self.syncs = SyncPlanner(state)
+        self.epochs = Epochs(root / EPOCHS_NAME)  # read from the file in controller mode only
         self._lock = StoreLock(root)
         self._is_open = False
 
@@ -128,6 +131,8 @@ class MessageStore:
             write_abort(self.root, sync_failed=doubted)
             last_ms = recover(state, is_clean=is_clean, progress=progress, doubted=doubted)
             state.last_ms = last_ms or state.checkpoint.log_ms
+            if state.settings.controller_mode:
+                self._open_epochs()
             self._is_open = True
             state.opened_end = state.log.end
             for queue in state.queues.plain.values():
@@ -141,6 +146,18 @@ class MessageStore:
             self._is_open = False
             self._release()
             raise
+
+    def _open_epochs(self) -> None:
+        self.epochs = Epochs.open(self.epochs.path)
+        # Noted before their first message, which a crash has kept out of the log.
+        self.epochs.cut(self.log_end + 1)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Begin the epoch of this broker as the master: at the end of the log, the first one of all
+        at its start. An epoch that is the last already goes on. DamagedStore for an older one."""
+        self.write_staged()
+        if epoch != self.epochs.last_epoch:
+            self.epochs.append(epoch, self.log_end if self.epochs.entries else self.log_start)
 
     def make_room(self) -> None:
         """Create the first log file of a new store, so that a full disk fails the start and not

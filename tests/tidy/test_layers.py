@@ -38,8 +38,8 @@ ROOMS = {
         *(".", "security", "codec", "kernels", "message", "bodies", "headers", "queues", "aio"),
     ],
     "store": [
-        *("base", "files", "log", "queues", "timer", "index", "kernels", "engine", "columns"),
-        *(".", "inspect"),
+        *("base", "files", "epochs", "log", "queues", "timer", "index", "kernels", "engine"),
+        *("columns", ".", "inspect"),
     ],
     "broker": [
         *("settings", "access", "runtime", "filters", "topics", "groups", "naming", "scheduled"),
