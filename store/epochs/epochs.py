@@ -91,9 +91,14 @@ class Epochs:
         self._keep(tuple(entry for entry in self._entries if entry.start_offset < offset))
 
     def drop_before(self, offset: int) -> None:
-        """The log begins at `offset` now: drop the epochs that end there or before it."""
+        """The log begins at `offset` now: drop the epochs that end before it.
+
+        One that ends right there stays: a log that ends there as well can go on with this one.
+        """
         entries = self._entries
-        self._keep(tuple(entry for at, entry in enumerate(entries) if end_of(entries, at) > offset))
+        self._keep(
+            tuple(entry for at, entry in enumerate(entries) if end_of(entries, at) >= offset)
+        )
 
     def _keep(self, entries: tuple[EpochEntry, ...]) -> None:
         if entries == self._entries:

@@ -94,9 +94,9 @@ def test_nothing_comes_back_after_all_epochs_were_cut(path: Path) -> None:
 
 def test_old_files_of_the_log_take_their_epochs_with_them_but_never_the_last(path: Path) -> None:
     epochs = filled(path, (1, 0), (2, 1000), (3, 2000))
-    epochs.drop_before(999)
-    assert len(epochs.entries) == 3
     epochs.drop_before(1000)
+    assert len(epochs.entries) == 3
+    epochs.drop_before(1001)
     assert shown(epochs) == ["2-1000", "3-2000"]
     epochs.drop_before(9000)
     assert shown(epochs) == shown(Epochs.open(path)) == ["3-2000"]
