@@ -84,7 +84,8 @@ _TABLE = (
     reviveMaxSlow=3  reviveScanTime=10000  reviveAckWaitMs=180000
     popLongPollingForceNotifyInterval=800
     consumerOffsetUpdateVersionStep=500  delayOffsetUpdateVersionStep=200
-    checkSyncStateSetPeriod=5000  metricGrpcExporterTimeOutInMills=3000
+    checkSyncStateSetPeriod=5000  syncControllerMetadataPeriod=10000
+    metricGrpcExporterTimeOutInMills=3000
     metricGrpcExporterIntervalInMills=60000  metricLoggingExporterIntervalInMills=10000
     subscriptionExpiredTimeout=600000
   fetchNamesrvAddrInterval=10000

@@ -1,4 +1,4 @@
-"""Whether a master may still take what changes something: sends, transactions, locks, offsets, pops.
+"""Whether a master may still take what changes something: sends, locks, offsets, pops and others.
 
 Only members of the sync state set are elected. So a master is the only one as long as all other
 members report to it, or as the controllers' leader names it, or if it is alone in the set. Without

@@ -85,7 +85,9 @@ class Controllers:
             except ConnectionError as wrong:
                 if address not in self._silent:
                     self._silent.add(address)
-                    log.warning("controller %s gets no heartbeats: %s; trying again", address, wrong)
+                    log.warning(
+                        "controller %s gets no heartbeats: %s; trying again", address, wrong
+                    )
             else:
                 self._silent.discard(address)
             await asyncio.sleep(seconds)

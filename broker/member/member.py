@@ -70,8 +70,7 @@ class Member:
         self.config = config
         self.role = Role(0)
         self.broker: Broker | None = None
-        self.switches = 0  # since the start
-        self.switched_ms = 0  # the time of the last one, since 1970
+        self._switches = 0  # since the start
         self._make = make
         self._now_ms = now_ms
         self._files = IdentityFiles(
@@ -120,11 +119,11 @@ class Member:
             async with asyncio.timeout(START_SECONDS):
                 await self._has_role.wait()
 
-    async def stop(self) -> None:
-        """Hand the role of the master over, then stop as a broker does."""
+    async def stop(self, *, hand_over: bool = True) -> None:
+        """Have another master elected if this one can be replaced, then stop as a broker does."""
         await self._end_tasks()
         broker = self.broker
-        if broker is not None and self.role.is_master:
+        if broker is not None and self.role.is_master and hand_over:
             await self._give_away(broker)
         await self._close()
 
@@ -181,7 +180,10 @@ class Member:
         known = self.role
         if role.epoch >= known.epoch and not role.has_master:
             role = await self._leader.elect(role.own_id)
-        if not role.has_master or role.epoch < known.epoch:
+        if role.epoch < known.epoch:
+            self._is_registered = False  # a controller that has lost its state may not know it
+            return
+        if not role.has_master:
             return
         if role.epoch > known.epoch or self.broker is None:
             await self._open(role)
@@ -202,16 +204,16 @@ class Member:
         if old is not None:
             await old.leave(f"{role}; this broker changes its role")
         self._authority = self._new_authority(role.own_id)
+        self._switches += 1 if role.epoch else 0
         membership = Membership(
-            *(role, self.ports, self._authority, self._now_ms), self._alter, self.look
+            *(role, self.ports, self._authority, self._now_ms, self._alter, self.look),
+            *(wall_ms(), self._switches),
         )
         broker = self._make(_in_role(self.config, role), membership=membership)
         await broker.start()
         self.broker, self.role = broker, role
         self._disk = DiskWatch(self._authority.limit_ms, self._now_ms)
         if role.epoch:
-            self.switches += 1
-            self.switched_ms = wall_ms()
             log.warning("broker %d is the %s now", role.own_id, _word(role))
 
     async def _alter(self, wanted: frozenset[int]) -> None:
@@ -223,9 +225,7 @@ class Member:
         try:
             members, set_epoch = await self._leader.alter(self.role, wanted, state.set_epoch)
         except Declined as wrong:
-            log.warning(
-                "the controller declined the sync state set %s: %s", sorted(wanted), wrong
-            )
+            log.warning("the controller declined the sync state set %s: %s", sorted(wanted), wrong)
             self.look()
             raise NoLeaderError(str(wrong)) from None
         if broker is self.broker and set_epoch > state.set_epoch:
@@ -329,8 +329,9 @@ class Member:
         state = broker.sync_state
         if state is None:
             return
-        others = sorted(state.members - {self.role.own_id}, key=state.last_report_ms.get, reverse=True)
-        for one in others:
+        reports = state.last_report_ms
+        others = state.members - {self.role.own_id}
+        for one in sorted(others, key=lambda each: reports.get(each, 0), reverse=True):
             try:
                 role = await self._leader.hand_over(self.role.own_id, one)
             except Declined as wrong:

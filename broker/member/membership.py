@@ -14,6 +14,7 @@ class Membership:
 
     `alter(members)` proposes another sync state set to the controller, and returns once it is
     answered; `look()` has the leader asked for the role now. `now_ms` is a monotonic clock.
+    `since_ms` is when the role was taken, since 1970; `switches` counts the roles since the start.
     """
 
     role: Role
@@ -22,3 +23,5 @@ class Membership:
     now_ms: Callable[[], int]
     alter: Callable[[frozenset[int]], Awaitable[None]]
     look: Callable[[], None]
+    since_ms: int
+    switches: int

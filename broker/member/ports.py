@@ -22,7 +22,9 @@ class Ports:
         try:
             host, port = config.bind_address, config.listen_port
             self.clients = self._bind(host, port, "listenPort")
-            self.fast = self._bind(host, max(0, port - VIP_PORT_DISTANCE), "the port for fast sends")
+            self.fast = self._bind(
+                host, max(0, port - VIP_PORT_DISTANCE), "the port for fast sends"
+            )
             self.slaves = self._bind(host, config.ha_listen_port, "haListenPort")
         except BaseException:
             self.close()

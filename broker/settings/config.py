@@ -156,7 +156,6 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     broker_heartbeat_interval: PeriodMs = 1_000
     controller_heart_beat_timeout_mills: Annotated[int, Meta(ge=1_000, le=3_600_000)] = 10_000
     sync_broker_metadata_period: PeriodMs = 1_000  # Java's is 5,000
-    sync_controller_metadata_period: PeriodMs = 10_000
     # None: true in controller mode; Java's is false
     all_ack_in_sync_state_set: bool | None = None
 
@@ -460,6 +459,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
             queue_sync_ms=self.flush_interval_consume_queue,
             queue_sync_thorough_ms=self.flush_consume_queue_thorough_interval,
             rules=self.retention_rules(),
+            controller_mode=self.enable_controller_mode,
         )
 
     def _memory_ratio_percent(self) -> int:
