@@ -8,6 +8,7 @@ each 30 s. The groups of a client rebalance together and persist their offsets e
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -296,7 +297,10 @@ class Cluster(Routes):
             if topic not in self._renewals:
                 task = asyncio.create_task(self.renew(topic), name=f"renew-{topic}")
                 self._renewals[topic] = task
-                task.add_done_callback(lambda _, topic=topic: self._renewals.pop(topic, None))
+                task.add_done_callback(partial(self._renewed_one, topic))
+
+    def _renewed_one(self, topic: str, _: asyncio.Task[None]) -> None:
+        del self._renewals[topic]
 
     async def _connection(self, address: str) -> Connection:
         self._check_open()

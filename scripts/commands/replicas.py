@@ -60,6 +60,19 @@ async def replicas_of(peers: Peers, controllers: list[str], name: str) -> Replic
     )
 
 
+def told(name: str, found: Replicas, since: str) -> str:
+    """A broker name in one line; `since` is when its master took its role."""
+    members = {one.broker_id: one for one in found.members}
+    master = members.get(found.master_id or 0)
+    leads = "no master" if master is None else f"master {master.broker_id} at {master.address}"
+    inside = [str(one.broker_id) for one in found.members if one.is_in_set]
+    return (
+        f"broker {name}: {leads}, epoch {found.master_epoch}{since and f' since {since}'}, sync "
+        f"state set {', '.join(inside) or 'empty'} (number {found.set_epoch}), members "
+        f"{', '.join(map(str, members))}; controller {found.controller}"
+    )
+
+
 async def leader_of(peers: Peers, controllers: list[str]) -> str:
     """The address of the controller that leads; CommandError."""
     wrong: object = "none is given"
