@@ -42,6 +42,7 @@ from .member.following import MemberReplica
 from .member.guard import guarded
 from .member.handlers import MemberHandlers
 from .member.membership import Membership
+from .member.ports import VIP_PORT_DISTANCE
 from .member.topics import add_missing
 from .naming.other_masters import OtherMasters
 from .naming.registration import Registration
@@ -85,7 +86,6 @@ from .transactions.transactions import Transactions
 
 log = logging.getLogger(__name__)
 
-VIP_PORT_DISTANCE = 2  # the fast port is the listen port minus this
 HA_SECONDS = 0.1  # how late a slave may get bytes that no loop iteration has sent
 SWEEP_SECONDS = 1.0  # how late a parked pull may be answered
 EXPIRE_SECONDS = 10.0
@@ -813,7 +813,7 @@ class Broker:
         if why is None:
             commit_log.resume(AUTHORITY)
         elif AUTHORITY not in commit_log.paused:
-            log.error("%s", why)
+            log.warning("%s", why)
             commit_log.pause(AUTHORITY, why)
 
     def _on_followed(self, keys: Iterable[tuple[str, int]]) -> None:

@@ -70,6 +70,7 @@ class Member:
         self.config = config
         self.role = Role(0)
         self.broker: Broker | None = None
+        self._old: Broker | None = None  # one that is being stopped
         self._switches = 0  # since the start
         self._make = make
         self._now_ms = now_ms
@@ -163,7 +164,9 @@ class Member:
         asked_ms = self._now_ms()
         if not self._is_registered:
             role = await self._register(self._identity)
-            if not role.has_master and not self.role.epoch:
+            if not role.has_master:
+                if self.role.epoch:
+                    return  # its answer names only a live master; the next round asks for more
                 await self.controllers.ask(codes.BROKER_HEARTBEAT, self._beat(own_id))
                 role = await self._leader.elect(own_id)
         else:
@@ -198,11 +201,9 @@ class Member:
 
     async def _open(self, role: Role) -> None:
         """Stop the present broker, and start one in this role."""
-        old, self.broker = self.broker, None
         if role.epoch:
             log.warning("%s; broker %d takes its role", role, role.own_id)
-        if old is not None:
-            await old.leave(f"{role}; this broker changes its role")
+        await self._leave(f"{role}; this broker changes its role")
         self._authority = self._new_authority(role.own_id)
         self._switches += 1 if role.epoch else 0
         membership = Membership(
@@ -215,6 +216,14 @@ class Member:
         self._disk = DiskWatch(self._authority.limit_ms, self._now_ms)
         if role.epoch:
             log.warning("broker %d is the %s now", role.own_id, _word(role))
+
+    async def _leave(self, reason: str) -> None:
+        """Stop the present broker, or go on with a stop that was interrupted."""
+        if self.broker is not None:
+            self._old, self.broker = self.broker, None
+        if self._old is not None:
+            await self._old.leave(reason)
+            self._old = None
 
     async def _alter(self, wanted: frozenset[int]) -> None:
         """Propose another sync state set, and tell the broker which one holds."""
@@ -341,12 +350,7 @@ class Member:
             return
 
     async def _close(self) -> None:
-        broker, self.broker = self.broker, None
-        if broker is not None:
-            if self.role.is_master:
-                await broker.leave("this broker stops")
-            else:
-                await broker.stop()
+        await self._leave("this broker stops")
         await self._peers.close()
         self.ports.close()
 
