@@ -360,7 +360,7 @@ class Broker:
         if self.ha_slave is not None:
             self._periodic.every(SWEEP_SECONDS, self.ha_slave.sweep)
             closers.append(self.ha_slave.stop)
-            self.ha_slave.start()
+            await self.ha_slave.start()
         ha_address = f"{config.broker_ip2}:{self.ha_port}"
         on_master = None if self.replica is None else self.replica.on_master
         self.registration = Registration(
