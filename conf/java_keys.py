@@ -165,7 +165,7 @@ _TABLE = (
     correctLogicMinOffsetSleepInterval=1  correctLogicMinOffsetForceInterval=300000
     commitLogSwapMapReserveFileNum=100  logicQueueSwapMapReserveFileNum=20
     maxAsyncPutMessageRequests=5000  pullBatchMaxMessageCount=160  totalReplicas=1
-    minInSyncReplicas=1  replicasPerDiskPartition=1  maxConsumeQueueScan=20000
+    replicasPerDiskPartition=1  maxConsumeQueueScan=20000
     sampleCountThreshold=5000  timerColdDataCheckIntervalMs=60000  sampleSteps=32
   batchDispatchRequestThreadPoolNums=16  topicQueueLockNum=32
     rocksdbFlushWalFrequency=1024  spinLockCollisionRetreatOptimalDegree=1000
@@ -188,8 +188,7 @@ _TABLE = (
     forceVerifyPropCRC=false  mappedFileSwapEnable=true  searchBcqByCacheEnable=true
     dispatchFromSenderThread=false  wakeCommitWhenPutMessage=true  wakeFlushWhenPutMessage=false
     enableCleanExpiredOffset=false  enableAutoInSyncReplicas=false
-    haFlowControlEnable=false  syncMasterFlushOffsetWhenStartup=false  syncFromLastFile=false
-    asyncLearner=false
+    haFlowControlEnable=false  syncMasterFlushOffsetWhenStartup=false
   enableBuildConsumeQueueConcurrently=false
     realTimePersistRocksDBConfig=true  enableRocksDBLog=false  readUnCommitted=false
     putConsumeQueueDataByFileChannel=true  rocksdbCQDoubleWriteEnable=false  useABSLock=false
@@ -201,7 +200,7 @@ _TABLE = (
     osPageCacheBusyTimeOutMills=1000  commitLogForceSwapMapInterval=43200000
     commitLogSwapMapInterval=3600000  logicQueueForceSwapMapInterval=43200000
     logicQueueSwapMapInterval=3600000  cleanSwapedMapInterval=300000
-    maxHaTransferByteInSecond=104857600  haMaxTimeSlaveNotCatchup=15000  maxChecksumRange=1073741824
+    maxHaTransferByteInSecond=104857600  maxChecksumRange=1073741824
     maxSlaveResendLength=268435456  cleanRocksDBDirtyCQIntervalMin=60  statRocksDBCQIntervalSec=10
     memTableFlushIntervalMs=3600000  rocksdbWalFileRollingThreshold=1073741824
     """,

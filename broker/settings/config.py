@@ -35,6 +35,7 @@ from .access_settings import (
     shown,
 )
 from .delay_levels import parse_levels
+from .ha_addresses import networks_of
 from .store_host import may_be_host
 
 NAME_CHARS_MAX = 90  # a system topic adds up to 37 characters, and may have 127 in all
@@ -92,6 +93,7 @@ OWN_KEYS = frozenset(
         "allowDuplicateMaster",
         "clientMemoryBytesMax",
         "compiledSends",
+        "haAllowedAddresses",
         "httpBindAddress",
         "httpPort",
         "tlsClientAuthServer",
@@ -145,6 +147,11 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     ha_send_heartbeat_interval: PeriodMs = 5_000
     ha_housekeeping_interval: PeriodMs = 20_000
     ha_transfer_batch_size: Annotated[int, Meta(ge=1, le=CHUNK_BYTES_MAX)] = 32 << 10
+    ha_allowed_addresses: str = ""  # besides loopback and the replicas that the controller names
+    ha_max_time_slave_not_catchup: PeriodMs = 15_000
+    min_in_sync_replicas: Annotated[int, Meta(ge=1, le=SLAVES_MAX + 1)] = 1
+    sync_from_last_file: bool = False
+    async_learner: bool = False
     ha_max_gap_not_in_sync: Annotated[int, Meta(ge=0, le=(1 << 31) - 1)] = 256 << 20
     in_sync_replicas: Annotated[int, Meta(ge=1, le=SLAVES_MAX + 1)] = 1
     slave_timeout: Annotated[int, Meta(ge=1, le=86_400_000)] = 3_000
@@ -335,6 +342,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
                     f"controllerAddr names {text!r}, but must be host:port, several with ; between "
                     "them; correct it"
                 )
+        networks_of(self.ha_allowed_addresses)
         for text in self.name_servers:
             host, _, port = text.rpartition(":")
             if not may_be_host(host.strip("[]")) or not port.isdecimal() or int(port) > 65_535:

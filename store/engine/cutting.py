@@ -105,11 +105,12 @@ class Cutter:
         assert self._state.log.end == plan.end  # nothing was written meanwhile
         log.warning(
             "%d messages are cut off, the log from %d to %d: the master's log has others there; "
-            "`aerobee store dump %s` shows them",
+            "`aerobee store dump %s --from %d` shows them",
             plan.messages,
             plan.offset,
             plan.end,
             plan.folder,
+            plan.offset,
         )
         json_file.replace(self._folder / NOTE, json.dumps({"offset": plan.offset}).encode())
         with plain_errors(self._folder, "sync"):

@@ -298,6 +298,11 @@ class MessageStore:
         return self.state.readable_end
 
     @property
+    def confirmed_end(self) -> int:
+        """In controller mode, the end of what all brokers of the sync state set have."""
+        return self.state.confirmed
+
+    @property
     def whole_end(self) -> int:
         """The end of the last message that is in its queue. On a master this is the log's end."""
         return self.state.whole_end

@@ -4,6 +4,7 @@ A change is on the disk when its method returns. An epoch must be noted before i
 written: messages of a new master that count as the old master's would hide where two logs part.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..base.errors import DamagedStore, StoreError, plain_errors
@@ -85,6 +86,15 @@ class Epochs:
                 "store folders of the others"
             )
         self._save(changed[-EPOCHS_MAX:])
+
+    def adopt(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Take the epochs of another log, which is equal to this one. DamagedStore when their
+        numbers and offsets don't ascend."""
+        found = tuple(EpochEntry(*entry) for entry in entries)
+        wrong = disorder(found)
+        if wrong is not None:
+            raise DamagedStore(f"the epochs of the master's log can't be: {wrong}")
+        self._keep(found)
 
     def cut(self, offset: int) -> None:
         """The log ends at `offset` now: drop the epochs that begin there or behind it."""
