@@ -13,7 +13,7 @@ _TABLE = (
         "String",
         """
     brokerConfigPath  rocketmqHome  messageStorePlugIn=
-    controllerAddr=  metricsExporterType=DISABLE  metricsGrpcExporterTarget=
+    metricsExporterType=DISABLE  metricsGrpcExporterTarget=
     metricsGrpcExporterHeader=  metricsPromExporterHost=  metricsLabel=
     configBlackList=configBlackList;brokerConfigPath  configManagerVersion=v1
     """,
@@ -36,7 +36,7 @@ _TABLE = (
     aclEnable=false  enableDetailStat=true  autoDeleteUnusedStats=true
     isolateLogEnable=false  enableSlaveActingMaster=false  enableRemoteEscape=false
     skipPreOnline=false  asyncSendEnable=true  lockInStrictMode=false
-    compatibleWithOldNameSrv=true  enableControllerMode=false  fetchControllerAddrByDnsLookup=false
+    compatibleWithOldNameSrv=true  fetchControllerAddrByDnsLookup=false
     useStaticSubscription=false  metricsInDelta=false
     coldCtrStrategyEnable=false  usePIDColdCtrStrategy=true
       enablePopMessageThreshold=false
@@ -65,10 +65,9 @@ _TABLE = (
     loadBalanceThreadPoolQueueCapacity=100000  commercialBaseCount=1  commercialSizePerMsg=4096
     maxStatsIdleTimeInMinutes=-1  registerBrokerTimeoutMills=24000  sendHeartbeatTimeoutMillis=1000
     updateNameServerAddrPeriod=120000
-    brokerHeartbeatInterval=1000  popPollingMapSize=100000
+    popPollingMapSize=100000
     popReviveMaxReturnSizePerRead=16384
     popReviveMaxAttemptTimes=16  syncBrokerMemberGroupPeriod=1000  cleanOfflineBrokerInterval=30000
-    brokerElectionPriority=2147483647
     metricsOtelCardinalityLimit=50000  metricsPromExporterPort=5557  printChannelGroupsMinNum=5
     """,
     ),
@@ -85,8 +84,8 @@ _TABLE = (
     reviveMaxSlow=3  reviveScanTime=10000  reviveAckWaitMs=180000
     popLongPollingForceNotifyInterval=800
     consumerOffsetUpdateVersionStep=500  delayOffsetUpdateVersionStep=200
-    syncBrokerMetadataPeriod=5000  checkSyncStateSetPeriod=5000  syncControllerMetadataPeriod=10000
-    controllerHeartBeatTimeoutMills=10000  metricGrpcExporterTimeOutInMills=3000
+    checkSyncStateSetPeriod=5000  syncControllerMetadataPeriod=10000
+    metricGrpcExporterTimeOutInMills=3000
     metricGrpcExporterIntervalInMills=60000  metricLoggingExporterIntervalInMills=10000
     subscriptionExpiredTimeout=600000
   fetchNamesrvAddrInterval=10000
@@ -188,7 +187,7 @@ _TABLE = (
     recheckReputOffsetFromCq=false  autoMessageVersionOnTopicLen=true
     forceVerifyPropCRC=false  mappedFileSwapEnable=true  searchBcqByCacheEnable=true
     dispatchFromSenderThread=false  wakeCommitWhenPutMessage=true  wakeFlushWhenPutMessage=false
-    enableCleanExpiredOffset=false  allAckInSyncStateSet=false  enableAutoInSyncReplicas=false
+    enableCleanExpiredOffset=false  enableAutoInSyncReplicas=false
     haFlowControlEnable=false  syncMasterFlushOffsetWhenStartup=false
   enableBuildConsumeQueueConcurrently=false
     realTimePersistRocksDBConfig=true  enableRocksDBLog=false  readUnCommitted=false

@@ -1,7 +1,8 @@
 """The tables that a slave copies: topics, groups, offsets, modes, and the progress of delays and
 timers.
 
-All are requested from the master's ordinary port once a minute, the timers' progress at every tick.
+All are requested from the master's ordinary port once a minute, the timers' progress at every tick;
+in controller mode, where a slave may become the master at any moment, so are the offsets of groups.
 A failed request is repeated the next time; the others go on meanwhile. Invariant: the master's
 progress in delivery is taken over only when our log has everything that the master's had at that
 time. Else a slave promoted to master would skip messages whose delivery never reached it.
@@ -52,12 +53,14 @@ class SlaveSynchronize:
     _timers: FollowingTimers | None
     _log_end: Callable[[], int]
     _now_ms: Callable[[], int]
+    _offsets_ms: int = ALL_MS  # between two requests for the offsets of groups
     master: str = field(init=False, default="")
     synced_ms: int = field(init=False, default=0)  # when everything was taken over last; 0: never
     lacks_topic: bool = field(
         init=False, default=False
     )  # the log has messages of one that isn't here
     _asked_ms: int | None = field(init=False, default=None)
+    _offsets_asked_ms: int = field(init=False, default=0)
     # Changes that wait for the log: name, required end of our log, function to apply it.
     _waiting: dict[str, tuple[int, Callable[[], None]]] = field(init=False, default_factory=dict)
     _faults: dict[str, str] = field(init=False, default_factory=dict)
@@ -79,13 +82,16 @@ class SlaveSynchronize:
             return
         now_ms = self._now_ms()
         if self._asked_ms is None or abs(now_ms - self._asked_ms) >= ALL_MS:
-            self._asked_ms = now_ms
+            self._asked_ms = self._offsets_asked_ms = now_ms
             self.lacks_topic = False
             await self.sync_all(master)
         elif self.lacks_topic:
             # RocketMQ lets it wait for the minute, and a master's end in it leaves no such topic.
             self.lacks_topic = False
             await self._try("topics", self._sync_topics(master))
+        if abs(now_ms - self._offsets_asked_ms) >= self._offsets_ms:
+            self._offsets_asked_ms = now_ms
+            await self._try("consumer offsets", self._sync_offsets(master))
         if self._timers is not None:
             await self._try("timer check point", self._sync_timers(master, self._timers))
         self._take_waiting()

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -117,9 +118,6 @@ def up(options: argparse.Namespace) -> int:
     _warn(names_warnings)
 
     async def parts(stack: Stack) -> str:
-        from ...broker.server import Broker
-        from ..broker_endpoint import broker_endpoint
-
         names = _name_server(names_config)
         await stack.start(names)
         address = _to_connect(config.bind_address, names.port)
@@ -127,15 +125,11 @@ def up(options: argparse.Namespace) -> int:
             options=[*settings, f"namesrvAddr={address}"], environ=os.environ
         )
         _warn(warnings)
-        with bytes_bar(RECOVERING, lines=True) as progress:
-            ours = Broker(final, progress=progress)
-            await stack.start(ours)
-        endpoint = broker_endpoint(ours)
-        await stack.start(endpoint)
+        port, page = await _start_broker(stack, final)
         elsewhere = "" if address == "127.0.0.1:9876" else f" -n {address}"
         return (
-            f"aerobee is ready: name server {address}, broker {_listens(final, ours.port)}, "
-            f"store {final.store_dir}{_page(endpoint.url)}; "
+            f"aerobee is ready: name server {address}, broker {_listens(final, port)}, "
+            f"store {final.store_dir}{page}; "
             f"try: echo hello | {_command()} pub greetings{elsewhere}"
         )
 
@@ -180,21 +174,35 @@ def broker(options: argparse.Namespace) -> int:
         return _print_config(describe(config, origins), options.print_config)
 
     async def parts(stack: Stack) -> str:
-        from ...broker.server import Broker
-        from ..broker_endpoint import broker_endpoint
-
-        with bytes_bar(RECOVERING, lines=True) as progress:
-            ours = Broker(config, progress=progress)
-            await stack.start(ours)
-        endpoint = broker_endpoint(ours)
-        await stack.start(endpoint)
+        port, page = await _start_broker(stack, config)
         known = config.namesrv_addr or "none, so that no client finds it; give one with -n"
         return (
-            f"broker {config.broker_name} is ready on {_listens(config, ours.port)}, "
-            f"store {config.store_dir}{_page(endpoint.url)}; name servers: {known}"
+            f"broker {config.broker_name} is ready on {_listens(config, port)}, "
+            f"store {config.store_dir}{page}; name servers: {known}"
         )
 
     return serving.run(parts)
+
+
+async def _start_broker(stack: Stack, config: "BrokerConfig") -> tuple[int, str]:
+    """Start a broker, in controller mode a member, and its endpoint; its port and the text about
+    its status page."""
+    from ...broker.member.member import Member
+    from ...broker.server import Broker
+    from ..broker_endpoint import broker_endpoint, member_endpoint
+
+    with bytes_bar(RECOVERING, lines=True) as progress:
+        make = partial(Broker, progress=progress)
+        if config.enable_controller_mode:
+            member = Member(config, make)
+            await stack.start(member)
+            port, endpoint = member.ports.port, member_endpoint(member)
+        else:
+            ours = make(config)
+            await stack.start(ours)
+            port, endpoint = ours.port, broker_endpoint(ours)
+    await stack.start(endpoint)
+    return port, _page(endpoint.url)
 
 
 def _print_config(rows: Sequence[Described], how: str) -> int:

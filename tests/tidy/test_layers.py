@@ -43,7 +43,8 @@ ROOMS = {
     ],
     "broker": [
         *("settings", "access", "runtime", "filters", "topics", "groups", "naming", "scheduled"),
-        *("pull", "transactions", "admin", "pop", "send", "replication", ".", "monitoring"),
+        *("pull", "transactions", "admin", "pop", "send", "replication", "member", "."),
+        "monitoring",
     ],
     "client": [
         *(".", "base", "cluster", "group", "producer", "pop", "push", "pull", "admin", "blocking"),

@@ -5,9 +5,10 @@ import asyncio
 import pytest
 from aerobee.client.cluster import routes as module
 from aerobee.client.cluster.cluster import Cluster
-from aerobee.client.errors import ClientError, NoRouteError
+from aerobee.client.errors import ClientError, NoRouteError, UnreachableError
 from aerobee.protocol import codes
 
+from ..clock import Clock
 from ..fakes import FakeCluster
 
 
@@ -63,4 +64,21 @@ async def test_the_topics_of_a_client_are_limited_also_those_that_do_not_exist_y
     fake.topics["new"] = 1
     await cluster.refresh()
     assert len((await cluster.route("new")).publish) == 1
+    await cluster.close()
+
+
+async def test_a_failing_broker_has_the_routes_that_lead_to_it_asked_again_but_not_too_often(
+    fake: FakeCluster, clock: Clock
+) -> None:
+    fake.topics["other"] = 1
+    cluster = Cluster(fake.address)
+    await cluster.route("orders")
+    await cluster.route("other")
+    asked = fake.requests[codes.GET_ROUTEINFO_BY_TOPIC]
+    await fake.broker.stop()
+    for expected in (4, 4, 6):
+        with pytest.raises(UnreachableError):
+            await cluster.request(fake.broker.address, codes.GET_MAX_OFFSET)
+        await clock.advance(0.3, 0.1)
+        assert len(asked) == expected
     await cluster.close()
