@@ -341,7 +341,7 @@ class Broker:
             on_messages=self._on_followed,
             on_cut=self._on_cut,
             on_confirmed=self._on_confirmed,
-            sync_to=self._sync_to,
+            sync_to=lambda end: self.syncer.reach(end),
         )
 
     def _open_tables(self) -> None:
@@ -366,7 +366,7 @@ class Broker:
             part.load()
         self._closers.append(self._close_tables)
         # After a power cut the log may end before the last consumed message.
-        self.offsets.cut_at(self.store.max_offset)
+        self.offsets.cut_at(self.store.next_offset)
         self.delays.cut_at_log()
         if self.sync_state is not None:
             self._lead_tables()
@@ -779,7 +779,7 @@ class Broker:
             # Some were dropped earlier in this iteration, for example when a file was full.
             raise WritesRefused(store.refusal or "messages were dropped")
         if self._slaves or self.sync_state is not None:
-            self.ha.send()  # which also tells a master alone in its set what is confirmed
+            self.ha.send()
         if self.syncer.is_due:
             self.syncer.end_of_turn()
         if self.long_polls.marked:
@@ -797,17 +797,16 @@ class Broker:
     def _on_acked(self, end: int) -> None:
         self.syncer.replicated(end)
 
-    def _on_confirmed(self) -> None:
-        """More of the log may be read: every member of the sync state set has it."""
+    def _on_confirmed(self, _: int) -> None:
+        """Readers see more of the log."""
         self._wake_all()
-
-    async def _sync_to(self, end: int) -> bool:
-        return await self.syncer.reach(end)
 
     def _on_cut(self, _: int) -> None:
         """The end of the log was cut, since another master never had it."""
-        self.offsets.cut_at(self.store.max_offset)
+        self.offsets.cut_at(self.store.next_offset)
         self.delays.cut_at_log()
+        if self.timers is not None:
+            self.timers.state.cut_at_log()
 
     def _check_authority(self) -> None:
         """A master without authority stores nothing, neither of its clients nor of its own."""
