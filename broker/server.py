@@ -162,7 +162,7 @@ class Broker:
         self._loaded: list[PersistentTable] = []
         self.timers: Timers | None = None
         self.access: Access | None = None  # where there are users
-        self.ha_slave: HaSlave | AutoSwitchSlave | None = None
+        self.ha_slave: HaSlave | None = None
         self.replica: Replica | None = None  # a slave's work besides following the log
         self._files = ThreadPoolExecutor(1, thread_name_prefix="aerobee-files")
 
@@ -329,7 +329,7 @@ class Broker:
             on_confirmed=self._on_confirmed,
         )
 
-    def _as_slave(self, member: Membership | None) -> HaSlave | AutoSwitchSlave:
+    def _as_slave(self, member: Membership | None) -> HaSlave:
         if member is None:
             return HaSlave(self.config, self.store, self.alive_ms, self._on_followed)
         return AutoSwitchSlave(
@@ -341,7 +341,7 @@ class Broker:
             on_messages=self._on_followed,
             on_cut=self._on_cut,
             on_confirmed=self._on_confirmed,
-            sync_to=lambda end: self.syncer.reach(end),
+            sync_to=self._sync_to,
         )
 
     def _open_tables(self) -> None:
@@ -518,10 +518,11 @@ class Broker:
             self._write_by_itself()
         if self.sync_state is not None:
             every(AUTHORITY_SECONDS, self._check_authority)
-        if self.ha_slave is not None:
+        if self.ha_slave is not None and self.membership is None:
             every(SWEEP_SECONDS, self.ha_slave.sweep)
         every(STATS_SECONDS, lambda: in_turns(self.stats.sample_in_parts(self.now_ms())))
-        every(HA_SECONDS, self.ha.sweep)
+        if isinstance(self.ha, HaMaster):
+            every(HA_SECONDS, self.ha.sweep)
 
     def _write_by_itself(self) -> None:
         """A master's own writes; a slave's log gets them from the master."""
@@ -778,7 +779,7 @@ class Broker:
             # Some were dropped earlier in this iteration, for example when a file was full.
             raise WritesRefused(store.refusal or "messages were dropped")
         if self._slaves or self.sync_state is not None:
-            self.ha.send()
+            self.ha.send()  # which also tells a master alone in its set what is confirmed
         if self.syncer.is_due:
             self.syncer.end_of_turn()
         if self.long_polls.marked:
@@ -796,9 +797,12 @@ class Broker:
     def _on_acked(self, end: int) -> None:
         self.syncer.replicated(end)
 
-    def _on_confirmed(self, _: int) -> None:
-        """Readers see more of the log."""
+    def _on_confirmed(self) -> None:
+        """More of the log may be read: every member of the sync state set has it."""
         self._wake_all()
+
+    async def _sync_to(self, end: int) -> bool:
+        return await self.syncer.reach(end)
 
     def _on_cut(self, _: int) -> None:
         """The end of the log was cut, since another master never had it."""
