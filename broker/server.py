@@ -341,7 +341,7 @@ class Broker:
             on_messages=self._on_followed,
             on_cut=self._on_cut,
             on_confirmed=self._on_confirmed,
-            sync_to=lambda end: self.syncer.reach(end),
+            sync_to=self._sync_to,
         )
 
     def _open_tables(self) -> None:
@@ -779,7 +779,7 @@ class Broker:
             # Some were dropped earlier in this iteration, for example when a file was full.
             raise WritesRefused(store.refusal or "messages were dropped")
         if self._slaves or self.sync_state is not None:
-            self.ha.send()
+            self.ha.send()  # which also tells a master alone in its set what is confirmed
         if self.syncer.is_due:
             self.syncer.end_of_turn()
         if self.long_polls.marked:
@@ -797,9 +797,12 @@ class Broker:
     def _on_acked(self, end: int) -> None:
         self.syncer.replicated(end)
 
-    def _on_confirmed(self, _: int) -> None:
-        """Readers see more of the log."""
+    def _on_confirmed(self) -> None:
+        """More of the log may be read: every member of the sync state set has it."""
         self._wake_all()
+
+    async def _sync_to(self, end: int) -> bool:
+        return await self.syncer.reach(end)
 
     def _on_cut(self, _: int) -> None:
         """The end of the log was cut, since another master never had it."""

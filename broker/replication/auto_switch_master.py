@@ -65,7 +65,7 @@ class AutoSwitchMaster:
         replicas: Replicas | None = None,
         all_ack: bool = True,
         on_acked: Callable[[int], None] = lambda end: None,
-        on_confirmed: Callable[[int], None] = lambda end: None,
+        on_confirmed: Callable[[], None] = lambda: None,
     ) -> None:
         """`broker_id` is the controller id of this broker, `master_epoch` its epoch as the master.
 
@@ -78,7 +78,7 @@ class AutoSwitchMaster:
         allAckInSyncStateSet; without it inSyncReplicas counts, and all of the log is confirmed.
 
         `on_acked(end)` is called when messages before another end may be acknowledged,
-        `on_confirmed(end)` when the log may be read up to another end.
+        `on_confirmed()` when more of the log may be read.
         """
         self.store = store
         self.broker_id = broker_id
@@ -182,7 +182,7 @@ class AutoSwitchMaster:
         if confirmed > self.state.confirm_offset:
             self.state.confirm_offset = confirmed
             self._moved.set()
-            self._on_confirmed(confirmed)
+            self._on_confirmed()
         acked = confirmed if self._all_ack else self._acked_by_count()
         if acked > self.acked:
             self.acked = acked

@@ -43,14 +43,14 @@ class AutoSwitchSlave(HaSlave):
         now_ms: Callable[[], int],
         on_messages: Callable[[Iterable[Key]], None] = lambda keys: None,
         on_cut: Callable[[int], None] = lambda offset: None,
-        on_confirmed: Callable[[int], None] = lambda end: None,
+        on_confirmed: Callable[[], None] = lambda: None,
         sync_to: Callable[[int], Awaitable[bool]] | None = None,
     ) -> None:
         """The store must follow already (`store.follower.follow`), and be in controller mode.
 
         `broker_id` is the controller id of this broker. `now_ms` is the wall clock: its times are
-        shown. `on_messages` gets the queues with new messages. `on_confirmed(end)` is called when
-        the log may be read up to another end. `on_cut(offset)` is called after the log was cut at
+        shown. `on_messages` gets the queues with new messages. `on_confirmed()` is called when
+        more of the log may be read. `on_cut(offset)` is called after the log was cut at
         `offset`: tables with places in the log or in queues must drop what lies behind it.
         `sync_to(end)` waits until the log is on disk up to `end`; it is needed with SYNC_FLUSH.
         """
@@ -200,7 +200,7 @@ class AutoSwitchConnection(MasterConnection):
                 "asked for; it is asked again"
             )
         if self._is_compared and store.confirm(min(chunk.confirmed, store.log_end)):
-            slave.on_confirmed(store.confirmed_end)
+            slave.on_confirmed()
 
     @property
     def _expected_place(self) -> int:

@@ -336,13 +336,13 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
                 "master's port for replication (haListenPort there); correct it, or leave it out "
                 "to have it from the name servers"
             )
-        networks_of(self.ha_allowed_addresses)
         for text in self.controllers:
             if not _is_host_port(text):
                 raise ConfigError(
                     f"controllerAddr names {text!r}, but must be host:port, several with ; between "
                     "them; correct it"
                 )
+        networks_of(self.ha_allowed_addresses)
         for text in self.name_servers:
             host, _, port = text.rpartition(":")
             if not may_be_host(host.strip("[]")) or not port.isdecimal() or int(port) > 65_535:

@@ -169,7 +169,7 @@ class Node:
         """How many messages can be read."""
         return self.store.max_offset(topic, 0)
 
-    def _on_confirmed(self, _: int) -> None:
+    def _on_confirmed(self) -> None:
         self.confirmations += 1
 
 
