@@ -324,6 +324,7 @@ class Broker:
             config=config,
             server=slaves,
             now_ms=member.now_ms,
+            replicas=member.replicas,
             all_ack=bool(config.all_ack_in_sync_state_set),
             on_acked=self._on_acked,
             on_confirmed=self._on_confirmed,

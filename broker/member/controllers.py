@@ -33,7 +33,7 @@ class Controllers:
         self._silent: set[str] = set()  # controllers that get no heartbeats, logged once
         self._fault = ""  # what was logged last
 
-    async def ask(self, code: int, header: Header, body: bytes = b"") -> Command:
+    async def ask(self, code: int, header: Header | None, body: bytes = b"") -> Command:
         """The leader's response, whatever its code. NoLeaderError without a leader."""
         if not self.leader:
             await self.find_leader()

@@ -6,8 +6,15 @@ Each raises NoLeaderError when no leader answers, and `Declined` when it answers
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+import msgspec
+
 from ...protocol import codes
-from ...protocol.bodies.controller import ElectMasterResponseBody, SyncStateSet
+from ...protocol.bodies.controller import (
+    BrokerReplicasInfo,
+    ElectMasterResponseBody,
+    ReplicasInfo,
+    SyncStateSet,
+)
 from ...protocol.command import Command
 from ...protocol.errors import Refusal
 from ...protocol.headers import controller as headers
@@ -97,6 +104,18 @@ class Leader:
         answer = await self._ask(codes.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
         return _set(answer)
 
+    async def replicas(self) -> dict[int, str]:
+        """1006: all replicas of the broker name by their ids, each with its address."""
+        body = msgspec.json.encode([self._name])
+        answer = await self._ask(codes.CONTROLLER_GET_SYNC_STATE_DATA, None, body)
+        try:
+            table = BrokerReplicasInfo.decode(answer.body or b"{}").replicas_info_table
+        except ValueError as wrong:
+            raise NoLeaderError(f"the leader's replicas can't be read: {wrong}") from None
+        found = table.get(self._name, ReplicasInfo())
+        both = (*found.in_sync_replicas, *found.not_in_sync_replicas)
+        return {one.broker_id: one.broker_address or "" for one in both}
+
     async def _elect(self, own_id: int, elected_id: int, *, designate: bool) -> Role:
         header = headers.ElectMaster(
             self._cluster, self._name, elected_id, designate, self._wall_ms()
@@ -115,7 +134,7 @@ class Leader:
         )
 
     async def _ask(
-        self, code: int, header: Header, body: bytes = b"", may: int = codes.SUCCESS
+        self, code: int, header: Header | None, body: bytes = b"", may: int = codes.SUCCESS
     ) -> Command:
         answer = await self._controllers.ask(code, header, body)
         if answer.code not in (codes.SUCCESS, may):

@@ -72,6 +72,7 @@ class Member:
         self.broker: Broker | None = None
         self._old: Broker | None = None  # one that is being stopped
         self._switches = 0  # since the start
+        self._replicas: dict[int, str] = {}  # that the leader knows, with their addresses
         self._make = make
         self._now_ms = now_ms
         self._files = IdentityFiles(
@@ -188,13 +189,16 @@ class Member:
             return
         if not role.has_master:
             return
+        if role.is_master:
+            with suppress(Declined):
+                self._replicas = await self._leader.replicas()
         if role.epoch > known.epoch or self.broker is None:
             await self._open(role)
             self._has_role.set()
         elif role.is_master and not self._hangs_ms:
             self._authority.named(asked_ms)
             state = self.broker.sync_state
-            if state is not None and role.set_epoch > state.set_epoch:
+            if state is not None and role.set_epoch >= state.set_epoch:
                 self.broker.take_sync_set(role.members, role.set_epoch)
         elif role.is_master:
             await self._lose_hanging()
@@ -208,7 +212,7 @@ class Member:
         self._switches += 1 if role.epoch else 0
         membership = Membership(
             *(role, self.ports, self._authority, self._now_ms, self._alter, self.look),
-            *(wall_ms(), self._switches),
+            *(lambda: self._replicas, wall_ms(), self._switches),
         )
         broker = self._make(_in_role(self.config, role), membership=membership)
         await broker.start()
@@ -236,7 +240,7 @@ class Member:
         except Declined as wrong:
             log.warning("the controller declined the sync state set %s: %s", sorted(wanted), wrong)
             self.look()
-            raise NoLeaderError(str(wrong)) from None
+            return
         if broker is self.broker and set_epoch > state.set_epoch:
             broker.take_sync_set(members, set_epoch)
 
