@@ -336,12 +336,6 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
                 "master's port for replication (haListenPort there); correct it, or leave it out "
                 "to have it from the name servers"
             )
-        for text in self.controllers:
-            if not _is_host_port(text):
-                raise ConfigError(
-                    f"controllerAddr names {text!r}, but must be host:port, several with ; between "
-                    "them; correct it"
-                )
         networks_of(self.ha_allowed_addresses)
         for text in self.name_servers:
             host, _, port = text.rpartition(":")
@@ -381,6 +375,12 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
                 "enableControllerMode is true and controllerAddr is empty, so nobody could say "
                 "which broker is the master; set controllerAddr=host:port;host:port"
             )
+        for text in self.controllers:
+            if not _is_host_port(text):
+                raise ConfigError(
+                    f"controllerAddr names {text!r}, but must be host:port, several with ; between "
+                    "them; correct it"
+                )
         if self.ha_master_address:
             raise ConfigError(
                 f"haMasterAddress is {self.ha_master_address!r} and enableControllerMode is true, "
