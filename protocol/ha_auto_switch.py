@@ -197,5 +197,5 @@ def _chunk(data: bytearray, at: int) -> tuple[Chunk, int] | None:
         )
     if begin + size > len(data):
         return None
-    chunk = Chunk(place, epoch, start, confirmed, bytes(data[begin : begin + size]))
-    return chunk, begin + size
+    with memoryview(data) as view, view[begin : begin + size] as part:
+        return Chunk(place, epoch, start, confirmed, bytes(part)), begin + size
