@@ -1,6 +1,6 @@
 """The wire between a master and its slaves in controller mode (AutoSwitchHAService), big-endian.
 
-Each packet begins with the state of its sender. A slave says who it is, the master answers with the
+Each packet begins with the state of its sender. A slave says its id, the master answers with the
 epochs of its log, and the slave cuts its own log where the two part. From then on the slave reports
 where its log ends, the first time to say where the master goes on; the master sends the log in
 chunks of one file and one epoch. A chunk without bytes says that the master is alive.
@@ -46,7 +46,7 @@ CHUNK_HEAD = Struct(
     "q"  # where that begins
     "q"  # confirmOffset
 )
-EPOCHS_MAX = 1_000  # in a handshake: a Java master has a buffer for so many
+EPOCHS_MAX = 1_000  # in a handshake: a Java master has a buffer for this number
 # A Java slave reads into a buffer of 4 MiB, in which a chunk with its head must have room.
 CHUNK_BYTES_MAX = (4 << 20) - CHUNK_HEAD.size
 NO_EPOCH = -1  # in a chunk without bytes
@@ -197,5 +197,5 @@ def _chunk(data: bytearray, at: int) -> tuple[Chunk, int] | None:
         )
     if begin + size > len(data):
         return None
-    chunk = Chunk(place, epoch, start, confirmed, bytes(data[begin : begin + size]))
-    return chunk, begin + size
+    with memoryview(data) as view, view[begin : begin + size] as part:
+        return Chunk(place, epoch, start, confirmed, bytes(part)), begin + size

@@ -26,6 +26,7 @@ from ...protocol.headers.controller import ControllerHeartbeat
 from ...store.base.errors import StoreError
 from ..runtime.peers import open_peers
 from ..settings.config import SLAVE, SYNC_MASTER, BrokerConfig
+from ..settings.ha_addresses import resolved
 from .authority import Authority
 from .controllers import Controllers, NoLeaderError
 from .disk_watch import DiskWatch
@@ -191,7 +192,8 @@ class Member:
             return
         if role.is_master:
             with suppress(Declined):
-                self._replicas = await self._leader.replicas()
+                found = await self._leader.replicas()
+                self._replicas = {each: await resolved(found[each]) for each in found}
         if role.epoch > known.epoch or self.broker is None:
             await self._open(role)
             self._has_role.set()

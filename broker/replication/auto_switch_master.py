@@ -1,9 +1,9 @@
 """The master's end of AutoSwitch replication: slaves are known by their controller ids.
 
-A slave says who it is, gets the epochs of this log, cuts its own log where the two part, and then
-gets the rest. The log is confirmed as far as every broker has it that counts: the members of the
-sync state set, of the one that the controller has confirmed and of the one that it was asked for.
-Who is a member is the controller's decision; `SetKeeper` proposes who has caught up or is behind.
+A slave says its id, gets the epochs of this log, cuts its own log where the two part, and then
+gets the rest. The log is confirmed as far as every broker that counts has it: the members of the
+sync state set that the controller has confirmed, and of the one that it was asked for. The set is
+the controller's decision; `SetKeeper` proposes it, by how far the slaves have followed.
 """
 
 import asyncio
@@ -119,7 +119,7 @@ class AutoSwitchMaster:
         await self._keeper.stop()
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_SECONDS):
-                while any(0 <= each.acked < self.store.written_end for each in self.slaves):
+                while any(each.is_late for each in self.slaves):
                     self.send()
                     await self._next_move()
         for slave in self.slaves.copy():
@@ -416,6 +416,13 @@ class SlaveLink(asyncio.Protocol):
         """Close the connection at once."""
         self._is_closed = True
         self._transport.abort()
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it lacks a part of the log, and is there to take it."""
+        master = self._master
+        is_there = master.now_ms() - self.heard_ms < ALIVE_MS
+        return is_there and 0 <= self.acked < master.store.written_end
 
     # ---- inside
 

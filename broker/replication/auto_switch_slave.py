@@ -102,7 +102,7 @@ class AutoSwitchConnection(MasterConnection):
                     await task
 
     def _begin(self) -> None:
-        """Say who this is; the master answers with its epochs."""
+        """Tell the id of this broker; the master answers with its epochs."""
         slave, config = self._slave, self._slave.config
         self._end, self._equal_end = 1, 0  # nothing is compared yet
         hello = SlaveHello(slave.broker_id, config.sync_from_last_file, config.async_learner)

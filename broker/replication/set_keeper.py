@@ -1,8 +1,8 @@
-"""Who should be in the sync state set: what a master proposes to the controller, and when.
+"""The sync state set that a master wants: what it proposes to the controller, and when.
 
-The wanted set is worked out anew each time, from how the slaves stand: two connections that close
-at once both leave it. A slave that has nearly caught up is waited for before it is proposed, since
-the controller may elect whom it has in the set: such a broker must have all that is confirmed.
+The wanted set is worked out each time from how the slaves stand: two connections that close at once
+both leave it. A slave that has nearly caught up is waited for before it is proposed, since the
+controller may elect any member of the set: each must have all that is confirmed.
 """
 
 import asyncio

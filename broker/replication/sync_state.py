@@ -1,4 +1,4 @@
-"""The sync state set as a master knows it: who must have a message before it is acknowledged."""
+"""The sync state set as a master knows it: an acknowledged message is on all its members."""
 
 from dataclasses import dataclass, field
 
@@ -20,6 +20,6 @@ class SyncState:
     last_report_ms: dict[int, int] = field(default_factory=dict)
 
     def counted(self) -> frozenset[int]:
-        """Whose reports an acknowledgement waits for: until the controller has answered, it may
+        """The brokers that an acknowledgement waits for: until the controller has answered, it may
         have the old set or the proposed one, so both count."""
         return self.members | self.proposed

@@ -1,9 +1,12 @@
 """haAllowedAddresses: which hosts may take the log of a master in controller mode."""
 
+import asyncio
+import socket
 from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from ...conf.sources import ConfigError
+from .store_host import is_address
 
 Network = IPv4Network | IPv6Network
 
@@ -23,6 +26,18 @@ def networks_of(text: str) -> list[Network]:
                 "such as 10.0.0.0/24, with ; between them; correct it"
             ) from None
     return found
+
+
+async def resolved(address: str) -> str:
+    """This "host:port" with an IP address for the name of a host; the same where it has none."""
+    host, _, port = address.rpartition(":")
+    if not host or is_address(host.strip("[]")):
+        return address
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return address
+    return f"{found[0][4][0]}:{port}"
 
 
 def is_allowed(host: str, networks: Iterable[Network], replicas: Iterable[str]) -> bool:

@@ -168,7 +168,8 @@ class Cutter:
         state.log.cut(offset)
         segment = state.log.segments.find(offset)
         _sync(state.log_folder, [] if segment is None else [segment])
-        state.confirmed = min(state.confirmed, offset)
+        if state.settings.controller_mode:
+            state.confirmed = min(state.confirmed, offset)
         state.followed_end = min(state.followed_end, offset)
         state.opened_end = min(state.opened_end, offset)
 

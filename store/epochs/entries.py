@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 from zlib import crc32
 
-EPOCHS_MAX = 1_000  # entries; RocketMQ's master has a buffer for so many in its handshake
+EPOCHS_MAX = 1_000  # entries; RocketMQ's master has a buffer for this number in its handshake
 EPOCH_MAX = (1 << 31) - 1
 END_MAX = (1 << 63) - 1  # the end of the last epoch
 CRC_MASK = 0x7FFFFFFF

@@ -141,7 +141,7 @@ class MixedSet:
         return [(one.epoch, one.start_offset) for one in found]
 
     def logs(self) -> list[dict[str, bytes]]:
-        """The files of both logs, without those that a real broker allocates in advance."""
+        """The files of both logs, without the files that a real broker allocates in advance."""
         both = []
         for broker in self.brokers:
             files = sorted((broker.store / "commitlog").iterdir())
