@@ -302,7 +302,8 @@ class Cluster(Routes):
 
     def _watch(self, address: str) -> None:
         """A broker is silent: look for its routes until another one is the master in its place."""
-        if not self._closed and address not in self._watched:
+        is_master = address in self.masters.values()
+        if is_master and not self._closed and address not in self._watched:
             task = asyncio.create_task(self._look_away_from(address), name=f"watch-{address}")
             self._watched[address] = task
             task.add_done_callback(lambda _: self._watched.pop(address))
