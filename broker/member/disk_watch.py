@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+STEP_MS = 2_000  # at most this long counts between two looks: the process may have been stopped
+
 
 class DiskWatch:
     """Watches how the synced end of the log follows the end of the log.
@@ -13,17 +15,20 @@ class DiskWatch:
         self._limit_ms = limit_ms
         self._now_ms = now_ms
         self._target = 0  # the end of the log when it was noted
-        self._since_ms = now_ms()
+        self._waited_ms = 0  # how long the disk has not had it
+        self._seen_ms = now_ms()
 
     def see(self, log_end: int, durable_end: int) -> None:
         """Note both ends, in bytes. To be called about every second."""
+        now = self._now_ms()
+        self._waited_ms += min(now - self._seen_ms, STEP_MS)
+        self._seen_ms = now
         if durable_end >= self._target:
             self._target = log_end
-            self._since_ms = self._now_ms()
+            self._waited_ms = 0
 
     @property
     def hangs_ms(self) -> int:
         """How long the oldest noted byte has been waiting, in ms; 0 while that is below the
         limit."""
-        waited = self._now_ms() - self._since_ms
-        return waited if waited >= self._limit_ms else 0
+        return self._waited_ms if self._waited_ms >= self._limit_ms else 0

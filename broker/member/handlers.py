@@ -51,7 +51,7 @@ class MemberHandlers:
             cluster_name=config.broker_cluster_name,
             epoch_list=[
                 EpochSpan(end_offset=end, epoch=one.epoch, start_offset=one.start_offset)
-                for one, end in zip(entries, ends, strict=True)
+                for one, end in zip(entries, ends, strict=False)
             ],
             max_offset=self.store.log_end,
         )

@@ -336,12 +336,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
                 "master's port for replication (haListenPort there); correct it, or leave it out "
                 "to have it from the name servers"
             )
-        for text in self.controllers:
-            if not _is_host_port(text):
-                raise ConfigError(
-                    f"controllerAddr names {text!r}, but must be host:port, several with ; between "
-                    "them; correct it"
-                )
+        networks_of(self.ha_allowed_addresses)
         for text in self.name_servers:
             host, _, port = text.rpartition(":")
             if not may_be_host(host.strip("[]")) or not port.isdecimal() or int(port) > 65_535:
@@ -371,7 +366,6 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
             )
 
     def _check_controller_mode(self) -> None:
-        networks_of(self.ha_allowed_addresses)
         if self.all_ack_in_sync_state_set is None:
             self.all_ack_in_sync_state_set = self.enable_controller_mode
         if not self.enable_controller_mode:
@@ -381,6 +375,12 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
                 "enableControllerMode is true and controllerAddr is empty, so nobody could say "
                 "which broker is the master; set controllerAddr=host:port;host:port"
             )
+        for text in self.controllers:
+            if not _is_host_port(text):
+                raise ConfigError(
+                    f"controllerAddr names {text!r}, but must be host:port, several with ; between "
+                    "them; correct it"
+                )
         if self.ha_master_address:
             raise ConfigError(
                 f"haMasterAddress is {self.ha_master_address!r} and enableControllerMode is true, "

@@ -86,6 +86,7 @@ class Cluster(Routes):
         self._greetings: Attempts[Connection] = Attempts()
         self._upkeep: list[asyncio.Task[None]] = []
         self._renewals: dict[str, asyncio.Task[None]] = {}  # by topic
+        self._watched: dict[str, asyncio.Task[None]] = {}  # by address
         self._doubted: dict[str, float] = {}  # by address: the loop's time of the last `_doubt`
         self.without_lite_pull: set[str] = set()  # brokers that don't know LITE_PULL_MESSAGE
         self.clocks_ahead: set[str] = set()  # brokers that rejected a pop as too old
@@ -122,7 +123,7 @@ class Cluster(Routes):
         for group in list(self.members.producers):
             await self.leave(producer=group)
         self._closed = True
-        for task in [*self._upkeep, *self._renewals.values()]:
+        for task in [*self._upkeep, *self._renewals.values(), *self._watched.values()]:
             task.cancel()
         await self._lookups.close()
         await self._greetings.close()
@@ -275,7 +276,7 @@ class Cluster(Routes):
         try:
             return await begun
         except TimeoutError:
-            self._doubt(address)
+            self._watch(address)
             name = codes.REQUEST_NAMES.get(code, str(code))
             raise NoAnswerError(
                 f"no answer from {address} to {name} within {timeout_s:.3g} s; it may have been "
@@ -298,6 +299,23 @@ class Cluster(Routes):
                 task = asyncio.create_task(self.renew(topic), name=f"renew-{topic}")
                 self._renewals[topic] = task
                 task.add_done_callback(partial(self._renewed_one, topic))
+
+    def _watch(self, address: str) -> None:
+        """A broker is silent: look for its routes until another one is the master in its place."""
+        if not self._closed and address not in self._watched:
+            task = asyncio.create_task(self._look_away_from(address), name=f"watch-{address}")
+            self._watched[address] = task
+            task.add_done_callback(lambda _: self._watched.pop(address))
+
+    async def _look_away_from(self, address: str) -> None:
+        end = self.loop.time() + self._route_seconds
+        while address in self.masters.values() and self.loop.time() < end:
+            for topic in self.topics_at(address):
+                await self.renew(topic)
+            await asyncio.sleep(RENEW_SECONDS)
+        connection = self._greeted.get(address)
+        if connection is not None and address not in self.masters.values():
+            connection.close()  # its requests would wait until their timeouts
 
     def _renewed_one(self, topic: str, _: asyncio.Task[None]) -> None:
         del self._renewals[topic]

@@ -11,7 +11,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +28,7 @@ from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.protocol.message.record import decode_all
 from aerobee.scripts.commands.replicas import Replicas, elect, replicas_of
 from aerobee.scripts.harness.child import Child
+from aerobee.scripts.harness.java_side import free_broker_port
 from aerobee.scripts.output.command_error import CommandError
 
 from .ledger import Ledger
@@ -42,7 +43,6 @@ CLUSTER, NAME, TOPIC = "DefaultCluster", "set", "T"
 SETTINGS = {
     "brokerName": NAME,
     "httpPort": "-1",
-    "listenPort": "0",
     "enableControllerMode": "true",
     "mappedFileSizeCommitLog": str(4 << 20),
     "mappedFileSizeConsumeQueue": "20000",
@@ -78,10 +78,10 @@ class Set:
         self.brokers: dict[str, tuple[int, Child]] = {}
         self.peers = Peers(upgrade=False)
 
-    def start(self, number: int, port: str = "0") -> None:
+    def start(self, number: int, port: int) -> None:
         """Start a broker on its store."""
         settings = SETTINGS | {
-            "listenPort": port,
+            "listenPort": str(port),
             "controllerAddr": self.controller,
             "storePathRootDir": str(self.folder / f"broker-{number}"),
         }
@@ -96,7 +96,7 @@ class Set:
     def start_again(self, address: str) -> None:
         """Start a broker that has ended, on its port."""
         number, _ = self.brokers.pop(address)
-        self.start(number, address.rpartition(":")[2])
+        self.start(number, int(address.rpartition(":")[2]))
 
     def stop(self) -> None:
         for _, child in self.brokers.values():
@@ -232,7 +232,7 @@ class Faults:
 
 
 @pytest.fixture
-def brokers(tmp_path: Path) -> Iterator[Set]:
+async def brokers(tmp_path: Path) -> AsyncIterator[Set]:
     namesrv = ["namesrv", "--listen-port", "0", "--set", "httpPort=-1", "--set", "kvConfigPath="]
     controller = ["controller", "--listen-port", "0", "--set", "httpPort=-1"]
     controller += ["--store", str(tmp_path / "controller-state")]
@@ -243,11 +243,12 @@ def brokers(tmp_path: Path) -> Iterator[Set]:
         found = Set(tmp_path, names, address)
         try:
             for number in range(MEMBERS):
-                found.start(number)
+                await asyncio.to_thread(found.start, number, free_broker_port())
             yield found
         finally:
             found.stop()
-    for path in tmp_path.glob("*.stderr"):
+            await found.peers.close()
+    for path in tmp_path.glob("*.stderr"):  # noqa: ASYNC240
         assert "Traceback" not in path.read_text(), path.read_text()
 
 
@@ -294,4 +295,3 @@ async def test_no_acknowledged_message_is_lost_whatever_happens_to_the_master(
         async with asyncio.timeout(SECONDS):
             while not load.promised <= load.consumed:  # noqa: ASYNC110 - it counts
                 await asyncio.sleep(0.1)
-    await brokers.peers.close()

@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from aerobee.broker.member.member import Make, Member
 from aerobee.broker.member.membership import Membership
@@ -73,13 +72,14 @@ class StandIn:
 
 
 class Cluster:
-    """A controller, and members in folders of their own."""
+    """A controller, and members in folders of their own. `settings` are those of each broker."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, make: object = StandIn, **settings: Any) -> None:
         self.folder = folder
+        self.make = cast(Make, make)
+        self.settings = settings
         self.clock = Clock()
         self.members: list[Member] = []
-        self.exits = AsyncExitStack()
 
     async def __aenter__(self) -> "Cluster":
         await self.start_controller(self.folder / "controller")
@@ -104,8 +104,9 @@ class Cluster:
             sync_broker_metadata_period=10,
             broker_heartbeat_interval=10,
             store_path_root_dir=str(self.folder / f"broker-{number}"),
+            **self.settings,
         )
-        return Member(config, cast(Make, StandIn), self.clock)
+        return Member(config, self.make, self.clock)
 
     async def start(self, count: int) -> list[Member]:
         for number in range(1, count + 1):
