@@ -105,7 +105,8 @@ STATS_SECONDS = 10.0
 FILTERS_SECONDS = 10.0
 POP_SECONDS = 0.05  # how late a parked pop may be answered
 POP_TIDY_SECONDS = 10.0
-MEMBER_OFFSETS_MS = 2_500  # between two copies of the offsets of groups, in controller mode
+# Between two copies in controller mode: of all tables, and of the offsets of groups.
+MEMBER_ALL_MS, MEMBER_OFFSETS_MS = 10_000, 2_500
 AUTHORITY_SECONDS = 0.1  # how late a master without authority may refuse a send
 SETTLED_SECONDS = 0.5  # how long responses to sends may take before the role is handed over
 AUTHORITY = "authority"  # the cause of a pause of the log
@@ -562,7 +563,7 @@ class Broker:
         sync = SlaveSynchronize(
             peers, self.address, self.topics, self.groups, self.offsets, self.delays,
             self.pop.modes, self.timers, lambda: self.store.whole_end, self.now_ms,
-            ALL_MS if self.membership is None else MEMBER_OFFSETS_MS,
+            *((ALL_MS, ALL_MS) if self.membership is None else (MEMBER_ALL_MS, MEMBER_OFFSETS_MS)),
         )  # fmt: skip
         address = self.config.ha_master_address
         self.replica = replica = (

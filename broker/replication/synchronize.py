@@ -1,11 +1,12 @@
 """The tables that a slave copies: topics, groups, offsets, modes, and the progress of delays and
 timers.
 
-All are requested from the master's ordinary port once a minute, the timers' progress at every tick;
-in controller mode, where a slave may become the master at any moment, so are the offsets of groups.
-A failed request is repeated the next time; the others go on meanwhile. Invariant: the master's
-progress in delivery is taken over only when our log has everything that the master's had at that
-time. Else a slave promoted to master would skip messages whose delivery never reached it.
+All are requested from the master's ordinary port once a minute, the timers' progress at every tick.
+In controller mode, where a slave may become the master at any moment, it is every ten seconds, and
+the offsets of groups at every tick. A failed request is repeated the next time; the others go on
+meanwhile. Invariant: the master's progress in delivery is taken over only when our log has
+everything that the master's had at that time. Else a slave promoted to master would skip messages
+whose delivery never reached it.
 """
 
 import logging
@@ -34,7 +35,7 @@ from .following_timers import FollowingTimers
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 3.0
-ALL_MS = 60_000  # between two requests for everything
+ALL_MS = 60_000  # between two requests for everything, without a controller
 TIMEOUT_S = 3.0
 
 
@@ -53,6 +54,7 @@ class SlaveSynchronize:
     _timers: FollowingTimers | None
     _log_end: Callable[[], int]
     _now_ms: Callable[[], int]
+    _all_ms: int = ALL_MS  # between two requests for everything
     _offsets_ms: int = ALL_MS  # between two requests for the offsets of groups
     master: str = field(init=False, default="")
     synced_ms: int = field(init=False, default=0)  # when everything was taken over last; 0: never
@@ -81,7 +83,7 @@ class SlaveSynchronize:
         if not await self._try("data", self._check(master)):
             return
         now_ms = self._now_ms()
-        if self._asked_ms is None or abs(now_ms - self._asked_ms) >= ALL_MS:
+        if self._asked_ms is None or abs(now_ms - self._asked_ms) >= self._all_ms:
             self._asked_ms = self._offsets_asked_ms = now_ms
             self.lacks_topic = False
             await self.sync_all(master)

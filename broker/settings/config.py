@@ -336,7 +336,6 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
                 "master's port for replication (haListenPort there); correct it, or leave it out "
                 "to have it from the name servers"
             )
-        networks_of(self.ha_allowed_addresses)
         for text in self.name_servers:
             host, _, port = text.rpartition(":")
             if not may_be_host(host.strip("[]")) or not port.isdecimal() or int(port) > 65_535:
@@ -366,6 +365,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
             )
 
     def _check_controller_mode(self) -> None:
+        networks_of(self.ha_allowed_addresses)
         if self.all_ack_in_sync_state_set is None:
             self.all_ack_in_sync_state_set = self.enable_controller_mode
         if not self.enable_controller_mode:

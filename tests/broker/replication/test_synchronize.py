@@ -54,7 +54,7 @@ class Timers:
 class Slave:
     """The tables of a slave and the `SlaveSynchronize` that copies the master's."""
 
-    def __init__(self, config: Any, folder: Path, peers: Any) -> None:
+    def __init__(self, config: Any, folder: Path, peers: Any, *periods: int) -> None:
         self.now_ms = NOW_MS
         self.log_end = 0
         self.folder = folder
@@ -74,7 +74,7 @@ class Slave:
         self.timers = Timers()
         self.sync = SlaveSynchronize(
             peers, "127.0.0.1:1", self.topics, self.groups, self.offsets, self.delays, self.modes,
-            self.timers, lambda: self.log_end, clock,  # type: ignore[arg-type]
+            self.timers, lambda: self.log_end, clock, *periods,  # type: ignore[arg-type]
         )  # fmt: skip
 
     def saved(self, name: str) -> Any:
@@ -92,8 +92,8 @@ async def slave(config: Config, tmp_path: Path) -> Any:
     made: list[Slave] = []
     own = Peers(upgrade=False)
 
-    def make(peers: Any = own) -> Slave:
-        made.append(Slave(config(), tmp_path / "slave", peers))
+    def make(peers: Any = own, *periods: int) -> Slave:
+        made.append(Slave(config(), tmp_path / "slave", peers, *periods))
         return made[-1]
 
     yield make
@@ -130,6 +130,28 @@ async def test_topics_groups_offsets_and_modes_are_copied_from_the_master(
     for name in ("topics.json", "subscriptionGroup.json", "messageRequestMode.json"):
         assert one.saved(name) == json.loads((config / name).read_text()), name
     assert one.saved("consumerOffset.json")["offsetTable"]["A@cg"] == {"1": 77}
+
+
+async def test_in_controller_mode_the_offsets_of_groups_are_copied_more_often(
+    broker: Broker, caller: Caller, slave: Made
+) -> None:
+    await caller.ask(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic("A", 3, 5, 6))
+    group = SubscriptionGroupConfig(group_name="cg")
+    await caller.ask(codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=group.encode())
+    peers = Peers(upgrade=False)
+    one = slave(peers, 10_000, 2_500)
+    one.sync.set_master(caller.address)
+    await one.sync.tick()
+    await caller.ask(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset("cg", "A", 1, 77))
+    await caller.ask(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic("B", 1, 1, 6))
+    one.now_ms += 2_500
+    await one.sync.tick()
+    assert one.offsets.get("A", "cg", 1) == 77
+    assert one.topics.get("B") is None
+    one.now_ms += 7_500
+    await one.sync.tick()
+    assert one.topics.get("B") is not None
+    await peers.close()
 
 
 async def test_static_topics_are_copied_and_deleted_as_on_the_master(
