@@ -68,7 +68,7 @@ class MixedSet:
         self.brokers = [java, ours] if self.first == "java" else [ours, java]
         for number, broker in enumerate(self.brokers, 1):
             await asyncio.to_thread(broker.start_broker, SECONDS)
-            await self.until(lambda number=number: self.set == list(range(1, number + 1)))
+            await self.until_members(number)
 
     async def stop(self) -> None:
         for broker in self.brokers:
@@ -95,6 +95,9 @@ class MixedSet:
         async with asyncio.timeout(SECONDS):
             while not holds():  # noqa: ASYNC110 - other processes change it
                 await asyncio.sleep(0.1)
+
+    async def until_members(self, count: int) -> None:
+        await self.until(lambda: len(self.set) == count)
 
     async def send(self, count: int = COUNT) -> None:
         """Send messages, each again until a broker has acknowledged it."""
