@@ -142,6 +142,7 @@ class Load:
         self.promised: set[bytes] = set()
         self.consumed: set[bytes] = set()
         self.may_send = asyncio.Event()
+        self.sending = 0  # sends whose outcome is not known yet
 
     async def produce(self, producer: Producer, queue_id: int) -> None:
         queue = MessageQueue(TOPIC, NAME, queue_id)
@@ -150,15 +151,25 @@ class Load:
             self.number += 1
             body = (b"%08d " % self.number).ljust(20 + self.number * 37 % 400, b".")
             self.ledger.sent(body, (TOPIC, queue_id))
+            self.sending += 1
             try:
                 receipt = await producer.send(Message(TOPIC, body), queue=queue, timeout=3)
             except AerobeeError:
+                self.sending -= 1
                 await asyncio.sleep(0.01)
                 continue  # nobody knows whether it is stored
+            self.sending -= 1
             if receipt.status is SendStatus.OK:
                 self.ledger.acknowledged(body, receipt.queue_offset)
                 self.promised.add(body)
                 self.acknowledged.append(time.monotonic())
+
+    async def pause(self) -> None:
+        """Send nothing more, and wait for the outcome of each send."""
+        self.may_send.clear()
+        async with asyncio.timeout(SECONDS):
+            while self.sending:  # noqa: ASYNC110 - it counts
+                await asyncio.sleep(0.005)
 
     async def on_message(self, message: ReceivedMessage) -> None:
         queue = TOPIC, message.queue_id
@@ -285,7 +296,7 @@ async def test_no_acknowledged_message_is_lost_whatever_happens_to_the_master(
             await load.until_acknowledged(ACKNOWLEDGED)
             print(f"{name}: others write again after {load.pause_after(begin):.2f} s")
             await after(master)
-            load.may_send.clear()
+            await load.pause()
             master = await brokers.whole()
             await load.check(brokers.peers, master)
             load.may_send.set()
