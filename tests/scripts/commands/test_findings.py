@@ -1,5 +1,7 @@
 """The doctor's rules: what each finds, and that it is silent about what is well."""
 
+from typing import Any
+
 import pytest
 from aerobee.client.errors import BrokerError, UnreachableError
 from aerobee.protocol.bodies.body import MessageQueue
@@ -258,7 +260,7 @@ def test_one_message_is_said_as_one() -> None:
 # --- controller mode ------------------------------------------------------------------------------
 
 
-def replica(broker_id: int, **changes: int | bool) -> Replica:
+def replica(broker_id: int, **changes: Any) -> Replica:
     found = Replica(broker_id, f"h:{broker_id}", is_alive=True, is_in_set=True, epoch=3, log_end=9)
     return found._replace(**changes)
 
