@@ -8,6 +8,7 @@ iteration, after the messages of the iteration are in the log (`_end_of_turn`).
 import asyncio
 import errno
 import logging
+import socket
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ import msgspec
 from ..protocol.aio.connection import Connection, Row
 from ..protocol.aio.memory_budget import MemoryBudget
 from ..protocol.aio.rpc_latency import RpcLatency
-from ..protocol.aio.server import Server, listen, table
+from ..protocol.aio.server import Refused, Server, listen, table
 from ..protocol.aio.slices import Slices, collected
 from ..protocol.aio.tls import Tls
 from ..protocol.message.message_id import UniqueIds
@@ -37,18 +38,27 @@ from .groups.member_notices import MemberNotices
 from .groups.offsets import Offsets
 from .groups.permissions import Permissions
 from .groups.queue_locks import QueueLocks
+from .member.following import MemberReplica
+from .member.guard import guarded
+from .member.handlers import MemberHandlers
+from .member.membership import Membership
+from .member.ports import VIP_PORT_DISTANCE
+from .member.topics import add_missing
 from .naming.other_masters import OtherMasters
 from .naming.registration import Registration
 from .pop.service import PopParts
 from .pull.handlers import PullHandlers
 from .pull.static_handlers import StaticPulls
+from .replication.auto_switch_master import AutoSwitchMaster
+from .replication.auto_switch_slave import AutoSwitchSlave
 from .replication.following_timers import FollowingTimers
 from .replication.master import HaMaster
 from .replication.pull_handlers import SlavePullHandlers
 from .replication.replica import Replica
 from .replication.slave import HaSlave
 from .replication.slave_requests import as_slave
-from .replication.synchronize import SlaveSynchronize
+from .replication.sync_state import SyncState
+from .replication.synchronize import ALL_MS, SlaveSynchronize
 from .runtime.cleaner import Cleaner
 from .runtime.forwarding import Forwarding
 from .runtime.log_prefault import LogPrefault
@@ -76,7 +86,6 @@ from .transactions.transactions import Transactions
 
 log = logging.getLogger(__name__)
 
-VIP_PORT_DISTANCE = 2  # the fast port is the listen port minus this
 HA_SECONDS = 0.1  # how late a slave may get bytes that no loop iteration has sent
 SWEEP_SECONDS = 1.0  # how late a parked pull may be answered
 EXPIRE_SECONDS = 10.0
@@ -96,6 +105,11 @@ STATS_SECONDS = 10.0
 FILTERS_SECONDS = 10.0
 POP_SECONDS = 0.05  # how late a parked pop may be answered
 POP_TIDY_SECONDS = 10.0
+# Between two copies in controller mode: of all tables, and of the offsets of groups.
+MEMBER_ALL_MS, MEMBER_OFFSETS_MS = 10_000, 2_500
+AUTHORITY_SECONDS = 0.1  # how late a master without authority may refuse a send
+SETTLED_SECONDS = 0.5  # how long responses to sends may take before the role is handed over
+AUTHORITY = "authority"  # the cause of a pause of the log
 SLAVE_REASON = (
     "message store is in slave mode, so putMessage is forbidden; send to this broker's master"
 )
@@ -119,13 +133,18 @@ class Broker:
         alive_ms: Callable[[], int] | None = None,
         client_ms: Callable[[], int] | None = None,
         progress: Progress | None = None,
+        membership: Membership | None = None,
     ) -> None:
         """`now_ms` is the time of messages; `alive_ms` the time for timeouts of clients, by default
         the same; `client_ms` the time that the clocks of clients show, by default the same.
 
-        `progress` is called during a long recovery, as by `MessageStore.open`.
+        `progress` is called during a long recovery, as by `MessageStore.open`. `membership` is the
+        role in controller mode: `member.Member` makes a broker for each role.
         """
         self._progress = progress
+        self.membership = membership
+        self.sync_state: SyncState | None = None  # of a master in controller mode
+        self._leaving = ""  # why changes are refused for good
         self.config = msgspec.structs.replace(config)  # a copy: `DynamicSettings` changes it
         self.now_ms = now_ms
         self.alive_ms = alive_ms or now_ms
@@ -167,6 +186,43 @@ class Broker:
         while self._closers:
             await self._closers.pop()()
 
+    async def leave(self, reason: str) -> None:
+        """Stop at once because of another role: responses that wait for other brokers are not sent,
+        since another master may not have their messages."""
+        self.refuse_changes(reason)
+        self.syncer.drop()
+        for connection in list(self.server.connections):
+            connection.close()
+        await self.stop()
+
+    async def settled(self) -> None:
+        """Wait for a moment until no response waits for other brokers."""
+        await self.syncer.settle(SETTLED_SECONDS)
+
+    def refuse_changes(self, reason: str) -> None:
+        """From now on refuse whatever changes something; reads go on."""
+        self._leaving = reason
+        self._check_authority()
+
+    def change_refusal(self) -> str | None:
+        """Why a master in controller mode takes no changes at this moment; None while it does."""
+        member, state = self.membership, self.sync_state
+        if member is None or state is None:
+            return None
+        return self._leaving or member.authority.refusal(state.counted(), state.last_report_ms)
+
+    @property
+    def position(self) -> tuple[int, int, int]:
+        """Newest epoch, end and confirmed end of the log, as controllers compare them."""
+        state, end = self.sync_state, self.store.log_end
+        confirmed = self.store.whole_end if state is None else state.confirm_offset
+        return max(0, self.store.epochs.last_epoch), end, confirmed
+
+    def take_sync_set(self, members: Iterable[int], set_epoch: int) -> None:
+        """The controller says that the sync state set is this one."""
+        if isinstance(self.ha, AutoSwitchMaster):
+            self.ha.apply(members, set_epoch)
+
     async def catch_up(self) -> None:
         """Run all periodic work once, now.
 
@@ -201,6 +257,8 @@ class Broker:
         self._fill_tables(rows, fast_rows)
         await self.other_masters.check_start()
         self._work_periodically()
+        if isinstance(self.ha, AutoSwitchMaster):
+            await self.ha.start()
         await self.server.accept()
         await self._join_cluster()
 
@@ -219,9 +277,11 @@ class Broker:
         )
         self._closers.append(self.server.stop)
         self.slices = Slices(self.server.scheduler, self._periodic.part)
-        self.port = await self._listen(config.listen_port, rows)
+        ports = None if self.membership is None else self.membership.ports
+        bound = (None, None) if ports is None else (ports.clients, ports.fast)
+        self.port = await self._listen(config.listen_port, rows, bound[0])
         fast_port = max(0, config.listen_port - VIP_PORT_DISTANCE)
-        self.fast_port = await self._listen(fast_port, fast_rows)
+        self.fast_port = await self._listen(fast_port, fast_rows, bound[1])
         return await self._listen_for_slaves()
 
     async def _open_store(self, slaves: asyncio.Server) -> None:
@@ -238,14 +298,53 @@ class Broker:
         closers.append(self._close_store)
         self.log_ahead = LogPrefault(self.store)
         closers.append(self.log_ahead.stop)
-        self.ha = HaMaster(config, self.store, slaves, self.alive_ms, self._on_acked)
+        member = self.membership
+        if member is not None and member.role.is_master:
+            self.ha: HaMaster | AutoSwitchMaster = self._as_master(slaves, member)
+        else:
+            self.ha = HaMaster(config, self.store, slaves, self.alive_ms, self._on_acked)
         closers.append(self.ha.stop)
         self._slaves = self.ha.slaves
         if config.is_slave:
             self.store.follower.follow(SLAVE_REASON)
-            self.ha_slave = HaSlave(config, self.store, self.alive_ms, self._on_followed)
+            self.ha_slave = self._as_slave(member)
         else:
             self.store.make_room()
+
+    def _as_master(self, slaves: asyncio.Server, member: Membership) -> AutoSwitchMaster:
+        """Begin the epoch of this master, before its first message."""
+        config, role = self.config, member.role
+        self.sync_state = SyncState(role.members, role.set_epoch)
+        self.store.begin_epoch(role.epoch)
+        return AutoSwitchMaster(
+            self.store,
+            broker_id=role.own_id,
+            master_epoch=role.epoch,
+            state=self.sync_state,
+            alter=member.alter,
+            config=config,
+            server=slaves,
+            now_ms=member.now_ms,
+            replicas=member.replicas,
+            all_ack=bool(config.all_ack_in_sync_state_set),
+            on_acked=self._on_acked,
+            on_confirmed=self._on_confirmed,
+        )
+
+    def _as_slave(self, member: Membership | None) -> HaSlave:
+        if member is None:
+            return HaSlave(self.config, self.store, self.alive_ms, self._on_followed)
+        return AutoSwitchSlave(
+            self.store,
+            broker_id=member.role.own_id,
+            master_ha_address="",
+            config=self.config,
+            now_ms=self.alive_ms,
+            on_messages=self._on_followed,
+            on_cut=self._on_cut,
+            on_confirmed=self._on_confirmed,
+            sync_to=self._sync_to,
+        )
 
     def _open_tables(self) -> None:
         """The tables that are files in the folder config."""
@@ -269,12 +368,22 @@ class Broker:
             part.load()
         self._closers.append(self._close_tables)
         # After a power cut the log may end before the last consumed message.
-        self.offsets.cut_at(self.store.max_offset)
+        self.offsets.cut_at(self.store.next_offset)
         self.delays.cut_at_log()
+        if self.sync_state is not None:
+            self._lead_tables()
         self._loaded += (self.offsets, self.delays, self.filters)
         self.transaction_counts = TransactionCounts(folder / "transactionMetrics.json", now_ms)
         self.transaction_counts.load()
         self._loaded.append(self.transaction_counts)
+
+    def _lead_tables(self) -> None:
+        """A new master has a topic for each queue of its log, and registers as the newest."""
+        assert self.membership is not None
+        made = add_missing(self.topics, self.store.queue_keys())
+        if made:
+            log.warning("topics that only the log knew: %s", ", ".join(made))
+        self.topics.begin_epoch(self.membership.role.epoch)
 
     def _make_services(self) -> None:
         """The services that handlers use besides the tables."""
@@ -299,7 +408,7 @@ class Broker:
             timeout_ms=config.sync_flush_timeout,
             now_ms=now_ms,
             is_sync=config.flush_disk_type == "SYNC_FLUSH",
-            has_slaves=config.acks_needed > 0,
+            has_slaves=config.acks_needed > 0 or self.sync_state is not None,
             slave_timeout_ms=config.slave_timeout,
         )
         self.syncer.start()
@@ -345,6 +454,15 @@ class Broker:
     def _fill_tables(self, rows: dict[int, Row], fast_rows: dict[int, Row]) -> None:
         """The requests that the two ports serve."""
         full = full_table(self, self.pulls)
+        member = self.membership
+        if member is not None:
+            ha_address = f"{self.config.broker_ip2}:{self.ha_port}"
+            full |= table(
+                MemberHandlers(
+                    self.config, self.store, self.address, ha_address, member.look
+                ).rows()
+            )
+            full = guarded(full, self.change_refusal)
         if self.config.is_slave:
             full = self._follow(full)
         if self.access is not None:
@@ -356,11 +474,11 @@ class Broker:
     async def _join_cluster(self) -> None:
         """Let slaves in, follow a master, register with the name servers."""
         config, closers = self.config, self._closers
-        await self.ha.accept()
+        if isinstance(self.ha, HaMaster):
+            await self.ha.accept()
         if self.ha_slave is not None:
-            self._periodic.every(SWEEP_SECONDS, self.ha_slave.sweep)
             closers.append(self.ha_slave.stop)
-            self.ha_slave.start()
+            await self.ha_slave.start()
         ha_address = f"{config.broker_ip2}:{self.ha_port}"
         on_master = None if self.replica is None else self.replica.on_master
         self.registration = Registration(
@@ -400,8 +518,13 @@ class Broker:
         every(POP_TIDY_SECONDS, lambda: self._save(self.pop.orders))
         if not config.is_slave:
             self._write_by_itself()
+        if self.sync_state is not None:
+            every(AUTHORITY_SECONDS, self._check_authority)
+        if self.ha_slave is not None and self.membership is None:
+            every(SWEEP_SECONDS, self.ha_slave.sweep)
         every(STATS_SECONDS, lambda: in_turns(self.stats.sample_in_parts(self.now_ms())))
-        every(HA_SECONDS, self.ha.sweep)
+        if isinstance(self.ha, HaMaster):
+            every(HA_SECONDS, self.ha.sweep)
 
     def _write_by_itself(self) -> None:
         """A master's own writes; a slave's log gets them from the master."""
@@ -440,9 +563,14 @@ class Broker:
         sync = SlaveSynchronize(
             peers, self.address, self.topics, self.groups, self.offsets, self.delays,
             self.pop.modes, self.timers, lambda: self.store.whole_end, self.now_ms,
+            *((ALL_MS, ALL_MS) if self.membership is None else (MEMBER_ALL_MS, MEMBER_OFFSETS_MS)),
         )  # fmt: skip
         address = self.config.ha_master_address
-        self.replica = replica = Replica(sync, self.ha_slave, address, self._wake_all)
+        self.replica = replica = (
+            Replica(sync, self.ha_slave, address, self._wake_all)
+            if self.membership is None
+            else MemberReplica(sync, self.ha_slave, self._wake_all, self.membership.role, peers)
+        )
         self._periodic.start(replica.run(), "replica")
         self._periodic.every(SWEEP_SECONDS, replica.sweep)
         return as_slave(table, replica.master)
@@ -494,9 +622,11 @@ class Broker:
         )
         on_change(limit_memory, "clientMemoryBytesMax")
 
-    async def _listen(self, port: int, rows: dict[int, Row]) -> int:
+    async def _listen(self, port: int, rows: dict[int, Row], bound: socket.socket | None) -> int:
         try:
-            return await self.server.listen(self.config.bind_address, port, rows, accept=False)
+            return await self.server.listen(
+                self.config.bind_address, port, rows, accept=False, bound=bound
+            )
         except OSError as wrong:
             if wrong.errno != errno.EADDRINUSE:
                 raise
@@ -506,11 +636,17 @@ class Broker:
             raise OSError(wrong.errno, f"{wrong.strerror} ({more})") from None
 
     async def _listen_for_slaves(self) -> asyncio.Server:
-        config = self.config
+        config, member = self.config, self.membership
+
+        def factory() -> asyncio.Protocol:
+            # In controller mode slaves follow only a master, and find out when they are refused.
+            is_refused = member is not None and not member.role.is_master
+            return Refused() if is_refused else self.ha.connection()
+
         try:
             server, self.ha_port = await listen(
-                lambda: self.ha.connection(), config.bind_address, config.ha_listen_port,
-                accept=False,
+                factory, config.bind_address, config.ha_listen_port, accept=False,
+                bound=None if member is None else member.ports.slaves,
             )  # fmt: skip
         except OSError as wrong:
             raise OSError(wrong.errno, f"{wrong.strerror} (haListenPort)") from None
@@ -644,8 +780,8 @@ class Broker:
         if dropped:
             # Some were dropped earlier in this iteration, for example when a file was full.
             raise WritesRefused(store.refusal or "messages were dropped")
-        if self._slaves:
-            self.ha.send()
+        if self._slaves or self.sync_state is not None:
+            self.ha.send()  # which also tells a master alone in its set what is confirmed
         if self.syncer.is_due:
             self.syncer.end_of_tick()
         if self.long_polls.marked:
@@ -662,6 +798,30 @@ class Broker:
 
     def _on_acked(self, end: int) -> None:
         self.syncer.replicated(end)
+
+    def _on_confirmed(self) -> None:
+        """More of the log may be read: every member of the sync state set has it."""
+        self._wake_all()
+
+    async def _sync_to(self, end: int) -> bool:
+        return await self.syncer.reach(end)
+
+    def _on_cut(self, _: int) -> None:
+        """The end of the log was cut, since another master never had it."""
+        self.offsets.cut_at(self.store.next_offset)
+        self.delays.cut_at_log()
+        if self.timers is not None:
+            self.timers.state.cut_at_log()
+
+    def _check_authority(self) -> None:
+        """A master without authority stores nothing, neither of its clients nor of its own."""
+        why = self.change_refusal()
+        commit_log = self.store.state.log
+        if why is None:
+            commit_log.resume(AUTHORITY)
+        elif AUTHORITY not in commit_log.paused:
+            log.warning("%s", why)
+            commit_log.pause(AUTHORITY, why)
 
     def _on_followed(self, keys: Iterable[tuple[str, int]]) -> None:
         """The master's log brought new messages for these queues."""

@@ -28,6 +28,15 @@ RETRIABLE_CODES = frozenset(
     )
 )
 
+# A broker that answers so has not looked at the request: it stops, or another one is the master.
+NOT_IN_SERVICE = frozenset((codes.SERVICE_NOT_AVAILABLE, codes.GO_AWAY))
+REJECTED = "[REJECTREQUEST]"  # in the remark of SYSTEM_BUSY where the whole kind is not served
+
+
+def is_not_in_service(code: int, remark: str | None) -> bool:
+    """Whether a broker with this answer has not looked at the request."""
+    return code in NOT_IN_SERVICE or (code == codes.SYSTEM_BUSY and REJECTED in (remark or ""))
+
 
 class AerobeeError(Exception):
     """Everything that this package raises on purpose."""

@@ -13,7 +13,7 @@ _TABLE = (
         "String",
         """
     brokerConfigPath  rocketmqHome  messageStorePlugIn=
-    controllerAddr=  metricsExporterType=DISABLE  metricsGrpcExporterTarget=
+    metricsExporterType=DISABLE  metricsGrpcExporterTarget=
     metricsGrpcExporterHeader=  metricsPromExporterHost=  metricsLabel=
     configBlackList=configBlackList;brokerConfigPath  configManagerVersion=v1
     """,
@@ -36,7 +36,7 @@ _TABLE = (
     aclEnable=false  enableDetailStat=true  autoDeleteUnusedStats=true
     isolateLogEnable=false  enableSlaveActingMaster=false  enableRemoteEscape=false
     skipPreOnline=false  asyncSendEnable=true  lockInStrictMode=false
-    compatibleWithOldNameSrv=true  enableControllerMode=false  fetchControllerAddrByDnsLookup=false
+    compatibleWithOldNameSrv=true  fetchControllerAddrByDnsLookup=false
     useStaticSubscription=false  metricsInDelta=false
     coldCtrStrategyEnable=false  usePIDColdCtrStrategy=true
       enablePopMessageThreshold=false
@@ -65,10 +65,9 @@ _TABLE = (
     loadBalanceThreadPoolQueueCapacity=100000  commercialBaseCount=1  commercialSizePerMsg=4096
     maxStatsIdleTimeInMinutes=-1  registerBrokerTimeoutMills=24000  sendHeartbeatTimeoutMillis=1000
     updateNameServerAddrPeriod=120000
-    brokerHeartbeatInterval=1000  popPollingMapSize=100000
+    popPollingMapSize=100000
     popReviveMaxReturnSizePerRead=16384
     popReviveMaxAttemptTimes=16  syncBrokerMemberGroupPeriod=1000  cleanOfflineBrokerInterval=30000
-    brokerElectionPriority=2147483647
     metricsOtelCardinalityLimit=50000  metricsPromExporterPort=5557  printChannelGroupsMinNum=5
     """,
     ),
@@ -85,8 +84,8 @@ _TABLE = (
     reviveMaxSlow=3  reviveScanTime=10000  reviveAckWaitMs=180000
     popLongPollingForceNotifyInterval=800
     consumerOffsetUpdateVersionStep=500  delayOffsetUpdateVersionStep=200
-    syncBrokerMetadataPeriod=5000  checkSyncStateSetPeriod=5000  syncControllerMetadataPeriod=10000
-    controllerHeartBeatTimeoutMills=10000  metricGrpcExporterTimeOutInMills=3000
+    checkSyncStateSetPeriod=5000  syncControllerMetadataPeriod=10000
+    metricGrpcExporterTimeOutInMills=3000
     metricGrpcExporterIntervalInMills=60000  metricLoggingExporterIntervalInMills=10000
     subscriptionExpiredTimeout=600000
   fetchNamesrvAddrInterval=10000
@@ -166,7 +165,7 @@ _TABLE = (
     correctLogicMinOffsetSleepInterval=1  correctLogicMinOffsetForceInterval=300000
     commitLogSwapMapReserveFileNum=100  logicQueueSwapMapReserveFileNum=20
     maxAsyncPutMessageRequests=5000  pullBatchMaxMessageCount=160  totalReplicas=1
-    minInSyncReplicas=1  replicasPerDiskPartition=1  maxConsumeQueueScan=20000
+    replicasPerDiskPartition=1  maxConsumeQueueScan=20000
     sampleCountThreshold=5000  timerColdDataCheckIntervalMs=60000  sampleSteps=32
   batchDispatchRequestThreadPoolNums=16  topicQueueLockNum=32
     rocksdbFlushWalFrequency=1024  spinLockCollisionRetreatOptimalDegree=1000
@@ -188,9 +187,8 @@ _TABLE = (
     recheckReputOffsetFromCq=false  autoMessageVersionOnTopicLen=true
     forceVerifyPropCRC=false  mappedFileSwapEnable=true  searchBcqByCacheEnable=true
     dispatchFromSenderThread=false  wakeCommitWhenPutMessage=true  wakeFlushWhenPutMessage=false
-    enableCleanExpiredOffset=false  allAckInSyncStateSet=false  enableAutoInSyncReplicas=false
-    haFlowControlEnable=false  syncMasterFlushOffsetWhenStartup=false  syncFromLastFile=false
-    asyncLearner=false
+    enableCleanExpiredOffset=false  enableAutoInSyncReplicas=false
+    haFlowControlEnable=false  syncMasterFlushOffsetWhenStartup=false
   enableBuildConsumeQueueConcurrently=false
     realTimePersistRocksDBConfig=true  enableRocksDBLog=false  readUnCommitted=false
     putConsumeQueueDataByFileChannel=true  rocksdbCQDoubleWriteEnable=false  useABSLock=false
@@ -202,7 +200,7 @@ _TABLE = (
     osPageCacheBusyTimeOutMills=1000  commitLogForceSwapMapInterval=43200000
     commitLogSwapMapInterval=3600000  logicQueueForceSwapMapInterval=43200000
     logicQueueSwapMapInterval=3600000  cleanSwapedMapInterval=300000
-    maxHaTransferByteInSecond=104857600  haMaxTimeSlaveNotCatchup=15000  maxChecksumRange=1073741824
+    maxHaTransferByteInSecond=104857600  maxChecksumRange=1073741824
     maxSlaveResendLength=268435456  cleanRocksDBDirtyCQIntervalMin=60  statRocksDBCQIntervalSec=10
     memTableFlushIntervalMs=3600000  rocksdbWalFileRollingThreshold=1073741824
     """,

@@ -22,8 +22,9 @@ CONSENSUS_OF_ROCKETMQ = ("DLedger", "jRaft")
 
 
 class ControllerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """All settings. The defaults are RocketMQ's, with two exceptions: the state is a journal on the
-    local disk, and the port accepts only connections from this machine.
+    """All settings. The defaults are RocketMQ's, with three exceptions: the state is a journal on
+    the local disk, the port accepts only connections from this machine, and dead brokers are found
+    each second.
 
     `controller_type` is "file": one controller, whose state is in `controller_store_path`.
     """
@@ -39,7 +40,7 @@ class ControllerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     controller_store_path: str = "aerobee-controller"
     controller_dleger_group: str = msgspec.field(default="group1", name="controllerDLegerGroup")
     controller_dleger_self_id: str = msgspec.field(default="n0", name="controllerDLegerSelfId")
-    scan_not_active_broker_interval: IntervalMs = 5_000
+    scan_not_active_broker_interval: IntervalMs = 1_000
     elect_master_max_retry_count: Count = 3
     enable_elect_unclean_master: bool = False
     notify_broker_role_changed: bool = True

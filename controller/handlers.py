@@ -106,7 +106,7 @@ class Handlers:
     def on_apply_id(
         self, header: headers.ApplyBrokerId, command: Command, connection: Connection
     ) -> Coroutine[object, object, Response]:
-        return self._change(lambda: rules.apply_id(self._journal.groups, header))
+        return self._change(lambda: rules.apply_id(self._journal.groups, self._live, header))
 
     async def elect_for(self, name: str) -> None:
         """Elect a successor for a dead master."""

@@ -3,8 +3,8 @@
 Pure functions of their arguments, so that tests can try every history. Codes, remarks and the order
 of checks are those of RocketMQ 5.3.3 (ReplicasInfoManager, DefaultElectPolicy), with three
 differences, since RocketMQ's behaviour can lose messages: offsets are compared as 64 bits; a name
-whose brokers know a newer epoch than the controller has no elections; repeated elections without a
-candidate raise the epoch only once.
+whose brokers know a newer epoch than the controller has no elections but by hand, and its brokers
+get the ids back that they had; repeated elections without a candidate raise the epoch only once.
 """
 
 from collections.abc import Iterable
@@ -104,16 +104,20 @@ def elect_master(
         )
     by_controller = asker == CONTROLLER_ITSELF
     newest = max((live.position(_key(group, one)).epoch for one in group.members), default=0)
-    if newest > group.master_epoch and not unclean:
+    if newest <= group.master_epoch or unclean:
+        elected = _elected(group, live, header, unclean=unclean)
+    elif header.designate_elect and _has_longest_log(group, live, asker):
+        elected = asker
+    else:
         return Decision(
             codes.CONTROLLER_ELECT_MASTER_FAILED,
             f"a broker of {group.name} knows master epoch {newest}, this controller only "
             f"{group.master_epoch}: the controller's state was lost, and an election could lose "
-            "messages; restore controllerStorePath from a backup, or set "
-            "enableElectUncleanMaster=true to elect the longest log among the live brokers",
+            "messages; restore controllerStorePath from a backup, or have the live broker with the "
+            f"newest epoch and the longest log elected by hand: aerobee controller rebuild "
+            f"{group.name}",
             empty,
         )
-    elected = _elected(group, live, header, unclean=unclean)
     if elected is not None and elected == group.master_id:
         return Decision(
             codes.CONTROLLER_MASTER_STILL_EXIST,
@@ -155,14 +159,19 @@ def next_id(groups: Groups, header: headers.GetNextBrokerId) -> Decision:
     )
 
 
-def apply_id(groups: Groups, header: headers.ApplyBrokerId) -> Decision:
-    """1013: give a free id to the broker; a taken id only to the broker that has it already."""
+def apply_id(groups: Groups, live: LiveBrokers, header: headers.ApplyBrokerId) -> Decision:
+    """1013: give a free id to the broker; a taken id only to the broker that has it already.
+
+    A new name begins with the first id, unless a broker's heartbeats have an epoch: then this
+    controller has lost what it knew of the name.
+    """
     name, wanted = header.broker_name, header.applied_broker_id
     group = groups.get(name)
     response = headers.ApplyBrokerIdResponse(header.cluster_name, name)
     address = header.check_code.partition(";")[0]
     wrong = _limits(groups, group, (name, header.cluster_name, header.check_code))
-    if group is None and wanted != FIRST_ID:
+    is_lost = live.position((header.cluster_name, name, wanted)).epoch > 0
+    if group is None and wanted != FIRST_ID and not is_lost:
         wrong = (
             f"Broker-set: {name} hasn't been registered in controller, but broker try to apply "
             f"brokerId: {wanted}"
@@ -291,6 +300,14 @@ def _elected(
     if found is None and unclean:
         found = _best(group, live, group.members, designated)
     return found
+
+
+def _has_longest_log(group: ReplicaGroup, live: LiveBrokers, broker_id: int) -> bool:
+    """Whether this broker is alive and no other of the name has more, as heartbeats tell."""
+    own = live.position(_key(group, broker_id))[:2]
+    return live.is_alive(_key(group, broker_id)) and all(
+        live.position(_key(group, one))[:2] <= own for one in group.members
+    )
 
 
 def _best(

@@ -88,6 +88,8 @@ OWN_CLUSTER_GET = frozenset(
         codes.GET_ALL_MESSAGE_REQUEST_MODE,
         codes.GET_BROKER_HA_STATUS,
         codes.GET_BROKER_EPOCH_CACHE,
+        codes.EXCHANGE_BROKER_HA_INFO,
+        codes.NOTIFY_BROKER_ROLE_CHANGED,
     }
 )
 OWN_CLUSTER_UPDATE = frozenset(

@@ -1,6 +1,7 @@
 """The status page of a broker: facts, topics with rates, groups with lag."""
 
 from collections.abc import Generator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
@@ -52,6 +53,9 @@ def note(broker: "Broker") -> str | None:
     if others:
         where = " and ".join(others)
         return f"another master of {name} runs at {where}; stop one of them"
+    refusal = broker.change_refusal()
+    if refusal is not None:
+        return refusal
     slave = broker.ha_slave
     if slave is not None and not slave.connected:
         return f"reading only, the master of {name} has been away for {slave.away_seconds} s"
@@ -84,6 +88,7 @@ def _facts(broker: "Broker", behind: int) -> list[tuple[str, Cell]]:
         *([("Split brain", note(broker) or "")] if others else []),
         ("Takes messages", broker.store.refusal or broker.store.pause_reason or "yes"),
         ("Role", _role(broker)),
+        *_membership(broker),
         ("Disk of the commit log", f"{broker.store.disk_ratio():.0%} used"),
         ("Running for", _duration((broker.now_ms() - broker.started_ms) // 1000)),
         ("Cluster", config.broker_cluster_name),
@@ -104,6 +109,28 @@ def _role(broker: "Broker") -> str:
         return "SLAVE, no master is known"
     state = "follows" if slave.connected else "can't reach its master,"
     return f"SLAVE {config.broker_id}, {state} {slave.master}"
+
+
+def _membership(broker: "Broker") -> list[tuple[str, Cell]]:
+    """The role of a broker in controller mode, and the set that it knows."""
+    member, state = broker.membership, broker.sync_state
+    if member is None:
+        return []
+    role = member.role
+    since = datetime.fromtimestamp(member.since_ms / 1_000).astimezone().isoformat(" ", "seconds")
+    number, ids = (
+        (role.set_epoch, role.members) if state is None else (state.set_epoch, state.members)
+    )
+    members = ", ".join(map(str, sorted(ids))) or "none"
+    reported = "" if state is None else ", ".join(map(str, sorted(state.last_report_ms)))
+    return [
+        ("Id in controller mode", role.own_id or "none yet"),
+        ("Master", f"{role.master_id} at {role.master_address}" if role.has_master else "none"),
+        ("Master epoch", role.epoch),
+        ("Sync state set", f"{members} (number {number})"),
+        *([("Slaves that report", reported or "none")] if state is not None else []),
+        ("Last switch", f"{since}, {member.switches} since the start"),
+    ]
 
 
 def _slaves(broker: "Broker") -> Table:

@@ -2,7 +2,8 @@
 
 Two masters of one name each take messages that the other lacks, and a name server's route flips
 between them: it knows the master that registered last. So a master asks each name server before it
-lets clients in, and again before each of its own registrations.
+lets clients in, and again before each of its own registrations. In controller mode the controller
+decides which one is the master, and nobody is asked.
 
 A registration outlives its broker by up to two minutes, and another broker may have the address by
 then. An address counts only while a master of the same cluster and name answers there.
@@ -46,7 +47,7 @@ class OtherMasters:
         A name server that does not answer is passed over: it may start later than its brokers.
         """
         config, servers = self._config, self._config.name_servers
-        if config.is_slave or not servers:
+        if config.is_slave or config.enable_controller_mode or not servers:
             return
         peers = open_peers(config)
         try:

@@ -191,7 +191,10 @@ class Registration:
         await self._other_masters.look()
 
     async def _ask_for_masters(self, server: str) -> None:
-        if not self._config.is_slave and self._peers.connected(server) is not None:
+        config = self._config
+        if config.is_slave or config.enable_controller_mode:
+            return
+        if self._peers.connected(server) is not None:
             await self._other_masters.ask(self._peers, server)
 
     async def _register_topics(self, topics: dict[str, TopicConfig] | None) -> None:

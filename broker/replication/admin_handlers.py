@@ -7,6 +7,7 @@ from ...protocol.aio.connection import Connection, Row
 from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.admin import MasterFlushOffset
+from .auto_switch_master import AutoSwitchMaster
 from .master import HaMaster
 from .slave import HaSlave
 
@@ -15,7 +16,7 @@ from .slave import HaSlave
 class AdminHaHandlers:
     """Reports the state of replication. `slave` is None on a master."""
 
-    master: HaMaster
+    master: HaMaster | AutoSwitchMaster
     slave: HaSlave | None
 
     def rows(self) -> list[Row]:

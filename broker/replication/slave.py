@@ -52,6 +52,7 @@ class HaSlave:
         self.flow = Flow(now_ms)
         self.heard_ms = 0
         self.reported_ms = 0
+        self.retry_seconds = RETRY_SECONDS
         self._away_since_ms = now_ms()
         self._connection: MasterConnection | None = None
         self._changed = asyncio.Event()  # another master, or none
@@ -78,8 +79,8 @@ class HaSlave:
         if self._connection is not None:
             self._connection.close()
 
-    def start(self) -> None:
-        """Begin, in the loop that runs."""
+    async def start(self) -> None:
+        """Begin to follow, in the loop that runs."""
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
@@ -110,11 +111,15 @@ class HaSlave:
             ),
         )
 
+    def new_connection(self) -> "MasterConnection":
+        """The protocol of a new connection to the master."""
+        return MasterConnection(self)
+
     def tell(self, wrong: str) -> None:
         """Log what went wrong, unless it is the same as the last time."""
         if wrong != self._told:
             self._told = wrong
-            log.error("%s; tried again every %g s", wrong, RETRY_SECONDS)
+            log.error("%s; tried again every %g s", wrong, self.retry_seconds)
 
     def is_well(self) -> None:
         """Whatever went wrong is over."""
@@ -128,7 +133,7 @@ class HaSlave:
                 continue
             await self._follow(self.master)
             with suppress(TimeoutError):
-                async with asyncio.timeout(RETRY_SECONDS):
+                async with asyncio.timeout(self.retry_seconds):
                     await self._changed.wait()
 
     async def _follow(self, master: str) -> None:
@@ -138,7 +143,7 @@ class HaSlave:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 _, connection = await loop.create_connection(
-                    lambda: MasterConnection(self), host.strip("[]"), int(port)
+                    self.new_connection, host.strip("[]"), int(port)
                 )
         except TimeoutError:
             self.tell(f"can't connect to the master at {master} within {CONNECT_SECONDS:g} s")
@@ -155,6 +160,7 @@ class HaSlave:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await connection.over.wait()
+            await connection.finished()
             self._connection = None
             self._away_since_ms = self.now_ms()
             self._cut_torn()
@@ -177,18 +183,14 @@ class MasterConnection(asyncio.Protocol):
         self._heard_ms = slave.heard_ms = slave.now_ms()
         self._reported_ms = 0
         self._reported = -1
-        self._end = 0  # of the log when it was connected
+        self._end = 0  # of the log when the two were first compared
         self._equal_end = 0  # up to here the two logs are equal, or ours is empty
         self._transport: asyncio.Transport
         self._is_closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        store = self._slave.store
-        self._end = end = store.log_end
-        # Within a file, since the master may not have the one before; and 0 would ask for the last.
-        self._equal_end = max(1, end - min(COMPARED_BYTES, end % store.segment_bytes)) if end else 0
-        self._report()
+        self._begin()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closed = True
@@ -201,17 +203,16 @@ class MasterConnection(asyncio.Protocol):
         self._heard_ms = slave.heard_ms = slave.now_ms()
         slave.flow.bytes += len(data)
         try:
-            for place, chunk in self._chunks.feed(data):
-                self._take(place, chunk)
+            self._feed(data)
         except Malformed as wrong:
             self._leave(f"what the master at {slave.master} sends is no log: {wrong}")
             return
         except StoreError as wrong:
             self._leave(str(wrong))
             return
-        if self._equal_end < self._end:
+        if not self._is_compared:
             return
-        if store.log_end > self._reported:
+        if self._safe_end > self._reported:
             self._report()  # first: senders on the master wait for it
         if store.log_end > store.whole_end:
             try:
@@ -230,7 +231,7 @@ class MasterConnection(asyncio.Protocol):
                 f"the master at {self._slave.master} has said nothing for {now - self._heard_ms} "
                 f"ms, the limit is {config.ha_housekeeping_interval} (haHousekeepingInterval)"
             )
-        elif now - self._reported_ms > config.ha_send_heartbeat_interval:
+        elif now - self._reported_ms > self._heartbeat_ms and self._reported >= 0:
             self._report()
 
     def close(self) -> None:
@@ -238,8 +239,41 @@ class MasterConnection(asyncio.Protocol):
         self._is_closed = True
         self._transport.abort()
 
-    def _take(self, place: int, chunk: bytes) -> None:
-        """Append the new bytes. StoreError when they don't continue this log."""
+    async def finished(self) -> None:
+        """Wait for what this connection has begun, after it is closed."""
+
+    @property
+    def _heartbeat_ms(self) -> int:
+        return self._slave.config.ha_send_heartbeat_interval
+
+    @property
+    def _is_compared(self) -> bool:
+        """Whether the two logs are equal up to where this one ended."""
+        return self._equal_end >= self._end
+
+    @property
+    def _safe_end(self) -> int:
+        """Where the log ends, as the master is told."""
+        return self._slave.store.log_end
+
+    def _begin(self) -> None:
+        """Ask for the log, from a place on where the two have to be equal."""
+        store = self._slave.store
+        self._end = end = store.log_end
+        # Within a file, since the master may not have the one before; and 0 would ask for the last.
+        self._equal_end = max(1, end - min(COMPARED_BYTES, end % store.segment_bytes)) if end else 0
+        self._report()
+
+    def _feed(self, data: bytes) -> None:
+        """Take what the master has sent. Malformed or StoreError when it does not fit."""
+        for place, chunk in self._chunks.feed(data):
+            rest = self._compared(place, chunk)
+            if rest is not None:
+                self._slave.store.follower.append_raw(*rest)
+
+    def _compared(self, place: int, chunk: bytes) -> tuple[int, bytes] | None:
+        """What comes behind the bytes that both logs have to have, and its place; None where there
+        is no more. DamagedStore when they differ there."""
         store, end = self._slave.store, self._end
         if place == self._equal_end < end:
             known = chunk[: end - place]
@@ -257,14 +291,17 @@ class MasterConnection(asyncio.Protocol):
             place = self._equal_end = place + len(known)
             chunk = chunk[len(known) :]
             if not chunk:
-                return
-        store.follower.append_raw(place, chunk)
+                return None
+        return place, chunk
 
     def _report(self) -> None:
-        is_equal = self._equal_end >= self._end
-        self._reported = self._slave.store.log_end if is_equal else self._equal_end
+        self._reported = self._safe_end if self._is_compared else self._equal_end
         self._reported_ms = self._slave.reported_ms = self._slave.now_ms()
-        self._transport.write(REPORT.pack(self._reported))
+        self._transport.write(self._packet(self._reported))
+
+    def _packet(self, end: int) -> bytes:
+        """A report that the log ends there."""
+        return REPORT.pack(end)
 
     def _leave(self, reason: str) -> None:
         self._slave.tell(reason)

@@ -2,9 +2,11 @@
 timers.
 
 All are requested from the master's ordinary port once a minute, the timers' progress at every tick.
-A failed request is repeated the next time; the others go on meanwhile. Invariant: the master's
-progress in delivery is taken over only when our log has everything that the master's had at that
-time. Else a slave promoted to master would skip messages whose delivery never reached it.
+In controller mode, where a slave may become the master at any moment, it is every ten seconds, and
+the offsets of groups at every tick. A failed request is repeated the next time; the others go on
+meanwhile. Invariant: the master's progress in delivery is taken over only when our log has
+everything that the master's had at that time. Else a slave promoted to master would skip messages
+whose delivery never reached it.
 """
 
 import logging
@@ -33,7 +35,7 @@ from .following_timers import FollowingTimers
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 3.0
-ALL_MS = 60_000  # between two requests for everything
+ALL_MS = 60_000  # between two requests for everything, without a controller
 TIMEOUT_S = 3.0
 
 
@@ -52,12 +54,15 @@ class SlaveSynchronize:
     _timers: FollowingTimers | None
     _log_end: Callable[[], int]
     _now_ms: Callable[[], int]
+    _all_ms: int = ALL_MS  # between two requests for everything
+    _offsets_ms: int = ALL_MS  # between two requests for the offsets of groups
     master: str = field(init=False, default="")
     synced_ms: int = field(init=False, default=0)  # when everything was taken over last; 0: never
     lacks_topic: bool = field(
         init=False, default=False
     )  # the log has messages of one that isn't here
     _asked_ms: int | None = field(init=False, default=None)
+    _offsets_asked_ms: int = field(init=False, default=0)
     # Changes that wait for the log: name, required end of our log, function to apply it.
     _waiting: dict[str, tuple[int, Callable[[], None]]] = field(init=False, default_factory=dict)
     _faults: dict[str, str] = field(init=False, default_factory=dict)
@@ -78,14 +83,17 @@ class SlaveSynchronize:
         if not await self._try("data", self._check(master)):
             return
         now_ms = self._now_ms()
-        if self._asked_ms is None or abs(now_ms - self._asked_ms) >= ALL_MS:
-            self._asked_ms = now_ms
+        if self._asked_ms is None or abs(now_ms - self._asked_ms) >= self._all_ms:
+            self._asked_ms = self._offsets_asked_ms = now_ms
             self.lacks_topic = False
             await self.sync_all(master)
         elif self.lacks_topic:
             # RocketMQ lets it wait for the minute, and a master's end in it leaves no such topic.
             self.lacks_topic = False
             await self._try("topics", self._sync_topics(master))
+        if abs(now_ms - self._offsets_asked_ms) >= self._offsets_ms:
+            self._offsets_asked_ms = now_ms
+            await self._try("consumer offsets", self._sync_offsets(master))
         if self._timers is not None:
             await self._try("timer check point", self._sync_timers(master, self._timers))
         self._take_waiting()

@@ -155,6 +155,12 @@ class Syncer:
         """How many more responses may wait."""
         return max(0, WAITING_MAX - self._waiting)
 
+    def drop(self) -> None:
+        """Forget the responses that wait: their messages may not survive, and their connections
+        are about to be closed."""
+        self._groups.clear()
+        self._waiting = 0
+
     def start(self) -> None:
         """Start the thread and the timer, in the running loop."""
         self._loop = asyncio.get_running_loop()
@@ -239,6 +245,14 @@ class Syncer:
         else:
             responses.refuse(self.failure, waited_ms)
 
+    async def settle(self, seconds: float) -> None:
+        """Wait until no response waits, at most this long."""
+        if self._groups:
+            self._given = asyncio.Event()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._given.wait()
+
     async def stop(self) -> None:
         """Sync everything, send the waiting responses, end the thread."""
         if self._is_stopped:
@@ -248,10 +262,7 @@ class Syncer:
             self._timer.cancel()
         await self.sync()
         if self._groups and self._has_slaves and self.failure is None:
-            self._given = asyncio.Event()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LAST_SECONDS):
-                    await self._given.wait()
+            await self.settle(LAST_SECONDS)
             while self._groups:
                 self._give_up(codes.FLUSH_SLAVE_TIMEOUT)
         self._plans.put(None)

@@ -99,7 +99,7 @@ class TableFile(Generic[Entry, Line]):
 
         `more` are fields of the line by their names on the wire.
         """
-        version = version or self.version.following(self._now_ms())
+        version = version or self.version.following(self._now_ms(), self.version.state_version)
         texts = self._texts
         line = fastjson.dump(
             {"dataVersion": version, "gone": sorted(gone)} | more, bare_keys=False, ascii_only=True

@@ -78,7 +78,7 @@ class Delays(PersistentTable):
     def cut_at_log(self) -> None:
         """Nothing beyond the end of a level's queue has been delivered: it is not there."""
         for level, offset in self.offsets.items():
-            end = self._store.max_offset(SCHEDULE_TOPIC, level - 1)
+            end = self._store.next_offset(SCHEDULE_TOPIC, level - 1)
             if offset > end:
                 log.warning("delay level %d was at %d, its queue ends at %d", level, offset, end)
                 self.offsets[level] = end

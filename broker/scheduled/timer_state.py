@@ -84,8 +84,17 @@ class TimerState:
         else:
             self._rebuild(has_numbers=own is not None, is_new=found is None)
         least = max(store.min_offset(WHEEL_TOPIC, QUEUE), 0)
-        most = store.max_offset(WHEEL_TOPIC, QUEUE)
+        most = store.next_offset(WHEEL_TOPIC, QUEUE)
         self.queue_offset = min(max(self.queue_offset, least), most)
+        self.note()
+
+    def cut_at_log(self) -> None:
+        """The log was cut while it was in use: the wheel loses the messages behind its end."""
+        store = self._store
+        found = recover(self.log, self.wheel, self.read_ms, store.log_end)
+        self.waiting = found.waiting
+        self._known = self._pending = None
+        self.queue_offset = min(self.queue_offset, store.next_offset(WHEEL_TOPIC, QUEUE))
         self.note()
 
     def close(self) -> None:

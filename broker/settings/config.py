@@ -36,6 +36,7 @@ from .access_settings import (
     shown,
 )
 from .delay_levels import parse_levels
+from .ha_addresses import networks_of
 from .store_host import may_be_host
 
 NAME_CHARS_MAX = 90  # a system topic adds up to 37 characters, and may have 127 in all
@@ -65,8 +66,12 @@ RELIED_ON = {
     "aclEnable": NO_PLAIN_ACL,
     "migrateAuthFromV1Enabled": NO_MIGRATION,
     "enableDLegerCommitLog": NO_REPLICAS,
-    "enableControllerMode": NO_REPLICAS,
 }
+ACKS_CAN_BE_LOST = (
+    "allAckInSyncStateSet=false: a send is acknowledged before every member of the sync state set "
+    "has the message, so an election can lose acknowledged messages; leave it out, or set it to "
+    "true"
+)
 
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 NO_CAP_SEC = (1 << 31) - 1  # of timerMaxDelaySec: the largest there is, 68 years
@@ -86,6 +91,7 @@ OWN_KEYS = frozenset(
         "allowDuplicateMaster",
         "clientMemoryBytesMax",
         "compiledSends",
+        "haAllowedAddresses",
         "httpBindAddress",
         "httpPort",
         "tlsClientAuthServer",
@@ -103,7 +109,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     # Identity
     broker_cluster_name: Name = "DefaultCluster"
     broker_name: Annotated[str, Meta(max_length=NAME_CHARS_MAX)] = ""  # the host's name
-    broker_id: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
+    broker_id: Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)] = 0
     broker_role: Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"] = "ASYNC_MASTER"
     region_id: Annotated[str, Meta(min_length=1, max_length=255)] = "DefaultRegion"
 
@@ -139,9 +145,24 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     ha_send_heartbeat_interval: PeriodMs = 5_000
     ha_housekeeping_interval: PeriodMs = 20_000
     ha_transfer_batch_size: Annotated[int, Meta(ge=1, le=CHUNK_BYTES_MAX)] = 32 << 10
+    ha_allowed_addresses: str = ""  # besides loopback and the replicas that the controller names
+    ha_max_time_slave_not_catchup: PeriodMs = 15_000
+    min_in_sync_replicas: Annotated[int, Meta(ge=1, le=SLAVES_MAX + 1)] = 1
+    sync_from_last_file: bool = False
+    async_learner: bool = False
     ha_max_gap_not_in_sync: Annotated[int, Meta(ge=0, le=(1 << 31) - 1)] = 256 << 20
     in_sync_replicas: Annotated[int, Meta(ge=1, le=SLAVES_MAX + 1)] = 1
     slave_timeout: Annotated[int, Meta(ge=1, le=86_400_000)] = 3_000
+
+    # Controller mode
+    enable_controller_mode: bool = False
+    controller_addr: str = ""
+    broker_election_priority: Annotated[int, Meta(ge=0, le=(1 << 31) - 1)] = (1 << 31) - 1
+    broker_heartbeat_interval: PeriodMs = 1_000
+    controller_heart_beat_timeout_mills: Annotated[int, Meta(ge=1_000, le=3_600_000)] = 10_000
+    sync_broker_metadata_period: PeriodMs = 1_000  # Java's is 5,000
+    # None: true in controller mode; Java's is false
+    all_ack_in_sync_state_set: bool | None = None
 
     # Access control
     authentication_enabled: bool = False
@@ -278,12 +299,13 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     others: dict[str, str] = {}
 
     def __post_init__(self) -> None:
+        self._check_controller_mode()
         if not self.is_slave:
             self.broker_id = 0  # a master's, whatever was given, as in RocketMQ
-        elif self.broker_id == 0:
+        elif self.broker_id <= 0 and not self.enable_controller_mode:
             raise ConfigError(
-                "brokerRole is SLAVE and brokerId is 0, but a slave's must be at least 1, and one "
-                "of a kind among the slaves of its master; set it"
+                f"brokerRole is SLAVE and brokerId is {self.broker_id}, but a slave's must be at "
+                "least 1, and one of a kind among the slaves of its master; set it"
             )
         if not self.broker_name:
             self.broker_name = _host_name()
@@ -340,6 +362,29 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
                 "them; correct it"
             )
 
+    def _check_controller_mode(self) -> None:
+        networks_of(self.ha_allowed_addresses)
+        if self.all_ack_in_sync_state_set is None:
+            self.all_ack_in_sync_state_set = self.enable_controller_mode
+        if not self.enable_controller_mode:
+            return
+        if not self.controllers:
+            raise ConfigError(
+                "enableControllerMode is true and controllerAddr is empty, so nobody could say "
+                "which broker is the master; set controllerAddr=host:port;host:port"
+            )
+        for text in self.controllers:
+            if not _is_host_port(text):
+                raise ConfigError(
+                    f"controllerAddr names {text!r}, but must be host:port, several with ; between "
+                    "them; correct it"
+                )
+        if self.ha_master_address:
+            raise ConfigError(
+                f"haMasterAddress is {self.ha_master_address!r} and enableControllerMode is true, "
+                "but there the controller names the master; leave haMasterAddress out"
+            )
+
     def _check_access(self) -> None:
         providers = {
             "authenticationMetadataProvider": self.authentication_metadata_provider,
@@ -360,6 +405,11 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     def name_servers(self) -> list[str]:
         """The addresses in namesrvAddr, separated by semicolons or commas."""
         return [text for text in self.namesrv_addr.replace(",", ";").split(";") if text]
+
+    @property
+    def controllers(self) -> list[str]:
+        """The addresses in controllerAddr, separated by semicolons or commas."""
+        return [text for text in self.controller_addr.replace(",", ";").split(";") if text]
 
     @property
     def keeps_users(self) -> bool:
@@ -415,6 +465,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
             queue_sync_ms=self.flush_interval_consume_queue,
             queue_sync_thorough_ms=self.flush_consume_queue_thorough_interval,
             rules=self.retention_rules(),
+            controller_mode=self.enable_controller_mode,
         )
 
     def _memory_ratio_percent(self) -> int:
@@ -472,6 +523,8 @@ def load_broker(
     for key, instead in RELIED_ON.items():
         if config.others.get(key, "").lower() == "true":
             warnings.append(f"{key}=true has no effect: {instead}")
+    if config.enable_controller_mode and not config.all_ack_in_sync_state_set:
+        warnings.append(ACKS_CAN_BE_LOST)
     return config, warnings
 
 

@@ -24,7 +24,7 @@ REFUSED = frozenset(
         *("storePathDLedgerCommitLog", "storePathEpochFile"),
         *("authenticationProvider", "authenticationStrategy", "authorizationProvider"),
         *("authorizationStrategy", "messageStorePlugIn"),
-        *("controllerAddr", "dLegerPeers", "metricsGrpcExporterTarget", "metricsPromExporterHost"),
+        *("dLegerPeers", "metricsGrpcExporterTarget", "metricsPromExporterHost"),
         *("metricsGrpcExporterHeader", "socksProxyConfig", "clusterName", "configName"),
     }
 )

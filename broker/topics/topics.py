@@ -94,6 +94,7 @@ class Topics:
         )
         self._config = config
         self._stats = stats
+        self._now_ms = now_ms
         self._topics: dict[str, TopicConfig] = {}
         self.targets: dict[str, Target] = {}
         self.with_batch_queues: set[str] = set()
@@ -127,6 +128,12 @@ class Topics:
         wanted = [one for one in self._system_topics() if one.topic_name not in self._topics]
         if wanted:
             self.put_all(wanted)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """This broker is the master of this epoch: name servers take its registration instead of
+        that of an older master."""
+        now_ms = self._now_ms()
+        self.file.changed({}, version=self.version.following(now_ms, epoch))
 
     def announce(self) -> None:
         """Register every topic with the name servers again: their permissions have changed."""

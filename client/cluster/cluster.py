@@ -8,6 +8,7 @@ each 30 s. The groups of a client rebalance together and persist their offsets e
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
 from ...protocol import codes
 from ...protocol.aio.attempts import Attempts
@@ -27,12 +28,13 @@ from ..errors import (
     ClientError,
     NoAnswerError,
     UnreachableError,
+    is_not_in_service,
 )
 from . import broker_calls, rebalance_service
 from .heartbeat import ConsumerMember, Members
 from .name_servers import NameServers, read_source
 from .rebalance_service import RebalanceService
-from .routes import Routes, closed_while_waiting
+from .routes import RENEW_SECONDS, Routes, closed_while_waiting
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ PERSIST_SECONDS = 5.0  # persistConsumerOffsetInterval
 # How long after the start each of them is done for the first time, as in MQClientInstance.
 FIRST_ROUTE_SECONDS, FIRST_HEARTBEAT_SECONDS, FIRST_PERSIST_SECONDS = 0.01, 1.0, 10.0
 LOOK_UP_SECONDS, FIRST_LOOK_UP_SECONDS = 120.0, 10.0  # fetchNameServerAddr
+DOUBTED_MAX = 1_000  # addresses of brokers that failed
 REQUEST_SECONDS = 3.0  # mqClientApiTimeout
 
 
@@ -82,6 +85,9 @@ class Cluster(Routes):
         self._greeted: dict[str, Connection] = {}
         self._greetings: Attempts[Connection] = Attempts(closed_while_waiting)
         self._upkeep: list[asyncio.Task[None]] = []
+        self._renewals: dict[str, asyncio.Task[None]] = {}  # by topic
+        self._watched: dict[str, asyncio.Task[None]] = {}  # by address
+        self._doubted: dict[str, float] = {}  # by address: the loop's time of the last `_doubt`
         self.without_lite_pull: set[str] = set()  # brokers that don't know LITE_PULL_MESSAGE
         self.clocks_ahead: set[str] = set()  # brokers that rejected a pop as too old
 
@@ -117,7 +123,7 @@ class Cluster(Routes):
         for group in list(self.members.producers):
             await self.leave(producer=group)
         self._closed = True
-        for task in self._upkeep:
+        for task in [*self._upkeep, *self._renewals.values(), *self._watched.values()]:
             task.cancel()
         await self._lookups.close()
         await self._greetings.close()
@@ -145,6 +151,8 @@ class Cluster(Routes):
         """
         fields = header.to_fields() if isinstance(header, Header) else header
         answer = await self._request(address, code, fields, body, timeout_s, begun)
+        if is_not_in_service(answer.code, answer.remark):
+            self._doubt(address)
         if answer.code == codes.GO_AWAY:  # the broker is going; its address may be served again
             connection = self._greeted.pop(address, None)
             if connection is not None:
@@ -268,13 +276,50 @@ class Cluster(Routes):
         try:
             return await begun
         except TimeoutError:
+            self._watch(address)
             name = codes.REQUEST_NAMES.get(code, str(code))
             raise NoAnswerError(
                 f"no answer from {address} to {name} within {timeout_s:.3g} s; it may have been "
                 "done all the same"
             ) from None
         except ConnectionError as wrong:
+            self._doubt(address)
             raise UnreachableError(str(wrong)) from wrong
+
+    def _doubt(self, address: str) -> None:
+        """A broker fails: look for the routes that lead to it, beside what the caller does."""
+        now = self.loop.time()
+        if self._closed or now - self._doubted.get(address, -RENEW_SECONDS) < RENEW_SECONDS:
+            return
+        while len(self._doubted) >= DOUBTED_MAX:
+            del self._doubted[next(iter(self._doubted))]
+        self._doubted[address] = now
+        for topic in self.topics_at(address):
+            if topic not in self._renewals:
+                task = asyncio.create_task(self.renew(topic), name=f"renew-{topic}")
+                self._renewals[topic] = task
+                task.add_done_callback(partial(self._renewed_one, topic))
+
+    def _watch(self, address: str) -> None:
+        """A broker is silent: look for its routes until another one is the master in its place."""
+        is_master = address in self.masters.values()
+        if is_master and not self._closed and address not in self._watched:
+            task = asyncio.create_task(self._look_away_from(address), name=f"watch-{address}")
+            self._watched[address] = task
+            task.add_done_callback(lambda _: self._watched.pop(address))
+
+    async def _look_away_from(self, address: str) -> None:
+        end = self.loop.time() + self._route_seconds
+        while address in self.masters.values() and self.loop.time() < end:
+            for topic in self.topics_at(address):
+                await self.renew(topic)
+            await asyncio.sleep(RENEW_SECONDS)
+        connection = self._greeted.get(address)
+        if connection is not None and address not in self.masters.values():
+            connection.close()  # its requests would wait until their timeouts
+
+    def _renewed_one(self, topic: str, _: asyncio.Task[None]) -> None:
+        del self._renewals[topic]
 
     async def _connection(self, address: str) -> Connection:
         self._check_open()
@@ -287,8 +332,10 @@ class Cluster(Routes):
         try:
             connection = await self._peers.connect(address)
         except RestingError as wrong:
+            self._doubt(address)
             raise UnreachableError(str(wrong), wrong.rest_s, is_unsent=True) from wrong
         except ConnectionError as wrong:
+            self._doubt(address)
             raise UnreachableError(str(wrong), is_unsent=True) from wrong
         if self.members.consumers or self.members.producers:
             try:

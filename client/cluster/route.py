@@ -38,6 +38,11 @@ class Route:
     leaders: Mapping[MessageQueue, str] = field(default_factory=dict)
 
     @property
+    def lacks_master(self) -> bool:
+        """Whether no queue can be written because a broker of the topic has no master now."""
+        return not self.publish and any(MASTER_ID not in each for each in self.brokers.values())
+
+    @property
     def broker_names(self) -> list[str]:
         """The brokers that have messages of the topic, sorted."""
         if self.leaders:

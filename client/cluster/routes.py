@@ -4,6 +4,7 @@ Invariants: a route stays until a newer one arrives; the known brokers are exact
 routes in use.
 """
 
+import asyncio
 import logging
 
 from ...protocol import codes
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 TOPICS_MAX = 10_000  # topics in use by one client
 TEMPLATE_TOPIC = "TBW102"  # its route is used for a topic that its first message will create
 TEMPLATE_QUEUES_MAX = 4  # defaultTopicQueueNums
+RENEW_SECONDS = 0.5  # between two looks for the route of a topic whose broker fails
 
 
 def closed_while_waiting() -> ClosedError:
@@ -43,6 +45,7 @@ class Routes:
         self._borrowed: dict[str, Route] = {}  # of topics that don't exist yet
         self._brokers: dict[str, dict[int, str]] = {}
         self._lookups: Attempts[Route] = Attempts(closed_while_waiting)
+        self._renewed: dict[str, float] = {}  # by topic: the loop's time of the last `renew`
         self._closed = False
 
     # --- routes ---------------------------------------------------------------------------------
@@ -93,6 +96,34 @@ class Routes:
                 raise _no_route(topic) from wrong
             raise
         return body_of(answer, TopicRouteData, code)
+
+    async def renew(self, topic: str) -> None:
+        """Fetch the route of a topic whose broker fails: another one may be its master by now.
+
+        At most every `RENEW_SECONDS` for each topic. On failure the old route stays.
+        """
+        now = asyncio.get_running_loop().time()
+        if (
+            now - self._renewed.get(topic, -RENEW_SECONDS) < RENEW_SECONDS
+            or self.known_route(topic) is None
+        ):
+            return
+        self._renewed[topic] = now
+        borrowed = self._borrowed.pop(topic, None)
+        try:
+            await (self.route(topic, fresh=True) if borrowed is None else self.publish_route(topic))
+        except (ClientError, BrokerError) as wrong:
+            log.debug("keeping the last known route of topic %s: %s", topic, wrong)
+        if borrowed is not None and self.known_route(topic) is None:
+            self._borrowed[topic] = borrowed
+
+    def topics_at(self, address: str) -> list[str]:
+        """The topics whose routes lead to this address."""
+        return [
+            topic
+            for topic, route in [*self._routes.items(), *self._borrowed.items()]
+            if any(address in each.values() for each in route.brokers.values())
+        ]
 
     async def refresh(self) -> None:
         """Refresh every route in use; on failure the old route stays."""
@@ -163,7 +194,8 @@ class Routes:
         except ValueError as wrong:
             raise NoRouteError(str(wrong)) from wrong
         self._check_room(topic)
-        self._routes[topic] = found
+        self._routes.pop(topic, None)
+        self._routes[topic] = found  # the last one: what it says of a broker's addresses counts
         self._borrowed.pop(topic, None)
         self._learn_brokers()
         return found

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ...protocol import codes
+from ...protocol.aio.peers import PAUSE_SECONDS
 from ...protocol.bodies.body import MessageQueue
+from ...protocol.bodies.route import MASTER_ID
 from ...protocol.command import Command
 from ...protocol.headers.send import SendMessageResponse
 from ...protocol.message.record import TRANSACTION_MASK, TRANSACTION_PREPARED
@@ -22,8 +24,8 @@ from ..base.responses import header_of
 from ..base.window import Window
 from ..cluster.cluster import Cluster
 from ..cluster.route import Route
+from ..cluster.routes import RENEW_SECONDS
 from ..errors import (
-    AerobeeError,
     BrokerError,
     NoAnswerError,
     NoRouteError,
@@ -165,7 +167,15 @@ class Delivery:
         stored: SendReceipt | None = None
         while not tries.are_over(clock()):
             first, first_try = first_try, None
-            queue = first.queue if first else wanted or await self._next(encoded.topic, tries)
+            try:
+                queue = first.queue if first else wanted or await self._next(encoded.topic, tries)
+            except NoRouteError:
+                route = self._open().known_route(encoded.topic)
+                if route is None or not route.lacks_master:
+                    raise
+                if not await self._one_may_be_tried(encoded.topic, wanted, tries):
+                    raise
+                continue
             tries.begin(self._open().leader_of(queue))
             try:
                 if first is None:
@@ -198,20 +208,28 @@ class Delivery:
         """If all brokers of the topic are in their pause, wait for the first; False if that is too
         late.
 
-        Meanwhile the route is fetched again: a broker may have moved.
+        Meanwhile the route is fetched again: a broker may have moved, or another one may be the
+        master.
         """
-        loop = asyncio.get_running_loop()
-        queues = (await self.route(topic)).publish if wanted is None else [wanted]
-        pause = tries.pause(set(map(self._open().leader_of, queues)), loop.time())
-        end = loop.time() + pause
-        if pause and end >= tries.deadline:
-            return False
-        if pause:
-            with suppress(TimeoutError, AerobeeError):
+        loop, cluster = asyncio.get_running_loop(), self._open()
+        while True:
+            route = cluster.known_route(topic)
+            queues = [wanted] if wanted is not None else () if route is None else route.publish
+            names = set(map(cluster.leader_of, queues))
+            # Without a queue, the brokers of the topic have no master for the moment.
+            end = loop.time() + (tries.pause(names, loop.time()) if names else PAUSE_SECONDS)
+            if end <= loop.time():
+                return True
+            if end >= tries.deadline:
+                return False
+            before = [cluster.known_address(name, MASTER_ID) for name in names]
+            with suppress(TimeoutError):
                 async with asyncio.timeout_at(end):
-                    await self._open().route(topic, fresh=True)
-            await asyncio.sleep(end - loop.time())
-        return True
+                    await cluster.renew(topic)
+            if before != [cluster.known_address(name, MASTER_ID) for name in names]:
+                tries.forget_pauses()
+                continue
+            await asyncio.sleep(min(end - loop.time(), RENEW_SECONDS))
 
     async def _send_to(
         self, queue: MessageQueue, encoded: EncodedMessage, timeout_s: float

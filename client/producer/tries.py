@@ -8,7 +8,6 @@ is left alone for a while. So a send waits for a broker that restarts, until its
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from ...protocol import codes
 from ...protocol.aio.peers import PAUSE_SECONDS, PAUSE_SECONDS_MAX
 from ...protocol.bodies.body import MessageQueue
 from ..errors import (
@@ -17,9 +16,8 @@ from ..errors import (
     NoRouteError,
     RequesterGoneError,
     UnreachableError,
+    is_not_in_service,
 )
-
-NOT_IN_SERVICE = frozenset((codes.SERVICE_NOT_AVAILABLE, codes.GO_AWAY))
 
 
 class Tries:
@@ -55,7 +53,8 @@ class Tries:
         is_unsent = isinstance(wrong, NoRouteError) or (
             isinstance(wrong, UnreachableError) and wrong.is_unsent
         )
-        if not is_unsent and not (isinstance(wrong, BrokerError) and wrong.code in NOT_IN_SERVICE):
+        is_away = isinstance(wrong, BrokerError) and is_not_in_service(wrong.code, wrong.remark)
+        if not is_unsent and not is_away:
             return
         self._counted.pop()
         pause = getattr(wrong, "rest_s", 0.0)  # the connections have a pause of their own
@@ -76,6 +75,11 @@ class Tries:
         if not away:
             return queues
         return [each for each in queues if away.get(broker_of(each), 0.0) <= now]
+
+    def forget_pauses(self) -> None:
+        """Any broker may be tried now: the addresses are others."""
+        self._away_until = {name: end for name, end in self._away_until.items() if end == math.inf}
+        self._pauses.clear()
 
     def pause(self, broker_names: Iterable[str], now: float) -> float:
         """Seconds until one of these brokers may be tried; 0 if one may be tried now."""

@@ -6,6 +6,7 @@ Several ports may share one server and differ in their table (a broker's fast po
 import asyncio
 import errno
 import logging
+import socket
 from collections.abc import Callable, Iterable, Mapping
 
 from ..codec import header_json
@@ -36,17 +37,29 @@ def table(rows: Iterable[Row]) -> dict[int, Row]:
 
 
 async def listen(
-    factory: Callable[[], asyncio.Protocol], host: str, port: int, *, accept: bool = True
+    factory: Callable[[], asyncio.Protocol],
+    host: str,
+    port: int,
+    *,
+    accept: bool = True,
+    bound: socket.socket | None = None,
 ) -> tuple[asyncio.Server, int]:
     """Listen on `host` and `port` (0: any free one); what listens, and the port.
 
-    With `accept` False nobody gets in before its `start_serving`. OSError with a plain sentence
-    when the port is taken or the address isn't ours.
+    With `accept` False nobody gets in before its `start_serving`. With `bound` it listens on a
+    duplicate of that socket, which stays open. OSError with a plain sentence when the port is taken
+    or the address isn't ours.
     """
+    loop = asyncio.get_running_loop()
     try:
-        server = await asyncio.get_running_loop().create_server(
-            factory, host, port, backlog=BACKLOG, start_serving=accept
-        )
+        if bound is None:
+            server = await loop.create_server(
+                factory, host, port, backlog=BACKLOG, start_serving=accept
+            )
+        else:
+            server = await loop.create_server(
+                factory, sock=bound.dup(), backlog=BACKLOG, start_serving=accept
+            )
     except OSError as wrong:
         reason = wrong.strerror or str(wrong)
         if wrong.errno == errno.EADDRINUSE:
@@ -85,14 +98,22 @@ class Server:
         self._empty.set()
 
     async def listen(
-        self, host: str, port: int, rows: Mapping[int, Row], *, accept: bool = True
+        self,
+        host: str,
+        port: int,
+        rows: Mapping[int, Row],
+        *,
+        accept: bool = True,
+        bound: socket.socket | None = None,
     ) -> int:
         """Listen on `host` and `port` (0: any free one) and give the port.
 
-        With `accept` False the port is taken, but nobody gets in before `accept()`. OSError with a
-        plain sentence when the port is taken or the address isn't ours.
+        With `accept` False the port is taken, but nobody gets in before `accept()`. `bound` is as
+        in `listen`. OSError with a plain sentence when the port is taken or the address isn't ours.
         """
-        server, found = await listen(lambda: self._accept(rows), host, port, accept=accept)
+        server, found = await listen(
+            lambda: self._accept(rows), host, port, accept=accept, bound=bound
+        )
         self._servers.append(server)
         if self._idle_timer is None:
             self._idle_timer = self._loop.call_later(IDLE_ROUND_SECONDS, self._idle_round)
@@ -126,7 +147,7 @@ class Server:
                 len(self.connections),
                 self._connections_max,
             )
-            return _Refused()
+            return Refused()
         expected = self._expected.get(id(rows))
         if expected is None:  # the table is complete once somebody gets in
             hot = {row.code: row.header for row in rows.values() if row.hot and row.header}
@@ -176,8 +197,8 @@ class Server:
         self._idle_timer = self._loop.call_later(IDLE_ROUND_SECONDS, self._idle_round)
 
 
-class _Refused(asyncio.Protocol):
-    """Takes a connection that is one too many and closes it."""
+class Refused(asyncio.Protocol):
+    """Closes the connection that it gets."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()

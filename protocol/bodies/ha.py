@@ -1,4 +1,4 @@
-"""How a master and its slaves stand to each other (907)."""
+"""How a master and its slaves stand to each other (907, 1007)."""
 
 from msgspec import field
 
@@ -36,3 +36,22 @@ class HARuntimeInfo(Body):
     in_sync_slave_nums: Int32 = 0
     ha_connection_info: list[HAConnectionRuntimeInfo] = []
     ha_client_runtime_info: HAClientRuntimeInfo = field(default_factory=HAClientRuntimeInfo)
+
+
+class EpochSpan(Body):
+    """The part of a log that one master wrote, in log offsets."""
+
+    epoch: Int32 = 0
+    start_offset: Int64 = 0
+    end_offset: Int64 = 0
+
+
+class EpochEntryCache(Body):
+    """The answer of GET_BROKER_EPOCH_CACHE (1007). `broker_id` is that of the role, 0 of a master;
+    the last epoch ends at the largest int64."""
+
+    broker_id: Int64 = 0
+    broker_name: str | None = None
+    cluster_name: str | None = None
+    epoch_list: list[EpochSpan] = []
+    max_offset: Int64 = 0

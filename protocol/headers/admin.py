@@ -47,6 +47,15 @@ class MasterFlushOffset(Header):
     offset: Int64 = field(name="masterFlushOffset")
 
 
+class HaAddresses(Header):
+    """EXCHANGE_BROKER_HA_INFO (906), request and response. A request without fields asks a master,
+    whose response has all three."""
+
+    master_ha_address: str | None = field(name="masterHaAddress", default=None)
+    master_flush_offset: Int64 | None = field(name="masterFlushOffset", default=None)
+    master_address: str | None = field(name="masterAddress", default=None)
+
+
 class GroupForbidden(Header):
     """UPDATE_AND_GET_GROUP_FORBIDDEN (353); without `readable` nothing is changed."""
 

@@ -1,6 +1,12 @@
-"""`aerobee controller`: the process that elects the masters of brokers in controller mode."""
+"""`aerobee controller`: the process that elects the masters of brokers in controller mode.
+
+`aerobee controller rebuild NAME` shows the members of a broker name at a controller that runs, and
+with --elect has one of them elected by hand. A controller whose state was lost elects nobody for a
+name whose brokers know a newer epoch than it does.
+"""
 
 import argparse
+import asyncio
 import logging
 import os
 from pathlib import Path
@@ -11,12 +17,17 @@ import msgspec
 from ...conf.kinds import BindAddress
 from ...conf.load import Keys, load
 from ...controller.config import ControllerConfig
+from ...protocol.aio.peers import Peers
 from ...store.base.errors import StoreError
 from .. import logs, serving
 from ..output.command_error import CommandError
+from ..output.table import Columns, print_rows
 from ..serving import Stack
+from .replicas import Replica, Replicas, elect, replicas_of
 
 HTTP_PORT_OFF = -1
+DEFAULT_ADDRESS = "127.0.0.1:9878"
+COLUMNS: Columns = ("ID", "ADDRESS", "ROLE", "ALIVE", "IN SET", "EPOCH", "LOG END")
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +61,16 @@ KEYS = Keys(ControllerSettings, accepted=ACCEPTED)
 def declare(command: str, parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add = parser.add_argument
+    add("rebuild", nargs="?", choices=("rebuild",), help="show and elect members of NAME by hand")
+    add("name", nargs="?", metavar="NAME", help="with rebuild: a broker name")
+    add(
+        *("-a", "--address"),
+        default=DEFAULT_ADDRESS,
+        metavar="ADDR;ADDR",
+        help=f"with rebuild: the controllers ({DEFAULT_ADDRESS})",
+    )
+    add("--cluster", default="DefaultCluster", help="with rebuild: its cluster (DefaultCluster)")
+    add("--elect", type=int, metavar="ID", help="with rebuild: make this member the master")
     add(
         *("-c", "--config"),
         dest="file",
@@ -71,8 +92,50 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=controller)
 
 
+def rebuild(options: argparse.Namespace) -> int:
+    """Show the members of a broker name, and with --elect have one elected."""
+    if not options.name:
+        raise CommandError("rebuild needs the name of a broker: aerobee controller rebuild NAME")
+    controllers = [text for text in options.address.replace(",", ";").split(";") if text]
+
+    async def work() -> Replicas:
+        peers = Peers(upgrade=False)
+        try:
+            found = await replicas_of(peers, controllers, options.name)
+            if options.elect is not None:
+                await elect(peers, found.controller, options.cluster, options.name, options.elect)
+                found = await replicas_of(peers, controllers, options.name)
+        finally:
+            await peers.close()
+        return found
+
+    found = asyncio.run(work())
+    rows = [
+        (
+            *(one.broker_id, one.address),
+            "master" if one.broker_id == found.master_id else "slave",
+            *("yes" if flag else "no" for flag in (one.is_alive, one.is_in_set)),
+            *(one.epoch, one.log_end),
+        )
+        for one in found.members
+    ]
+    print_rows(COLUMNS, rows, as_json=False)
+    newest = max((one for one in found.members if one.is_alive), key=_log, default=None)
+    print(f"controller {found.controller}: master epoch {found.master_epoch}", end="")
+    if found.master_id is None and newest is not None:
+        print(f", no master; the longest log has broker {newest.broker_id}: --elect it", end="")
+    print()
+    return 0
+
+
+def _log(one: Replica) -> tuple[int, int]:
+    return one.epoch, one.log_end
+
+
 def controller(options: argparse.Namespace) -> int:
-    """A controller by itself."""
+    """A controller by itself, or a look at a broker name at one that runs."""
+    if options.rebuild:
+        return rebuild(options)
     settings = list(options.settings)
     for key, value in (
         ("listenPort", options.listen_port),

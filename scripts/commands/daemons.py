@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -129,9 +130,6 @@ def up(options: argparse.Namespace) -> int:
     _warn(names_warnings)
 
     async def parts(stack: Stack) -> str:
-        from ...broker.server import Broker
-        from ..broker_endpoint import broker_endpoint
-
         names, bind = _name_server(names_config), config.bind_address
         await stack.start(names)
         address = _to_connect(bind, names.port)
@@ -139,19 +137,15 @@ def up(options: argparse.Namespace) -> int:
             options=[*settings, f"namesrvAddr={address}"], environ=os.environ
         )
         _warn(warnings)
-        with bytes_bar(RECOVERING, lines=True) as progress:
-            ours = Broker(final, progress=progress)
-            await stack.start(ours)
-        endpoint = broker_endpoint(ours)
-        await stack.start(endpoint)
+        port, page = await _start_broker(stack, final)
         elsewhere = "" if address == "127.0.0.1:9876" else f" -n {address}"
         grpc = ""
         if options.grpc is not None:
             words = ("--listen-port", str(options.grpc), "--log-level", "warning")
             grpc = await _proxy(stack, address, *words, "--set", f"bindAddress={bind}")
         return (
-            f"aerobee is ready: name server {address}, broker {_listens(final, ours.port)}, "
-            f"store {final.store_dir}{_page(endpoint.url)}{grpc}; "
+            f"aerobee is ready: name server {address}, broker {_listens(final, port)}, "
+            f"store {final.store_dir}{page}{grpc}; "
             f"try: echo hello | {_command()} pub greetings{elsewhere}"
         )
 
@@ -200,22 +194,15 @@ def broker(options: argparse.Namespace) -> int:
         raise CommandError("--enable-proxy needs a name server; give one with -n")
 
     async def parts(stack: Stack) -> str:
-        from ...broker.server import Broker
-        from ..broker_endpoint import broker_endpoint
-
-        with bytes_bar(RECOVERING, lines=True) as progress:
-            ours = Broker(config, progress=progress)
-            await stack.start(ours)
-        endpoint = broker_endpoint(ours)
-        await stack.start(endpoint)
+        port, page = await _start_broker(stack, config)
         known = config.namesrv_addr or "none, so that no client finds it; give one with -n"
         grpc = ""
         if options.enable_proxy:
             words = () if options.proxy_config is None else ("-pc", str(options.proxy_config))
             grpc = await _proxy(stack, config.namesrv_addr, *words)
         return (
-            f"broker {config.broker_name} is ready on {_listens(config, ours.port)}, "
-            f"store {config.store_dir}{_page(endpoint.url)}{grpc}; name servers: {known}"
+            f"broker {config.broker_name} is ready on {_listens(config, port)}, "
+            f"store {config.store_dir}{page}{grpc}; name servers: {known}"
         )
 
     return serving.run(parts)
@@ -228,6 +215,27 @@ async def _proxy(stack: Stack, namesrv: str, *words: str) -> str:
     child = ProxyChild(("-n", namesrv, *words))
     await stack.start(child)
     return ", " + child.ready.partition(",")[0].replace("the proxy is ready on", "proxy")
+
+
+async def _start_broker(stack: Stack, config: "BrokerConfig") -> tuple[int, str]:
+    """Start a broker, in controller mode a member, and its endpoint; its port and the text about
+    its status page."""
+    from ...broker.member.member import Member
+    from ...broker.server import Broker
+    from ..broker_endpoint import broker_endpoint, member_endpoint
+
+    with bytes_bar(RECOVERING, lines=True) as progress:
+        make = partial(Broker, progress=progress)
+        if config.enable_controller_mode:
+            member = Member(config, make)
+            await stack.start(member)
+            port, endpoint = member.ports.port, member_endpoint(member)
+        else:
+            ours = make(config)
+            await stack.start(ours)
+            port, endpoint = ours.port, broker_endpoint(ours)
+    await stack.start(endpoint)
+    return port, _page(endpoint.url)
 
 
 def print_config(rows: Sequence[Described], how: str) -> int:

@@ -7,30 +7,36 @@ broker that doesn't respond is a finding, not an error.
 import argparse
 import json
 from collections.abc import Mapping
+from datetime import datetime
 
 from ...client.admin.admin import Admin
 from ...client.base.identity import now_ms
 from ...client.errors import AerobeeError
+from ...protocol.aio.peers import Peers
 from ...protocol.bodies.cluster import ClusterInfo
 from ...protocol.bodies.group import SubscriptionGroupConfig
 from ...protocol.bodies.route import MASTER_ID
 from ...protocol.codec import java_properties
 from ...protocol.names import SYSTEM_GROUPS, is_system_group, is_system_topic
 from ..connecting import add_options, each, run_admin
+from ..output.command_error import CommandError
 from ..output.sanitize import plain
 from .findings import (
     Finding,
+    no_controller,
     no_master,
     no_response,
     of_broker,
     of_clock,
     of_group,
+    of_replicas,
     of_slaves,
     of_topic,
     on_one_broker,
     other_masters,
     slaves_needed,
 )
+from .replicas import replicas_of, told
 
 
 def declare(command: str, parser: argparse.ArgumentParser) -> None:
@@ -42,8 +48,12 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
 
 
 async def doctor(admin: Admin, options: argparse.Namespace) -> int:
-    """Prints the findings, or that there are none."""
-    found = sorted(set(await examine(admin)))
+    """Prints the broker names in controller mode, then the findings, or that there are none."""
+    lines, of_sets = await controlled(admin)
+    found = sorted({*await examine(admin), *of_sets})
+    if not options.json:
+        for line in lines:
+            print(plain(line))
     for finding in found:
         if options.json:
             print(json.dumps({one: getattr(finding, one) for one in ("where", "what", "do")}))
@@ -52,6 +62,45 @@ async def doctor(admin: Admin, options: argparse.Namespace) -> int:
     if not found and not options.json:
         print("nothing found")
     return 1 if found else 0
+
+
+async def controlled(admin: Admin) -> tuple[list[str], list[Finding]]:
+    """A line for each broker name in controller mode, and the findings about them."""
+    info = await admin.cluster_info()
+    lines: list[str] = []
+    found: list[Finding] = []
+    peers = Peers(upgrade=False)
+    try:
+        for name, one in sorted(info.broker_addr_table.items()):
+            if not one.broker_addrs:
+                continue
+            address = one.broker_addrs[min(one.broker_addrs)]  # the master where there is one
+            try:
+                settings = java_properties.parse(await admin.broker_config(address))
+                if settings.get("enableControllerMode") != "true":
+                    continue
+                runtime = await admin.broker_runtime(address)
+            except AerobeeError:
+                continue  # `examine` tells that it does not respond
+            controllers = settings.get("controllerAddr", "").replace(",", ";").split(";")
+            try:
+                replicas = await replicas_of(peers, [each for each in controllers if each], name)
+            except CommandError as wrong:
+                found.append(no_controller(name, wrong))
+                continue
+            since = _time(runtime.get("bootTimestamp", ""))
+            lines.append(told(name, replicas, since if MASTER_ID in one.broker_addrs else ""))
+            found += of_replicas(name, replicas)
+    finally:
+        await peers.close()
+    return lines, found
+
+
+def _time(ms: str) -> str:
+    """The local time of these milliseconds since 1970; empty without a number."""
+    if not ms.isdecimal():
+        return ""
+    return datetime.fromtimestamp(int(ms) / 1_000).astimezone().isoformat(" ", "seconds")
 
 
 async def examine(admin: Admin) -> list[Finding]:

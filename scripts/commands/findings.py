@@ -17,6 +17,7 @@ from ...protocol.bodies.stats import ConsumeStats, TopicStatsTable
 from ...protocol.bodies.topic import PERM_READ, PERM_WRITE
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from ..output.table import counted
+from .replicas import Replicas
 
 # Default limits of disk use: above the first old messages are deleted early, above the second
 # sends are refused.
@@ -160,6 +161,46 @@ def no_master(name: str, slaves: Mapping[int, str]) -> Finding:
             "brokerRole=ASYNC_MASTER"
         )
     return Finding(f"broker {name}", "it has no master, so it takes no messages", do)
+
+
+def of_replicas(name: str, found: Replicas) -> Iterator[Finding]:
+    """A broker name in controller mode: members that are away or behind, and elections that the
+    controller does not hold."""
+    where = f"broker {name}"
+    newest = max((one.epoch for one in found.members), default=0)
+    if newest > found.master_epoch:
+        yield Finding(
+            where,
+            f"its brokers know master epoch {newest}, controller {found.controller} only "
+            f"{found.master_epoch}: the controller's state was lost, and it elects nobody",
+            f"restore its folder, or run: aerobee controller rebuild {name} -a {found.controller}",
+        )
+    elif found.master_id is None:
+        inside = ", ".join(str(one.broker_id) for one in found.members if one.is_in_set)
+        yield Finding(
+            where,
+            f"it has no master: no live broker has every acknowledged message ({inside} had)",
+            "start one of these again",
+        )
+    for one in found.members:
+        if not one.is_alive:
+            yield Finding(
+                where,
+                f"member {one.broker_id} at {one.address} sends no heartbeats",
+                "start it, or remove it with mqadmin cleanBrokerMetadata",
+            )
+        elif not one.is_in_set:
+            yield Finding(
+                where,
+                f"member {one.broker_id} at {one.address} is not in the sync state set, so it "
+                "can't become the master",
+                "wait until it has caught up, or look into its log",
+            )
+
+
+def no_controller(name: str, wrong: Exception) -> Finding:
+    """A broker name in controller mode whose controllers don't answer."""
+    return Finding(f"broker {name}", f"its controllers: {wrong}", "start the controllers")
 
 
 def slaves_needed(settings: Mapping[str, str]) -> int:

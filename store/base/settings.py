@@ -42,6 +42,9 @@ class StoreSettings:
     delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS  # messageDelayLevel
     append_crc: bool = False  # enabledAppendPropCRC: records end with a crc of all before it
     lmq_enable: bool = False  # enableLmq with enableMultiDispatch
+    controller_mode: bool = (
+        False  # enableControllerMode: epochs are kept, confirmOffset bounds reads
+    )
     commit_log_dir: Path | None = None  # storePathCommitLog; None: "commitlog" under the root
     queue_sync_ms: int = 1_000  # flushIntervalConsumeQueue
     queue_sync_thorough_ms: int = 60_000  # flushConsumeQueueThoroughInterval

@@ -62,7 +62,7 @@ class BulkReader:
     ) -> Found | None:
         log = self._log
         self._log.write_staged()
-        end = queue.readable_end(log.durable) if self._state.settings.sync_flush else queue.next
+        end = queue.readable_end(self._state.readable_end) if self._state.is_bounded else queue.next
         if offset >= end:
             return None
         file, at, room = queue.locate(offset)

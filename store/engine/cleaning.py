@@ -72,6 +72,7 @@ class Cleaner:
         self._admit(verdict)
         yield from self._clean_log(verdict, now_ms)
         if self._log.start != self._cleaned_start:
+            self._state.epochs.drop_before(self._log.start)
             yield from self.clean_queues()
 
     def clean_queues(self) -> Iterator[Step]:

@@ -99,7 +99,7 @@ class Reader:
         if queue is None:
             return self._get_batched(topic, queue_id, offset, messages_max, bytes_max, tags_codes)
         settings = self._state.settings
-        end = queue.readable_end(log.durable) if settings.sync_flush else queue.next
+        end = queue.readable_end(self._state.readable_end) if self._state.is_bounded else queue.next
         start = queue.min_offset
         if not start <= offset < end:
             return _beside(offset, start, end)
@@ -327,13 +327,17 @@ class Reader:
         return queue.min_offset
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """The offset that the next message of a queue gets; 0 without a queue."""
+        """The offset behind the last readable message of a queue; 0 without a queue."""
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return 0
-        return (
-            queue.readable_end(self._log.durable) if self._state.settings.sync_flush else queue.next
-        )
+        state = self._state
+        return queue.readable_end(state.readable_end) if state.is_bounded else queue.next
+
+    def next_offset(self, topic: str, queue_id: int) -> int:
+        """The offset that the next message of a queue gets, readable or not; 0 without a queue."""
+        queue = self._queues.find(topic, queue_id)
+        return 0 if queue is None else queue.next
 
     def offset_at(self, topic: str, queue_id: int, moment_ms: int, upper: bool = False) -> int:
         """The offset of the message stored at this moment, as RocketMQ finds it.

@@ -12,13 +12,16 @@ from pathlib import Path
 from ..base.errors import StoreError
 from ..base.kernels import Kernels
 from ..base.settings import StoreSettings
+from ..epochs import Epochs
 from ..files.checkpoint import Checkpoint
 from ..index.index import Index
-from ..log.commit_log import CommitLog
+from ..log.commit_log import NOWHERE, CommitLog
 from ..queues.deleted import Deleted
 from ..queues.queues import Queues
 
 log = logging.getLogger(__name__)
+
+EPOCHS_NAME = "epochFileCheckpoint"
 
 
 class StoreState:
@@ -51,6 +54,11 @@ class StoreState:
         self.index = Index(root / "index", settings, now_ms, kernels)
         self.deleted = Deleted(root)
         self.checkpoint = Checkpoint()
+        self.epochs = Epochs(root / EPOCHS_NAME)  # read from the file in controller mode only
+        # In controller mode every broker of the sync state set has the log up to here.
+        self.confirmed = 0 if settings.controller_mode else NOWHERE
+        # Whether readers may see less of a queue than it has.
+        self.is_bounded = settings.sync_flush or settings.controller_mode
         self.batch_topics: AbstractSet[str] = frozenset()  # new queues of them are batch queues
         self.last_ms = 0  # store time of the last message
         self.opened_end = 0  # an earlier run wrote the log up to here
@@ -76,9 +84,24 @@ class StoreState:
         )
 
     @property
-    def readable_end(self) -> int:
-        """Readers see the log up to here: with SYNC_FLUSH only what is on the disk."""
+    def safe_end(self) -> int:
+        """The end of what no crash takes back: with SYNC_FLUSH of what is on the disk."""
         return self.log.durable if self.settings.sync_flush else self.log.end
+
+    @property
+    def readable_end(self) -> int:
+        """Readers see the log up to here: with SYNC_FLUSH only what is on the disk, in controller
+        mode only what is confirmed."""
+        return min(self.safe_end, self.confirmed)
+
+    def confirm(self, offset: int) -> bool:
+        """Every broker of the sync state set has the log up to `offset`, so nothing before it will
+        be cut; returns whether that is news. It never goes back."""
+        offset = min(offset, self.log.end)
+        is_news = offset > self.confirmed
+        if is_news:
+            self.confirmed = offset
+        return is_news
 
     @property
     def whole_end(self) -> int:
@@ -97,7 +120,7 @@ class StoreState:
             return 0
         self.log.write_staged()
         try:
-            done = index.flush(self.readable_end, most)
+            done = index.flush(self.safe_end, most)
         except StoreError as wrong:
             if index.waiting > self.index_pending_max:
                 self.log.pause("index", f"the index can't follow: {wrong}")

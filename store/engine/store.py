@@ -15,6 +15,7 @@ from pathlib import Path
 from ..base.errors import StoreError, WritesRefused, plain_errors
 from ..base.kernels import Kernels
 from ..base.settings import StoreSettings
+from ..epochs import Epochs
 from ..files import checkpoint as checkpoints
 from ..files import disk
 from ..files.lock import StoreLock, sync_had_failed, write_abort
@@ -25,6 +26,7 @@ from .batch_writing import BatchQueueAppender
 from .batches import BatchAppender
 from .bulk import BulkReader
 from .cleaning import Cleaner
+from .cutting import CutPlan, Cutter
 from .following import Follower
 from .page_cache import PageCache
 from .reading import Found, Reader
@@ -62,6 +64,7 @@ class MessageStore:
         self.reader = reader = Reader(state)
         self.follower = Follower(state)
         self.cleaner = Cleaner(state)
+        self.cutter = Cutter(state)
         self.page_cache = PageCache(state)
         self.syncs = SyncPlanner(state)
         self._lock = StoreLock(root)
@@ -80,6 +83,7 @@ class MessageStore:
         self.put_batches = batches.put_batches
         self.put_in_batch_queue = batch_queues.put
         self.index_pending = state.index_pending
+        self.confirm = state.confirm
         self.use = state.use
         self.has_batch_queue = state.has_batch_queue
         self.get = reader.get
@@ -90,6 +94,7 @@ class MessageStore:
         self.entries = reader.entries
         self.min_offset = reader.min_offset
         self.max_offset = reader.max_offset
+        self.next_offset = reader.next_offset
         self.offset_at = reader.offset_at
         self.store_ms_at = reader.store_ms_at
         self.earliest_store_ms = reader.earliest_store_ms
@@ -98,6 +103,7 @@ class MessageStore:
         self.queues = reader.queues
         self.queue_keys = reader.queue_keys
         self.topics = reader.topics
+        self.cut_plan = self.cutter.plan
         self.sync_plan = self.syncs.plan_due
         self.synced = self.syncs.done
         self.save_checkpoint = self.syncs.save_checkpoint
@@ -123,11 +129,16 @@ class MessageStore:
                     sync_folder(folder)
             state.measure_memory()
             state.checkpoint = checkpoints.load(self.root / "checkpoint")
-            is_clean = not disk.current.exists(self.root / "abort")
+            unfinished = self.cutter.unfinished()
+            if unfinished is not None:
+                self.cutter.redo(unfinished)
+            is_clean = unfinished is None and not disk.current.exists(self.root / "abort")
             doubted = not is_clean and sync_had_failed(self.root)
             write_abort(self.root, sync_failed=doubted)
             last_ms = recover(state, is_clean=is_clean, progress=progress, doubted=doubted)
             state.last_ms = last_ms or state.checkpoint.log_ms
+            if state.settings.controller_mode or unfinished is not None:
+                self._open_epochs()
             self._is_open = True
             state.opened_end = state.log.end
             for queue in state.queues.plain.values():
@@ -136,11 +147,40 @@ class MessageStore:
             self._sync_all()
             if doubted:
                 write_abort(self.root)
-            self.save_checkpoint()
+            self.save_checkpoint(sync=unfinished is not None)
+            if unfinished is not None:
+                self.cutter.finish(unfinished)
         except BaseException:
             self._is_open = False
             self._release()
             raise
+
+    def cut(self, plan: CutPlan) -> None:
+        """Cut off the end of the log, which `plan.run()` has copied. A crash leaves all of the end
+        or nothing. StoreError when the disk fails."""
+        self.cutter.note(plan)
+        try:
+            self.cutter.cut(plan)
+            self.save_checkpoint(sync=True)
+            self.cutter.finish(plan.offset)
+        except StoreError as wrong:
+            self.refuse_writes(f"{wrong}; the next start finishes the cut")
+            raise
+
+    def _open_epochs(self) -> None:
+        state = self.state
+        state.epochs = Epochs.open(state.epochs.path)
+        # Noted before their first message, which a crash has kept out of the log.
+        state.epochs.cut(state.log.end + 1)
+        if state.settings.controller_mode:
+            state.confirmed = min(state.checkpoint.confirm_offset, state.log.end)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Begin the epoch of this broker as the master: at the end of the log, the first one of all
+        at its start. An epoch that is the last already goes on. DamagedStore for an older one."""
+        self.write_staged()
+        if epoch != self.epochs.last_epoch:
+            self.epochs.append(epoch, self.log_end if self.epochs.entries else self.log_start)
 
     def make_room(self) -> None:
         """Create the first log file of a new store, so that a full disk fails the start and not
@@ -167,7 +207,7 @@ class MessageStore:
                 self.index_pending()
                 self._sync_all()
                 self.syncs.note_counts(state.queues.counts(), state.log.written)
-                checkpoints.save(self.root / "checkpoint", state.checkpoint, sync=True)
+                self.save_checkpoint(sync=True)
                 with plain_errors(self.root, "write in"), suppress(FileNotFoundError):
                     disk.current.unlink(self.root / "abort")
         finally:
@@ -227,6 +267,11 @@ class MessageStore:
     # ---- places in the log
 
     @property
+    def epochs(self) -> Epochs:
+        """Which master wrote which part of the log; none outside of controller mode."""
+        return self.state.epochs
+
+    @property
     def log_start(self) -> int:
         """The log offset of the first byte that is still there."""
         return self.state.log.start
@@ -248,8 +293,14 @@ class MessageStore:
 
     @property
     def readable_end(self) -> int:
-        """Readers see the log up to here: with SYNC_FLUSH only what is on the disk."""
+        """Readers see the log up to here: with SYNC_FLUSH only what is on the disk, in controller
+        mode only what is confirmed."""
         return self.state.readable_end
+
+    @property
+    def confirmed_end(self) -> int:
+        """In controller mode, the end of what all brokers of the sync state set have."""
+        return self.state.confirmed
 
     @property
     def whole_end(self) -> int:
@@ -258,7 +309,7 @@ class MessageStore:
 
     @property
     def readable_end_moves_with_sync(self) -> bool:
-        """Whether messages become readable only by a sync (SYNC_FLUSH)."""
+        """Whether a sync makes messages readable (SYNC_FLUSH)."""
         return self.state.settings.sync_flush
 
     @property

@@ -88,17 +88,20 @@ class SyncPlanner:
             checkpoint.queues_ms = max(checkpoint.queues_ms, plan.log_ms)
             checkpoint.index_ms = max(checkpoint.index_ms, plan.full_index_ms)
             checkpoint.synced_end = plan.synced_end
-            checkpoint.confirm_offset = plan.synced_end
+            if not self._state.settings.controller_mode:
+                checkpoint.confirm_offset = plan.synced_end
             checkpoint.index_count = plan.index_count
             checkpoint.index_name = plan.index_name
             self.note_counts(plan.counts, plan.log_end)
 
-    def save_checkpoint(self) -> None:
-        """Write the file `checkpoint`, if it has changed."""
+    def save_checkpoint(self, *, sync: bool = False) -> None:
+        """Write the file `checkpoint` if it has changed, with `sync` always and to the disk."""
         checkpoint = self._state.checkpoint
         checkpoint.log_start = self._state.log.start
-        if checkpoint != self._saved:
-            checkpoints.save(self._state.root / "checkpoint", checkpoint)
+        if self._state.settings.controller_mode:
+            checkpoint.confirm_offset = self._state.confirmed
+        if sync or checkpoint != self._saved:
+            checkpoints.save(self._state.root / "checkpoint", checkpoint, sync=sync)
             self._saved = Checkpoint(**{name: getattr(checkpoint, name) for name in _FIELDS})
 
     def note_counts(self, counts: tuple[int, int], log_end: int) -> None:

@@ -39,7 +39,7 @@ class State:
     def apply_id(self, broker_id: int, check_code: str | None = None) -> Decision:
         code = check_code or f"127.0.0.1:1{broker_id:04};{broker_id}"
         header = headers.ApplyBrokerId(NAME, broker_id, code, CLUSTER)
-        return self.done(rules.apply_id(self.groups, header))
+        return self.done(rules.apply_id(self.groups, self.live, header))
 
     def beat(self, broker_id: int, epoch: int = 0, max_offset: int = 0, priority: int = 0) -> None:
         position = Position(epoch, max_offset, priority)

@@ -242,15 +242,35 @@ def test_dead_members_can_be_removed_and_live_ones_only_by_force() -> None:
     assert clean(None) == refused
 
 
+def test_after_a_lost_state_only_the_longest_log_is_elected_and_only_by_hand() -> None:
+    state = State()
+    for broker_id in (2, 3):
+        state.beat(broker_id, epoch=7, max_offset=100 * broker_id)
+        assert state.apply_id(broker_id).code == codes.SUCCESS  # it gets its old id back
+    assert state.apply_id(4).code == codes.SUCCESS  # the name is known by now
+    assert state.elect(3).code == codes.CONTROLLER_ELECT_MASTER_FAILED
+    assert "aerobee controller rebuild broker-a" in (state.elect().remark or "")
+    assert state.elect(2, designate=True).code == codes.CONTROLLER_ELECT_MASTER_FAILED
+    state.clock.ms += 10_001
+    state.beat(2, epoch=7, max_offset=200)
+    assert state.elect(3, designate=True).code == codes.CONTROLLER_ELECT_MASTER_FAILED  # dead
+    state.beat(3, epoch=7, max_offset=300)
+    header = state.elect(3, designate=True).header
+    assert isinstance(header, headers.ElectMasterResponse)
+    assert (header.master_broker_id, header.master_epoch) == (3, 8)
+
+
 def test_names_members_and_texts_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     state = State(1)
     monkeypatch.setattr(rules, "MEMBERS_MAX", 1)
     assert "has 1 members, the limit is 1" in (state.apply_id(2).remark or "")
     monkeypatch.setattr(rules, "NAMES_MAX", 1)
     header = headers.ApplyBrokerId("b", 1, "h:1;1", CLUSTER)
-    assert "1 broker names are registered" in (rules.apply_id(state.groups, header).remark or "")
+    assert "1 broker names are registered" in (
+        rules.apply_id(state.groups, state.live, header).remark or ""
+    )
     header = headers.ApplyBrokerId("b" * 2_000, 1, "h:1;1", CLUSTER)
-    assert "has 2000 characters" in (rules.apply_id(state.groups, header).remark or "")
+    assert "has 2000 characters" in (rules.apply_id(state.groups, state.live, header).remark or "")
 
 
 def test_the_state_depends_only_on_its_events() -> None:

@@ -39,12 +39,13 @@ ROOMS = {
         *(".", "codec", "message", "bodies", "security", "kernels", "headers", "queues", "aio"),
     ],
     "store": [
-        *("base", "files", "log", "queues", "timer", "index", "kernels", "engine", "columns"),
-        *(".", "inspect"),
+        *("base", "files", "epochs", "log", "queues", "timer", "index", "kernels", "engine"),
+        *("columns", ".", "inspect"),
     ],
     "broker": [
         *("settings", "access", "runtime", "filters", "topics", "groups", "naming", "scheduled"),
-        *("pull", "transactions", "admin", "pop", "send", "replication", ".", "monitoring"),
+        *("pull", "transactions", "admin", "pop", "send", "replication", "member", "."),
+        "monitoring",
     ],
     "client": [
         *(".", "base", "cluster", "group", "producer", "pop", "push", "pull", "admin", "blocking"),

@@ -135,7 +135,7 @@ async def slave(
         told.append(set(keys))
 
     slave = HaSlave(settings, store, clock, on_messages)
-    slave.start()
+    await slave.start()
     yield slave
     await slave.stop()
     store.close()

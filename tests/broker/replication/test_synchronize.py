@@ -56,7 +56,9 @@ class Timers:
 class Slave:
     """The tables of a slave and the `SlaveSynchronize` that copies the master's."""
 
-    def __init__(self, config: BrokerConfig, folder: Path, peers: "Peers | Master") -> None:
+    def __init__(
+        self, config: BrokerConfig, folder: Path, peers: "Peers | Master", *periods: int
+    ) -> None:
         self.now_ms = NOW_MS
         self.log_end = 0
         self.folder = folder
@@ -76,7 +78,7 @@ class Slave:
         self.timers = Timers()
         self.sync = SlaveSynchronize(
             cast(Peers, peers), "127.0.0.1:1", self.topics, self.groups, self.offsets, self.delays,
-            self.modes, cast(FollowingTimers, self.timers), lambda: self.log_end, clock,
+            self.modes, cast(FollowingTimers, self.timers), lambda: self.log_end, clock, *periods,
         )  # fmt: skip
 
     def saved(self, name: str) -> dict[str, Any]:
@@ -95,8 +97,8 @@ async def slave(config: Config, tmp_path: Path) -> AsyncIterator[Made]:
     made: list[Slave] = []
     own = Peers(upgrade=False)
 
-    def make(peers: Peers | Master = own) -> Slave:
-        made.append(Slave(config(), tmp_path / "slave", peers))
+    def make(peers: Peers | Master = own, *periods: int) -> Slave:
+        made.append(Slave(config(), tmp_path / "slave", peers, *periods))
         return made[-1]
 
     yield make
@@ -133,6 +135,28 @@ async def test_topics_groups_offsets_and_modes_are_copied_from_the_master(
     for name in ("topics.json", "subscriptionGroup.json", "messageRequestMode.json"):
         assert one.saved(name) == json.loads((config / name).read_text()), name
     assert one.saved("consumerOffset.json")["offsetTable"]["A@cg"] == {"1": 77}
+
+
+async def test_in_controller_mode_the_offsets_of_groups_are_copied_more_often(
+    broker: Broker, caller: Caller, slave: Made
+) -> None:
+    await caller.ask(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic("A", 3, 5, 6))
+    group = SubscriptionGroupConfig(group_name="cg")
+    await caller.ask(codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=group.encode())
+    peers = Peers(upgrade=False)
+    one = slave(peers, 10_000, 2_500)
+    one.sync.set_master(caller.address)
+    await one.sync.tick()
+    await caller.ask(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset("cg", "A", 1, 77))
+    await caller.ask(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic("B", 1, 1, 6))
+    one.now_ms += 2_500
+    await one.sync.tick()
+    assert one.offsets.get("A", "cg", 1) == 77
+    assert one.topics.get("B") is None
+    one.now_ms += 7_500
+    await one.sync.tick()
+    assert one.topics.get("B") is not None
+    await peers.close()
 
 
 @pytest.mark.finding("C1")

@@ -473,6 +473,18 @@ async def test_a_stop_waits_a_moment_for_the_slaves(
     assert peer.codes == [codes.SUCCESS, codes.FLUSH_SLAVE_TIMEOUT]
 
 
+async def test_dropped_responses_are_never_sent(make: Make, store: Store) -> None:
+    syncer, peer = await make(is_sync=False, **SLAVES), Peer()
+    put(store, syncer, peer, 0)
+    await syncer.settle(0.01)
+    assert peer.answers == []
+    syncer.drop()
+    await syncer.settle(60)  # nothing waits: it returns at once
+    syncer.replicated(1_000)
+    await syncer.stop()
+    assert peer.answers == []
+
+
 async def test_without_sync_flush_and_slaves_responses_do_not_wait(make: Make) -> None:
     assert (await make(is_sync=False)).for_responses is None
     assert (await make()).for_responses is not None

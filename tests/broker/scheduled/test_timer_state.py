@@ -787,3 +787,29 @@ def test_messages_known_from_sends_are_delivered_like_messages_read_from_the_log
         came.append([(body, store_ms) for body, store_ms in two.came()])
     assert sorted(came[0]) == sorted(came[1])
     assert len(came[0]) == 1_500
+
+
+def test_a_cut_of_the_log_takes_its_timers_with_it(rig: OpenRig) -> None:
+    """Another message that lies there later is not taken for one of them."""
+    one = rig()
+    one.send(b"kept", 5_000)
+    one.work()
+    end = one.store.log_end
+    one.send(b"gone", 5_000)
+    one.send(b"gone too", 7_000)
+    one.work()
+    assert one.timers.state.waiting == 3
+    plan = one.store.cut_plan(end)
+    assert plan is not None
+    plan.run()
+    one.store.cut(plan)
+    one.timers.state.cut_at_log()
+    assert one.timers.state.waiting == 1
+    one.put("Other", 0, b"gone", b"")
+    one.send(b"new", 6_000)
+    one.at(START_MS + 10_000)
+    assert one.bodies() == [b"kept", b"new"]
+    one.close()
+    two = rig(now_ms=START_MS + DAY_MS)
+    two.work()
+    assert two.bodies() == [b"kept", b"new"]

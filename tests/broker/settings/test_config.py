@@ -28,6 +28,7 @@ OWN_DEFAULTS = {
     "enablePopBufferMerge": "true",
     "listenPort": "10911",
     "timerMaxDelaySec": "2147483647",
+    "syncBrokerMetadataPeriod": "1000",
 }
 
 
@@ -177,7 +178,6 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
         ("aclEnable", "use authenticationEnabled and authorizationEnabled"),
         ("migrateAuthFromV1Enabled", "createUser and createAcl"),
         ("enableDLegerCommitLog", "no replicas"),
-        ("enableControllerMode", "no replicas"),
         ("enableLmq", "%LMQ% queues"),
         ("enableMultiDispatch", "%LMQ% queues"),
     ],
@@ -305,6 +305,9 @@ def test_a_wrong_value_is_one_sentence_with_key_value_and_limit(option: str, sen
         ("brokerRole=SLAVE", "brokerId is 0, but a slave's must be at least 1"),
         ("inSyncReplicas=0", "inSyncReplicas"),
         ("inSyncReplicas=18", "inSyncReplicas"),
+        ("haAllowedAddresses=10.0.0.0/33", "haAllowedAddresses"),
+        ("haAllowedAddresses=somewhere", "haAllowedAddresses"),
+        ("minInSyncReplicas=0", "minInSyncReplicas"),
         ("haTransferBatchSize=4194304", "haTransferBatchSize"),
         ("haMasterAddress=elsewhere", "must be host:port"),
         ("brokerIP2=a:1", "must be an IP address or the name of a host, without a port"),
@@ -480,3 +483,37 @@ def test_the_shipped_file_names_access_control_where_it_warns_of_an_open_port() 
     (comment,) = re.findall(r"\n\n((?:# .*\n)+)#bindAddress:", text)
     assert "authenticationEnabled" in comment
     assert "no passwords" not in text
+
+
+def controller_mode(*more: str) -> list[str]:
+    return ["enableControllerMode=true", "controllerAddr=127.0.0.1:9878;127.0.0.1:9879", *more]
+
+
+def test_in_controller_mode_every_member_acknowledges_unless_set_otherwise() -> None:
+    config, warnings = load_broker(options=controller_mode())
+    assert (config.all_ack_in_sync_state_set, warnings) == (True, [])
+    assert config.controllers == ["127.0.0.1:9878", "127.0.0.1:9879"]
+    config, warnings = load_broker(options=controller_mode("allAckInSyncStateSet=false"))
+    assert not config.all_ack_in_sync_state_set
+    assert ["can lose acknowledged messages" in one for one in warnings] == [True]
+    assert not load_broker()[0].all_ack_in_sync_state_set
+
+
+def test_in_controller_mode_the_file_needs_no_role_and_no_id() -> None:
+    config, _ = load_broker(options=controller_mode("brokerId=-1", "brokerRole=SLAVE"))
+    assert config.enable_controller_mode
+    with pytest.raises(ConfigError, match="brokerId is -1, but a slave's must be at least 1"):
+        load_broker(options=["brokerId=-1", "brokerRole=SLAVE"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        (["enableControllerMode=true"], "controllerAddr is empty"),
+        (controller_mode("controllerAddr=somewhere"), "controllerAddr names 'somewhere'"),
+        (controller_mode("haMasterAddress=127.0.0.1:10912"), "leave haMasterAddress out"),
+    ],
+)
+def test_contradictions_of_controller_mode_are_refused(settings: list[str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        load_broker(options=settings)

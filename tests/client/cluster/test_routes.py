@@ -5,10 +5,11 @@ import asyncio
 import pytest
 from aerobee.client.cluster import routes as module
 from aerobee.client.cluster.cluster import Cluster
-from aerobee.client.errors import ClientError, NoRouteError
+from aerobee.client.errors import ClientError, NoAnswerError, NoRouteError, UnreachableError
 from aerobee.protocol import codes
 
-from ..fakes import FakeCluster
+from ..clock import Clock
+from ..fakes import FakeBroker, FakeCluster
 
 
 async def test_a_route_is_asked_once_by_many_and_kept(fake: FakeCluster) -> None:
@@ -64,3 +65,42 @@ async def test_the_topics_of_a_client_are_limited_also_those_that_do_not_exist_y
     await cluster.refresh()
     assert len((await cluster.route("new")).publish) == 1
     await cluster.close()
+
+
+async def test_a_failing_broker_has_the_routes_that_lead_to_it_asked_again_but_not_too_often(
+    fake: FakeCluster, clock: Clock
+) -> None:
+    fake.topics["other"] = 1
+    cluster = Cluster(fake.address)
+    await cluster.route("orders")
+    await cluster.route("other")
+    asked = fake.requests[codes.GET_ROUTEINFO_BY_TOPIC]
+    await fake.broker.stop()
+    for expected in (4, 4, 6):
+        with pytest.raises(UnreachableError):
+            await cluster.request(fake.broker.address, codes.GET_MAX_OFFSET)
+        await clock.advance(0.3, 0.1)
+        assert len(asked) == expected
+    await cluster.close()
+
+
+async def test_a_request_to_a_silent_broker_ends_once_another_one_is_the_master(
+    fake: FakeCluster, clock: Clock
+) -> None:
+    cluster = Cluster(fake.address)
+    await cluster.route("orders")
+    old, new = fake.broker, FakeBroker(fake.broker.name)
+    old.answers[codes.PULL_MESSAGE] = lambda *_: None
+    pull = asyncio.ensure_future(cluster.request(old.address, codes.PULL_MESSAGE, timeout_s=60))
+    ask = asyncio.ensure_future(cluster.request(old.address, codes.PULL_MESSAGE, timeout_s=3))
+    await clock.advance(4)
+    with pytest.raises(NoAnswerError):
+        await ask
+    assert not pull.done()
+    await new.start()
+    fake.brokers = [new]
+    await clock.advance(1)
+    with pytest.raises(UnreachableError, match="closed"):
+        await pull
+    await cluster.close()
+    await old.stop()

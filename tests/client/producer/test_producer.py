@@ -31,7 +31,7 @@ from aerobee.scripts.harness import java_side
 from aerobee.testing import LocalCluster
 
 from ..clock import Clock
-from ..fakes import FakeCluster
+from ..fakes import FakeBroker, FakeCluster, route_of
 
 RETRIED = (17, 14, 1, 2, 16, 204, 205)
 
@@ -582,6 +582,46 @@ async def test_a_broker_restarted_at_another_address_is_found(
         assert not sending.done()
         fake.broker.address = ""
         await fake.broker.start()
+        await until_moved(clock, sending.done)
+        assert (await sending).status is SendStatus.OK
+
+
+async def test_a_send_follows_the_master_when_its_broker_has_become_a_slave(
+    fake: FakeCluster, clock: Clock
+) -> None:
+    async with Producer(fake.address) as producer:
+        await producer.send(Message("orders", b"before"))
+        old, new = fake.broker, FakeBroker(fake.broker.name)
+        refused = "[REJECTREQUEST]this broker is a slave, which takes no messages"
+        old.answers[codes.SEND_MESSAGE_V2] = lambda *_: Response(codes.SYSTEM_BUSY, remark=refused)
+        await new.start()
+        fake.brokers = [new]
+        sending = asyncio.ensure_future(producer.send(Message("orders", b"after"), timeout=8))
+        await until_moved(clock, sending.done)
+        assert (await sending).status is SendStatus.OK
+        assert len(old.sent) == 2  # one before, one that was refused
+        await old.stop()
+
+
+async def test_a_send_waits_while_the_brokers_of_its_topic_have_no_master(
+    fake: FakeCluster, clock: Clock
+) -> None:
+    def without_master(command: Command, _: Connection) -> Response:
+        route = route_of(4, fake.brokers)
+        route.broker_datas[0].broker_addrs = {1: fake.broker.address}
+        return Response(body=route.encode())
+
+    async with Producer(fake.address) as producer:
+        with_master = fake.answers[codes.GET_ROUTEINFO_BY_TOPIC]
+        fake.answers[codes.GET_ROUTEINFO_BY_TOPIC] = without_master
+        with pytest.raises(NoRouteError, match="no queue that can be written"):
+            await producer.send(Message("orders", b"early"), timeout=0.001)
+        sending = asyncio.ensure_future(producer.send(Message("orders", b"x"), timeout=8))
+        await clock.advance(2)
+        assert not sending.done()
+        fake.answers[codes.GET_ROUTEINFO_BY_TOPIC] = with_master
+        asked = len(fake.requests[codes.GET_ROUTEINFO_BY_TOPIC])
+        assert asked <= 7  # each half second
         await until_moved(clock, sending.done)
         assert (await sending).status is SendStatus.OK
 

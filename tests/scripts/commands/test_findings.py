@@ -1,5 +1,7 @@
 """The doctor's rules: what each finds, and that it is silent about what is well."""
 
+from typing import Any
+
 import pytest
 from aerobee.client.errors import BrokerError, UnreachableError
 from aerobee.protocol.bodies.body import MessageQueue
@@ -21,11 +23,13 @@ from aerobee.scripts.commands.findings import (
     of_broker,
     of_clock,
     of_group,
+    of_replicas,
     of_slaves,
     of_topic,
     on_one_broker,
     slaves_needed,
 )
+from aerobee.scripts.commands.replicas import Replica, Replicas, told
 
 SETTINGS = {"brokerPermission": "6", "diskMaxUsedSpaceRatio": "75"}
 
@@ -254,3 +258,41 @@ def test_one_message_is_said_as_one() -> None:
     topics = {"T": queues("T", (5, 20))}
     found = one(list(of_group("g", ON, members("T"), progress((4, 20)), topics)))
     assert found == "group g: 1 message of topic T was deleted before it consumed them"
+
+
+# --- controller mode ------------------------------------------------------------------------------
+
+
+def replica(broker_id: int, **changes: Any) -> Replica:
+    found = Replica(broker_id, f"h:{broker_id}", is_alive=True, is_in_set=True, epoch=3, log_end=9)
+    return found._replace(**changes)
+
+
+def of_members(*members: Replica, master_id: int | None = 1, epoch: int = 3) -> list[Finding]:
+    return list(of_replicas("b", Replicas("c:1", master_id, epoch, 5, list(members))))
+
+
+def test_members_that_are_away_or_behind_are_found() -> None:
+    assert not of_members(replica(1), replica(2))
+    away = of_members(replica(1), replica(2, is_alive=False, is_in_set=False))
+    assert one(away) == "broker b: member 2 at h:2 sends no heartbeats"
+    behind = of_members(replica(1), replica(2, is_in_set=False))
+    assert "member 2 at h:2 is not in the sync state set" in one(behind)
+
+
+def test_a_name_without_an_election_is_found() -> None:
+    without = of_members(replica(1), replica(2), master_id=None)
+    assert "no live broker has every acknowledged message (1, 2 had)" in one(without)
+    lost = of_members(replica(1, epoch=4), replica(2), master_id=None)
+    assert "know master epoch 4, controller c:1 only 3" in one(lost)
+    assert "aerobee controller rebuild b -a c:1" in lost[0].do
+
+
+def test_a_broker_name_is_told_in_a_line() -> None:
+    members = [replica(1), replica(2), replica(3, is_in_set=False)]
+    line = told("b", Replicas("c:1", 2, 3, 5, members), "12:00")
+    assert line == (
+        "broker b: master 2 at h:2, epoch 3 since 12:00, sync state set 1, 2 (number 5), members "
+        "1, 2, 3; controller c:1"
+    )
+    assert "no master, epoch 3, sync" in told("b", Replicas("c:1", None, 3, 5, members), "")

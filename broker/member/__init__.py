@@ -1,0 +1,1 @@
+"""A broker in controller mode: identity, role, authority, and the switch from role to role."""

@@ -1,0 +1,36 @@
+"""The requests that a master without authority refuses (see `authority`).
+
+Sends are refused by the store, which takes no more messages. Here are the other requests that
+change something. Reads go on.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Handler, Row
+from ...protocol.command import Command
+from ...protocol.errors import Refusal
+from ..replication.slave_requests import REFUSED
+
+GUARDED = (
+    REFUSED.keys() | {codes.LOCK_BATCH_MQ, codes.UNLOCK_BATCH_MQ, codes.UPDATE_CONSUMER_OFFSET}
+) - {codes.SEND_MESSAGE, codes.SEND_MESSAGE_V2, codes.SEND_BATCH_MESSAGE}
+
+
+def guarded(rows: Mapping[int, Row], refusal: Callable[[], str | None]) -> dict[int, Row]:
+    """This table as a master in controller mode has it. `refusal()` is why changes are refused at
+    this moment, None while they are taken."""
+    return {code: _guarded(row, refusal) if code in GUARDED else row for code, row in rows.items()}
+
+
+def _guarded(row: Row, refusal: Callable[[], str | None]) -> Row:
+    handler: Handler = row.handler  # type: ignore[assignment]
+
+    def look_first(header: Any, command: Command, connection: Connection) -> Any:
+        why = refusal()
+        if why is not None:
+            raise Refusal(codes.SERVICE_NOT_AVAILABLE, why)
+        return handler(header, command, connection)
+
+    return Row(row.code, row.header, look_first, row.access, row.hot, row.bulk)

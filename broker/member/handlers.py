@@ -1,0 +1,65 @@
+"""The requests that only a broker in controller mode serves: 906, 1007, 1008."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Row
+from ...protocol.bodies.ha import EpochEntryCache, EpochSpan
+from ...protocol.command import OK, Command, Response
+from ...protocol.headers.admin import HaAddresses
+from ...protocol.headers.controller import NotifyRoleChanged
+from ...store.engine.store import MessageStore
+from ..settings.config import BrokerConfig
+
+LAST_END = (1 << 63) - 1  # of the last epoch, which goes on
+
+
+@dataclass(slots=True, eq=False)
+class MemberHandlers:
+    """`address` is this broker's for clients, `ha_address` that for replication; `look()` has the
+    leader of the controllers asked for the role."""
+
+    config: BrokerConfig
+    store: MessageStore
+    address: str
+    ha_address: str
+    look: Callable[[], None]
+
+    def rows(self) -> list[Row]:
+        return [
+            Row(codes.EXCHANGE_BROKER_HA_INFO, HaAddresses, self.on_addresses),
+            Row(codes.GET_BROKER_EPOCH_CACHE, None, self.on_epochs),
+            Row(codes.NOTIFY_BROKER_ROLE_CHANGED, NotifyRoleChanged, self.on_role, "ANY"),
+        ]
+
+    def on_addresses(
+        self, header: HaAddresses, command: Command, connection: Connection
+    ) -> Response:
+        """Where this master replicates. What a slave is told here it learns from its controller."""
+        if self.config.is_slave:
+            return OK
+        found = HaAddresses(self.ha_address, self.store.durable_end, self.address)
+        return Response(codes.SUCCESS, found.to_fields())
+
+    def on_epochs(self, header: None, command: Command, connection: Connection) -> Response:
+        config, entries = self.config, self.store.epochs.entries
+        ends = [one.start_offset for one in entries[1:]] + [LAST_END]
+        found = EpochEntryCache(
+            broker_id=config.broker_id,
+            broker_name=config.broker_name,
+            cluster_name=config.broker_cluster_name,
+            epoch_list=[
+                EpochSpan(end_offset=end, epoch=one.epoch, start_offset=one.start_offset)
+                for one, end in zip(entries, ends, strict=False)
+            ],
+            max_offset=self.store.log_end,
+        )
+        return Response(codes.SUCCESS, body=found.encode())
+
+    def on_role(
+        self, header: NotifyRoleChanged, command: Command, connection: Connection
+    ) -> Response:
+        """Anybody may send this, so it is only the occasion to ask the leader itself."""
+        self.look()
+        return OK

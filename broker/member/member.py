@@ -1,0 +1,388 @@
+"""One member of a broker name in controller mode: a broker that is made again for each role.
+
+    member = Member(config, Broker)
+    await member.start()
+    ...
+    await member.stop()
+
+A member begins as a slave of nobody: it takes no messages and isn't registered. It gets its id from
+the controllers, reports its log to all of them, and asks the leader each second which broker is the
+master. When that is another one than before, the broker stops, which closes all connections of
+clients, and a new one starts on the same store and the same ports in its new role.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from ...protocol import codes
+from ...protocol.headers.controller import ControllerHeartbeat
+from ...store.base.errors import StoreError
+from ..runtime.peers import open_peers
+from ..settings.config import SLAVE, SYNC_MASTER, BrokerConfig
+from ..settings.ha_addresses import resolved
+from .authority import Authority
+from .controllers import Controllers, NoLeaderError
+from .disk_watch import DiskWatch
+from .identity import Identity, IdentityFiles
+from .leader import Declined, Leader
+from .membership import Membership
+from .ports import Ports
+from .role import Role
+
+if TYPE_CHECKING:
+    from ..server import Broker
+
+log = logging.getLogger(__name__)
+
+START_SECONDS = 10.0  # how long a start waits for the first role
+APPLICATIONS = 5  # in a row, before a pause
+HAND_OVER_SECONDS = 2.0  # a stop waits for the election of another master
+
+
+class Make(Protocol):
+    """Makes a broker that is not started."""
+
+    def __call__(self, config: BrokerConfig, *, membership: Membership) -> "Broker": ...
+
+
+def steady_ms() -> int:
+    """The milliseconds of a monotonic clock."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def wall_ms() -> int:
+    """The time since 1970 in ms."""
+    return time.time_ns() // 1_000_000
+
+
+class Member:
+    """A broker whose role the controllers decide. `broker` is None while its role changes."""
+
+    def __init__(
+        self, config: BrokerConfig, make: Make, now_ms: Callable[[], int] = steady_ms
+    ) -> None:
+        self.config = config
+        self.role = Role(0)
+        self.broker: Broker | None = None
+        self._old: Broker | None = None  # one that is being stopped
+        self._switches = 0  # since the start
+        self._replicas: dict[int, str] = {}  # that the leader knows, with their addresses
+        self._make = make
+        self._now_ms = now_ms
+        self._files = IdentityFiles(
+            config.store_dir, config.broker_cluster_name, config.broker_name
+        )
+        self._identity: Identity | None = None
+        self._is_registered = False
+        self._authority = self._new_authority()
+        self._disk: DiskWatch | None = None
+        self._news = asyncio.Event()  # the leader is to be asked now
+        self._has_role = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._position = (0, 0, 0)  # epoch, end and confirmed end of the log when last open
+        self._open_ms = now_ms()  # when a broker was there last
+        self._fault = ""
+
+    @property
+    def address(self) -> str:
+        """Where clients find this broker, as "host:port"."""
+        return f"{self.config.broker_ip1}:{self.ports.port}"
+
+    async def start(self) -> None:
+        """Open the ports and the store, and take the first role if a controller names one soon.
+
+        StoreError or OSError with one plain sentence.
+        """
+        self._identity = self._files.load()
+        self.ports = Ports(self.config)
+        self._peers = open_peers(self.config)
+        config = self.config
+        self.controllers = Controllers(config.controllers, self._peers)
+        self._leader = Leader(
+            self.controllers, config.broker_cluster_name, config.broker_name, wall_ms
+        )
+        try:
+            if self.address in config.controllers:
+                raise OSError(
+                    f"controllerAddr names {self.address}, which is this broker; name a controller"
+                )
+            await self._open(Role(0 if self._identity is None else self._identity.broker_id))
+        except BaseException:
+            await self._close()
+            raise
+        self._tasks.append(asyncio.create_task(self._run(), name="member"))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(START_SECONDS):
+                await self._has_role.wait()
+
+    async def stop(self, *, hand_over: bool = True) -> None:
+        """Have another master elected if this one can be replaced, then stop as a broker does."""
+        await self._end_tasks()
+        broker = self.broker
+        if broker is not None and self.role.is_master and hand_over:
+            await self._give_away(broker)
+        await self._close()
+
+    def look(self) -> None:
+        """Ask the leader for the role now."""
+        self._news.set()
+
+    # --- the role -------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            self._news.clear()
+            try:
+                await self._round()
+            except NoLeaderError:
+                pass  # it is logged once
+            except Declined as wrong:
+                self._tell(f"the controller declined: {wrong}")
+            except (OSError, StoreError) as wrong:
+                self._tell(str(wrong))
+            except Exception:
+                log.exception("asking for the role failed; it is tried again")
+            else:
+                self._fault = ""
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.config.sync_broker_metadata_period / 1_000):
+                    await self._news.wait()
+
+    async def _round(self) -> None:
+        """Learn the role from the leader, and take it."""
+        if self._identity is None:
+            self._identity = await self._join()
+        own_id = self._identity.broker_id
+        if len(self._tasks) == 1:
+            self._begin_heartbeats()
+        self._watch_disk()
+        asked_ms = self._now_ms()
+        if not self._is_registered:
+            role = await self._register(self._identity)
+            if not role.has_master:
+                if self.role.epoch:
+                    return  # its answer names only a live master; the next round asks for more
+                await self.controllers.ask(codes.BROKER_HEARTBEAT, self._beat(own_id))
+                role = await self._leader.elect(own_id)
+        else:
+            try:
+                role = await self._leader.role(own_id)
+            except Declined as wrong:
+                if wrong.code == codes.CONTROLLER_BROKER_METADATA_NOT_EXIST:
+                    self._is_registered = False
+                raise
+        await self._take(role, asked_ms)
+
+    async def _take(self, role: Role, asked_ms: int) -> None:
+        """Act on what the leader says; an older word is passed over."""
+        known = self.role
+        if role.epoch >= known.epoch and not role.has_master:
+            role = await self._leader.elect(role.own_id)
+        if role.epoch < known.epoch:
+            self._is_registered = False  # a controller that has lost its state may not know it
+            return
+        if not role.has_master:
+            return
+        if role.is_master:
+            with suppress(Declined):
+                found = await self._leader.replicas()
+                self._replicas = {each: await resolved(found[each]) for each in found}
+        if role.epoch > known.epoch or self.broker is None:
+            await self._open(role)
+            self._has_role.set()
+        elif role.is_master and not self._hangs_ms:
+            self._authority.named(asked_ms)
+            state = self.broker.sync_state
+            if state is not None and role.set_epoch >= state.set_epoch:
+                self.broker.take_sync_set(role.members, role.set_epoch)
+        elif role.is_master:
+            await self._lose_hanging()
+
+    async def _open(self, role: Role) -> None:
+        """Stop the present broker, and start one in this role."""
+        if role.epoch:
+            log.warning("%s; broker %d takes its role", role, role.own_id)
+        await self._leave(f"{role}; this broker changes its role")
+        self._authority = self._new_authority(role.own_id)
+        self._switches += 1 if role.epoch else 0
+        membership = Membership(
+            *(role, self.ports, self._authority, self._now_ms, self._alter, self.look),
+            *(lambda: self._replicas, wall_ms(), self._switches),
+        )
+        broker = self._make(_in_role(self.config, role), membership=membership)
+        await broker.start()
+        self.broker, self.role = broker, role
+        self._disk = DiskWatch(self._authority.limit_ms, self._now_ms)
+        if role.epoch:
+            log.warning("broker %d is the %s now", role.own_id, _word(role))
+
+    async def _leave(self, reason: str) -> None:
+        """Stop the present broker, or go on with a stop that was interrupted."""
+        if self.broker is not None:
+            self._old, self.broker = self.broker, None
+        if self._old is not None:
+            await self._old.leave(reason)
+            self._old = None
+
+    async def _alter(self, wanted: frozenset[int]) -> None:
+        """Propose another sync state set, and tell the broker which one holds."""
+        broker = self.broker
+        state = None if broker is None else broker.sync_state
+        if broker is None or state is None:
+            return
+        try:
+            members, set_epoch = await self._leader.alter(self.role, wanted, state.set_epoch)
+        except Declined as wrong:
+            log.warning("the controller declined the sync state set %s: %s", sorted(wanted), wrong)
+            self.look()
+            return
+        if broker is self.broker and set_epoch > state.set_epoch:
+            broker.take_sync_set(members, set_epoch)
+
+    # --- joining --------------------------------------------------------------------------------
+
+    async def _join(self) -> Identity:
+        """Get an id of this broker's own, or go on with the application that is under way."""
+        for _ in range(APPLICATIONS):
+            application = self._files.load_application()
+            if application is None:
+                application = self._application(await self._leader.next_id())
+                self._files.save_application(application)
+            try:
+                await self._leader.apply(application)
+            except Declined as wrong:
+                if wrong.code != codes.CONTROLLER_BROKER_ID_INVALID:
+                    raise
+                self._files.drop_application()  # another broker was quicker
+                await asyncio.sleep(random.random())  # noqa: S311
+                continue
+            return self._files.accept(application)
+        raise NoLeaderError("other brokers got every id that was applied for")
+
+    async def _register(self, identity: Identity) -> Role:
+        try:
+            role = await self._leader.register(identity.broker_id, self.address)
+        except Declined as wrong:
+            if wrong.code != codes.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
+                raise
+            # The controller has lost its state, or this member was removed from it.
+            await self._leader.apply(self._application(identity.broker_id))
+            log.warning("broker %d is a member again", identity.broker_id)
+            role = await self._leader.register(identity.broker_id, self.address)
+        self._is_registered = True
+        return role
+
+    def _application(self, broker_id: int) -> Identity:
+        config = self.config
+        code = f"{self.address};{wall_ms()}"
+        return Identity(config.broker_cluster_name, config.broker_name, broker_id, code)
+
+    # --- heartbeats and the disk ----------------------------------------------------------------
+
+    def _begin_heartbeats(self) -> None:
+        seconds = self.config.broker_heartbeat_interval / 1_000
+        for address in self.config.controllers:
+            beat = self.controllers.beat(address, seconds, self._heartbeat)
+            self._tasks.append(asyncio.create_task(beat, name=f"heartbeat-{address}"))
+
+    def _heartbeat(self) -> ControllerHeartbeat | None:
+        """The next heartbeat; None while there is no broker, or its disk hangs."""
+        is_away = self._now_ms() - self._open_ms >= self._authority.limit_ms
+        if self._identity is None or self._hangs_ms or (self.broker is None and is_away):
+            return None
+        return self._beat(self._identity.broker_id)
+
+    def _beat(self, own_id: int) -> ControllerHeartbeat:
+        config = self.config
+        if self.broker is not None:
+            self._position = self.broker.position
+            self._open_ms = self._now_ms()
+        return ControllerHeartbeat(
+            *(config.broker_cluster_name, self.address, config.broker_name, own_id),
+            *self._position,
+            config.controller_heart_beat_timeout_mills,
+            config.broker_election_priority,
+        )
+
+    @property
+    def _hangs_ms(self) -> int:
+        return 0 if self._disk is None else self._disk.hangs_ms
+
+    def _watch_disk(self) -> None:
+        if self.broker is not None and self._disk is not None:
+            store = self.broker.store
+            self._disk.see(store.written_end, store.durable_end)
+
+    async def _lose_hanging(self) -> None:
+        """This master's disk hangs: have another member elected."""
+        assert self.broker is not None
+        self._tell(
+            f"the disk has taken no sync for {self._hangs_ms} ms, the limit is "
+            f"{self._authority.limit_ms}; another member is to be the master"
+        )
+        await self._elect_another(self.broker)
+
+    # --- the end --------------------------------------------------------------------------------
+
+    async def _give_away(self, broker: "Broker") -> None:
+        """Have another member elected before this master stops."""
+        broker.refuse_changes("this master is stopping, another broker takes its place")
+        with suppress(TimeoutError, NoLeaderError):
+            async with asyncio.timeout(HAND_OVER_SECONDS):
+                await broker.settled()
+                await self._elect_another(broker)
+
+    async def _elect_another(self, broker: "Broker") -> None:
+        """Have the first live one of the other members of the set elected, if there is one."""
+        state = broker.sync_state
+        if state is None:
+            return
+        reports = state.last_report_ms
+        others = state.members - {self.role.own_id}
+        for one in sorted(others, key=lambda each: reports.get(each, 0), reverse=True):
+            try:
+                role = await self._leader.hand_over(self.role.own_id, one)
+            except Declined as wrong:
+                log.warning("broker %d does not become the master: %s", one, wrong)
+                continue
+            log.warning("%s; it was this broker", role)
+            return
+
+    async def _close(self) -> None:
+        await self._leave("this broker stops")
+        await self._peers.close()
+        self.ports.close()
+
+    async def _end_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _new_authority(self, own_id: int = 0) -> Authority:
+        return Authority(own_id, self.config.controller_heart_beat_timeout_mills, self._now_ms)
+
+    def _tell(self, fault: str) -> None:
+        """Log a fault, unless it is the same as the last time."""
+        if fault != self._fault:
+            self._fault = fault
+            log.error("%s; it is tried again", fault)
+
+
+def _in_role(config: BrokerConfig, role: Role) -> BrokerConfig:
+    """The settings of a broker in this role."""
+    if not role.epoch:  # no name server may send clients to it
+        config = msgspec.structs.replace(config, namesrv_addr="")
+    if role.is_master:
+        return msgspec.structs.replace(config, broker_role=SYNC_MASTER, broker_id=0)
+    return msgspec.structs.replace(config, broker_role=SLAVE, broker_id=max(1, role.own_id))
+
+
+def _word(role: Role) -> str:
+    return "master" if role.is_master else f"slave of {role.master_address}"

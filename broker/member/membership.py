@@ -1,0 +1,29 @@
+"""What a broker in controller mode gets from the member that makes it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from .authority import Authority
+from .ports import Ports
+from .role import Role
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The role of one broker for as long as it lives.
+
+    `alter(members)` proposes another sync state set to the controller, and returns once it is
+    answered. `look()` has the leader asked for the role now. `replicas()` are the replicas that the
+    leader knows, by id, each with its address. `now_ms` is a monotonic clock. `since_ms` is when
+    the role was taken, since 1970; `switches` counts the roles since the start.
+    """
+
+    role: Role
+    ports: Ports
+    authority: Authority
+    now_ms: Callable[[], int]
+    alter: Callable[[frozenset[int]], Awaitable[None]]
+    look: Callable[[], None]
+    replicas: Callable[[], Mapping[int, str]]
+    since_ms: int
+    switches: int

@@ -1,0 +1,554 @@
+"""The master's end of AutoSwitch replication: slaves are known by their controller ids.
+
+A slave says its id, gets the epochs of this log, cuts its own log where the two part, and then
+gets the rest. The log is confirmed as far as every broker that counts has it: the members of the
+sync state set that the controller has confirmed, and of the one that it was asked for. The set is
+the controller's decision; `SetKeeper` proposes it, by how far the slaves have followed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import cast
+
+from ...protocol.bodies.ha import HAConnectionRuntimeInfo, HARuntimeInfo
+from ...protocol.errors import Malformed
+from ...protocol.ha_auto_switch import (
+    EPOCHS_MAX,
+    NO_EPOCH,
+    MasterHello,
+    SlaveHello,
+    SlaveStream,
+    chunk_head,
+)
+from ...store.base.errors import StoreError
+from ...store.engine.store import MessageStore
+from ..settings.config import SLAVES_MAX, BrokerConfig
+from ..settings.ha_addresses import is_allowed, networks_of
+from .flow import Flow
+from .set_keeper import SetKeeper, Standing
+from .sync_state import SyncState
+
+log = logging.getLogger(__name__)
+
+SEND_BYTES_MAX = 256 << 10  # given to one slave at once
+BUFFER_BYTES_MAX = 1 << 20  # that a slave has not read; then it gets no more
+LAST_SECONDS = 2.0  # how long a stop waits for slaves to have all
+SWEEP_SECONDS = 0.1  # how late bytes may be that no loop iteration has sent
+HEARTBEAT_MS = 1_000  # at most, between two packets; haSendHeartbeatInterval may be less
+ALIVE_MS = 3_000  # a slave that was heard within this time keeps its id for itself
+CAUSE = "replicas"  # of the pause while the sync state set is too small
+
+Alter = Callable[[frozenset[int]], Awaitable[None]]
+# The replicas of this broker name by controller id, each with its address "host:port".
+Replicas = Callable[[], Mapping[int, str]]
+
+
+class AutoSwitchMaster:
+    """The slaves of this broker in controller mode: their connections are in `slaves`.
+
+    `state` has the sync state set and `confirm_offset`, which moves as slaves report.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        *,
+        broker_id: int,
+        master_epoch: int,
+        state: SyncState,
+        alter: Alter,
+        config: BrokerConfig,
+        server: asyncio.Server,
+        now_ms: Callable[[], int],
+        replicas: Replicas | None = None,
+        all_ack: bool = True,
+        on_acked: Callable[[int], None] = lambda end: None,
+        on_confirmed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`broker_id` is the controller id of this broker, `master_epoch` its epoch as the master.
+
+        `alter(set)` asks the controller for this sync state set (1001), with the `set_epoch` of
+        `state`. It returns when the controller has answered, and raises when there was no answer.
+        `apply` tells the answer; `alter` may call it. Until then the proposed set counts as well.
+        `server` listens and makes a `connection` for each slave; `start` lets it accept them.
+        `now_ms` is a clock for timeouts, not for messages. `replicas` are the replicas that the
+        controller knows: other ids are refused; without it any id is taken. `all_ack` is
+        allAckInSyncStateSet; without it inSyncReplicas counts, and all of the log is confirmed.
+
+        `on_acked(end)` is called when messages before another end may be acknowledged,
+        `on_confirmed()` when more of the log may be read.
+        """
+        self.store = store
+        self.broker_id = broker_id
+        self.master_epoch = master_epoch
+        self.state = state
+        self.config = config
+        self.now_ms = now_ms
+        self.slaves: list[SlaveLink] = []
+        self.acked = 0  # messages before this log offset may be acknowledged
+        self.refused = 0  # connections closed for a bad request
+        self.replicas = replicas
+        self._server = server
+        self._all_ack = all_ack
+        self._on_acked = on_acked
+        self._on_confirmed = on_confirmed
+        self._keeper = SetKeeper(broker_id, state, alter, now_ms)
+        self._moved = asyncio.Event()  # a slave has said something, or the set has changed
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._is_stopped = False
+
+    async def start(self) -> None:
+        """Begin the epoch in the store, let slaves in, and send what is due from time to time.
+
+        DamagedStore when the store has a newer epoch than `master_epoch`.
+        """
+        self.store.begin_epoch(self.master_epoch)
+        self._check_size()
+        self.confirm()
+        await self._server.start_serving()
+        self._tick()
+
+    async def stop(self) -> None:
+        """Let the slaves have the rest of the log, for a while, and close the connections."""
+        self._is_stopped = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._server.close()
+        await self._keeper.stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_SECONDS):
+                while any(each.is_late for each in self.slaves):
+                    self.send()
+                    await self._next_move()
+        for slave in self.slaves.copy():
+            slave.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_SECONDS):
+                while self.slaves:
+                    await self._next_move()
+        for slave in self.slaves.copy():
+            slave.abort()
+
+    def apply(self, members: Iterable[int], set_epoch: int) -> None:
+        """The controller says that the sync state set is this one. An older `set_epoch` than the
+        last one changes nothing."""
+        if self._keeper.apply(frozenset(members), set_epoch):
+            self._check_size()
+            self.confirm()
+            self._propose()
+
+    async def wait_for(self, offset: int, timeout_ms: int) -> bool:
+        """Wait until the log is confirmed up to `offset`; False when that takes longer."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_ms / 1000):
+                while self.state.confirm_offset < offset:
+                    await self._next_move()
+        return self.state.confirm_offset >= offset
+
+    def send(self) -> None:
+        """Send each slave the new part of the log. To be called after it was written."""
+        for slave in self.slaves.copy():
+            slave.send()
+        self.confirm()
+
+    def sweep(self) -> None:
+        """Send what is left over and heartbeats, close the connections of silent slaves, and
+        propose another sync state set where it is time."""
+        for slave in self.slaves.copy():
+            slave.send()
+            slave.sweep()
+        self._check_size()
+        self.confirm()
+        self._propose()
+
+    def info(self) -> HARuntimeInfo:
+        """How slaves stand, as GET_BROKER_HA_STATUS (907) answers it."""
+        found = [slave.info() for slave in self.slaves]
+        return HARuntimeInfo(
+            master=True,
+            master_commit_log_max_offset=self.store.log_end,
+            in_sync_slave_nums=len(self.state.members - {self.broker_id}),
+            ha_connection_info=found,
+        )
+
+    def confirm(self) -> None:
+        """Work out how far the log is confirmed, and tell it."""
+        end = self._confirmed_end()
+        if end is not None:
+            self.store.confirm(end)
+        confirmed = self.store.confirmed_end
+        if confirmed > self.state.confirm_offset:
+            self.state.confirm_offset = confirmed
+            self._moved.set()
+            self._on_confirmed()
+        acked = confirmed if self._all_ack else self._acked_by_count()
+        if acked > self.acked:
+            self.acked = acked
+            self._on_acked(acked)
+
+    # ---- for the connections
+
+    def connection(self) -> asyncio.Protocol:
+        """The protocol of a new connection."""
+        return SlaveLink(self)
+
+    def lost(self, slave: "SlaveLink") -> None:
+        """This connection is closed."""
+        self.slaves.remove(slave)
+        self._moved.set()
+        self._propose()
+        self.confirm()
+
+    def heard(self, slave: "SlaveLink") -> None:
+        """A slave has reported its end of the log."""
+        self.state.last_report_ms[slave.slave_id] = self.now_ms()
+        self._moved.set()
+        self.confirm()
+        self._propose()
+
+    def link_of(self, slave_id: int) -> "SlaveLink | None":
+        """The connection of this slave."""
+        return next((each for each in self.slaves if each.slave_id == slave_id), None)
+
+    def may_come(self, host: str) -> bool:
+        """Whether a slave at this address may take the log."""
+        networks = networks_of(self.config.ha_allowed_addresses)
+        known = self.replicas().values() if self.replicas is not None else ()
+        return is_allowed(host, networks, known)
+
+    # ---- inside
+
+    def _confirmed_end(self) -> int | None:
+        """How far every broker has the log that counts; None where one of them is not there."""
+        end = self.store.written_end
+        needed = self._keeper.needed()
+        if self.broker_id not in needed:
+            return None  # the controller has not told the set, or has another master
+        if not self._all_ack:
+            return end
+        ends = {each.slave_id: each.acked for each in self.slaves}
+        for member in needed - {self.broker_id}:
+            end = min(end, ends.get(member, -1))
+        return end if end >= 0 else None
+
+    def _acked_by_count(self) -> int:
+        """How far inSyncReplicas brokers have the log, this one included."""
+        count = self.config.in_sync_replicas - 1
+        ends = sorted((each.acked for each in self.slaves), reverse=True)
+        if count == 0:
+            return self.store.written_end
+        return ends[count - 1] if len(ends) >= count else self.acked
+
+    def _check_size(self) -> None:
+        """Take no messages while the set is too small, as RocketMQ."""
+        store_log, least = self.store.state.log, self.config.min_in_sync_replicas
+        size = len(self.state.members)
+        if size < least:
+            store_log.pause(
+                CAUSE,
+                f"in-sync replicas not enough: the sync state set has {size} brokers, the limit is "
+                f"{least} (minInSyncReplicas); start the others, or lower it",
+            )
+        elif CAUSE in store_log.paused:
+            store_log.resume(CAUSE)
+
+    def _propose(self) -> None:
+        if self._is_stopped:
+            return
+        entry = self.store.epochs.entries[-1]
+        standings = {
+            each.slave_id: Standing(each.acked, each.caught_up_ms, each.is_learner)
+            for each in self.slaves
+            if each.acked >= 0
+        }
+        self._keeper.propose(
+            standings,
+            self.store.confirmed_end if self._all_ack else 0,
+            entry.start_offset,
+            self.config.ha_max_time_slave_not_catchup,
+        )
+
+    def _tick(self) -> None:
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._tick)
+        self.sweep()
+
+    async def _next_move(self) -> None:
+        self._moved.clear()
+        await self._moved.wait()
+
+
+class SlaveLink(asyncio.Protocol):
+    """The connection of one slave. `next` is the log offset of the next byte to send, `acked` the
+    reported end: both are -1 before its first report. `caught_up_ms` is the last time at which it
+    had all that the master had."""
+
+    def __init__(self, master: AutoSwitchMaster) -> None:
+        self.slave_id = 0  # before its handshake
+        self.is_learner = False
+        self.next = -1
+        self.acked = -1
+        self.flow = Flow(master.now_ms)
+        self.caught_up_ms = 0
+        self.heard_ms = self._sent_ms = master.now_ms()
+        self._from_last_file = False
+        self._mark = (0, 0)  # an end of the log, and when it was that
+        self._master = master
+        self._stream = SlaveStream()
+        self._is_full = False  # the slave doesn't read
+        self._goes_on = False  # another `send` is scheduled
+        self._is_closed = False
+        self._transport: asyncio.Transport
+        self.address = ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        master = self._master
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=BUFFER_BYTES_MAX)
+        host, port, *_ = transport.get_extra_info("peername") or ("", 0)
+        self.address = f"{host}:{port}"
+        master.slaves.append(self)
+        if len(master.slaves) > SLAVES_MAX:
+            self._refuse(f"{SLAVES_MAX} are connected, which is the limit; stop some of them")
+        elif not master.may_come(host):
+            self._refuse(
+                "its address is neither loopback nor that of a replica which the controller knows; "
+                "if it may take the log, add it to haAllowedAddresses"
+            )
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._master.lost(self)
+        if not self._is_closed:
+            self._is_closed = True
+            log.warning("the slave %s is gone, it has the log up to %d", self._name, self.acked)
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self.send()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_closed:
+            return
+        self.heard_ms = self._master.now_ms()
+        try:
+            packets = self._stream.feed(data)
+        except Malformed as wrong:
+            self._refuse(f"it doesn't speak as a slave does: {wrong}")
+            return
+        ends = []
+        for packet in packets:
+            if isinstance(packet, SlaveHello):
+                self._greet(packet)
+            else:
+                ends.append(packet)
+        if ends and not self._is_closed:
+            self._take(ends)
+
+    def send(self) -> None:
+        """Go on with the log, as far as it is written and the slave has read."""
+        if self._is_full or self._is_closed or self._goes_on or self.next < 0:
+            return
+        store = self._master.store
+        end = store.written_end
+        pieces: list[bytes] = []
+        size = 0
+        try:
+            while self.next < end and size < SEND_BYTES_MAX:
+                data = self._chunk(pieces)
+                if not data:
+                    break
+                size += data
+        except StoreError as wrong:
+            self._refuse(str(wrong))
+            return
+        if pieces:
+            self._write(b"".join(pieces))
+        if self.next >= end:
+            return
+        if self.next < store.log_start or store.epochs.epoch_at(self.next) is None:
+            self._refuse(
+                f"it is to get the log from {self.next} on, which begins at {store.log_start} by "
+                "now, or no epoch is known there; delete its store folder, so that it begins anew"
+            )
+        elif not self._is_full:
+            self._goes_on = True  # others get served
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def sweep(self) -> None:
+        """Let the slave know that we are alive; close when it has been silent for too long."""
+        now, config = self._master.now_ms(), self._master.config
+        self.flow.sample()
+        self._note_caught_up(now)
+        if now - self.heard_ms > config.ha_housekeeping_interval:
+            self._refuse(
+                f"it has said nothing for {now - self.heard_ms} ms, the limit is "
+                f"{config.ha_housekeeping_interval} (haHousekeepingInterval)"
+            )
+        elif (
+            now - self._sent_ms >= min(HEARTBEAT_MS, config.ha_send_heartbeat_interval)
+            and self.next >= 0
+            and not self._is_full
+        ):
+            self._write(self._heartbeat())
+
+    def info(self) -> HAConnectionRuntimeInfo:
+        """How this slave stands."""
+        master = self._master
+        return HAConnectionRuntimeInfo(
+            addr=self.address,
+            slave_ack_offset=self.acked,
+            diff=master.store.log_end - self.acked,
+            in_sync=self.slave_id in master.state.members,
+            transferred_byte_in_second=self.flow.bytes_a_second,
+            transfer_from_where=self.next,
+        )
+
+    def close(self) -> None:
+        """Close the connection, after the bytes in its buffer."""
+        self._is_closed = True
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._is_closed = True
+        self._transport.abort()
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it lacks a part of the log, and is there to take it."""
+        master = self._master
+        is_there = master.now_ms() - self.heard_ms < ALIVE_MS
+        return is_there and 0 <= self.acked < master.store.written_end
+
+    # ---- inside
+
+    @property
+    def _name(self) -> str:
+        return f"{self.slave_id or 'without a handshake'} ({self.address})"
+
+    def _greet(self, hello: SlaveHello) -> None:
+        """Answer a handshake with the epochs of this log."""
+        master, slave_id = self._master, hello.slave_id
+        if self.slave_id and self.slave_id == slave_id and self.next < 0:
+            return  # a Java slave says it again while it waits for the answer
+        wrong = self._unfit(slave_id)
+        if wrong is not None:
+            self._refuse(wrong)
+            return
+        other = master.link_of(slave_id)
+        if other is not None:
+            log.warning("the slave %d has come again, the connection before goes", slave_id)
+            other.slave_id = 0
+            other.abort()
+        self.slave_id = slave_id
+        self.is_learner, self._from_last_file = hello.is_learner, hello.from_last_file
+        log.info("the slave %s has connected", self._name)
+        entries = master.store.epochs.entries[-EPOCHS_MAX:]
+        end, last = master.store.written_end, master.store.epochs.last_epoch
+        self._write(MasterHello(end, last, entries).encode())
+
+    def _unfit(self, slave_id: int) -> str | None:
+        """Why a slave with this id is refused; None when it is taken."""
+        master = self._master
+        if self.slave_id:
+            return f"it says that it is {slave_id} after it has said {self.slave_id}"
+        if slave_id <= 0 or slave_id == master.broker_id:
+            return (
+                f"its controller id is {slave_id}, and this master is {master.broker_id}: each "
+                "replica has its own, 1 or more; delete its file brokerIdentity, so that the "
+                "controller gives it another"
+            )
+        known = None if master.replicas is None else sorted(master.replicas())
+        if known is not None and slave_id not in known:
+            return (
+                f"the controller knows no replica {slave_id} of this broker name, only {known}; "
+                "let it register with the controller first (controllerAddr)"
+            )
+        other = master.link_of(slave_id)
+        if other is not None and master.now_ms() - other.heard_ms < ALIVE_MS:
+            return (
+                f"the slave {slave_id} is connected from {other.address} and alive; if these are "
+                "two brokers, delete the file brokerIdentity of one, so that it gets its own id"
+            )
+        return None
+
+    def _take(self, ends: list[int]) -> None:
+        """The slave has reported these ends of its log."""
+        master = self._master
+        end = master.store.written_end
+        if not self.slave_id:
+            self._refuse("it reports the end of its log without a handshake before")
+        elif max(ends) > end:
+            self._refuse(
+                f"its log ends at {max(ends)}, this one at {end}: it has what was lost here, or is "
+                "no slave of this broker. Let it be the master, or delete its store folder"
+            )
+        else:
+            if self.next < 0:
+                self._begin(ends[0])
+            self.acked = ends[-1]
+            self._note_caught_up(master.now_ms())
+            master.heard(self)
+            self.send()
+
+    def _begin(self, place: int) -> None:
+        """The slave asks for the log from a place on; 0 says that it has nothing."""
+        store = self._master.store
+        if place == 0:
+            place = store.log_start
+            if self._from_last_file:
+                place = store.written_end - store.written_end % store.segment_bytes
+        self.next = place
+        log.info("the slave %s gets the log from %d on", self._name, place)
+
+    def _chunk(self, pieces: list[bytes]) -> int:
+        """Add the next chunk, of one file and one epoch; returns its size without the head."""
+        master = self._master
+        store, place = master.store, self.next
+        entry = store.epochs.epoch_at(place)
+        if entry is None:
+            return 0
+        end = store.epochs.end_of(entry.epoch) or place
+        data = store.raw(place, min(master.config.ha_transfer_batch_size, end - place))
+        if data:
+            pieces += [chunk_head(len(data), place, *entry, master.state.confirm_offset), data]
+            self.next = place + len(data)
+        return len(data)
+
+    def _heartbeat(self) -> bytes:
+        """A chunk without bytes. It names the epoch of the last byte that was sent: a Java slave
+        notes what it names, and could not note another epoch that begins at the same place."""
+        master = self._master
+        entry = master.store.epochs.epoch_at(self.next - 1) or (NO_EPOCH, 0)
+        return chunk_head(0, self.next, *entry, master.state.confirm_offset)
+
+    def _note_caught_up(self, now: int) -> None:
+        """Note when the slave last had all that the master had, by an end that is marked and that
+        it reports later."""
+        if self.acked < 0:
+            return
+        end = self._master.store.written_end
+        if self.acked >= end:
+            self.caught_up_ms = now
+            self._mark = end, now
+        elif self.acked >= self._mark[0]:
+            self.caught_up_ms = max(self.caught_up_ms, self._mark[1])
+            self._mark = end, now
+
+    def _go_on(self) -> None:
+        self._goes_on = False
+        self.send()
+
+    def _write(self, data: bytes) -> None:
+        self._sent_ms = self._master.now_ms()
+        self.flow.bytes += len(data)
+        self._transport.write(data)
+
+    def _refuse(self, reason: str) -> None:
+        log.error("closing the slave %s: %s", self._name, reason)
+        self._master.refused += 1
+        self.abort()

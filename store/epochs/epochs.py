@@ -1,0 +1,136 @@
+"""The file epochFileCheckpoint: the epochs of a store's log, in RocketMQ's format.
+
+A change is on the disk when its method returns. An epoch must be noted before its first message is
+written: messages of a new master that count as the old master's would hide where two logs part.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..base.errors import DamagedStore, StoreError, plain_errors
+from ..files import disk, json_file
+from ..files.segment import sync_folder
+from .entries import EPOCH_MAX, EPOCHS_MAX, EpochEntry, decode, disorder, encode, end_of
+
+
+class Epochs:
+    """The epochs of one log, oldest first. `path` is the file; the text before the last change is
+    in its .bak."""
+
+    def __init__(self, path: Path, entries: tuple[EpochEntry, ...] = ()) -> None:
+        self.path = path
+        self._entries = entries
+
+    @classmethod
+    def open(cls, path: Path) -> "Epochs":
+        """The epochs in this file; none when it doesn't exist.
+
+        DamagedStore when its text can't be read, or is missing while there is a .bak. The .bak
+        itself is not read: it may lack the last epoch, whose messages would count as older ones.
+        """
+        text = json_file.read(path)
+        if not text and not json_file.read(_backup(path)):
+            return cls(path)
+        try:
+            return cls(path, decode(text))
+        except ValueError as wrong:
+            raise DamagedStore(
+                f"{path} has {len(text)} bytes and can't be read: {wrong}; restore it from a copy "
+                f"({_backup(path).name} is the text before its last change), or delete the store "
+                "folder, so that this broker takes the log of its master anew"
+            ) from wrong
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """All epochs, oldest first: numbers and offsets ascend."""
+        return self._entries
+
+    @property
+    def last_epoch(self) -> int:
+        """The number of the last epoch; 0 when there is none."""
+        return self._entries[-1].epoch if self._entries else 0
+
+    def epoch_at(self, offset: int) -> EpochEntry | None:
+        """The epoch of the byte at this log offset; None before the first one."""
+        for entry in reversed(self._entries):
+            if entry.start_offset <= offset:
+                return entry
+        return None
+
+    def end_of(self, epoch: int) -> int | None:
+        """The log offset where this epoch ends: `END_MAX` for the last; None for an unknown one."""
+        for number, entry in enumerate(self._entries):
+            if entry.epoch == epoch:
+                return end_of(self._entries, number)
+        return None
+
+    def append(self, epoch: int, start_offset: int) -> None:
+        """Begin an epoch at this log offset. One that is the last already changes nothing.
+
+        A last epoch that begins there too has no message, and is replaced: RocketMQ refuses the new
+        one then, so that its messages count as the old one's. Above `EPOCHS_MAX` the oldest goes.
+        DamagedStore for a number or an offset that is not above the last one's.
+        """
+        entry = EpochEntry(epoch, start_offset)
+        kept = self._entries
+        if kept and kept[-1] == entry:
+            return
+        if kept and kept[-1].epoch < epoch and kept[-1].start_offset == start_offset:
+            kept = kept[:-1]
+        changed = (*kept, entry)
+        wrong = disorder(changed)
+        if wrong is not None:
+            raise DamagedStore(
+                f"{wrong} (numbers to {EPOCH_MAX}): the epochs of this log and of the controller "
+                "or master don't fit; look which broker has the newest messages, and delete the "
+                "store folders of the others"
+            )
+        self._save(changed[-EPOCHS_MAX:])
+
+    def adopt(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Take the epochs of another log, which is equal to this one. DamagedStore when their
+        numbers and offsets don't ascend."""
+        found = tuple(EpochEntry(*entry) for entry in entries)
+        wrong = disorder(found)
+        if wrong is not None:
+            raise DamagedStore(f"the epochs of the master's log can't be: {wrong}")
+        self._keep(found)
+
+    def cut(self, offset: int) -> None:
+        """The log ends at `offset` now: drop the epochs that begin there or behind it."""
+        self._keep(tuple(entry for entry in self._entries if entry.start_offset < offset))
+
+    def drop_before(self, offset: int) -> None:
+        """The log begins at `offset` now: drop the epochs that end before it.
+
+        One that ends right there stays: a log that ends there as well can go on with this one.
+        """
+        entries = self._entries
+        self._keep(
+            tuple(entry for at, entry in enumerate(entries) if end_of(entries, at) >= offset)
+        )
+
+    def _keep(self, entries: tuple[EpochEntry, ...]) -> None:
+        if entries == self._entries:
+            return
+        if entries:
+            self._save(entries)
+            return
+        # The .bak first: one without its file is refused.
+        for path in (_backup(self.path), self.path):
+            with plain_errors(path, "delete"):
+                if disk.current.exists(path):
+                    disk.current.unlink(path)
+                    sync_folder(path.parent)
+        self._entries = ()
+
+    def _save(self, entries: tuple[EpochEntry, ...]) -> None:
+        try:
+            json_file.save(self.path, encode(entries))
+        except StoreError as wrong:
+            raise StoreError(f"the epochs of the log can't be saved: {wrong}") from wrong
+        self._entries = entries
+
+
+def _backup(path: Path) -> Path:
+    return path.with_name(path.name + ".bak")

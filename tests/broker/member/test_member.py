@@ -1,0 +1,145 @@
+"""Members of a broker name under a controller: ids, roles, and the switch from one to another."""
+
+from functools import partial
+from pathlib import Path
+
+from aerobee.broker.member.identity import Identity, IdentityFiles
+from aerobee.protocol import codes
+from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.headers.controller import ElectMaster
+
+from .members import NAME, Cluster, broker_of, until
+
+
+async def elect(cluster: Cluster, broker_id: int) -> None:
+    """As mqadmin's electMaster."""
+    peers = Peers(upgrade=False)
+    header = ElectMaster("DefaultCluster", NAME, broker_id, True)
+    address, code = cluster.controller.address, codes.CONTROLLER_ELECT_MASTER
+    assert (await peers.request(address, code, header, timeout_s=60)).code == codes.SUCCESS
+    await peers.close()
+
+
+async def test_members_get_ids_for_life_and_follow_the_first_one(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        one, two, three = await cluster.start(3)
+        assert [member.role.own_id for member in (one, two, three)] == [1, 2, 3]
+        assert (tmp_path / "broker-2" / "brokerIdentity").read_text() == f"DefaultCluster#{NAME}#2"
+        assert one.role.is_master
+        assert one.role.epoch == 1
+        for member in (two, three):
+            assert member.role.master_address == one.address
+            assert broker_of(member).config.is_slave
+            assert broker_of(member).config.broker_id == member.role.own_id
+        assert broker_of(one).config.broker_id == 0
+        await three.stop()
+        again = cluster.members[2] = cluster.member(3)
+        await again.start()
+        assert again.role.own_id == 3
+
+
+async def test_an_election_by_hand_starts_both_brokers_again_on_their_ports(
+    tmp_path: Path,
+) -> None:
+    async with Cluster(tmp_path) as cluster:
+        one, two = await cluster.start(2)
+        await cluster.whole_set()
+        before = broker_of(one), broker_of(two)
+        addresses = one.address, two.address
+        await elect(cluster, 2)
+        await until(lambda: two.role.is_master and two.broker is not None)
+        await until(lambda: one.role.epoch == 2 and one.broker is not None)
+        assert [broker.events for broker in before] == [["start", "leave"], ["start", "leave"]]
+        assert (one.address, two.address) == addresses
+        assert one.role.master_address == two.address
+        state = broker_of(two).sync_state
+        assert state is not None
+        assert (sorted(state.members), state.set_epoch) == ([2], 3)
+
+
+async def test_a_master_that_stops_hands_its_role_over_first(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        one, two, three = await cluster.start(3)
+        await cluster.whole_set()
+        state = broker_of(one).sync_state
+        assert state is not None
+        state.last_report_ms = {2: 5, 3: 6}
+        broker = broker_of(one)
+        await one.stop()
+        assert broker.events == ["start", "refuse", "settled", "leave"]
+        assert cluster.controller.groups[NAME].master_id == 3  # its report is the newest
+        await until(lambda: three.role.is_master and two.role.master_id == 3)
+
+
+async def test_a_master_alone_in_its_set_stops_without_a_successor(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        one, _ = await cluster.start(2)
+        await one.stop()
+        assert cluster.controller.groups[NAME].master_id == 1
+
+
+async def test_a_master_whose_disk_hangs_gives_its_role_away(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        one, two = await cluster.start(2)
+        await cluster.whole_set()
+        store = broker_of(one).store
+        store.written_end = 200
+        for _ in range(5):
+            await until(partial(lambda before: store.looks > before, store.looks))
+            cluster.clock.ms += 2_000
+        await until(lambda: two.role.is_master)
+        await until(lambda: one.role.epoch == 2)
+
+
+async def test_a_restarted_master_takes_its_role_with_the_set_that_holds(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        one, two = await cluster.start(2)
+        await cluster.whole_set()
+        one_again = cluster.member(1)
+        await two.stop()
+        # As after kill -9: nothing is handed over.
+        await one.stop(hand_over=False)
+        cluster.members = [one_again]
+        await one_again.start()
+        assert one_again.role.is_master
+        assert one_again.role.epoch == 1
+        state = broker_of(one_again).sync_state
+        assert state is not None
+        assert state.members == {1, 2}
+
+
+async def test_an_application_whose_answer_was_lost_gets_the_same_id(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        one = cluster.member(1)
+        files = IdentityFiles(tmp_path / "broker-1", "DefaultCluster", NAME)
+        files.save_application(Identity("DefaultCluster", NAME, 1, "127.0.0.1:1;5"))
+        cluster.members.append(one)
+        await one.start()
+        assert one.role.own_id == 1
+        assert cluster.controller.groups[NAME].members[1].check_code == "127.0.0.1:1;5"
+        # An application that another broker was quicker with: the next id.
+        files = IdentityFiles(tmp_path / "broker-2", "DefaultCluster", NAME)
+        files.save_application(Identity("DefaultCluster", NAME, 1, "127.0.0.1:2;6"))
+        two = cluster.member(2)
+        cluster.members.append(two)
+        await two.start()
+        assert two.role.own_id == 2
+
+
+async def test_members_of_a_controller_without_its_state_wait_for_an_operator(
+    tmp_path: Path,
+) -> None:
+    async with Cluster(tmp_path) as cluster:
+        one, two = await cluster.start(2)
+        await cluster.whole_set()
+        port = cluster.controller.port
+        await cluster.controller.stop()
+        await cluster.start_controller(tmp_path / "empty", port)
+        groups = cluster.controller.groups
+        await until(lambda: NAME in groups and len(groups[NAME].members) == 2)
+        await until(lambda: sum(1 for _ in cluster.controller.live.alive()) == 2)
+        await cluster.controller.scan()
+        assert groups[NAME].master_id is None
+        assert one.role.is_master  # it goes on while the other one reports
+        await elect(cluster, 2)
+        await until(lambda: two.role.is_master and one.role.epoch == 2)

@@ -1,0 +1,228 @@
+"""Stores that lead and follow in controller mode, without the rest of a broker, and a controller
+that a test makes answer."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from aerobee.broker.replication.auto_switch_master import AutoSwitchMaster
+from aerobee.broker.replication.auto_switch_slave import AutoSwitchSlave
+from aerobee.broker.replication.sync_state import SyncState
+from aerobee.protocol.aio.server import listen
+from aerobee.protocol.ha_auto_switch import Chunk, MasterHello, MasterStream, SlaveHello, report
+from aerobee.store.engine.messages import Message
+from aerobee.store.engine.store import MessageStore
+
+from ..conftest import Config
+
+SECONDS = 15  # a deadline, for a machine that has much else to do
+HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
+SEGMENT = 64 << 10
+
+
+async def until(holds: Callable[[], bool], what: str = "") -> None:
+    async with asyncio.timeout(SECONDS):
+        while not holds():  # noqa: ASYNC110 - the parts have no event for tests
+            await asyncio.sleep(0.001)
+    assert holds(), what
+
+
+class Controller:
+    """Says yes; while `is_silent`, a question waits. `asked` are the sets it was asked for."""
+
+    def __init__(self) -> None:
+        self.master: AutoSwitchMaster | None = None
+        self.asked: list[list[int]] = []
+        self.members: frozenset[int] = frozenset()
+        self.set_epoch = 1
+        self.is_silent = False
+        self.refuses = False
+        self.wrong: Exception | None = None
+
+    async def alter(self, wanted: frozenset[int]) -> None:
+        self.asked.append(sorted(wanted))
+        if self.wrong is not None:
+            raise self.wrong
+        while self.is_silent:  # noqa: ASYNC110 - a test decides
+            await asyncio.sleep(0.001)
+        if not self.refuses:
+            self.take(wanted)
+
+    def take(self, members: Iterable[int]) -> None:
+        self.members = frozenset(members)
+        self.set_epoch += 1
+        self.tell()
+
+    def tell(self) -> None:
+        assert self.master is not None
+        self.master.apply(self.members, self.set_epoch)
+
+
+class Node:
+    """A store, and its role: `master` or `slave`."""
+
+    def __init__(self, config: Config, folder: Path, clock: Callable[[], int], number: int) -> None:
+        self.folder = folder
+        self.clock = clock
+        self.number = number
+        self.config = config(store_path_root_dir=str(folder), mapped_file_size_commit_log=SEGMENT)
+        self.controller = Controller()
+        self.master: AutoSwitchMaster | None = None
+        self.slave: AutoSwitchSlave | None = None
+        self.acked: list[int] = []
+        self.cuts: list[int] = []
+        self.confirmations = 0
+        self.port = 0
+        self.sync_flush = False
+        self.store = self._opened()
+
+    def _opened(self) -> MessageStore:
+        settings = replace(
+            self.config.store_settings(), controller_mode=True, sync_flush=self.sync_flush
+        )
+        store = MessageStore(self.folder, settings, HOST, self.clock)
+        store.open()
+        return store
+
+    async def reopen(self, *, crash: bool = False, sync_flush: bool = False) -> None:
+        await self.halt()
+        self.store.abandon() if crash else self.store.close()
+        self.sync_flush = sync_flush
+        self.store = self._opened()
+
+    def put(self, count: int = 1, body: bytes = b"body", topic: str = "T") -> int:
+        """Messages more; where the log ends then."""
+        for _ in range(count):
+            self.store.put(Message((topic, 0), 0, 0, 0, HOST, body, b"TAGS\x01a\x02", 0))
+        self.store.write_staged()
+        if self.master is not None:
+            self.master.send()
+        return self.store.log_end
+
+    async def lead(self, epoch: int, *members: int, **more: Any) -> AutoSwitchMaster:
+        """Become the master; the members of the set are this one and `members`."""
+        await self.halt()
+        self.store.state.log.resume("slave")
+        self.store.state.is_following = False
+        self.controller.members = frozenset({self.number, *members})
+        state = SyncState(self.controller.members, self.controller.set_epoch)
+        server, self.port = await listen(lambda: made.connection(), "127.0.0.1", 0, accept=False)
+        made = AutoSwitchMaster(
+            self.store,
+            broker_id=self.number,
+            master_epoch=epoch,
+            state=state,
+            alter=self.controller.alter,
+            config=self.config,
+            server=server,
+            now_ms=self.clock,
+            on_acked=self.acked.append,
+            on_confirmed=self._on_confirmed,
+            **more,
+        )
+        self.controller.master = self.master = made
+        await made.start()
+        return made
+
+    async def follow(self, other: "Node | None", **more: Any) -> AutoSwitchSlave:
+        """Become a slave of the other."""
+        await self.halt()
+        self.store.follower.follow("a slave")
+        self.slave = AutoSwitchSlave(
+            self.store,
+            broker_id=self.number,
+            master_ha_address="" if other is None else f"127.0.0.1:{other.port}",
+            config=self.config,
+            now_ms=self.clock,
+            on_cut=self.cuts.append,
+            on_confirmed=self._on_confirmed,
+            **more,
+        )
+        self.slave.retry_seconds = 0.01
+        await self.slave.start()
+        return self.slave
+
+    async def halt(self) -> None:
+        """Have no role any more."""
+        if self.master is not None:
+            await self.master.stop()
+        if self.slave is not None:
+            await self.slave.stop()
+        self.master = self.slave = None
+
+    async def has(self, end: int) -> None:
+        await until(lambda: self.store.log_end == end, f"the log reaches {end}")
+
+    def log(self) -> bytes:
+        return b"".join(
+            self.store.raw(each.base, each.size) for each in self.store.state.log.segments.items
+        )
+
+    @property
+    def epochs(self) -> list[str]:
+        return [str(entry) for entry in self.store.epochs.entries]
+
+    def bodies(self, topic: str = "T") -> int:
+        """How many messages can be read."""
+        return self.store.max_offset(topic, 0)
+
+    def _on_confirmed(self) -> None:
+        self.confirmations += 1
+
+
+class RawSlave:
+    """A socket that acts as a slave of a master."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.stream = MasterStream()
+        self.packets: list[MasterHello | Chunk] = []
+        self.data = b""
+
+    @classmethod
+    async def connected(cls, node: Node) -> "RawSlave":
+        return cls(*await asyncio.open_connection("127.0.0.1", node.port))
+
+    def greet(self, number: int, *, last_file: bool = False, learner: bool = False) -> None:
+        self.writer.write(SlaveHello(number, last_file, learner).encode())
+
+    def report(self, *ends: int) -> None:
+        self.writer.write(b"".join(map(report, ends)))
+
+    async def packet(self) -> MasterHello | Chunk:
+        async with asyncio.timeout(SECONDS):
+            while not self.packets:
+                data = await self.reader.read(1 << 16)
+                assert data, "the master has closed the connection"
+                self.packets += self.stream.feed(data)
+        return self.packets.pop(0)
+
+    async def hello(self) -> MasterHello:
+        found = await self.packet()
+        assert isinstance(found, MasterHello)
+        return found
+
+    async def chunk(self) -> Chunk:
+        found = await self.packet()
+        assert isinstance(found, Chunk)
+        return found
+
+    async def log(self, end: int) -> list[Chunk]:
+        """The chunks up to a log offset, without heartbeats."""
+        found: list[Chunk] = []
+        while not found or found[-1].place + len(found[-1].data) < end:
+            chunk = await self.chunk()
+            if chunk.data:
+                found.append(chunk)
+        return found
+
+    async def closed(self) -> None:
+        async with asyncio.timeout(SECONDS):
+            with suppress(ConnectionResetError):
+                while await self.reader.read(1 << 16):
+                    pass
+        self.writer.close()
