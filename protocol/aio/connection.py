@@ -13,22 +13,21 @@ import asyncio
 import logging
 import os
 import socket
-from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
-
 from .. import codes
-from ..codec.frame import HEAD, LENGTH_BYTES, FrameDecoder, encode_request, encode_response
-from ..codec.header_json import AFTER_OPAQUE, NOTHING_EXPECTED, Expected
-from ..command import FLAG_ONEWAY, FLAG_RESPONSE, LANGUAGE, Command, Response
+from ..codec.frame import LENGTH_BYTES, encode_response
+from ..codec.header_json import NOTHING_EXPECTED, Expected
+from ..command import FLAG_ONEWAY, FLAG_RESPONSE, Command, Response
 from ..errors import Refusal, reason_of
 from ..wire import Header
 from .failures import UNANSWERED
+from .ingress import Ingress
 from .memory_budget import COUNTED_BYTES_MIN, HELD_BYTES_MIN
+from .requests import WAITING_MAX, Requests, Sign, Waiter
 from .rpc_latency import rpc_key
 from .scheduler import COMMANDS_SHARED, LANE_BYTES_MAX, LANE_SHARE, START, Lane, Scheduler
 
@@ -37,18 +36,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WAITING_MAX = 65_536  # requests without an answer yet, per connection
 WRITE_BYTES_MAX = 256 << 10  # of large answers to one peer, in one turn
 READ_BYTES = 8 << 10  # taken apart at once, so that others don't wait for the decoding either
 READ_BYTES_ALONE = 64 << 10  # the same when nobody else wants anything
 LANE_MUCH = 2_000  # bytes that came in one piece are several messages
 HOST_BYTES_V4 = 8
 TASKS_MAX = 1_024  # coroutine handlers at work, per connection
-OPAQUE_MASK = 0x7FFFFFFF
-CODEC_MSGPACK = 2
 
 Answer = Response | bytes | None
-Sign = Callable[[dict[str, str] | None, bytes], dict[str, str]]
 Handler = Callable[[Any, Command, "Connection"], Answer | Coroutine[Any, Any, Answer]]
 Inbox = list[tuple[Any, Command, "Connection"]]
 
@@ -73,36 +68,6 @@ class Row:
     inbox: Inbox | None = None
 
 
-class Waiter(msgspec.Struct, eq=False):
-    """Who waits for the answer to a request of `code`, until `deadline` (the loop's clock).
-
-    One of the two functions is called, once, while the connection reads: they must be quick.
-    """
-
-    deadline: float
-    code: int
-
-    def answered(self, answer: Command) -> None:
-        """This came, whatever its code."""
-        raise NotImplementedError
-
-    def failed(self, error: Exception) -> None:
-        """Nothing came: TimeoutError, or ConnectionResetError."""
-        raise NotImplementedError
-
-
-class _Asked(Waiter, eq=False):
-    future: asyncio.Future[Command]
-
-    def answered(self, answer: Command) -> None:
-        if not self.future.done():
-            self.future.set_result(answer)
-
-    def failed(self, error: Exception) -> None:
-        if not self.future.done():
-            self.future.set_exception(error)
-
-
 class Connection(asyncio.Protocol):
     """A connection; `rows` is the table it serves from.
 
@@ -118,40 +83,29 @@ class Connection(asyncio.Protocol):
         "_closing",
         "_counted",
         "_crowd",
-        "_decoder",
         "_drained",
         "_fd",
-        "_held",
         "_is_behind",
         "_is_odd",
         "_is_reading",
         "_lost",
-        "_next_opaque",
         "_on_lost",
         "_queued",
-        "_relayed",
         "_scheduler",
-        "_sign",
         "_tasks",
         "_transport",
-        "_unfinished",
-        "_unfinished_rounds",
-        "_unread",
-        "_unserved",
-        "_upgrade",
-        "_waiting",
         "_writes_first",
         "address",
         "budget",
-        "codec",
         "host",
         "idle_rounds",
+        "ingress",
         "laned",
         "local_address",
         "out",
-        "owed",
-        "peer_version",
+        "requests",
         "rows",
+        "unsent",
     )
 
     def __init__(
@@ -168,32 +122,25 @@ class Connection(asyncio.Protocol):
         sign: Sign | None = None,
     ) -> None:
         self.rows = rows
-        self.codec = codec
         self.address = ""
         self.local_address = ""
         self.host = b"\0" * 8
         self.idle_rounds = 0
-        self.peer_version = 0
         # Whole frames that go out when the turn ends: who takes an inbox adds his answers.
         self.out: list[bytes | memoryview] = []
-        self.owed = 0  # bytes of answers since it last had read all
+        self.unsent = 0  # bytes of answers since it last had read all
         self.budget = scheduler.budget
         self.laned = b""  # what waits in the lane of this turn
         self._counted = 0  # of what is owed, in the backlog
-        self._held = 0  # of an unfinished request, in the backlog
-        self._unfinished = 0  # the number of that one in the last idle round
-        self._unfinished_rounds = 0
-        self._unserved: deque[Command] = deque()
-        self._unread: deque[memoryview] = deque()  # to be taken apart once those are served
+        self.ingress = Ingress(scheduler.budget, expected)
+        self.requests = Requests(
+            scheduler, codec=codec, upgrade=upgrade, relayed=relayed, sign=sign
+        )
         self._is_reading = True
         self._scheduler = scheduler
         self._on_lost = on_lost
-        self._upgrade = upgrade
-        self._relayed = relayed
-        self._sign = sign
         self._writes_first = not asks
         self._drained: asyncio.Event | None = None
-        self._decoder = FrameDecoder(expected)
         self._transport: asyncio.Transport | None = None
         # Where the transport's own way is long: what can be written at once goes to the socket.
         self._fd = -1
@@ -201,8 +148,6 @@ class Connection(asyncio.Protocol):
         self._is_odd = False  # what comes first of the unread can't go in the lane
         self._crowd: Crowd | None = None  # who reads for it, while its transport is paused
         self._is_behind = False  # some of what was written may still lie in the transport
-        self._waiting: dict[int, Waiter] = {}
-        self._next_opaque = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost: str | None = None
         self._closing = False
@@ -215,6 +160,7 @@ class Connection(asyncio.Protocol):
         local = transport.get_extra_info("sockname")
         if peer is not None:
             self.address, self.host = host_text(peer), host_bytes(peer)
+            self.requests.address = self.address
         if local is not None:
             self.local_address = host_text(local)
         sock = transport.get_extra_info("socket")
@@ -240,13 +186,14 @@ class Connection(asyncio.Protocol):
             and self._joins(lane, data)
         ):
             return
-        decoder = self._decoder
+        ingress = self.ingress
+        decoder = ingress.decoder
         # What comes to the end that asks is answers: whoever waits for them has had his turn.
         if not self._writes_first:
-            found = self._without_responses(decoder.feed(data))
-            if self._unserved or self._unread:
+            found = self.requests.without_responses(decoder.feed(data))
+            if ingress.commands or ingress.chunks:
                 found = self._this_turn(found, b"")
-        elif self._unserved or self._unread or len(data) > READ_BYTES:
+        elif ingress.commands or ingress.chunks or len(data) > READ_BYTES:
             found = self._this_turn([], data)
         else:
             found = decoder.feed(data)
@@ -254,16 +201,16 @@ class Connection(asyncio.Protocol):
                 found = self._this_turn(found, b"")
         rows = self.rows
         out = self.out
-        owed_max = self.budget.owed_max
+        unsent_max = self.budget.unsent_max
         is_put = False
         commands = iter(found)
         for command in commands:
-            if self.owed > owed_max:
+            if self.unsent > unsent_max:
                 self._wait_for_reader([command, *commands])
                 break
             flag = command.flag
             if flag & FLAG_RESPONSE:
-                self._without_responses([command])
+                self.requests.without_responses([command])
                 continue
             row = rows.get(command.code)
             try:
@@ -303,9 +250,9 @@ class Connection(asyncio.Protocol):
         if (out or is_put) and not self._queued:
             self._queued = True
             self._scheduler.add(self)
-        if decoder.rest or self._held:
-            self._hold(len(decoder.rest))
-        if decoder.fault is not None and not (self._unserved or self._unread):
+        if decoder.rest or ingress.partial_bytes:
+            self._count_partial()
+        if decoder.fault is not None and not ingress.is_waiting:
             log.warning("closing %s: %s", self.address, decoder.fault)
             self.close()
 
@@ -316,18 +263,16 @@ class Connection(asyncio.Protocol):
             if self._scheduler.lane is not None:
                 self._scheduler.lane.connections.remove(self)
             self.serve(laned)
-        while self._unserved or self._unread:  # what had arrived is done, as if it had been in time
-            self.owed = self._scheduler.given = 0
+        while self.ingress.is_waiting:  # what had arrived is done, as if it had been in time
+            self.unsent = self._scheduler.given = 0
             self.data_received(b"")
             self.out.clear()  # nobody reads the answers
-        self.budget.add(-self._counted - self._held)
-        self.budget.held -= self._held
-        self._counted = self._held = 0
+        self.ingress.release()
+        self.budget.add(-self._counted)
+        self._counted = 0
         self._fd = -1
         self._lost = self._why_lost(exc)
-        waiting, self._waiting = self._waiting, {}
-        for waiter in waiting.values():
-            waiter.failed(ConnectionResetError(self._lost))
+        self.requests.fail(self._lost)
         for task in self._tasks:
             task.cancel()
         self._release()
@@ -336,11 +281,13 @@ class Connection(asyncio.Protocol):
 
     def _why_lost(self, exc: Exception | None) -> str:
         why = f"connection to {self.address} closed"
-        if self._decoder.fault is not None:
-            return f"{why}: {self._decoder.fault}"
+        fault = self.ingress.decoder.fault
+        if fault is not None:
+            return f"{why}: {fault}"
         if exc is not None:
             why += f": {reason_of(exc)}"
-        if self._writes_first or self._closing or self.peer_version or not self._waiting:
+        requests = self.requests
+        if self._writes_first or self._closing or requests.peer_version or not requests:
             return why
         transport = self._transport
         is_plain = transport is not None and transport.get_extra_info("sslcontext") is None
@@ -371,25 +318,25 @@ class Connection(asyncio.Protocol):
     @property
     def is_behind(self) -> bool:
         """The peer must read first: what it asked for is better done later (`postpone`)."""
-        return self._drained is not None or self.owed > self.budget.owed_max
+        return self._drained is not None or self.unsent > self.budget.unsent_max
 
     @property
     def is_to_wait(self) -> bool:
         """A request of it that waits for messages is better done later: it `is_behind`, this turn
         gave much, or all together are owed much, when one connection a turn is served."""
-        return self.is_behind or self._scheduler.gave_much or not self.budget.owed_max
+        return self.is_behind or self._scheduler.gave_much or not self.budget.unsent_max
 
-    def owe(self, size: int) -> None:
+    def add_unsent(self, size: int) -> None:
         """So many bytes more are owed; where it is much the backlog knows it at once, and who is
         served in the same turn has less room."""
-        self.owed += size
+        self.unsent += size
         self._scheduler.given += size
-        if self.owed > COUNTED_BYTES_MIN:
-            self._count_owed()
+        if self.unsent > COUNTED_BYTES_MIN:
+            self._count_unsent()
 
     def postpone(self, command: Command) -> None:
         """Handle a request once more, from its beginning, when the peer has read."""
-        self._unserved.append(command)
+        self.ingress.commands.append(command)
         if not self.is_behind:
             self._scheduler.queue(self)
         self._read_or_not()
@@ -430,23 +377,13 @@ class Connection(asyncio.Protocol):
         self, code: int, fields: dict[str, str] | None, body: bytes, timeout_s: float
     ) -> asyncio.Future[Command]:
         """Send a request; the future gives the answer, TimeoutError or ConnectionResetError."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Command] = loop.create_future()
         if self.is_lost:
+            future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
             future.set_exception(ConnectionResetError(self._lost or "connection is closing"))
             return future
-        if len(self._waiting) >= WAITING_MAX:
-            future.set_exception(
-                ConnectionError(
-                    f"{len(self._waiting)} requests to {self.address} wait for an answer, the "
-                    f"limit is {WAITING_MAX}; send fewer at a time"
-                )
-            )
-            return future
-        if self._sign is not None:
-            fields = self._sign(fields, body)
-        opaque = self._expect(_Asked(loop.time() + timeout_s, code, future))
-        self.write_later(encode_request(code, opaque, fields, body, codec=self.codec))
+        future, frame = self.requests.future(code, fields, body, timeout_s)
+        if frame:
+            self.write_later(frame)
         return future
 
     @property
@@ -456,21 +393,13 @@ class Connection(asyncio.Protocol):
             self._drained is None
             and self._lost is None
             and not self._closing
-            and self._sign is None
-            and len(self._waiting) < WAITING_MAX
+            and self.requests.sign is None
+            and len(self.requests) < WAITING_MAX
         )
 
     def ask_now(self, waiter: Waiter, before_opaque: str, body: bytes) -> None:
         """`request` for one who has written its JSON header up to the opaque; when `is_ready`."""
-        # What `_expect` and `_write` do, without calls for it: this is done for every send.
-        opaque = self._next_opaque
-        self._next_opaque = (opaque + 1) & OPAQUE_MASK
-        if not self._waiting:  # else it is watched until all are through
-            self._scheduler.watch(self)
-        self._waiting[opaque] = waiter
-        header = f"{before_opaque}{opaque}{AFTER_OPAQUE}".encode()
-        size = len(header)
-        self.out.append(HEAD.pack(LENGTH_BYTES + size + len(body), size) + header + body)
+        self.out.append(self.requests.frame(waiter, before_opaque, body))
         if not self._queued:
             self._queued = True
             self._scheduler.add(self)
@@ -489,39 +418,16 @@ class Connection(asyncio.Protocol):
         client at its other end doesn't read."""
         if self.is_lost or (self._writes_first and self._drained is not None):
             return
-        if self._sign is not None:
-            fields = self._sign(fields, body)
-        opaque = self._next_opaque
-        self._next_opaque = (opaque + 1) & OPAQUE_MASK
-        self.write_later(encode_request(code, opaque, fields, body, oneway=True, codec=self.codec))
+        self.write_later(self.requests.oneway(code, fields, body))
 
-    def expire(self, now: float) -> bool:
-        """Fail the requests whose time is up; False when none is waiting any more."""
-        late = [opaque for opaque, waiter in self._waiting.items() if waiter.deadline <= now]
-        for opaque in late:
-            waiter = self._waiting.pop(opaque)
-            waiter.failed(TimeoutError(f"no answer from {self.address} in time"))
-        return bool(self._waiting)
-
-    def unfinished_rounds(self) -> int:
-        """For how many rounds before this one it has been in the middle of the same request,
-        although we read."""
-        decoder = self._decoder
-        if not decoder.rest or not self._is_reading or decoder.begun != self._unfinished:
-            self._unfinished = decoder.begun
-            self._unfinished_rounds = 0
-        else:
-            self._unfinished_rounds += 1
-        return self._unfinished_rounds
-
-    @property
-    def held(self) -> int:
-        """How many bytes of an unfinished request wait for the rest of it."""
-        return self._held
+    def partial_rounds(self) -> int:
+        """For how many rounds before this one the same request has been incomplete, although this
+        end reads."""
+        return self.ingress.partial_rounds(is_reading=self._is_reading)
 
     def unserved_codes(self) -> list[int]:
         """The codes of its requests that were read and wait for a later turn."""
-        return [command.code for command in self._unserved]
+        return [command.code for command in self.ingress.commands]
 
     def write_later(self, data: bytes) -> None:
         """These go out at the end of this turn, behind what waits already."""
@@ -548,7 +454,7 @@ class Connection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         if out:  # what waits for the disk is answered later
-            if self.owed > WRITE_BYTES_MAX:
+            if self.unsent > WRITE_BYTES_MAX:
                 out, self.out = _split(out, WRITE_BYTES_MAX)
                 if self.out:  # the others' answers first
                     self._queued = True
@@ -568,7 +474,7 @@ class Connection(asyncio.Protocol):
                     transport.write(memoryview(data)[written:])
         if self._queued:
             return
-        if self.owed:
+        if self.unsent:
             self._settle()
         if self._closing:
             transport.close()
@@ -594,8 +500,8 @@ class Connection(asyncio.Protocol):
         """Read this the common way, which was in the lane; `is_odd` when it can't go there."""
         scheduler = self._scheduler
         self.leave_crowd()
-        if self._unread:  # it comes before that
-            self._unread.appendleft(memoryview(data))
+        if self.ingress.chunks:  # it comes before that
+            self.ingress.chunks.appendleft(memoryview(data))
             self._is_odd = is_odd
             return
         lane, scheduler.lane = scheduler.lane, None
@@ -610,7 +516,7 @@ class Connection(asyncio.Protocol):
             return
         lane = self._scheduler.lane
         if lane is not None and self._lane_share(lane):
-            if self._unread:
+            if self.ingress.chunks:
                 self._scheduler.queue(self)
             self._read_or_not()
             return
@@ -624,15 +530,14 @@ class Connection(asyncio.Protocol):
             return True
         if (
             self._queued  # what it sent before in this turn is done behind the lane
-            or self._unserved
-            or self._unread
-            or self.owed
+            or self.ingress.is_waiting
+            or self.unsent
             or self._drained is not None
             or lane.bytes > LANE_BYTES_MAX
             or len(self.host) != HOST_BYTES_V4
         ):
             return False
-        decoder = self._decoder
+        decoder = self.ingress.decoder
         if decoder.rest:
             if decoder.missing > len(data):
                 return False
@@ -647,7 +552,7 @@ class Connection(asyncio.Protocol):
         ):
             scheduler.asked_much(self)
             if scheduler.is_shared:
-                self._unread.append(memoryview(data))
+                self.ingress.chunks.append(memoryview(data))
                 scheduler.queue(self)
                 self._read_or_not()
                 return True
@@ -667,9 +572,9 @@ class Connection(asyncio.Protocol):
 
     def _lane_now(self, lane: Lane, data: bytes) -> None:
         """This goes into the lane; the unfinished request that was kept is its beginning."""
-        if self._decoder.rest:
-            self._decoder.rest.clear()
-            self._hold(0)
+        if self.ingress.decoder.rest:
+            self.ingress.decoder.rest.clear()
+            self._count_partial()
         if not lane.bytes:
             self._scheduler.wake()
         self.laned = data
@@ -678,14 +583,14 @@ class Connection(asyncio.Protocol):
 
     def _lane_share(self, lane: Lane) -> bool:
         """Put the next share of what is unread into the lane, if that is where it belongs."""
-        unread = self._unread
-        if self._is_odd or not unread or self._unserved or self.is_behind:
+        unread = self.ingress.chunks
+        if self._is_odd or not unread or self.ingress.commands or self.is_behind:
             self._is_odd = False
             return False
         if self.laned or self._queued:
             return True  # it had its share of this turn
         share: list[memoryview] = []
-        data = bytes(self._decoder.rest)
+        data = bytes(self.ingress.decoder.rest)
         size = LANE_SHARE if self._scheduler.is_shared else READ_BYTES_ALONE
         while unread and len(data) < size:
             first, room = unread.popleft(), size - len(data)
@@ -711,86 +616,76 @@ class Connection(asyncio.Protocol):
         is_new = bool(found or data)
         scheduler = self._scheduler
         has_to_wait = is_new and (
-            self._unserved or self._unread or scheduler.is_busy or scheduler.gave_much
+            self.ingress.is_waiting or scheduler.is_busy or scheduler.gave_much
         )
-        self._unserved += found
+        self.ingress.commands += found
         if data:
-            self._unread.append(memoryview(data))
+            self.ingress.chunks.append(memoryview(data))
         if not has_to_wait:
             return self._next_ones()
-        if self.owed <= self.budget.owed_max:
+        if self.unsent <= self.budget.unsent_max:
             self._scheduler.queue(self)
         self._read_or_not()
         return []
 
     def _next_ones(self) -> list[Command]:
-        unserved, unread, decoder = self._unserved, self._unread, self._decoder
+        ingress = self.ingress
+        unserved, decoder = ingress.commands, ingress.decoder
         share = self._scheduler.share
-        if self.owed > self.budget.owed_max:
+        if self.unsent > self.budget.unsent_max:
             return []  # the peer has to read first
         most = READ_BYTES if share <= COMMANDS_SHARED else READ_BYTES_ALONE
-        while unread and not unserved:
-            # The rest of a large request is one piece: there is nothing to be served before it.
-            size = max(most, decoder.missing)
-            data = unread.popleft()
-            if len(data) > size:
-                unread.appendleft(data[size:])
-            unserved += decoder.feed(bytes(data[:size]))
+        while ingress.chunks and not unserved:
+            unserved += decoder.feed(ingress.take(most))
             if decoder.fault is not None:
-                unread.clear()
+                ingress.chunks.clear()
         now = [unserved.popleft() for _ in range(min(len(unserved), share))]
-        if unserved or unread:
+        if ingress.is_waiting:
             self._scheduler.queue(self)
         self._read_or_not()
         return now
 
     def _wait_for_reader(self, commands: list[Command]) -> None:
         """These have to wait until the peer has read its answers."""
-        self._unserved.extendleft(reversed(commands))
+        self.ingress.commands.extendleft(reversed(commands))
         self._read_or_not()
 
     def _wait_for_turn(self, commands: list[Command]) -> None:
         """These are for another turn, after what others wait for already."""
-        self._unserved.extendleft(reversed(commands))
+        self.ingress.commands.extendleft(reversed(commands))
         self._scheduler.queue(self)
         self._read_or_not()
 
     def _settle(self) -> None:
         """What is owed is in the backlog while it can't be written, and forgotten once it is."""
         if self._drained is None:
-            self.owed = 0
-            if self._unserved or self._unread:
+            self.unsent = 0
+            if self.ingress.is_waiting:
                 self._scheduler.queue(self)
-        self._count_owed()
+        self._count_unsent()
 
-    def _count_owed(self) -> None:
-        if self.owed != self._counted:
-            self.budget.add(self.owed - self._counted)
-            self._counted = self.owed
+    def _count_unsent(self) -> None:
+        if self.unsent != self._counted:
+            self.budget.add(self.unsent - self._counted)
+            self._counted = self.unsent
 
-    def _hold(self, count: int) -> None:
-        """So many bytes of an unfinished request wait for the rest of it."""
-        budget, more = self.budget, count - self._held
-        self._held = count
-        budget.held += more
-        budget.add(more)
-        if budget.is_full and (
-            count > HELD_BYTES_MIN or (more > 0 and budget.held > budget.bytes_max)
-        ):
-            budget.refused += 1
-            log.warning(
-                "closing %s in the middle of a request: %d bytes wait for clients in memory, the "
-                "limit is twice %d; fewer clients at a time, or smaller messages",
-                self.address,
-                self.budget.bytes,
-                self.budget.bytes_max,
-            )
-            self.abort()
+    def _count_partial(self) -> None:
+        """Count the bytes of an incomplete request; the connection closes if they are too many."""
+        if self.ingress.count_partial():
+            return
+        log.warning(
+            "closing %s in the middle of a request: %d bytes wait for clients in memory, the "
+            "limit is twice %d; fewer clients at a time, or smaller messages",
+            self.address,
+            self.budget.bytes,
+            self.budget.bytes_max,
+        )
+        self.abort()
 
     def _read_or_not(self) -> None:
         """Read when all that was read is served, and the peer reads."""
         transport = self._transport
-        wanted = not (self._unserved or self._unread)
+        wanted = not self.ingress.is_waiting
         wanted = wanted and not (self._writes_first and self._drained is not None)
         if wanted is self._is_reading or transport is None or transport.is_closing():
             return
@@ -827,43 +722,12 @@ class Connection(asyncio.Protocol):
         pieces = encode_response(command, reply)
         self.out += pieces
         if reply.body:
-            self.owe(sum(map(len, pieces)))
+            self.add_unsent(sum(map(len, pieces)))
 
     def _release(self) -> None:
         if self._drained is not None:
             self._drained.set()
             self._drained = None
-
-    def _expect(self, waiter: Waiter) -> int:
-        """The opaque of a new request, whose answer `waiter` gets."""
-        opaque = self._next_opaque
-        self._next_opaque = (opaque + 1) & OPAQUE_MASK
-        if not self._waiting:  # else it is watched until all are through
-            self._scheduler.watch(self)
-        self._waiting[opaque] = waiter
-        return opaque
-
-    def _without_responses(self, found: list[Command]) -> list[Command]:
-        """Hand the answers among these to those who wait for them; gives the others."""
-        waiting = self._waiting
-        others = []
-        for command in found:
-            if not command.flag & FLAG_RESPONSE:
-                others.append(command)
-                continue
-            self.peer_version = command.version
-            waiter = waiting.pop(command.opaque, None)
-            if self._upgrade and command.language == LANGUAGE:
-                self._upgrade_unless(waiter)
-            if waiter is not None:
-                waiter.answered(command)
-        return others
-
-    def _upgrade_unless(self, waiter: Waiter | None) -> None:
-        """The peer is aerobee, unless it passed on what this one asked somebody else."""
-        if waiter is None or waiter.code not in self._relayed:
-            self.codec = CODEC_MSGPACK
-            self._upgrade = False
 
     def _later(self, command: Command, reply: Coroutine[Any, Any, Answer]) -> None:
         if len(self._tasks) >= TASKS_MAX:

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from ..codec.header_json import ANSWERS
 from ..command import Command
 from ..wire import Header
-from .connection import Connection, Row, Sign
+from .connection import Connection, Row
 from .failures import of_connecting
+from .requests import Sign
 from .scheduler import Scheduler
 
 log = logging.getLogger(__name__)

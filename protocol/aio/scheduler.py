@@ -14,12 +14,13 @@ from itertools import accumulate
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from .memory_budget import OWED_IN_TURN_MAX, MemoryBudget
+from .memory_budget import RESPONSE_BYTES_PER_TICK, MemoryBudget
 from .rpc_latency import AT_ONCE_SECONDS, SERIES_MAX, RpcLatency
 
 if TYPE_CHECKING:
     from .connection import Connection
     from .epoll_reader import Crowd
+    from .requests import Requests
 
 log = logging.getLogger(__name__)
 
@@ -170,7 +171,7 @@ class Scheduler:
         self.served = 0  # connections that were written to, each turn's added up
         self._scheduled = False
         self._woken = False  # since this turn's end began
-        self._waiting: set[Connection] = set()
+        self._waiting: set[Requests] = set()
         self._ticking = False
 
     def add(self, connection: "Connection") -> None:
@@ -207,7 +208,7 @@ class Scheduler:
     @property
     def gave_much(self) -> bool:
         """The answers of this turn have so many bytes that it is enough for one turn."""
-        return self.given > OWED_IN_TURN_MAX
+        return self.given > RESPONSE_BYTES_PER_TICK
 
     def unserved(self) -> Iterator[int]:
         """The codes of requests that were read and wait for a later turn."""
@@ -231,9 +232,9 @@ class Scheduler:
         if now >= self._shared_until:
             self.share = COMMANDS_ALONE
 
-    def watch(self, connection: "Connection") -> None:
-        """The connection waits for answers: look for overdue ones from now on."""
-        self._waiting.add(connection)
+    def watch(self, requests: "Requests") -> None:
+        """These wait for responses: look for overdue ones from now on."""
+        self._waiting.add(requests)
         if not self._ticking:
             self._ticking = True
             self.loop.call_later(TICK_SECONDS, self._tick)
@@ -317,9 +318,9 @@ class Scheduler:
 
     def _tick(self) -> None:
         now = self.loop.time()
-        for connection in list(self._waiting):
-            if not connection.expire(now):
-                self._waiting.discard(connection)
+        for requests in list(self._waiting):
+            if not requests.expire(now):
+                self._waiting.discard(requests)
         if self._waiting:
             self.loop.call_later(TICK_SECONDS, self._tick)
         else:

@@ -8,7 +8,7 @@ from aerobee.broker import server
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 from aerobee.protocol.aio import scheduler
-from aerobee.protocol.aio.memory_budget import OWED_BYTES_MAX, MemoryBudget
+from aerobee.protocol.aio.memory_budget import UNSENT_BYTES_MAX, MemoryBudget
 from aerobee.protocol.codec.frame import FrameDecoder, encode_request
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.pop import PopMessage
@@ -63,7 +63,7 @@ async def test_a_client_that_does_not_read_uses_a_bounded_part_of_the_memory(
     budget = broker.server.scheduler.budget
     await until(lambda: budget.bytes > 0)
     await caller.send("T", b"others are served", queue_id=1)
-    assert budget.bytes < OWED_BYTES_MAX + 2 * BODY_BYTES
+    assert budget.bytes < UNSENT_BYTES_MAX + 2 * BODY_BYTES
     answers = await read(reader, 200)
     assert {answer.code for answer in answers} == {codes.SUCCESS}
     assert sorted(answer.opaque for answer in answers) == list(range(200))
