@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row, our_fault
-from ...protocol.aio.rpc_latency import RpcLatency, rpc_key
+from ...protocol.aio.rpc_latency import RpcLatency
 from ...protocol.bodies.group import SubscriptionGroupConfig
 from ...protocol.codec.frame import HEADS
 from ...protocol.command import CODEC_JSON, FLAG_ONEWAY, Command, Response
@@ -44,10 +44,8 @@ from ..topics.topics import MULTI_TAG, Target, Topics, is_compacted
 from ..transactions.counts import TransactionCounts
 from ..transactions.transactions import HALF_TOPIC, half_properties
 from .batches import Batches
+from .router import SEND_V2_OK
 
-# Under what the requests that succeed are counted.
-SEND_V2_OK = rpc_key(codes.SEND_MESSAGE_V2, codes.SUCCESS)
-SEND_BATCH_OK = rpc_key(codes.SEND_BATCH_MESSAGE, codes.SUCCESS)
 RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes counts
 
 # Whether a message is seen at once: 0, in a static topic LOGICAL; its slot of the timer wheel in ms

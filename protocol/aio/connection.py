@@ -1,12 +1,12 @@
-"""One TCP connection, for either end: requests are served, answers are matched, both at once.
+"""One TCP connection, for either end: requests are served, responses are matched, both at once.
 
 RocketMQ uses a connection in both directions (a broker asks its clients too), so server and client
-share this class. A handler is a plain function: it returns its reply, or None when the answer comes
-later through `answer`, or a coroutine for the few requests that must ask somebody else first.
+share this class. A handler is a plain function: it returns its reply, or None when the response
+comes later through `respond`, or a coroutine for the few requests that must ask another peer first.
 
-Nobody waits long for somebody else: a turn serves so many requests of a connection (`Turn.share`),
-then come the others. Nobody fills the memory: while a peer does not read, its requests are neither
-read nor served (see `backlog`).
+Bytes that come wait in `ingress` until the scheduler serves the connection, for a quantum at a time
+(`scheduler.py`). While a peer does not read, its requests are neither read nor served (see
+`memory_budget`).
 """
 
 import asyncio
@@ -19,27 +19,27 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from .. import codes
-from ..codec.frame import LENGTH_BYTES, encode_response
+from ..codec.frame import encode_response
 from ..codec.header_json import NOTHING_EXPECTED, Expected
 from ..command import FLAG_ONEWAY, FLAG_RESPONSE, Command, Response
 from ..errors import Refusal, reason_of
 from ..wire import Header
+from .chunks import ChunkBatch
 from .failures import UNANSWERED
 from .ingress import Ingress
 from .memory_budget import COUNTED_BYTES_MIN, HELD_BYTES_MIN
 from .requests import WAITING_MAX, Requests, Sign, Waiter
 from .rpc_latency import rpc_key
-from .scheduler import COMMANDS_SHARED, LANE_BYTES_MAX, LANE_SHARE, START, Lane, Scheduler
+from .scheduler import QUANTUM_BYTES_ALONE, REQUEST_BYTES, Scheduler
 
 if TYPE_CHECKING:
-    from .epoll_reader import Crowd
+    from .epoll_reader import EpollReader
 
 log = logging.getLogger(__name__)
 
-WRITE_BYTES_MAX = 256 << 10  # of large answers to one peer, in one turn
-READ_BYTES = 8 << 10  # taken apart at once, so that others don't wait for the decoding either
-READ_BYTES_ALONE = 64 << 10  # the same when nobody else wants anything
-LANE_MUCH = 2_000  # bytes that came in one piece are several messages
+WRITE_BYTES_MAX = 256 << 10  # of large responses to one peer, in one tick
+READER_CONNECTIONS_MIN = 16  # served in a tick, from which on their sockets are read together
+READER_BYTES_MAX = 2_000  # of a chunk: a connection that sends more has its transport read
 HOST_BYTES_V4 = 8
 TASKS_MAX = 1_024  # coroutine handlers at work, per connection
 
@@ -53,10 +53,10 @@ class Row:
     """One line of a request table: code, kind of header (None when it has none), handler, access.
 
     `access` says what a caller must be allowed: "PUB", "SUB", "ANY" or "ADMIN". A `hot` row comes
-    with every message: its header is read in one pass. The answers of a `bulk` row may be large:
-    once a turn gave much (`Turn.gave_much`), its requests wait for another. With an `inbox` its
-    requests are put there, and the handler is for all of them: the owner of the server has it
-    called before the turn's answers go out (`Turn.before_write`).
+    with every message: its header is read in one pass. The responses of a `bulk` row may be large:
+    once a tick gave many bytes (`Scheduler.has_given`), its requests wait for another. With an
+    `inbox` its requests are put there, and the handler is for all of them: the owner of the server
+    has it called before the responses of the tick go out (`Scheduler.before_write`).
     """
 
     code: int
@@ -72,35 +72,34 @@ class Connection(asyncio.Protocol):
     """A connection; `rows` is the table it serves from.
 
     `address` is the peer as "ip:port", `host` the same as RocketMQ stores it (4 or 16 bytes of ip
-    and the port as int32), `local_address` our end. `codec` is the header codec for requests we
-    send; with `upgrade` it becomes msgpack after the first answer of another aerobee, other than to
-    requests with a code in `relayed`, which the peer hands on to somebody else. The end that
-    connected has `asks`: it reads on while its own requests wait to be written. `sign` makes the
-    custom header of a request from header and body.
+    and the port as int32), `local_address` this end. The end that connected has `asks`: it reads on
+    while its own requests wait to be written. The other arguments are those of `Requests` and of
+    the decoder. `deficit`, `is_queued` and `has_more` are the scheduler's (`scheduler.Flow`).
     """
 
     __slots__ = (
         "_closing",
         "_counted",
-        "_crowd",
         "_drained",
         "_fd",
         "_is_behind",
-        "_is_odd",
         "_is_reading",
         "_lost",
         "_on_lost",
         "_queued",
+        "_reader",
         "_scheduler",
         "_tasks",
         "_transport",
         "_writes_first",
         "address",
         "budget",
+        "deficit",
+        "has_more",
         "host",
         "idle_rounds",
         "ingress",
-        "laned",
+        "is_queued",
         "local_address",
         "out",
         "requests",
@@ -126,12 +125,14 @@ class Connection(asyncio.Protocol):
         self.local_address = ""
         self.host = b"\0" * 8
         self.idle_rounds = 0
-        # Whole frames that go out when the turn ends: who takes an inbox adds his answers.
+        self.deficit = 0
+        self.is_queued = False
+        self.has_more = False
+        # Whole frames that go out when the tick ends: handlers of an inbox add their responses.
         self.out: list[bytes | memoryview] = []
-        self.unsent = 0  # bytes of answers since it last had read all
+        self.unsent = 0  # bytes of large responses since the peer had read all
         self.budget = scheduler.budget
-        self.laned = b""  # what waits in the lane of this turn
-        self._counted = 0  # of what is owed, in the backlog
+        self._counted = 0  # of the unsent bytes, in the budget
         self.ingress = Ingress(scheduler.budget, expected)
         self.requests = Requests(
             scheduler, codec=codec, upgrade=upgrade, relayed=relayed, sign=sign
@@ -142,11 +143,10 @@ class Connection(asyncio.Protocol):
         self._writes_first = not asks
         self._drained: asyncio.Event | None = None
         self._transport: asyncio.Transport | None = None
-        # Where the transport's own way is long: what can be written at once goes to the socket.
+        # What can be written at once goes to the socket: a transport takes longer.
         self._fd = -1
-        self._queued = False
-        self._is_odd = False  # what comes first of the unread can't go in the lane
-        self._crowd: Crowd | None = None  # who reads for it, while its transport is paused
+        self._queued = False  # it is flushed when the tick ends
+        self._reader: EpollReader | None = None  # reads for it, while its transport is paused
         self._is_behind = False  # some of what was written may still lie in the transport
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost: str | None = None
@@ -170,103 +170,38 @@ class Connection(asyncio.Protocol):
                 self._fd = sock.fileno()
 
     def speak_through(self, transport: asyncio.Transport) -> None:
-        """From now on its bytes go through this, which hands on what comes in."""
+        """From now on this transport writes its bytes, and passes on those that come."""
         self._transport = transport
         self._fd = -1
 
     def data_received(self, data: bytes) -> None:
         self.idle_rounds = 0
-        latency = self._scheduler.latency
+        scheduler = self._scheduler
+        latency = scheduler.latency
         if latency is not None and not latency.began:
             latency.began = perf_counter()
-        lane = self._scheduler.lane
-        if (
-            lane is not None
-            and (lane.served >= lane.few or len(data) > LANE_MUCH or self.laned)
-            and self._joins(lane, data)
-        ):
+        if self._writes_first:
+            self.ingress.chunks.append(data)
+        elif not self._take_responses(data):
             return
-        ingress = self.ingress
-        decoder = ingress.decoder
-        # What comes to the end that asks is answers: whoever waits for them has had his turn.
-        if not self._writes_first:
-            found = self.requests.without_responses(decoder.feed(data))
-            if ingress.commands or ingress.chunks:
-                found = self._this_turn(found, b"")
-        elif ingress.commands or ingress.chunks or len(data) > READ_BYTES:
-            found = self._this_turn([], data)
-        else:
-            found = decoder.feed(data)
-            if len(found) > COMMANDS_SHARED:
-                found = self._this_turn(found, b"")
-        rows = self.rows
-        out = self.out
-        unsent_max = self.budget.unsent_max
-        is_put = False
-        commands = iter(found)
-        for command in commands:
-            if self.unsent > unsent_max:
-                self._wait_for_reader([command, *commands])
-                break
-            flag = command.flag
-            if flag & FLAG_RESPONSE:
-                self.requests.without_responses([command])
-                continue
-            row = rows.get(command.code)
-            try:
-                if row is None:
-                    text = f" request type {command.code} not supported"
-                    reply: Any = Response(codes.REQUEST_CODE_NOT_SUPPORTED, remark=text)
-                else:
-                    kind = row.header
-                    header: Any = command.ext
-                    if type(header) is not kind:
-                        header = None if kind is None else command.header(kind)
-                    if row.inbox is not None:
-                        row.inbox.append((header, command, self))
-                        is_put = True
-                        continue
-                    if row.bulk and self._scheduler.gave_much:
-                        self._wait_for_turn([command, *commands])
-                        break
-                    reply = row.handler(header, command, self)  # type: ignore[call-arg]
-            except Refusal as refusal:
-                reply = Response(refusal.code, refusal.fields, refusal.remark)
-            except Exception:
-                reply = our_fault(command)
-            if reply is None:
-                continue
-            if type(reply) is bytes:
-                if not flag & FLAG_ONEWAY:
-                    out.append(reply)
-            elif type(reply) is Response:
-                if not flag & FLAG_ONEWAY:
-                    self._append(command, reply)
-            else:
-                self._later(command, reply)
-                continue
-            if latency is not None:
-                self._count(command, reply)
-        if (out or is_put) and not self._queued:
-            self._queued = True
-            self._scheduler.add(self)
-        if decoder.rest or ingress.partial_bytes:
-            self._count_partial()
-        if decoder.fault is not None and not ingress.is_waiting:
-            log.warning("closing %s: %s", self.address, decoder.fault)
-            self.close()
+        if not self.is_queued:
+            self.is_queued = True
+            scheduler.arrived.append(self)
+            if not scheduler.is_planned:
+                scheduler.is_planned = True
+                scheduler.loop.call_soon(scheduler.tick)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.leave_crowd()
-        if self.laned:
-            laned, self.laned = self.laned, b""
-            if self._scheduler.lane is not None:
-                self._scheduler.lane.connections.remove(self)
-            self.serve(laned)
-        while self.ingress.is_waiting:  # what had arrived is done, as if it had been in time
+        self.leave_reader()
+        batch, self._scheduler.batch = self._scheduler.batch, None
+        if self.ingress.is_waiting:
+            self._scheduler.plan_tick()
+        while self.ingress.is_waiting:  # what had arrived is served, as if it had been in time
             self.unsent = self._scheduler.given = 0
-            self.data_received(b"")
-            self.out.clear()  # nobody reads the answers
+            self.serve(QUANTUM_BYTES_ALONE)
+            self.out.clear()  # the peer doesn't read the responses
+        self._scheduler.batch = batch
+        self.has_more = False
         self.ingress.release()
         self.budget.add(-self._counted)
         self._counted = 0
@@ -294,7 +229,7 @@ class Connection(asyncio.Protocol):
         return f"{why} {UNANSWERED}" if is_plain else why
 
     def pause_writing(self) -> None:
-        # A peer that doesn't read is not read from either, so its answers can't pile up here. Only
+        # A peer that doesn't read is not read from either, so its responses don't accumulate. Only
         # one end may do so: when both did, each would wait for the other to read.
         self._drained = asyncio.Event()
         self._read_or_not()
@@ -317,18 +252,18 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_behind(self) -> bool:
-        """The peer must read first: what it asked for is better done later (`postpone`)."""
+        """The peer must read first: what it asked for is better served later (`postpone`)."""
         return self._drained is not None or self.unsent > self.budget.unsent_max
 
     @property
     def is_to_wait(self) -> bool:
-        """A request of it that waits for messages is better done later: it `is_behind`, this turn
-        gave much, or all together are owed much, when one connection a turn is served."""
-        return self.is_behind or self._scheduler.gave_much or not self.budget.unsent_max
+        """A request of it that waits for messages is better served later: it `is_behind`, this tick
+        gave many bytes, or the memory budget is spent."""
+        return self.is_behind or self._scheduler.has_given or not self.budget.unsent_max
 
     def add_unsent(self, size: int) -> None:
-        """So many bytes more are owed; where it is much the backlog knows it at once, and who is
-        served in the same turn has less room."""
+        """Count bytes of a large response that the peer has to read. Many are in the budget at
+        once, so that connections served in the same tick have less room."""
         self.unsent += size
         self._scheduler.given += size
         if self.unsent > COUNTED_BYTES_MIN:
@@ -376,7 +311,7 @@ class Connection(asyncio.Protocol):
     def request(
         self, code: int, fields: dict[str, str] | None, body: bytes, timeout_s: float
     ) -> asyncio.Future[Command]:
-        """Send a request; the future gives the answer, TimeoutError or ConnectionResetError."""
+        """Send a request; the future gives the response, TimeoutError or ConnectionResetError."""
         if self.is_lost:
             future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
             future.set_exception(ConnectionResetError(self._lost or "connection is closing"))
@@ -436,12 +371,12 @@ class Connection(asyncio.Protocol):
             self._queued = True
             self._scheduler.add(self)
 
-    def leave_crowd(self) -> None:
+    def leave_reader(self) -> None:
         """From now on its transport reads again."""
-        crowd, self._crowd = self._crowd, None
-        if crowd is None:
+        reader, self._reader = self._reader, None
+        if reader is None:
             return
-        crowd.remove(self, self._fd)
+        reader.remove(self, self._fd)
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
@@ -482,8 +417,8 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Close once what is written has gone out."""
         self._closing = True
-        self.leave_crowd()
-        if not self._queued and self._transport is not None:  # else the end of this turn does it
+        self.leave_reader()
+        if not self._queued and self._transport is not None:  # else `flush` does it
             self._transport.close()
 
     def abort(self) -> None:
@@ -492,172 +427,166 @@ class Connection(asyncio.Protocol):
         self._queued = False
         if self._transport is not None:
             self._transport.abort()
-            self.leave_crowd()
+            self.leave_reader()
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def serve(self, data: bytes, *, is_odd: bool = False) -> None:
-        """Read this the common way, which was in the lane; `is_odd` when it can't go there."""
-        scheduler = self._scheduler
-        self.leave_crowd()
-        if self.ingress.chunks:  # it comes before that
-            self.ingress.chunks.appendleft(memoryview(data))
-            self._is_odd = is_odd
-            return
-        lane, scheduler.lane = scheduler.lane, None
-        try:
-            self.data_received(data)
-        finally:
-            scheduler.lane = lane
-
-    def serve_more(self) -> None:
-        """Serve what waits; called by `Turn` when it is this connection's turn."""
-        if self._lost is not None:
-            return
-        lane = self._scheduler.lane
-        if lane is not None and self._lane_share(lane):
-            if self.ingress.chunks:
-                self._scheduler.queue(self)
+    def serve(self, allowed: int) -> int:
+        """Serve what waits, up to this many bytes; returns how many. For the scheduler."""
+        ingress, left, must_wait = self.ingress, allowed, False
+        decoder, batch = ingress.decoder, self._scheduler.batch
+        while left > 0 and not must_wait and self.unsent <= self.budget.unsent_max:
+            if ingress.commands:
+                if self._scheduler.has_given:
+                    must_wait = True
+                    break
+                found = ingress.take_commands(max(1, left // REQUEST_BYTES))
+            elif ingress.chunks:
+                data = ingress.chunks.popleft()
+                if len(data) > left or type(data) is not bytes:
+                    data = ingress.cut(data, left)
+                left -= len(data)
+                if batch is not None and self._is_in_batch(batch, data):
+                    break
+                found = decoder.feed(data)
+                if len(found) > 1:  # several wait once the tick gave many bytes
+                    most = 0 if self._scheduler.has_given else max(1, left // REQUEST_BYTES)
+                    found = ingress.keep_commands(found, most)
+            else:
+                break
+            left -= REQUEST_BYTES * len(found)
+            must_wait = not self._dispatch(found)
+        if decoder.rest or ingress.partial_bytes:
+            self._count_partial()
+        is_waiting = bool(ingress.commands or ingress.chunks)
+        if decoder.fault is not None and not ingress.commands:
+            log.warning("closing %s: %s", self.address, decoder.fault)
+            self.close()
+        if is_waiting is self._is_reading:
             self._read_or_not()
-            return
-        self.data_received(b"")
+        if is_waiting and left <= 0:
+            self._scheduler.mark_heavy(self)
+        self.has_more = is_waiting and self.unsent <= self.budget.unsent_max
+        return allowed - left
 
-    def _joins(self, lane: Lane, data: bytes) -> bool:
-        """Put what came into the lane, if it begins with a message that may go there."""
-        if self.laned:
-            self.laned += data
-            lane.bytes += len(data)
-            return True
+    def serve_rest(self, chunk: bytes) -> None:
+        """Serve this request by request: it was in a batch, which could not take it."""
+        ingress = self.ingress
+        self.leave_reader()
+        ingress.commands.extend(ingress.decoder.feed(chunk))
+        if ingress.commands:
+            self._dispatch(ingress.take_commands(max(1, len(chunk) // REQUEST_BYTES)))
+        self.serve(0)  # which finds out what waits now
+        if self.has_more:
+            self._scheduler.queue(self)
+
+    def _dispatch(self, found: list[Command]) -> bool:
+        """Have these commands handled; False when the last ones must wait for another tick."""
+        rows, out, latency = self.rows, self.out, self._scheduler.latency
+        unsent_max = self.budget.unsent_max
+        is_done = True
+        commands = iter(found)
+        for command in commands:
+            if self.unsent > unsent_max:
+                self.ingress.put_back([command, *commands])
+                is_done = False
+                break
+            flag = command.flag
+            if flag & FLAG_RESPONSE:
+                self.requests.without_responses([command])
+                continue
+            row = rows.get(command.code)
+            try:
+                if row is None:
+                    text = f" request type {command.code} not supported"
+                    reply: Any = Response(codes.REQUEST_CODE_NOT_SUPPORTED, remark=text)
+                else:
+                    kind = row.header
+                    header: Any = command.ext
+                    if type(header) is not kind:
+                        header = None if kind is None else command.header(kind)
+                    if row.inbox is not None:
+                        row.inbox.append((header, command, self))
+                        continue
+                    if row.bulk and self._scheduler.has_given:
+                        self.ingress.put_back([command, *commands])
+                        is_done = False
+                        break
+                    reply = row.handler(header, command, self)  # type: ignore[call-arg]
+            except Refusal as refusal:
+                reply = Response(refusal.code, refusal.fields, refusal.remark)
+            except Exception:
+                reply = our_fault(command)
+            if reply is None:
+                continue
+            if type(reply) is bytes:
+                if not flag & FLAG_ONEWAY:
+                    out.append(reply)
+            elif type(reply) is Response:
+                if not flag & FLAG_ONEWAY:
+                    self._append(command, reply)
+            else:
+                self._later(command, reply)
+                continue
+            if latency is not None:
+                self._count(command, reply)
+        if not self._queued:
+            self._queued = True
+            self._scheduler.unflushed.append(self)
+        return is_done
+
+    def _is_in_batch(self, batch: ChunkBatch, data: bytes) -> bool:
+        """Leave a chunk to the batch, if it begins with a request that may be there."""
+        scheduler, ingress = self._scheduler, self.ingress
+        decoder = ingress.decoder
         if (
-            self._queued  # what it sent before in this turn is done behind the lane
-            or self.ingress.is_waiting
+            self._queued  # a request of this tick comes before it
             or self.unsent
             or self._drained is not None
-            or lane.bytes > LANE_BYTES_MAX
             or len(self.host) != HOST_BYTES_V4
+            or decoder.missing > len(data)
         ):
             return False
-        decoder = self.ingress.decoder
         if decoder.rest:
-            if decoder.missing > len(data):
-                return False
-            whole = b"".join((decoder.rest, data))
-        else:
-            whole = data
-        if whole[START] not in lane.starts:
+            data = bytes(decoder.rest) + data
+        if not batch.add(self, data, is_alone=not scheduler.is_batching):
             return False
-        scheduler, size = self._scheduler, len(whole)
-        if size > READ_BYTES or (
-            scheduler.is_shared and size > LANE_MUCH and lane.bytes + size > LANE_SHARE
+        decoder.rest.clear()
+        reader = scheduler.reader
+        if (
+            reader is not None
+            and len(batch.senders) >= READER_CONNECTIONS_MIN
+            and len(data) <= READER_BYTES_MAX
+            and self._reader is None
         ):
-            scheduler.asked_much(self)
-            if scheduler.is_shared:
-                self.ingress.chunks.append(memoryview(data))
-                scheduler.queue(self)
-                self._read_or_not()
-                return True
-        self._lane_now(lane, whole)
-        if lane.served >= lane.many and len(whole) <= LANE_MUCH and lane.crowd is not None:
-            self._join_crowd(lane.crowd)
+            self._join(reader)
         return True
 
-    def _join_crowd(self, crowd: "Crowd") -> None:
-        """Have this one read, as long as only plain messages come."""
+    def _join(self, reader: "EpollReader") -> None:
+        """Have this one read, as long as only chunks for the batch come."""
         transport = self._transport
-        if transport is None or transport.is_closing() or not self._is_reading or self._fd < 0:
-            return
-        if crowd.add(self, self._fd):
-            self._crowd = crowd
+        if (
+            transport is not None
+            and not transport.is_closing()
+            and self._is_reading
+            and self._fd >= 0
+            and not self.ingress.chunks
+            and reader.add(self, self._fd)
+        ):
+            self._reader = reader
             transport.pause_reading()
 
-    def _lane_now(self, lane: Lane, data: bytes) -> None:
-        """This goes into the lane; the unfinished request that was kept is its beginning."""
-        if self.ingress.decoder.rest:
-            self.ingress.decoder.rest.clear()
-            self._count_partial()
-        if not lane.bytes:
-            self._scheduler.wake()
-        self.laned = data
-        lane.bytes += len(data)
-        lane.connections.append(self)
-
-    def _lane_share(self, lane: Lane) -> bool:
-        """Put the next share of what is unread into the lane, if that is where it belongs."""
-        unread = self.ingress.chunks
-        if self._is_odd or not unread or self.ingress.commands or self.is_behind:
-            self._is_odd = False
-            return False
-        if self.laned or self._queued:
-            return True  # it had its share of this turn
-        share: list[memoryview] = []
-        data = bytes(self.ingress.decoder.rest)
-        size = LANE_SHARE if self._scheduler.is_shared else READ_BYTES_ALONE
-        while unread and len(data) < size:
-            first, room = unread.popleft(), size - len(data)
-            if len(first) > room:
-                unread.appendleft(first[room:])
-                first = first[:room]
-            share.append(first)
-            data += first
-            frame_bytes = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big")
-            size = max(size, min(frame_bytes, READ_BYTES))  # a batch goes as a whole
-        if data[START] not in lane.starts or not lane.is_worth(data):
-            unread.extendleft(reversed(share))
-            return False
-        self._lane_now(lane, data)
-        return True
-
-    def _this_turn(self, found: list[Command], data: bytes) -> list[Command]:
-        """What is to be served now; the rest waits, and nothing more is read until it is served.
-
-        `found` came from what was read just now, and `data` is what is yet to be taken apart of it.
-        """
-        self._scheduler.asked_much(self)
-        is_new = bool(found or data)
-        scheduler = self._scheduler
-        has_to_wait = is_new and (
-            self.ingress.is_waiting or scheduler.is_busy or scheduler.gave_much
-        )
-        self.ingress.commands += found
-        if data:
-            self.ingress.chunks.append(memoryview(data))
-        if not has_to_wait:
-            return self._next_ones()
-        if self.unsent <= self.budget.unsent_max:
-            self._scheduler.queue(self)
-        self._read_or_not()
-        return []
-
-    def _next_ones(self) -> list[Command]:
+    def _take_responses(self, data: bytes) -> bool:
+        """Take what came to the end that asks: responses first. Whether requests are among it."""
         ingress = self.ingress
-        unserved, decoder = ingress.commands, ingress.decoder
-        share = self._scheduler.share
-        if self.unsent > self.budget.unsent_max:
-            return []  # the peer has to read first
-        most = READ_BYTES if share <= COMMANDS_SHARED else READ_BYTES_ALONE
-        while ingress.chunks and not unserved:
-            unserved += decoder.feed(ingress.take(most))
-            if decoder.fault is not None:
-                ingress.chunks.clear()
-        now = [unserved.popleft() for _ in range(min(len(unserved), share))]
-        if ingress.is_waiting:
-            self._scheduler.queue(self)
-        self._read_or_not()
-        return now
-
-    def _wait_for_reader(self, commands: list[Command]) -> None:
-        """These have to wait until the peer has read its answers."""
-        self.ingress.commands.extendleft(reversed(commands))
-        self._read_or_not()
-
-    def _wait_for_turn(self, commands: list[Command]) -> None:
-        """These are for another turn, after what others wait for already."""
-        self.ingress.commands.extendleft(reversed(commands))
-        self._scheduler.queue(self)
-        self._read_or_not()
+        ingress.commands.extend(self.requests.without_responses(ingress.decoder.feed(data)))
+        if ingress.decoder.rest or ingress.partial_bytes:
+            self._count_partial()
+        return bool(ingress.commands) or ingress.decoder.fault is not None
 
     def _settle(self) -> None:
-        """What is owed is in the backlog while it can't be written, and forgotten once it is."""
+        """Unsent bytes are in the budget while they can't be written, and forgotten once they are;
+        then the requests that wait are served."""
         if self._drained is None:
             self.unsent = 0
             if self.ingress.is_waiting:
@@ -693,11 +622,11 @@ class Connection(asyncio.Protocol):
         if wanted:
             transport.resume_reading()
         else:
-            self.leave_crowd()
+            self.leave_reader()
             transport.pause_reading()
 
     def _count(self, command: Command, reply: Response | bytes) -> None:
-        """A request is done in the turn in which it came."""
+        """A request is done in the tick in which it came."""
         latency = self._scheduler.latency
         if latency is None:
             return
@@ -707,7 +636,7 @@ class Connection(asyncio.Protocol):
             latency.answered[rpc_key(command.code, code_of(reply))] += 1
 
     def _give(self, command: Command, reply: Response | bytes) -> None:
-        """The answer goes out at the end of this turn, if the request wants one."""
+        """The response goes out at the end of this tick, if the request wants one."""
         if command.flag & FLAG_ONEWAY:
             return
         if type(reply) is bytes:
@@ -791,7 +720,7 @@ def writable_fds(connections: Sequence[Connection]) -> list[int]:
         if not connection.out
         and not connection._is_behind
         and (
-            connection._crowd is not None  # it leaves before it closes
+            connection._reader is not None  # it leaves before it closes
             or ((transport := connection._transport) is not None and not transport.is_closing())
         )
         else -1

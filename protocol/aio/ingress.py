@@ -29,7 +29,7 @@ class Ingress:
         self._budget = budget
         self.decoder = FrameDecoder(expected)
         self.commands: deque[Command] = deque()
-        self.chunks: deque[memoryview] = deque()  # they come behind the commands
+        self.chunks: deque[bytes | memoryview] = deque()  # they come behind the commands
         self.partial_bytes = 0  # of an incomplete request, as the budget counts them
         self._partial = 0  # the number of that request in the last idle round
         self._partial_rounds = 0
@@ -39,14 +39,28 @@ class Ingress:
         """Whether anything waits to be served."""
         return bool(self.commands or self.chunks)
 
-    def take(self, most: int) -> bytes:
-        """The next bytes: up to `most`, or all that the incomplete request lacks."""
-        # The rest of a large request is one chunk: nothing can be served before it.
+    def cut(self, chunk: bytes | memoryview, most: int) -> bytes:
+        """The first `most` bytes of a chunk, or all that the incomplete request lacks; the rest of
+        the chunk is the next one."""
+        # The rest of a large request is taken at once: nothing can be served before it.
         size = max(most, self.decoder.missing)
-        data = self.chunks.popleft()
-        if len(data) > size:
-            self.chunks.appendleft(data[size:])
-        return bytes(data[:size])
+        if len(chunk) > size:
+            self.chunks.appendleft(memoryview(chunk)[size:])
+        return bytes(chunk[:size])
+
+    def take_commands(self, most: int) -> list[Command]:
+        """The next commands, at most this many."""
+        commands = self.commands
+        return [commands.popleft() for _ in range(min(most, len(commands)))]
+
+    def keep_commands(self, found: list[Command], most: int) -> list[Command]:
+        """The first `most` of these commands; the others wait."""
+        self.commands.extend(found[most:])
+        return found[:most]
+
+    def put_back(self, commands: list[Command]) -> None:
+        """These come before all that waits."""
+        self.commands.extendleft(reversed(commands))
 
     def count_partial(self) -> bool:
         """Count the bytes of the incomplete request in the budget; False when they are too many,

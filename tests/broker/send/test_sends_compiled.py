@@ -9,7 +9,7 @@ pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 
 from aerobee.broker.server import Broker
 from aerobee.broker.settings.config import BrokerConfig
-from aerobee.protocol.aio import scheduler
+from aerobee.protocol.aio import chunks, connection
 
 from ..pull.test_query_handlers import *  # noqa: F403
 from ..scheduled.test_delays_and_retries import *  # noqa: F403
@@ -23,8 +23,8 @@ async def start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Callable[[BrokerConfig], Awaitable[Broker]]]:
     """The fixture of this name in `conftest.py`, with the fast path."""
-    monkeypatch.setattr(scheduler, "LANE_FEW", 0)
-    monkeypatch.setattr(scheduler, "CROWD_MIN", 0)
+    monkeypatch.setattr(chunks, "CHUNKS_MIN", 0)
+    monkeypatch.setattr(connection, "READER_CONNECTIONS_MIN", 0)
     running: list[Broker] = []
 
     async def make(config: BrokerConfig) -> Broker:

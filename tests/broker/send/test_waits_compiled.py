@@ -11,7 +11,7 @@ pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 
 from aerobee.broker.server import Broker
 from aerobee.broker.settings.config import BrokerConfig
-from aerobee.protocol.aio import scheduler
+from aerobee.protocol.aio import chunks, connection
 
 from ..access.test_access import *  # noqa: F403
 from ..conftest import Caller, Clock
@@ -23,8 +23,8 @@ from .test_sends_compiled import start  # noqa: F401
 @pytest.fixture
 async def run(clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
     """As the fixture of this name in `conftest.py`, with the compiled engine."""
-    monkeypatch.setattr(scheduler, "LANE_FEW", 0)
-    monkeypatch.setattr(scheduler, "CROWD_MIN", 0)
+    monkeypatch.setattr(chunks, "CHUNKS_MIN", 0)
+    monkeypatch.setattr(connection, "READER_CONNECTIONS_MIN", 0)
     running: list[tuple[Broker, Caller]] = []
 
     async def make(config: BrokerConfig) -> tuple[Broker, Caller]:

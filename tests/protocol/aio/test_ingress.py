@@ -5,6 +5,7 @@ from aerobee.protocol.aio.ingress import Ingress
 from aerobee.protocol.aio.memory_budget import HELD_BYTES_MIN, MemoryBudget
 from aerobee.protocol.codec.frame import encode_request
 from aerobee.protocol.codec.header_json import NOTHING_EXPECTED
+from aerobee.protocol.command import Command
 
 
 @pytest.fixture
@@ -17,21 +18,28 @@ def ingress(budget: MemoryBudget) -> Ingress:
     return Ingress(budget, NOTHING_EXPECTED)
 
 
-def test_bytes_are_taken_in_order_and_in_parts(ingress: Ingress) -> None:
-    assert not ingress.is_waiting
-    ingress.chunks.append(memoryview(b"abcdef"))
-    ingress.chunks.append(memoryview(b"gh"))
+def test_a_chunk_is_cut_and_its_rest_is_the_next_one(ingress: Ingress) -> None:
+    assert ingress.cut(b"abcdef", 4) == b"abcd"
     assert ingress.is_waiting
-    assert [ingress.take(4) for _ in range(3)] == [b"abcd", b"ef", b"gh"]
+    assert ingress.cut(ingress.chunks.popleft(), 4) == b"ef"
     assert not ingress.is_waiting
 
 
-def test_the_rest_of_an_incomplete_request_is_taken_at_once(ingress: Ingress) -> None:
+def test_the_rest_of_an_incomplete_request_is_not_cut(ingress: Ingress) -> None:
     frame = encode_request(1, 1, None, b"x" * 1_000)
     assert ingress.decoder.feed(frame[:100]) == []
-    ingress.chunks.append(memoryview(frame[100:] + b"next"))
-    assert ingress.take(10) == frame[100:]
-    assert ingress.take(10) == b"next"
+    assert ingress.cut(frame[100:] + b"next", 10) == frame[100:]
+    assert bytes(ingress.chunks[0]) == b"next"
+
+
+def test_commands_wait_in_order(ingress: Ingress) -> None:
+    found = [Command(1, opaque=number) for number in range(6)]
+    assert ingress.keep_commands(found[2:], 2) == found[2:4]
+    ingress.put_back(found[:2])
+    assert ingress.is_waiting
+    assert ingress.take_commands(3) == [*found[:2], found[4]]
+    assert ingress.take_commands(3) == [found[5]]
+    assert not ingress.is_waiting
 
 
 def test_an_incomplete_request_is_counted_until_it_is_complete(
