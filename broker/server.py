@@ -179,9 +179,8 @@ class Broker:
     def _use_compiled(self, compiled_sends: "type[CompiledSends]") -> None:
         """From now on, handle plain sends with compiled code."""
         self._compiled = compiled_sends(
-            self.config, self.store, Router(self.store, self.topics, self.delivery_policy),
-            self.delivery_policy, self.long_polls, self.stats,
-            self.syncer.for_responses,
+            self.config, self.store, self.sends.router, self.delivery_policy, self.long_polls,
+            self.stats, self.syncer.for_responses,
             self.access if self.access is not None and self.access.is_enabled else None,
             self.latency, self.server.scheduler, self.now_ms,
         )  # fmt: skip
@@ -328,12 +327,14 @@ class Broker:
             else PullHandlers(*pull_parts)
         )
         self.long_polls = self.pulls.long_polls
+        router = Router(
+            self.store, self.topics, self.groups, self.locks, self.delivery_policy, self.stats,
+            now_ms,
+        )  # fmt: skip
         self.sends = SendHandlers(
-            config, self.store, self.topics, self.groups, self.delivery_policy, self.long_polls,
-            self.stats,
-            self.syncer.for_responses,
-            UniqueIds(self.store.host, now_ms), self.locks, self.transaction_counts,
-            self.latency, now_ms,
+            config, self.store, self.topics, router, self.delivery_policy, self.long_polls,
+            self.stats, self.syncer.for_responses, UniqueIds(self.store.host, now_ms),
+            self.transaction_counts, self.latency, now_ms,
         )  # fmt: skip
         self.pop = PopParts(
             self.root / "config", config, self.store, self.topics, self.groups, self.permissions,
@@ -638,7 +639,7 @@ class Broker:
         compiled = self._compiled
         if compiled is not None and compiled.batch.senders:
             compiled.take()
-        self.sends.take()
+        self.sends.store_batch()
         try:
             store.write_staged()
         finally:

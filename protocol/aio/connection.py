@@ -41,11 +41,11 @@ WRITE_BYTES_MAX = 256 << 10  # of large responses to one peer, in one tick
 READER_CONNECTIONS_MIN = 16  # served in a tick, from which on their sockets are read together
 READER_BYTES_MAX = 2_000  # of a chunk: a connection that sends more has its transport read
 HOST_BYTES_V4 = 8
+FEW_BYTES = 1_000  # of a chunk that is served at once: it has few requests
 TASKS_MAX = 1_024  # coroutine handlers at work, per connection
 
 Answer = Response | bytes | None
 Handler = Callable[[Any, Command, "Connection"], Answer | Coroutine[Any, Any, Answer]]
-Inbox = list[tuple[Any, Command, "Connection"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +54,15 @@ class Row:
 
     `access` says what a caller must be allowed: "PUB", "SUB", "ANY" or "ADMIN". A `hot` row comes
     with every message: its header is read in one pass. The responses of a `bulk` row may be large:
-    once a tick gave many bytes (`Scheduler.has_given`), its requests wait for another. With an
-    `inbox` its requests are put there, and the handler is for all of them: the owner of the server
-    has it called before the responses of the tick go out (`Scheduler.before_write`).
+    once a tick gave many bytes (`Scheduler.has_given`), its requests wait for another.
     """
 
     code: int
     header: type[Header] | None
-    handler: Handler | Callable[[], None]
+    handler: Handler
     access: str = "ADMIN"
     hot: bool = False
     bulk: bool = False
-    inbox: Inbox | None = None
 
 
 class Connection(asyncio.Protocol):
@@ -128,7 +125,7 @@ class Connection(asyncio.Protocol):
         self.deficit = 0
         self.is_queued = False
         self.has_more = False
-        # Whole frames that go out when the tick ends: handlers of an inbox add their responses.
+        # Whole frames that go out when the tick ends: some handlers add responses themselves.
         self.out: list[bytes | memoryview] = []
         self.unsent = 0  # bytes of large responses since the peer had read all
         self.budget = scheduler.budget
@@ -433,69 +430,29 @@ class Connection(asyncio.Protocol):
 
     def serve(self, allowed: int) -> int:
         """Serve what waits, up to this many bytes; returns how many. For the scheduler."""
-        ingress, left, must_wait = self.ingress, allowed, False
-        decoder, batch = ingress.decoder, self._scheduler.batch
-        while left > 0 and not must_wait and self.unsent <= self.budget.unsent_max:
-            if ingress.commands:
-                if self._scheduler.has_given:
-                    must_wait = True
-                    break
-                found = ingress.take_commands(max(1, left // REQUEST_BYTES))
-            elif ingress.chunks:
-                data = ingress.chunks.popleft()
-                if len(data) > left or type(data) is not bytes:
-                    data = ingress.cut(data, left)
-                left -= len(data)
-                if batch is not None and self._is_in_batch(batch, data):
-                    break
-                found = decoder.feed(data)
-                if len(found) > 1:  # several wait once the tick gave many bytes
-                    most = 0 if self._scheduler.has_given else max(1, left // REQUEST_BYTES)
-                    found = ingress.keep_commands(found, most)
-            else:
-                break
-            left -= REQUEST_BYTES * len(found)
-            must_wait = not self._dispatch(found)
-        if decoder.rest or ingress.partial_bytes:
-            self._count_partial()
-        is_waiting = bool(ingress.commands or ingress.chunks)
-        if decoder.fault is not None and not ingress.commands:
-            log.warning("closing %s: %s", self.address, decoder.fault)
-            self.close()
-        if is_waiting is self._is_reading:
-            self._read_or_not()
-        if is_waiting and left <= 0:
-            self._scheduler.mark_heavy(self)
-        self.has_more = is_waiting and self.unsent <= self.budget.unsent_max
-        return allowed - left
-
-    def serve_rest(self, chunk: bytes) -> None:
-        """Serve this request by request: it was in a batch, which could not take it."""
-        ingress = self.ingress
-        self.leave_reader()
-        ingress.commands.extend(ingress.decoder.feed(chunk))
-        if ingress.commands:
-            self._dispatch(ingress.take_commands(max(1, len(chunk) // REQUEST_BYTES)))
-        self.serve(0)  # which finds out what waits now
-        if self.has_more:
-            self._scheduler.queue(self)
-
-    def _dispatch(self, found: list[Command]) -> bool:
-        """Have these commands handled; False when the last ones must wait for another tick."""
-        rows, out, latency = self.rows, self.out, self._scheduler.latency
+        ingress, scheduler = self.ingress, self._scheduler
+        chunks, decoder = ingress.chunks, ingress.decoder
+        self.has_more = False
+        if (
+            len(chunks) == 1
+            and len(chunks[0]) <= FEW_BYTES
+            and not (scheduler.is_batching or ingress.commands)
+        ):
+            found, served = decoder.feed(bytes(chunks.popleft())), 0
+        else:
+            found, served = self._next_commands(allowed)
+        rows, out, latency = self.rows, self.out, scheduler.latency
         unsent_max = self.budget.unsent_max
-        is_done = True
         commands = iter(found)
         for command in commands:
-            if self.unsent > unsent_max:
-                self.ingress.put_back([command, *commands])
-                is_done = False
-                break
             flag = command.flag
             if flag & FLAG_RESPONSE:
                 self.requests.without_responses([command])
                 continue
             row = rows.get(command.code)
+            if self.unsent > unsent_max or (row is not None and row.bulk and scheduler.has_given):
+                ingress.put_back([command, *commands])
+                break
             try:
                 if row is None:
                     text = f" request type {command.code} not supported"
@@ -505,20 +462,11 @@ class Connection(asyncio.Protocol):
                     header: Any = command.ext
                     if type(header) is not kind:
                         header = None if kind is None else command.header(kind)
-                    if row.inbox is not None:
-                        row.inbox.append((header, command, self))
-                        continue
-                    if row.bulk and self._scheduler.has_given:
-                        self.ingress.put_back([command, *commands])
-                        is_done = False
-                        break
-                    reply = row.handler(header, command, self)  # type: ignore[call-arg]
+                    reply = row.handler(header, command, self)
             except Refusal as refusal:
                 reply = Response(refusal.code, refusal.fields, refusal.remark)
             except Exception:
                 reply = our_fault(command)
-            if reply is None:
-                continue
             if type(reply) is bytes:
                 if not flag & FLAG_ONEWAY:
                     out.append(reply)
@@ -526,14 +474,71 @@ class Connection(asyncio.Protocol):
                 if not flag & FLAG_ONEWAY:
                     self._append(command, reply)
             else:
-                self._later(command, reply)
+                if reply is not None:
+                    self._later(command, reply)
                 continue
             if latency is not None:
                 self._count(command, reply)
-        if not self._queued:
+        if found and not self._queued:
             self._queued = True
-            self._scheduler.unflushed.append(self)
-        return is_done
+            scheduler.unflushed.append(self)
+        if (chunks or ingress.commands or not self._is_reading) or (
+            decoder.rest or ingress.partial_bytes or decoder.fault is not None
+        ):
+            self._note_rest(allowed - served)
+        return served
+
+    def serve_rest(self, chunk: bytes) -> None:
+        """Serve this request by request: it was in a batch, which could not take it."""
+        ingress = self.ingress
+        self.leave_reader()
+        ingress.commands.extend(ingress.decoder.feed(chunk))
+        if ingress.commands:
+            self.serve(len(chunk))
+        else:
+            self._note_rest(len(chunk))
+        if self.has_more:
+            self._scheduler.queue(self)
+
+    def _next_commands(self, allowed: int) -> tuple[list[Command], int]:
+        """The commands to be served now, and how many bytes they cost."""
+        ingress, scheduler = self.ingress, self._scheduler
+        if self.unsent > self.budget.unsent_max:
+            return [], 0  # the peer has to read first
+        if ingress.commands:
+            if scheduler.has_given:
+                return [], 0
+            found = ingress.take_commands(max(1, allowed // REQUEST_BYTES))
+            return found, REQUEST_BYTES * len(found)
+        if not ingress.chunks or allowed <= 0:
+            return [], 0
+        data = ingress.cut(ingress.chunks.popleft(), allowed)
+        if scheduler.batch is not None and self._is_in_batch(scheduler.batch, data):
+            return [], len(data)
+        found = ingress.decoder.feed(data)
+        most = max(1, (allowed - len(data)) // REQUEST_BYTES)
+        if scheduler.has_given and len(found) > 1:
+            most = 0  # several wait once the tick gave many bytes
+        if len(found) > most:
+            found = ingress.keep_commands(found, most)
+        return found, len(data) + REQUEST_BYTES * len(found)
+
+    def _note_rest(self, left: int) -> None:
+        """Something waits, is incomplete, or no longer waits."""
+        ingress = self.ingress
+        decoder = ingress.decoder
+        if decoder.rest or ingress.partial_bytes:
+            self._count_partial()
+        if decoder.fault is not None and not ingress.commands:
+            log.warning("closing %s: %s", self.address, decoder.fault)
+            ingress.chunks.clear()
+            self.close()
+        is_waiting = ingress.is_waiting
+        if is_waiting is self._is_reading:
+            self._read_or_not()
+        if is_waiting and left <= 0:
+            self._scheduler.mark_heavy(self)
+        self.has_more = is_waiting and self.unsent <= self.budget.unsent_max
 
     def _is_in_batch(self, batch: ChunkBatch, data: bytes) -> bool:
         """Leave a chunk to the batch, if it begins with a request that may be there."""
