@@ -50,7 +50,6 @@ class RuntimeInfo:
 
     def table_in_parts(self) -> Generator[object, None, dict[str, str]]:
         """The table as it is now, with pauses in which others may work."""
-        yield from self._stats.totals_in_parts()
         ours = yield from self._ours_alone()
         found: dict[str, object] = {
             "brokerActive": "true",
@@ -70,7 +69,7 @@ class RuntimeInfo:
 
     def _counted(self) -> dict[str, object]:
         stats, mornings = self._stats, self._stats.mornings
-        totals, misses = stats.last_totals, stats.misses
+        totals, misses = stats.totals(), stats.misses
         puts, gets = totals.puts, totals.gets
         found_tps, miss_tps = stats.total_tps(gets, CALLS), stats.total_tps(misses)
         total_tps = [found + missed for found, missed in zip(found_tps, miss_tps, strict=True)]

@@ -92,23 +92,17 @@ class AdminStatsHandlers:
 
     def on_item(
         self, header: headers.StatsData, command: Command, connection: Connection
-    ) -> LongResponse:
-        return self.slices.respond(self._item(header.name, header.key))
-
-    # --- inside ---------------------------------------------------------------------------------
-
-    def _item(self, name: str, key: str) -> Generator[object, None, Response]:
-        if name == QUEUE_PUT_NUMS:
-            found = self._queue_puts(key)
-        else:
-            yield from self.stats.totals_in_parts()
-            found = self.stats.item(name, key)
+    ) -> Response:
+        name, key = header.name, header.key
+        found = self._queue_puts(key) if name == QUEUE_PUT_NUMS else self.stats.item(name, key)
         if found is None:
             raise Refusal(
                 codes.SYSTEM_ERROR,
                 f"The stats <{name}> <{key}> not exist: nothing was counted there since the start",
             )
         return Response(codes.SUCCESS, body=found.encode())
+
+    # --- inside ---------------------------------------------------------------------------------
 
     def _queue_puts(self, key: str) -> BrokerStatsData | None:
         """Messages that came into one queue, "topic@queueId"; None when it is empty."""

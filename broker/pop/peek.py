@@ -63,8 +63,10 @@ class Peeks:
             self._look_through(found, header, retries, chance)
         if found.count:
             gets = self._stats.gets(header.topic, header.group)
-            gets.messages += found.count
-            gets.bytes += found.size
+            for counter in (gets, gets.total):
+                counter.messages += found.count
+                counter.bytes += found.size
+                counter.calls += 1
         return found
 
     def _look_through(

@@ -292,8 +292,10 @@ class Pops:
             found.size += got.size
         found.count += got.count
         gets = self._stats.gets(topic, group)
-        gets.messages += got.count
-        gets.bytes += got.size
+        for counter in (gets, gets.total):
+            counter.messages += got.count
+            counter.bytes += got.size
+            counter.calls += 1
         self._stats.popped(topic, group, got.count, got.size)
         return True
 

@@ -353,6 +353,11 @@ class PullHandlers:
             gets = self.stats.gets(header.topic, header.group)
             gets.messages += found.count
             gets.bytes += found.size
+            gets.calls += 1
+            total = gets.total
+            total.messages += found.count
+            total.bytes += found.size
+            total.calls += 1
             reply = header.found(
                 command, found, topic.topic_sys_flag, group.group_sys_flag, suggested
             )

@@ -8,7 +8,7 @@ comparison.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
 from ...protocol.bodies.stats import BrokerStatsData, BrokerStatsItem
@@ -71,20 +71,30 @@ class Counter:
         history = self._histories.get(window)
         return BrokerStatsItem() if history is None else history.rate(field, now_ms)
 
-    def add(self, other: "Counter") -> None:
-        """Take over what another one has counted."""
-        self.messages += other.messages
-        self.bytes += other.bytes
-        self.calls += other.calls
+    def set_sum(self, one: "Counter", other: "Counter") -> None:
+        """Make the values the sums of two counters' values."""
+        self.messages = one.messages + other.messages
+        self.bytes = one.bytes + other.bytes
+        self.calls = one.calls + other.calls
 
 
-class Puts(Counter):
+class PartialCounter(Counter):
+    """A counter whose messages and bytes are part of a total: add each message to both."""
+
+    __slots__ = ("total",)
+
+    def __init__(self, total: Counter) -> None:
+        super().__init__()
+        self.total = total
+
+
+class Puts(PartialCounter):
     """Messages that came in for a topic. `arrivals` has the unusual ones."""
 
     __slots__ = ("arrivals",)
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, total: Counter) -> None:
+        super().__init__(total)
         self.arrivals = Arrivals()
 
 
@@ -120,7 +130,7 @@ class _History:
 
 
 class Totals(NamedTuple):
-    """Messages in and out: of all topics, and without the system's topics."""
+    """Messages in and out: of all topics, and of the users' topics."""
 
     puts: Counter
     gets: Counter
@@ -138,6 +148,7 @@ class Mornings(NamedTuple):
 
 
 Key = TypeVar("Key")
+Counted = TypeVar("Counted", bound=Counter)
 
 
 class Stats:
@@ -147,7 +158,7 @@ class Stats:
     def __init__(self, cluster: str, now_ms: Callable[[], int]) -> None:
         self._cluster = cluster
         self._puts: dict[str, Puts] = {}
-        self._gets: dict[tuple[str, str], Counter] = {}
+        self._gets: dict[tuple[str, str], PartialCounter] = {}
         self._send_backs: dict[tuple[str, str], Counter] = {}
         self._acks: dict[tuple[str, str], Counter] = {}
         self._pops: dict[tuple[str, str], Counter] = {}
@@ -156,10 +167,12 @@ class Stats:
         self._check_points: dict[tuple[str, str], Counter] = {}
         self._broker_acks = Counter()
         self._broker_check_points = Counter()
-        self._other_puts = Puts()  # of deleted topics and of topics beyond the limit
-        self._other_gets = Counter()
-        # Not counted but added up; these have the histories.
+        # The totals have the histories; those of all topics are added up when they are read.
         self._totals = Totals(Counter(), Counter(), Counter(), Counter())
+        self._system_puts = Counter()
+        self._system_gets = Counter()
+        self._other_puts = Puts(self._totals.users_puts)  # of topics beyond the limit
+        self._other_gets = PartialCounter(self._totals.users_gets)
         self.misses = Counter()
         self.failures = Counter()
         self.mornings = Mornings()
@@ -174,13 +187,19 @@ class Stats:
         if found is None:
             if len(self._puts) >= KEYS_MAX:
                 return self._other_puts
-            found = self._puts[topic] = Puts()
+            total = self._system_puts if is_system_topic(topic) else self._totals.users_puts
+            found = self._puts[topic] = Puts(total)
         return found
 
-    def gets(self, topic: str, group: str) -> Counter:
+    def gets(self, topic: str, group: str) -> PartialCounter:
         """Messages that a group pulled from a topic."""
-        key = (topic, group)
-        return self._gets.get(key) or _new(self._gets, key, self._other_gets)
+        found = self._gets.get((topic, group))
+        if found is None:
+            if len(self._gets) >= KEYS_MAX:
+                return self._other_gets
+            total = self._system_gets if is_system_topic(topic) else self._totals.users_gets
+            found = self._gets[topic, group] = PartialCounter(total)
+        return found
 
     def send_backs(self, topic: str, group: str) -> Counter:
         """Messages of a topic that a group gave back."""
@@ -203,8 +222,9 @@ class Stats:
     def put(self, topic: str, size: int) -> None:
         """The broker itself stored a message of this many bytes there."""
         counter = self.puts(topic)
-        counter.messages += 1
-        counter.bytes += size
+        for each in (counter, counter.total):
+            each.messages += 1
+            each.bytes += size
         counter.arrivals.own_messages += 1
         counter.arrivals.own_bytes += size
 
@@ -228,8 +248,9 @@ class Stats:
                 self.put(key[0], size)
                 continue
             counter = self.puts(key[0])
-            counter.messages += 1
-            counter.bytes += size
+            for each in (counter, counter.total):
+                each.messages += 1
+                each.bytes += size
             counter.arrivals.note(DELAY, size)
             self.own_read(*source, 1, size)
 
@@ -258,9 +279,7 @@ class Stats:
 
     def delete_topic(self, topic: str) -> None:
         """Forget a topic's counters. The broker's totals keep their values."""
-        counter = self._puts.pop(topic, None)
-        if counter is not None:
-            self._other_puts.add(counter)
+        self._puts.pop(topic, None)
         self._drop_pairs(0, topic)
 
     def delete_group(self, group: str) -> None:
@@ -270,8 +289,7 @@ class Stats:
     # --- reading --------------------------------------------------------------------------------
 
     def item(self, name: str, key: str) -> BrokerStatsData | None:
-        """The item that RocketMQ has under this name and key; None when nothing was counted. Sums
-        are as old as the last call that added them up."""
+        """The item that RocketMQ has under this name and key; None when nothing was counted."""
         counter, field = self._find(name, key)
         if counter is None or not counter.messages:
             return None
@@ -330,32 +348,12 @@ class Stats:
         """Messages that went out, without the system's topics."""
         return self.totals().users_gets
 
-    @property
-    def last_totals(self) -> Totals:
-        """The sums over all counters as they were added up last."""
-        return self._totals
-
     def totals(self) -> Totals:
         """The sums over all counters."""
-        *_, found = self.totals_in_parts()
-        assert found is not None
+        found = self._totals
+        found.puts.set_sum(found.users_puts, self._system_puts)
+        found.gets.set_sum(found.users_gets, self._system_gets)
         return found
-
-    def totals_in_parts(self) -> Iterator[Totals | None]:
-        """The same, with pauses in which others may work, where there are many counters: None for
-        each, then the sums."""
-        sums = Totals(Counter(), Counter(), Counter(), Counter())
-        for counter in (sums.puts, sums.users_puts):
-            counter.add(self._other_puts)
-        for counter in (sums.gets, sums.users_gets):
-            counter.add(self._other_gets)
-        puts = list(self._puts.items())
-        gets = [(topic, counter) for (topic, _), counter in self._gets.items()]
-        yield from _add_up(puts, sums.puts, sums.users_puts)
-        yield from _add_up(gets, sums.gets, sums.users_gets)
-        for total, found in zip(self._totals, sums, strict=True):
-            total.messages, total.bytes, total.calls = found.messages, found.bytes, found.calls
-        yield self._totals
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -370,8 +368,11 @@ class Stats:
         for window in (*due, TEN_SECONDS, TEN_MINUTES):
             self._sampled_ms[window] = now_ms
         only_minute = due == [MINUTE]
-        pairs = (table.values() for table in (self._gets, *self._of_pairs()))
-        for counters in (self._puts.values(), *pairs):
+        tables: tuple[Iterable[Counter], ...] = (
+            *(self._puts.values(), self._gets.values()),
+            *(table.values() for table in self._of_pairs()),
+        )
+        for counters in tables:
             for number, counter in enumerate(list(counters)):
                 if counter.changed or (counter.messages and not only_minute):
                     counter.sample(due, now_ms)
@@ -380,9 +381,7 @@ class Stats:
         for counter in (self._broker_acks, self._broker_check_points):
             counter.sample(due, now_ms)
         self.misses.sample((*due, TEN_SECONDS, TEN_MINUTES), now_ms)
-        for _ in self.totals_in_parts():
-            yield
-        for total in self._totals:
+        for total in self.totals():
             total.sample((*due, TEN_SECONDS, TEN_MINUTES), now_ms)
         today = _local_day(now_ms)
         if today != self._day:
@@ -403,7 +402,7 @@ class Stats:
 
     def _find(self, name: str, key: str) -> tuple[Counter | None, int]:
         topic, _, group = key.partition(SEPARATOR)
-        of_broker, totals = key == self._cluster, self._totals
+        of_broker, totals = key == self._cluster, self.totals()
         table: dict[str, tuple[Counter | None, int]] = {
             "TOPIC_PUT_NUMS": (self._puts.get(key), MESSAGES),
             "TOPIC_PUT_SIZE": (self._puts.get(key), BYTES),
@@ -428,11 +427,9 @@ class Stats:
         return table.get(name, (None, MESSAGES))
 
     def _drop_pairs(self, place: int, name: str) -> None:
-        for key in [key for key in self._gets if key[place] == name]:
-            self._other_gets.add(self._gets.pop(key))
+        _drop(self._gets, place, name)
         for table in (*self._of_pairs(), self._own_reads, self._dead_letters):
-            for key in [key for key in table if key[place] == name]:
-                del table[key]
+            _drop(table, place, name)
 
     def _of_pairs(self) -> tuple[dict[tuple[str, str], Counter], ...]:
         """The tables by topic and group that are in no total."""
@@ -446,17 +443,10 @@ def _new(table: dict[Key, Counter], key: Key, beyond: Counter) -> Counter:
     return counter
 
 
-def _add_up(
-    counters: Sequence[tuple[str, Counter]], total: Counter, users: Counter
-) -> Iterator[None]:
-    """Add the counters of these topics to `total`, those of the users' topics to `users`, too."""
-    for number, (topic, counter) in enumerate(counters, 1):
-        if counter.messages or counter.calls:
-            total.add(counter)
-            if not is_system_topic(topic):
-                users.add(counter)
-        if not number % COUNTERS_PER_PART:
-            yield
+def _drop(table: dict[tuple[str, str], Counted], place: int, name: str) -> None:
+    """Forget the pairs that have this name at this place."""
+    for key in [key for key in table if key[place] == name]:
+        del table[key]
 
 
 def _local_day(now_ms: int) -> int:

@@ -122,8 +122,9 @@ class Batches:
 
     def _count(self, target: Target, queue_id: int, messages: int, size: int, kind: str) -> None:
         """A batch was stored, `size` bytes in the log: counted, and readers woken."""
-        target.puts.messages += messages
-        target.puts.bytes += size
+        for counter in (target.puts, target.puts.total):
+            counter.messages += messages
+            counter.bytes += size
         target.puts.arrivals.note_batches(kind, 1, messages, size)
         key = target.keys[queue_id]
         if key in self._long_polls.parked:

@@ -62,7 +62,8 @@ def prepare() -> None:
     queue = ConsumeQueue(Path(), "t", 0, ENTRY_BYTES)
     size = queue.fixed_bytes + plain.parts[0][2]
     courses = [Course(queue, b"")]
-    records.make(plain, courses, {queue: 1}, bytes(8), bytes(8), 0, size, 0)
+    records.set_hosts(plain, [bytes(8)], bytes(8))
+    records.make(plain, courses, {queue: 1}, 0, size, 0)
     ends = plain.write_responses({})
     room, none = plain.answers.ctypes.data, ends - ends - 1
     write_all(none, room, ends, np.zeros(1, np.int64))
@@ -245,7 +246,7 @@ class CompiledSends:
         destinations, exceptional = self._destinations()
         if exceptional:
             return self._without(plain.pieces_of(exceptional), chunks, is_allowed=is_allowed)
-        hosts = b"".join([connection.host for connection in senders])
+        hosts = [connection.host for connection in senders]
         courses = [Course(each.queue, each.more, each.delay_ms) for each in destinations]
         if not store.put_plain(plain, courses, hosts, self._records):
             return [0] * len(senders)
@@ -303,16 +304,19 @@ class CompiledSends:
             elif key in parked:
                 self._long_polls.mark(key)
             extra = queue.fixed_bytes + len(more)
-            size = came + messages * extra
-            puts.messages += messages
-            puts.bytes += size
+            sizes = self._sizes(number) if self._records.extra_bytes else None
+            size = sum(sizes) if sizes else came + messages * extra
+            for counter in (puts, puts.total):
+                counter.messages += messages
+                counter.bytes += size
             counts[answer] = counts.get(answer, 0) + requests
-            if kind is NORMAL and requests == messages and largest + extra <= SMALL_BYTES:
+            is_small = (max(sizes) if sizes else largest + extra) <= SMALL_BYTES
+            if kind is NORMAL and requests == messages and is_small:
                 continue
             if requests != messages:
                 puts.arrivals.note_batches(kind, requests, messages, size)
-            elif largest + extra > SMALL_BYTES:
-                puts.arrivals.note_all(kind, messages, size, self._sizes(number))
+            elif not is_small:
+                puts.arrivals.note_all(kind, messages, size, sizes or self._sizes(number))
             else:
                 puts.arrivals.note_all(kind, messages, size)
         if any(each.slot_ms for each in destinations):

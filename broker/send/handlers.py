@@ -274,6 +274,9 @@ class SendHandlers:
                     handle = waiting.add(seen, target.name, unique, queue_offset, log_offset, size)
             puts.messages += 1
             puts.bytes += size
+            total = puts.total
+            total.messages += 1
+            total.bytes += size
             if kind is not NORMAL or size > SMALL_BYTES:
                 puts.arrivals.note(kind, size)
             reply: Response | bytes

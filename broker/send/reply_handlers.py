@@ -191,8 +191,9 @@ class ReplyHandlers:
             log.warning("a reply of %s is not kept: %s", connection.address, wrong)
             return
         size = end - log_offset
-        target.puts.messages += 1
-        target.puts.bytes += size
+        for counter in (target.puts, target.puts.total):
+            counter.messages += 1
+            counter.bytes += size
         kind = type_of(text)
         if kind != NORMAL or size > SMALL_BYTES:
             target.puts.arrivals.note(kind, size)

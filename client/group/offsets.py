@@ -184,5 +184,13 @@ class RemoteOffsetStore(OffsetStore):
 
 
 async def persist_surely(store: OffsetStore, queues: Iterable[MessageQueue]) -> None:
-    """Persist these queues concurrently and wait for the responses."""
-    await asyncio.gather(*(store.persist(queue) for queue in queues))
+    """Persist these queues and wait for the responses.
+
+    One queue of each topic and broker goes first, the others then concurrently: RocketMQ's broker
+    (ConsumerOffsetManager.commitOffset in 5.3.3) loses one of the first two offsets of a group in
+    a topic when both arrive together.
+    """
+    queues = set(queues)
+    first = set({(queue.topic, queue.broker_name): queue for queue in queues}.values())
+    for together in (first, queues - first):
+        await asyncio.gather(*(store.persist(queue) for queue in together))

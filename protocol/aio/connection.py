@@ -40,7 +40,6 @@ log = logging.getLogger(__name__)
 WRITE_BYTES_MAX = 256 << 10  # of large responses to one peer, in one tick
 READER_CONNECTIONS_MIN = 16  # served in a tick, from which on their sockets are read together
 READER_BYTES_MAX = 2_000  # of a chunk: a connection that sends more has its transport read
-HOST_BYTES_V4 = 8
 FEW_BYTES = 1_000  # of a chunk that is served at once: it has few requests
 TASKS_MAX = 1_024  # coroutine handlers at work, per connection
 
@@ -548,7 +547,6 @@ class Connection(asyncio.Protocol):
             self._queued  # a request of this tick comes before it
             or self.unsent
             or self._drained is not None
-            or len(self.host) != HOST_BYTES_V4
             or decoder.missing > len(data)
         ):
             return False

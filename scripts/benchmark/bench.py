@@ -22,10 +22,12 @@ from ..harness import java_side
 from ..harness.clusters import JAVA_BROKER_FLAGS, AerobeeCluster, JavaCluster
 from ..loads import loadgen
 from . import (
+    access_measures,
     broker_measures,
     burst_measures,
     client_measures,
     filter_measures,
+    limit_measures,
     measures,
     replication_measures,
     spark_measures,
@@ -120,6 +122,12 @@ def _measure(part: str, options: argparse.Namespace, folder: Path, words: list[s
     if part == "rates":
         with both() as sides:
             found.compared = measures.rates(*sides, program, rounds, scale, _say)
+    elif part == "limit":
+        source = options.loadgen.with_name("limit.c")
+        found.held = limit_measures.limits(folder, program, source, rounds, scale, _say)
+    elif part == "access":
+        with both(access_measures.settings(folder)) as sides:
+            found.compared = access_measures.signed_sends(*sides, rounds, scale, _say)
     elif part == "brokers":
         found.compared = broker_measures.brokers(folder, program, rounds, scale, flags, _say)
     elif part == "replication":

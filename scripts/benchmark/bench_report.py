@@ -19,6 +19,8 @@ from .store_measures import Held
 # What is measured, in the order of the report: part and heading.
 PARTS = {
     "rates": "Sends and pulls",
+    "limit": "What one thread reaches",
+    "access": "Sends with access control",
     "brokers": "Two brokers on one machine",
     "replication": "A master with a slave",
     "calls": "Calls for a send",
@@ -89,7 +91,7 @@ def block(part: str, words: Sequence[str], rounds: int, found: Measured) -> str:
         f"Written by `{_command(words)}` on {time.strftime('%Y-%m-%d')}: {_machine()}."
         + (
             f" Medians of {rounds}, in turns."
-            if found.compared or found.grown or part in ("client", "spark")
+            if found.compared or found.grown or part in ("client", "limit", "spark")
             else ""
         )
         + f" The load average of the machine was {found.busy:.1f} when it began: that much other"

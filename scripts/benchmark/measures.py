@@ -305,6 +305,11 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def disk_waits(pid: int) -> int:
+    """The major page faults of a process: how often it waited for a page from the disk."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[9])
+
+
 def median(results: Sequence[dict[str, float]], field: str) -> float:
     """The median of one field."""
     return statistics.median(result[field] for result in results)

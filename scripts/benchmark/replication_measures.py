@@ -23,6 +23,7 @@ ROLES: dict[str, dict[str, str | int]] = {
     "slave not waited for": {"brokerRole": "ASYNC_MASTER"},
     "slave waited for": {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2},
 }
+RATIOS_MIN = {"SEND 64 x 1, 128 B, slave waited for": 2.0}
 # A real slave says nothing before that has passed.
 QUICK: dict[str, str | int] = {"haSendHeartbeatInterval": 500}
 
@@ -105,4 +106,7 @@ def _row(name: str, found: dict[str, list[dict[str, float]]]) -> Compared:
         java, ours = (median(found[kind], what) for kind in ("java", "aerobee"))
         texts.append(f"{what.removesuffix('_us')} {java:,.0f} / {ours:,.0f} us")
     before, now = (median(found[kind], "msgs_per_s") for kind in ("java", "aerobee"))
-    return Compared(name, "messages/s", before, now, "", holds=True, note=", ".join(texts))
+    ratio_min = RATIOS_MIN.get(name, 0)
+    wanted = f">= {ratio_min:g}" if ratio_min else ""
+    holds = now >= ratio_min * before
+    return Compared(name, "messages/s", before, now, wanted, holds, ", ".join(texts))

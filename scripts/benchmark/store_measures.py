@@ -23,11 +23,11 @@ from ...store.engine.store import MessageStore
 from ..harness.clusters import AerobeeCluster, Cluster, JavaCluster
 from ..loads import loadgen
 from ..loads.loadgen import Load
-from .measures import Compared, Say, cpu_seconds, fill, median
+from .measures import Compared, Say, cpu_seconds, disk_waits, fill, median
 
 GIB = 1 << 30
 RECORD_BYTES = 330  # what a filling message of 128 bytes takes in the log
-SYNC_RATIO_MIN = 2.0
+SYNC_RATIO_MIN = 3.0
 RECOVERY_RATIO_MAX = 0.5
 QUERY_P99_MS_MAX = 2.0
 LAG_SECONDS_MAX = 1.0
@@ -202,22 +202,10 @@ def keys(folder: Path, stored: int, say: Say) -> list[Held]:
         wait = fill_keyed(side.store, messages)
         try:
             side.start()
-            before = cpu_seconds(side.broker_pid())
-            times = _query_ms(side, messages)
-            cpu_ms = (cpu_seconds(side.broker_pid()) - before) / QUERIES * 1_000
+            for which in ("first", "the same again"):
+                rows.append(_looked_up(side, messages, which, say))
         finally:
             side.stop()
-        p50, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
-        say(f"key query, {messages:,} messages: p50 {p50:.2f} ms, p99 {p99:.2f} ms, {cpu_ms:.2f}")
-        rows.append(
-            Held(
-                f"Query by key, {messages:,} messages stored, p99",
-                f"{p99:.2f} ms",
-                f"<= {QUERY_P99_MS_MAX:g} ms",
-                p99 <= QUERY_P99_MS_MAX,
-                f"median {p50:.2f} ms, the client's part included; CPU {cpu_ms:.2f} ms each",
-            )
-        )
     say(f"index: {wait.rate:,.0f} messages/s, a key waits {wait.seconds_max:.2f} s at most")
     rows.append(
         Held(
@@ -229,6 +217,26 @@ def keys(folder: Path, stored: int, say: Say) -> list[Held]:
         )
     )
     return rows
+
+
+def _looked_up(side: AerobeeCluster, messages: int, which: str, say: Say) -> Held:
+    """The row of one series of look-ups. The first reads pages that the system has taken out of
+    memory; the same keys again show the broker without the disk."""
+    pid = side.broker_pid()
+    cpu, reads = cpu_seconds(pid), disk_waits(pid)
+    times = _query_ms(side, messages)
+    cpu_ms = (cpu_seconds(pid) - cpu) / QUERIES * 1_000
+    reads = disk_waits(pid) - reads
+    p50, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
+    say(f"key query, {messages:,} messages, {which}: p50 {p50:.2f} ms, p99 {p99:.2f} ms")
+    return Held(
+        f"Query by key, {messages:,} messages stored, p99, {which}",
+        f"{p99:.2f} ms",
+        f"<= {QUERY_P99_MS_MAX:g} ms",
+        p99 <= QUERY_P99_MS_MAX,
+        f"median {p50:.2f} ms, the client's part included; CPU {cpu_ms:.2f} ms each; "
+        f"{reads:,} waits for the disk in {QUERIES:,} look-ups",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,15 +57,18 @@ class Load:
 
 
 def build(source: Path, folder: Path, extra: tuple[str, str] | None = None) -> Path:
-    """Compiles the generator into a folder; the path of the program.
+    """Compiles the generator, or another C program, into a folder; the path of the program.
 
     `extra` is one more property, name and value, that each message of a single send has.
     """
     if not source.is_file():
-        raise LoadFailed(f"{source} does not exist: name the load generator with --loadgen PATH")
-    name = "loadgen"
+        raise LoadFailed(
+            f"{source} does not exist: name the load generator with --loadgen PATH; "
+            "limit.c is beside it"
+        )
+    name = source.stem
     if extra is not None:
-        name = f"loadgen-{extra[0]}"
+        name = f"{name}-{extra[0]}"
         text = source.read_text()
         if text.count(EXTRA_AT) != 1:
             raise LoadFailed(f"{source} has no {EXTRA_AT} to put {extra[0]} behind")

@@ -146,22 +146,27 @@ class Appender:
         return None if queue is None or queue.is_special else queue
 
     def put_plain(
-        self, plain: "PlainSends", courses: Sequence["Course"], hosts: bytes, maker: "PlainRecords"
+        self,
+        plain: "PlainSends",
+        courses: Sequence["Course"],
+        hosts: Sequence[bytes],
+        maker: "PlainRecords",
     ) -> bool:
         """Store the messages that `plain` has read, as `put_all` does. Returns False if none is
-        stored, because the log file or a queue file has no room or the host is IPv6.
+        stored, because the log file or a queue file has no room.
 
         `courses` has a destination with a `plain_queue` for each of `plain.parts`. `hosts` has the
-        8 bytes of the sender of each piece.
+        host of the sender of each piece, 8 or 20 bytes.
         """
         log = self._log
-        size = 0
+        maker.set_hosts(plain, hosts, self._state.host)
+        size = maker.extra_bytes
         counts: dict[ConsumeQueue, int] = {}
         for (queue, more, _), (_, messages, came, *_) in zip(courses, plain.parts, strict=True):
             size += messages * (queue.fixed_bytes + len(more)) + came
             counts[queue] = counts.get(queue, 0) + messages
         base, end = log.end, log.end + size
-        if end > log.room_end or len(self._state.host) != HOST_BYTES_V4:
+        if end > log.room_end:
             return False
         for queue, messages in counts.items():
             if queue.at + messages * ENTRY_BYTES > queue.limit and not _has_room(queue, messages):
@@ -169,9 +174,7 @@ class Appender:
         if self._index.waiting > self._state.index_pending_max:
             self._state.relieve_index()
         store_ms = self._state.now_ms()
-        records, entries, keys = maker.make(
-            plain, courses, counts, hosts, self._state.host, base, size, store_ms
-        )
+        records, entries, keys = maker.make(plain, courses, counts, base, size, store_ms)
         log.staged.append(records)
         log.end = end
         start = 0

@@ -5,6 +5,7 @@ What `writing.put_all` does message by message, for messages of which
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from ...protocol.message.record import (
     BODY_CRC_AT,
     BODY_LENGTH_AT,
     BORN_HOST_AT,
+    BORN_HOST_V6,
     BORN_MS_AT,
     FLAG_AT,
     HEAD_BYTES,
@@ -30,6 +32,7 @@ from ...protocol.message.record import (
     RECONSUME_TIMES_AT,
     SIZE_AT,
     STORE_HOST_AT,
+    STORE_HOST_V6,
     STORE_MS_AT,
     SYS_FLAG_AT,
 )
@@ -147,6 +150,7 @@ def make_records(
     queues: Numbers,
     shared: Bytes,
     hosts: Bytes,
+    host_ends: Numbers,
     store_host: Bytes,
     base: int,
     store_ms: int,
@@ -157,13 +161,16 @@ def make_records(
 ) -> tuple[int, int]:
     """Make the records of these sends, the first of which begins at `base` of the log.
 
-    `hosts` has the 8 bytes of each piece's sender. `courses` has a row for each group: its row in
+    `hosts` has the host of each piece's sender up to its `host_ends`, 8 or 20 bytes as has
+    `store_host`. `courses` has a row for each group: its row in
     `queues`, where in `shared` its further properties begin and end, its delay. `queues` has: the
     offset of the next entry, where that goes in `entries`, the magic of the records, where in
     `shared` what stands for the topic begins and ends, and the hash of the topic with a "#", and
     its id. How many bytes of records and how many keys there are.
     """
     to = keys = 0
+    store_extra = len(store_host) - HOST_BYTES_V4  # bytes by which IPv6 moves what is behind
+    store_flag = STORE_HOST_V6 if store_extra else 0
     for number in range(count):
         send = sends[number]
         course = send.group
@@ -172,11 +179,15 @@ def make_records(
         field_at, field_end = queues[queue, 3], queues[queue, 4]
         body = send.body_end - send.body_at
         text = send.text_end - send.text_at + more_end - more_at
-        size = HEAD_BYTES + body + field_end - field_at + LENGTH_BYTES + text
+        host_end = host_ends[send.piece]
+        host_at = host_ends[send.piece - 1] if send.piece else wide(0)
+        born_extra = host_end - host_at - HOST_BYTES_V4
+        extra = born_extra + store_extra
+        flags = send.sys_flag | store_flag | (BORN_HOST_V6 if born_extra else 0)
+        size = HEAD_BYTES + extra + body + field_end - field_at + LENGTH_BYTES + text
         offset = base + to
         send.size, send.log_offset, send.queue_offset = size, offset, queues[queue, 0]
         queues[queue, 0] += 1
-        host_at = send.piece * HOST_BYTES_V4
         put32(records, to + SIZE_AT, size)
         put32(records, to + MAGIC_AT, queues[queue, 2])
         put32(records, to + BODY_CRC_AT, body_crc(data, send.body_at, send.body_end) & 0x7FFFFFFF)
@@ -184,15 +195,15 @@ def make_records(
         put32(records, to + FLAG_AT, send.flag)
         put64(records, to + QUEUE_OFFSET_AT, send.queue_offset)
         put64(records, to + LOG_OFFSET_AT, offset)
-        put32(records, to + SYS_FLAG_AT, send.sys_flag)
+        put32(records, to + SYS_FLAG_AT, flags)
         put64(records, to + BORN_MS_AT, send.born_ms)
-        copied(hosts, host_at, host_at + HOST_BYTES_V4, records, to + BORN_HOST_AT)
-        put64(records, to + STORE_MS_AT, store_ms)
-        copied(store_host, 0, HOST_BYTES_V4, records, to + STORE_HOST_AT)
-        put32(records, to + RECONSUME_TIMES_AT, send.times)
-        put64(records, to + PREPARED_OFFSET_AT, 0)
-        put32(records, to + BODY_LENGTH_AT, body)
-        to = copied(data, send.body_at, send.body_end, records, to + HEAD_BYTES)
+        copied(hosts, host_at, host_end, records, to + BORN_HOST_AT)
+        put64(records, to + STORE_MS_AT + born_extra, store_ms)
+        copied(store_host, 0, len(store_host), records, to + STORE_HOST_AT + born_extra)
+        put32(records, to + RECONSUME_TIMES_AT + extra, send.times)
+        put64(records, to + PREPARED_OFFSET_AT + extra, 0)
+        put32(records, to + BODY_LENGTH_AT + extra, body)
+        to = copied(data, send.body_at, send.body_end, records, to + HEAD_BYTES + extra)
         to = copied(shared, field_at, field_end, records, to)
         records[to] = text >> 8
         records[to + 1] = text & 255
@@ -238,14 +249,27 @@ class PlainRecords:
         self._known: dict[int, Course] = {}  # by the number of a group
         self._rows: dict[ConsumeQueue, int] = {}
         self._forgot = 0
+        self.extra_bytes = 0  # of the records, because of hosts that are IPv6
+
+    def set_hosts(self, plain: PlainSends, hosts: Sequence[bytes], host: bytes) -> None:
+        """Take over the host of each piece's sender and our own, for `make`: 8 or 20 bytes each."""
+        joined = b"".join(hosts)
+        bytes_v4 = len(hosts) * HOST_BYTES_V4
+        self.extra_bytes = plain.count * (len(host) - HOST_BYTES_V4)
+        if len(joined) == bytes_v4:
+            self._host_ends = np.arange(HOST_BYTES_V4, bytes_v4 + 1, HOST_BYTES_V4)
+        else:
+            self._host_ends = np.fromiter(accumulate(map(len, hosts)), np.int64, len(hosts))
+            extra = np.diff(self._host_ends, prepend=0) - HOST_BYTES_V4
+            self.extra_bytes += int(extra[plain.sends["piece"][: plain.count]].sum())
+        self._hosts = np.frombuffer(joined, np.uint8)
+        self._host = np.frombuffer(host, np.uint8)
 
     def make(
         self,
         plain: PlainSends,
         courses: Sequence[Course],
         counts: Mapping[ConsumeQueue, int],
-        hosts: bytes,
-        host: bytes,
         base: int,
         size: int,
         store_ms: int,
@@ -254,7 +278,7 @@ class PlainRecords:
         of all queues, one queue behind the other; and the keys.
 
         `courses` has one for each of the parts, `counts` says how many messages each queue gets.
-        `hosts` has the 8 bytes of each piece's sender, `host` are our own.
+        `set_hosts` comes first.
         """
         count = plain.count
         if size > len(self._records):
@@ -283,8 +307,8 @@ class PlainRecords:
             entries_at += messages * ENTRY_BYTES
         written, keys = make_records(
             plain.data, plain.texts, plain.sends, count, self._courses, self._queues, self._shared,
-            np.frombuffer(hosts, np.uint8), np.frombuffer(host, np.uint8), base, store_ms,
-            self._records, self._entries, self._hashes, self._places,
+            self._hosts, self._host_ends, self._host, base, store_ms, self._records,
+            self._entries, self._hashes, self._places,
         )  # fmt: skip
         assert written == size
         return (

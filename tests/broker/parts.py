@@ -179,8 +179,9 @@ class Parts:
             )
         )  # fmt: skip
         counter = self.stats.puts(topic)
-        counter.messages += 1
-        counter.bytes += len(body)
+        for each in (counter, counter.total):
+            each.messages += 1
+            each.bytes += len(body)
         self.store.write_staged()
         return log_offset
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from aerobee.broker.groups import offsets
-from aerobee.broker.runtime import stats
 from aerobee.broker.server import Broker
 from aerobee.client.admin.admin import Admin
 from aerobee.protocol import codes
@@ -28,7 +27,6 @@ LONG = {
     codes.GET_ALL_CONSUMER_OFFSET: None,
     codes.GET_BROKER_CONSUME_STATS: headers.BrokerConsumeStats(False),
     codes.QUERY_TOPIC_CONSUME_BY_WHO: TopicName("topic-0"),
-    codes.GET_BROKER_RUNTIME_INFO: None,
 }
 
 
@@ -95,7 +93,6 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
         return float(count)
 
     monkeypatch.setattr(offsets, "OFFSETS_PER_PIECE", 10)
-    monkeypatch.setattr(stats, "COUNTERS_PER_PART", 4)
     init = Slices.__init__
     monkeypatch.setattr(
         Slices,

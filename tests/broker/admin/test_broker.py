@@ -101,7 +101,8 @@ def test_a_busy_broker_says_what_it_does(parts: Parts) -> None:
     parts.put("T", body=b"x" * 100)
     parts.put("SCHEDULE_TOPIC_XXXX", 2, body=b"x" * 50)
     gets = parts.stats.gets("T", "G")
-    gets.messages, gets.bytes, gets.calls = 20, 2_000, 10
+    for counter in (gets, gets.total):
+        counter.messages, counter.bytes, counter.calls = 20, 2_000, 10
     parts.stats.misses.messages = 5
     parts.stats.failures.messages = 2
     parts.delays.offsets[3] = 0

@@ -9,7 +9,12 @@ import pytest
 from aerobee.client.cluster.cluster import Cluster
 from aerobee.client.errors import BrokerError, NoAnswerError, NoRouteError
 from aerobee.client.group.local_offsets import LocalOffsetStore
-from aerobee.client.group.offsets import OffsetStore, ReadFrom, RemoteOffsetStore
+from aerobee.client.group.offsets import (
+    OffsetStore,
+    ReadFrom,
+    RemoteOffsetStore,
+    persist_surely,
+)
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.protocol.command import OK, Command, Response
@@ -193,6 +198,31 @@ async def test_one_queue_is_persisted_for_sure_and_a_refusal_is_only_logged(
 
 @pytest.mark.requirement("Progress: OffsetStore.updateConsumeOffsetToBroker")
 @pytest.mark.requirement("Progress: UpdateConsumerOffsetRequestHeader, 5 s")
+class RacingStore(LocalOffsetStore):
+    """A store whose `persist` races as RocketMQ's ConsumerOffsetManager.commitOffset does."""
+
+    def __init__(self) -> None:
+        super().__init__("client", "G")
+        self.kept: dict[str, dict[int, int]] = {}
+
+    async def persist(self, queue: MessageQueue) -> None:
+        offsets = self.kept.get(queue.topic)
+        await asyncio.sleep(0)  # another request is served here
+        if offsets is None:
+            self.kept[queue.topic] = {queue.queue_id: self.in_memory(queue)}
+        else:
+            offsets[queue.queue_id] = self.in_memory(queue)
+
+
+async def test_the_first_offsets_of_a_group_do_not_race_at_the_broker() -> None:
+    store = RacingStore()
+    queues = [MessageQueue(topic, "broker-a", number) for topic in "AB" for number in range(4)]
+    for queue in queues:
+        store.update(queue, 5)
+    await persist_surely(store, queues)
+    assert store.kept == {topic: dict.fromkeys(range(4), 5) for topic in "AB"}
+
+
 async def test_telling_a_broker_raises_unless_it_is_oneway(
     fake: FakeCluster, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
