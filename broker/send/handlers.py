@@ -117,8 +117,6 @@ class SendHandlers:
             if header.batch:
                 self._take_batch(header, command, connection, target, queue_id, text, waits=waits)
                 return None
-            if self._batches.taken:
-                self._put_batches()
             body = command.body
             if body is None:
                 raise Refusal(
@@ -182,7 +180,7 @@ class SendHandlers:
         *,
         waits: bool,
     ) -> None:
-        """Take a batch in; a batch queue has it at once, and its sender is answered."""
+        """Store a batch at once, and have its sender answered."""
         if self._batch.pending or self.topics.made:
             self.store_batch()  # what came before it lies before it
         if header.topic not in self.topics.targets:
@@ -190,10 +188,8 @@ class SendHandlers:
                 f"topic {header.topic} can't be kept: topics.json can't be written; "
                 "look at the broker's disk"
             )
-        given = self._batches.take(header, command, connection, target, queue_id, text, waits=waits)
-        if given is not None:
-            reply, end = given
-            self._give(command, connection, reply, end if waits else 0)
+        reply, end = self._batches.put(header, command, connection, target, queue_id, text)
+        self._give(command, connection, reply, end if waits else 0)
 
     def _unseen(
         self,
@@ -232,9 +228,7 @@ class SendHandlers:
 
     def store_batch(self) -> None:
         """Store the messages of this loop iteration, and have their senders answered."""
-        if self._batches.taken:
-            self._put_batches()
-        if not self._batch.pending:
+        if not (self._batch.pending or self.topics.made):
             return
         parked, template, syncer = self.long_polls.parked, self._template, self.syncer
         late: Answers = []
@@ -353,21 +347,6 @@ class SendHandlers:
                 "(rejectTransactionMessage)",
             )
         return True
-
-    def _put_batches(self) -> None:
-        """Store the batches that were taken in and answer those who sent them."""
-        taken = self._batches.taken
-        try:
-            given = self._batches.put()
-        except Exception:
-            for command, connection, *_ in taken:
-                connection.respond(command, our_fault(command))
-            return
-        for (command, connection, *_, waits), (reply, end) in zip(taken, given, strict=True):
-            if isinstance(reply, StoreError | Refusal):
-                connection.respond(command, self._declined(reply))
-            else:
-                self._give(command, connection, reply, end if waits else 0)
 
     def _give(
         self, command: Command, connection: Connection, reply: Response | bytes, end: int

@@ -23,7 +23,6 @@ TOO_LONG = {
     "protocol/message/record.py:decode_record": "the fields of a record in their order",
     "scripts/benchmark/bench.py:_measure": "a list of measures",
     "store/engine/recovery.py:recover": "the steps of recovery in their order",
-    "store/engine/uniform_batch.py:even_records": "the encoder of a batch",
     "store/engine/writing.py:put_all": "all sends of a tick, to be split with the store",
     "store/kernels/plain_records.py:make_records": "a compiled loop, whose calls cost",
 }
