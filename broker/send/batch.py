@@ -1,5 +1,5 @@
-"""The sends of one loop iteration that are handled one at a time: their messages, and who waits for
-the responses."""
+"""The sends of one loop iteration that are handled one at a time: their messages, and
+the responses that wait for the store."""
 
 from collections.abc import Collection
 

@@ -256,9 +256,8 @@ class SendHandlers:
             size = end - log_offset
             puts, handle = target.puts, b""
             if not seen or seen == LOGICAL:
-                key = target.keys[queue_id]
-                if key in parked:
-                    self.long_polls.mark(key)
+                if target.keys[queue_id] in parked:
+                    self.long_polls.mark(target.keys[queue_id])
                 if seen:
                     queue_offset = target.offset(queue_id, queue_offset)
             else:

@@ -166,7 +166,7 @@ class Connection(asyncio.Protocol):
                 self._fd = sock.fileno()
 
     def speak_through(self, transport: asyncio.Transport) -> None:
-        """From now on this transport writes its bytes, and passes on those that come."""
+        """From now on this transport writes its bytes, and passes on the bytes that come."""
         self._transport = transport
         self._fd = -1
 
@@ -292,7 +292,7 @@ class Connection(asyncio.Protocol):
         *,
         is_long_polling: bool = False,
     ) -> None:
-        """`answer` for a request that came so many milliseconds ago, in an earlier turn."""
+        """`respond` to a request that came `waited_ms` ago, in an earlier tick."""
         if command.flag & FLAG_ONEWAY:
             self._count(command, reply)
             return
@@ -329,7 +329,7 @@ class Connection(asyncio.Protocol):
         )
 
     def ask_now(self, waiter: Waiter, before_opaque: str, body: bytes) -> None:
-        """`request` for one who has written its JSON header up to the opaque; when `is_ready`."""
+        """`request` with a JSON header that is written up to the opaque; when `is_ready`."""
         self.out.append(self.requests.frame(waiter, before_opaque, body))
         if not self._queued:
             self._queued = True
@@ -338,7 +338,7 @@ class Connection(asyncio.Protocol):
     async def ask(
         self, code: int, fields: dict[str, str] | None, body: bytes, timeout_s: float
     ) -> Command:
-        """The answer to a request, which waits its turn while too much is to be written."""
+        """The response to a request, which waits while too much is to be written."""
         if self.is_full:
             async with asyncio.timeout(timeout_s):
                 await self.drained()
@@ -361,7 +361,7 @@ class Connection(asyncio.Protocol):
         return [command.code for command in self.ingress.commands]
 
     def write_later(self, data: bytes) -> None:
-        """These go out at the end of this turn, behind what waits already."""
+        """These go out at the end of this tick, behind what waits already."""
         self.out.append(data)
         if not self._queued:
             self._queued = True
@@ -377,8 +377,8 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def flush(self) -> None:
-        """Hand what is to be written to the transport, in one write; of large answers a part, and
-        the rest in the next turns."""
+        """Hand what is to be written to the transport, in one write; of large responses a
+        part, and the rest in the next ticks."""
         self._queued = False
         out, self.out = self.out, []
         transport = self._transport

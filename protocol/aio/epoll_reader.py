@@ -1,10 +1,11 @@
 """Many connections that each send little, read together: compiled code reads their sockets.
 
 What a transport of the event loop does for a small message takes longer than the kernel's read of
-it. So where many connections are served in a tick, the transports of those that send messages for
-the batch (`chunks.py`) are paused, and an epoll of their own watches their sockets; the event loop
-watches that epoll. A connection goes back to its transport, which finds all that is to be found in
-the socket, when it sends much, ends or fails, and when something of it has to be served by itself.
+it. So where many connections are served in a tick, those whose chunks are in the batch
+(`chunks.py`) have their transports paused. An epoll of their own watches their sockets, and the
+event loop watches that epoll. A connection goes back to its transport, which finds all that is to
+be found in the socket, when it sends much, ends or fails, or when something of it has to be served
+by itself.
 """
 
 import asyncio

@@ -39,7 +39,7 @@ class RestingError(ConnectionError):
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """So many attempts in a row failed; there is to be none before `until` (of the loop)."""
+    """The last `times` attempts failed; the next one comes after `until` (of the loop)."""
 
     times: int
     until: float

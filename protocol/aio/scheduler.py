@@ -91,7 +91,7 @@ class Batched(Protocol):
 
     @property
     def receivers(self) -> "list[Connection]":
-        """Who gets them."""
+        """Their connections."""
 
     def write(self) -> None:
         """Write them."""
@@ -274,7 +274,7 @@ class Scheduler:
                 latency.answered.clear()
                 latency.began = 0.0
             else:
-                latency.end_turn()
+                latency.end_tick()
 
     def _serve_waiting(self, flows: int, left: int) -> None:
         """Serve the next of these flows, one quantum of bytes in all; one flow at a time while the

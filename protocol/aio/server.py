@@ -144,7 +144,8 @@ class Server:
             self._on_lost(connection)
 
     def close_idle(self) -> None:
-        """One round: close who said nothing for too long, or has been in one request for as long.
+        """One round: close connections that sent nothing for too long, or have been in one
+        request for as long.
 
         When the memory for that is full, a request must be whole within a round.
         """

@@ -428,10 +428,10 @@ async def test_a_queue_at_the_end_of_its_reserved_room_stays_on_the_fast_path(
     client.writer.write(b"".join(map(send, range(40))))  # creates the queues
     await client.answers(40)
     put.clear()
-    per_turn = 4 * 30
-    for _ in range(4 * RESERVE_BYTES // ENTRY_BYTES // per_turn + 2):
-        client.writer.write(b"".join(map(send, range(per_turn))))
-        assert {answer.code for answer in await client.answers(per_turn)} == {codes.SUCCESS}
+    per_round = 4 * 30
+    for _ in range(4 * RESERVE_BYTES // ENTRY_BYTES // per_round + 2):
+        client.writer.write(b"".join(map(send, range(per_round))))
+        assert {answer.code for answer in await client.answers(per_round)} == {codes.SUCCESS}
     assert put
     assert all(put)
     client.close()

@@ -150,7 +150,7 @@ async def test_a_tick_decodes_a_limited_number_of_bytes_of_many_clients(
             sock.sendall(burst)
         other.sendall(encode_request(ECHO, 1, {"name": "single"}))
         await until(lambda: len(desk.seen) == 2_001)
-        # At first each has a quantum; then one of those that wait, beside what arrives.
+        # At first each has a quantum; then one that waits, beside what arrives.
         assert sum(taken) > 4 * len(burst)
         assert max(taken) <= 5 * quantum + 1_000
         assert sorted(taken)[-8] <= 2 * quantum + 1_000
