@@ -30,7 +30,7 @@ from .ingress import Ingress
 from .memory_budget import COUNTED_BYTES_MIN, HELD_BYTES_MIN
 from .requests import WAITING_MAX, Requests, Sign, Waiter
 from .rpc_latency import rpc_key
-from .scheduler import QUANTUM_BYTES_ALONE, REQUEST_BYTES, Scheduler
+from .scheduler import QUANTUM_BYTES, QUANTUM_BYTES_ALONE, REQUEST_BYTES, Scheduler
 
 if TYPE_CHECKING:
     from .epoll_reader import EpollReader
@@ -493,7 +493,7 @@ class Connection(asyncio.Protocol):
         self.leave_reader()
         ingress.commands.extend(ingress.decoder.feed(chunk))
         if ingress.commands:
-            self.serve(len(chunk))
+            self.serve(max(len(chunk), QUANTUM_BYTES))
         else:
             self._note_rest(len(chunk))
         if self.has_more:
