@@ -72,6 +72,7 @@ from .scheduled.delivery_policy import DeliveryPolicy
 from .scheduled.timers import Timers, open_timers
 from .send.engine import CompiledEngine
 from .send.handlers import SendHandlers
+from .send.router import Router
 from .settings.config import BrokerConfig
 from .settings.delay_levels import parse_levels
 from .settings.dynamic import STORE_LIMITS, DynamicSettings
@@ -115,7 +116,7 @@ SLAVE_REASON = (
 )
 
 if TYPE_CHECKING:
-    from .send.fast_path import PlainLane
+    from .send.fast_path import CompiledSends
 
 # The wall clock in milliseconds, time_ns() // 1,000,000, made of built-in functions only: it is
 # read for every message, and a Python function would cost twice as much.
@@ -157,7 +158,7 @@ class Broker:
         self.creation_times = CreationTimes()
         self.root = config.store_dir
         self.engine = CompiledEngine(self._use_compiled)
-        self._plain_lane: PlainLane | None = None
+        self._compiled: CompiledSends | None = None
         self._periodic = Periodic()
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._loaded: list[PersistentTable] = []
@@ -231,17 +232,17 @@ class Broker:
         await self._periodic.catch_up()
         self._end_of_turn()
 
-    def _use_compiled(self, fast_path: "type[PlainLane]") -> None:
-        """From now on, handle plain sends on the compiled fast path."""
-        self._plain_lane = fast_path(
-            self.config, self.store, self.topics, self.delivery_policy, self.long_polls, self.stats,
-            self.syncer.for_responses,
+    def _use_compiled(self, compiled_sends: "type[CompiledSends]") -> None:
+        """From now on, handle plain sends with compiled code."""
+        self._compiled = compiled_sends(
+            self.config, self.store, self.sends.router, self.delivery_policy, self.long_polls,
+            self.stats, self.syncer.for_responses,
             self.access if self.access is not None and self.access.is_enabled else None,
-            self.latency, self.now_ms,
+            self.latency, self.server.scheduler, self.now_ms,
         )  # fmt: skip
-        self._plain_lane.write_templates(self.sends.suffix.encode())
-        self._plain_lane.open(self.server.scheduler)
-        self._closers.append(self._plain_lane.close)
+        self._compiled.write_templates(self.sends.suffix.encode())
+        self._compiled.open()
+        self._closers.append(self._compiled.close)
 
     async def _start(self) -> None:
         self.started_ms = self.now_ms()
@@ -435,12 +436,14 @@ class Broker:
             else PullHandlers(*pull_parts)
         )
         self.long_polls = self.pulls.long_polls
+        router = Router(
+            self.store, self.topics, self.groups, self.locks, self.delivery_policy, self.stats,
+            now_ms,
+        )  # fmt: skip
         self.sends = SendHandlers(
-            config, self.store, self.topics, self.groups, self.delivery_policy, self.long_polls,
-            self.stats,
-            self.syncer.for_responses,
-            UniqueIds(self.store.host, now_ms), self.locks, self.transaction_counts,
-            self.latency, now_ms,
+            config, self.store, self.topics, router, self.delivery_policy, self.long_polls,
+            self.stats, self.syncer.for_responses, UniqueIds(self.store.host, now_ms),
+            self.transaction_counts, self.latency, now_ms,
         )  # fmt: skip
         self.pop = PopParts(
             self.root / "config", config, self.store, self.topics, self.groups, self.permissions,
@@ -609,8 +612,8 @@ class Broker:
 
         def write_templates() -> None:
             self.sends.write_templates()
-            if self._plain_lane is not None:
-                self._plain_lane.write_templates(self.sends.suffix.encode())
+            if self._compiled is not None:
+                self._compiled.write_templates(self.sends.suffix.encode())
 
         on_change(lambda: store.change_limits(config.store_settings()), *STORE_LIMITS)
         on_change(self.topics.add_system_topics, "autoCreateTopicEnable")
@@ -769,10 +772,10 @@ class Broker:
         The responses are sent after that. WritesRefused when messages were dropped.
         """
         store = self.store
-        lane = self._plain_lane
-        if lane is not None and lane.lane.bytes and not lane.lane.is_held:
-            lane.take()
-        self.sends.take()
+        compiled = self._compiled
+        if compiled is not None and compiled.batch.senders:
+            compiled.take()
+        self.sends.store_batch()
         try:
             store.write_staged()
         finally:

@@ -12,13 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...protocol import codes
-from ...protocol.aio.connection import Connection, Handler, Inbox, Row
+from ...protocol.aio.connection import Connection, Handler, Row
 from ...protocol.bodies.access import UserInfo
 from ...protocol.command import Command, read_ext
 from ...protocol.errors import Refusal
 from ...protocol.message.record import decode_record
 from ...protocol.security.signature import ACCESS_KEY, SIGNATURE, signature, signed_content
-from ...protocol.wire import Header
 from ...store.base.errors import StoreError
 from ..settings.access_settings import codes_of, first_users
 from ..settings.config import BrokerConfig
@@ -166,10 +165,7 @@ class Access:
 
     def _guarded(self, row: Row) -> Row:
         kind = row.header
-        if row.inbox is not None:
-            inbox = _GuardedInbox(self, kind, row.inbox)
-            return Row(row.code, None, row.handler, row.access, inbox=inbox)
-        handler: Handler = row.handler  # type: ignore[assignment]
+        handler: Handler = row.handler
 
         def look_first(header: None, command: Command, connection: Connection) -> Any:
             self.check(command, connection)
@@ -189,21 +185,6 @@ class Access:
                 refusal.remark,
                 self.refused,
             )
-
-
-class _GuardedInbox(Inbox):
-    """Takes a request for the inbox behind it once it is allowed; it stays empty itself."""
-
-    def __init__(self, access: Access, kind: type[Header] | None, inbox: Inbox) -> None:
-        self._access = access
-        self._kind = kind
-        self._inbox = inbox
-
-    def append(self, arrived: tuple[Any, Command, Connection]) -> None:
-        _, command, connection = arrived
-        self._access.check(command, connection)
-        header = None if self._kind is None else command.header(self._kind)
-        self._inbox.append((header, command, connection))
 
 
 def open_access(

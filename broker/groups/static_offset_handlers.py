@@ -64,7 +64,7 @@ class StaticOffsets:
             codes.GET_EARLIEST_MSG_STORETIME: self.on_earliest,
         }
         return [
-            Row(row.code, row.header, self._before(row.handler, logical[row.code]), row.access)  # type: ignore[arg-type]
+            Row(row.code, row.header, self._before(row.handler, logical[row.code]), row.access)
             for row in rows
         ]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...protocol import codes
-from ...protocol.aio.connection import Connection, Handler, Row
+from ...protocol.aio.connection import Connection, Row
 from ...protocol.command import Command
 from ...protocol.errors import Refusal
 from ..replication.slave_requests import REFUSED
@@ -25,7 +25,7 @@ def guarded(rows: Mapping[int, Row], refusal: Callable[[], str | None]) -> dict[
 
 
 def _guarded(row: Row, refusal: Callable[[], str | None]) -> Row:
-    handler: Handler = row.handler  # type: ignore[assignment]
+    handler = row.handler
 
     def look_first(header: Any, command: Command, connection: Connection) -> Any:
         why = refusal()

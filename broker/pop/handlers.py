@@ -295,7 +295,7 @@ class PopHandlers:
     ) -> Response | bytes:
         reply = popped_response(command, _answer(header, found), found.records, found.size)
         if type(reply) is bytes:
-            connection.owe(found.size)
+            connection.add_unsent(found.size)
         return reply
 
     def _nothing(self, header: PopMessage, found: Popped, code: int) -> Response:

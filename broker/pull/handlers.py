@@ -362,7 +362,7 @@ class PullHandlers:
                 command, found, topic.topic_sys_flag, group.group_sys_flag, suggested
             )
             if type(reply) is bytes:
-                connection.owe(found.size)
+                connection.add_unsent(found.size)
             return reply
         self.stats.misses.messages += 1
         answer = PullMessageResponse.of(

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ...protocol.aio.scheduler import Scheduler
-from ...protocol.aio.slices import OneATurn
+from ...protocol.aio.slices import OnePerTick
 from ...store.base.errors import StoreError
 from ..settings.dynamic import DynamicSettings
 from .throttle import Throttle
@@ -31,7 +31,7 @@ class Periodic:
     wait for all parts of an iteration: `async with periodic.part` lets a task run its next one."""
 
     def __init__(self) -> None:
-        self.part = OneATurn()
+        self.part = OnePerTick()
         self._tasks: list[asyncio.Task[None]] = []
         self._work: list[Work] = []
 

@@ -10,7 +10,6 @@ from ...protocol.message.properties import UNIQ_KEY, decode
 from ...protocol.message.record import NEED_UNWRAP
 from ...protocol.message.tags import TAG_HASHES
 from ...protocol.names import RETRY_PREFIX, TOPIC_CHARS_MAX
-from ...store.base.errors import StoreError
 from ...store.engine.messages import Batch, Message
 from ...store.engine.store import MessageStore
 from ..pull.long_polls import LongPolls
@@ -21,16 +20,10 @@ from ..topics.static_targets import LOGICAL
 from ..topics.topics import Target, Topics
 
 Header = SendMessage | SendMessageV1
-# Request, connection, topic, queue, the batch for the store, unique key, type of message, whether
-# the answer waits for the disk.
-Taken = tuple[Command, Connection, Target, int, Batch, bytes, str, bool]
 
 
 class Batches:
-    """Takes batches into the store; `suffix` is what the broker adds to their properties.
-
-    Those that come one behind the other in a turn are `taken`, and then put together.
-    """
+    """Stores batches; `suffix` is what the broker adds to their properties."""
 
     def __init__(
         self,
@@ -47,9 +40,8 @@ class Batches:
         self.suffix = b""
         self._region_id = config.region_id
         self._config = config
-        self.taken: list[Taken] = []
 
-    def take(
+    def put(
         self,
         header: Header,
         command: Command,
@@ -57,14 +49,11 @@ class Batches:
         target: Target,
         queue_id: int,
         text: str,
-        *,
-        waits: bool,
-    ) -> tuple[Response, int] | None:
-        """Take one in, for `put` to store; `text` is its properties' text, `waits` whether its
-        answer waits for the disk.
+    ) -> tuple[Response | bytes, int]:
+        """Store a batch; `text` is its properties' text.
 
-        One for a batch queue is stored at once: its answer, and where it ends in the log. Refusal
-        or StoreError when it is not stored.
+        The response, and where the batch ends in the log. Refusal or StoreError when it is not
+        stored.
         """
         if len(header.topic) > TOPIC_CHARS_MAX:
             raise _refused(
@@ -87,38 +76,20 @@ class Batches:
             key, header.sys_flag, header.born_ms, connection.host, body,
             header.reconsume_times or 0,
         )  # fmt: skip
-        unique = decode(text).get(UNIQ_KEY, "").encode()
-        self.taken.append(
-            (command, connection, target, queue_id, batch, unique, type_of(text), waits)
-        )
-        return None
-
-    def put(self) -> list[tuple[Response | bytes | Refusal | StoreError, int]]:
-        """Store those that were taken in: what each is answered, or why it was not stored, and
-        where it ends in the log."""
-        taken, self.taken = self.taken, []
-        host_hex, region = self._store.host_hex, self._region_id.encode()
-        given: list[tuple[Response | bytes | Refusal | StoreError, int]] = []
-        places = self._store.put_batches([each[4] for each in taken], self.suffix)
-        for (command, _, target, queue_id, _, unique, kind, _), placed in zip(
-            taken, places, strict=True
-        ):
-            if isinstance(placed, Malformed):
-                given.append((_unreadable(f"can't be read: {placed}"), 0))
-            elif isinstance(placed, StoreError):
-                given.append((placed, 0))
-            else:
-                first, offsets, end = placed
-                if target.seen == LOGICAL:
-                    first = target.offset(queue_id, first)
-                ids = (host_hex + b"%016X,") * (len(offsets) - 1) % tuple(offsets[:-1])
-                reply = send_response(
-                    command, queue_id, unique, ids + host_hex, offsets[-1], region, first,
-                    trace_on=self._config.trace_on,
-                )  # fmt: skip
-                self._count(target, queue_id, len(offsets), end - offsets[0], kind)
-                given.append((reply, end))
-        return given
+        try:
+            first, offsets, end = self._store.put_batch(batch, self.suffix)
+        except Malformed as wrong:
+            raise _unreadable(f"can't be read: {wrong}") from None
+        if target.seen == LOGICAL:
+            first = target.offset(queue_id, first)
+        host_hex, unique = self._store.host_hex, decode(text).get(UNIQ_KEY, "").encode()
+        ids = (host_hex + b"%016X,") * (len(offsets) - 1) % tuple(offsets[:-1])
+        self._count(target, queue_id, len(offsets), end - offsets[0], type_of(text))
+        reply = send_response(
+            command, queue_id, unique, ids + host_hex, offsets[-1], self._region_id.encode(), first,
+            trace_on=self._config.trace_on,
+        )  # fmt: skip
+        return reply, end
 
     def _count(self, target: Target, queue_id: int, messages: int, size: int, kind: str) -> None:
         """A batch was stored, `size` bytes in the log: counted, and readers woken."""

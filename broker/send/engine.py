@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .fast_path import PlainLane
+    from .fast_path import CompiledSends
 
 NICENESS = 10  # requests go first
 
@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 class CompiledEngine:
     """Makes the machine code ready, then calls `use` with the class that runs it."""
 
-    _found: "type[PlainLane] | None" = None  # ready in this process
+    _found: "type[CompiledSends] | None" = None  # ready in this process
 
-    def __init__(self, use: "Callable[[type[PlainLane]], None]") -> None:
+    def __init__(self, use: "Callable[[type[CompiledSends]], None]") -> None:
         self._use = use
         self._task: asyncio.Task[bool] | None = None
 
@@ -96,11 +96,11 @@ async def _make() -> None:
         raise RuntimeError(lines[-1] if lines else f"it ended with {process.returncode}")
 
 
-def _load() -> "type[PlainLane]":
+def _load() -> "type[CompiledSends]":
     """The class, once all functions it calls are compiled."""
     module = import_module(".fast_path", __package__)
     module.prepare()
-    found: type[PlainLane] = module.PlainLane
+    found: type[CompiledSends] = module.CompiledSends
     return found
 
 

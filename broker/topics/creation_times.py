@@ -31,7 +31,7 @@ class CreationTimes:
     def timed(self, rows: Mapping[int, Row]) -> dict[int, Row]:
         """The same table, in which these requests are timed."""
         return {
-            code: replace(row, handler=self._timed(row.handler))  # type: ignore[arg-type]
+            code: replace(row, handler=self._timed(row.handler))
             if code in OF_TOPICS or code in OF_GROUPS
             else row
             for code, row in rows.items()

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...protocol import codes
-from ...protocol.aio.connection import Connection, Waiter
+from ...protocol.aio.connection import Connection
+from ...protocol.aio.requests import Waiter
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.route import MASTER_ID
 from ...protocol.command import Command

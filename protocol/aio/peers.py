@@ -17,8 +17,9 @@ from ..codec.header_json import ANSWERS
 from ..command import Command
 from ..wire import Header
 from .attempts import Attempts
-from .connection import Connection, Row, Sign
+from .connection import Connection, Row
 from .failures import of_connecting
+from .requests import Sign
 from .scheduler import Scheduler
 
 log = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class RestingError(ConnectionError):
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """So many attempts in a row failed; there is to be none before `until` (of the loop)."""
+    """The last `times` attempts failed; the next one comes after `until` (of the loop)."""
 
     times: int
     until: float

@@ -1,7 +1,7 @@
 """How long requests took, by the codes of request and answer (RocketMQ's rpc_latency).
 
-The answers of a turn leave together, so they are counted by their codes while the turn lasts, and
-share one look at the clock at its end. An answer that comes in a later turn says how long its
+The responses of a tick leave together, so they are counted by their codes while the tick lasts,
+and the clock is read once at its end. A response that comes in a later tick says how long its
 request waited.
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..histogram import Histogram
 
 BOUNDS_MS = (1, 3, 5, 7, 10, 100, 1_000, 2_000, 3_000)
-AT_ONCE_SECONDS = 0.001  # a turn that took less is one of 0 ms
+AT_ONCE_SECONDS = 0.001  # a tick that took less is one of 0 ms
 SERIES_MAX = 10_000  # combinations of codes; clients choose request codes, even unknown ones
 
 _RESPONSE_BITS = 32
@@ -37,9 +37,12 @@ def rpc_key(request: int, response: int) -> int:
 
 
 class RpcLatency:
-    """The histograms of one server. `began` is when the first bytes of this turn came, 0.0 before
-    (time.perf_counter); `answered` counts the answers of this turn by `rpc_key`, `at_once` those of
-    turns that took less than AT_ONCE_SECONDS, which are not in the histograms yet."""
+    """The histograms of one server.
+
+    `began` is when the first bytes of this tick came, 0.0 before (time.perf_counter). `answered`
+    counts the responses of this tick by `rpc_key`. `at_once` counts those of ticks that took less
+    than AT_ONCE_SECONDS, which are not in the histograms yet.
+    """
 
     __slots__ = ("_histograms", "answered", "at_once", "began")
 
@@ -50,7 +53,7 @@ class RpcLatency:
         self._histograms: dict[int, Histogram] = {}
 
     def oneway(self, request: int, response: int, count: int = 1) -> None:
-        """Requests that want no answer were done in this turn."""
+        """Requests that want no answer were done in this tick."""
         if count:
             self.answered[rpc_key(request, response) | ONEWAY] += count
 
@@ -63,12 +66,12 @@ class RpcLatency:
         *,
         is_long_polling: bool = False,
     ) -> None:
-        """So many requests that came in an earlier turn are answered."""
+        """Requests that came in an earlier tick are answered."""
         key = rpc_key(request, response) | (_SUSPENDED if is_long_polling else 0)
         self._record(key, max(0, waited_ms), count)
 
-    def end_turn(self) -> None:
-        """The answers of this turn have left."""
+    def end_tick(self) -> None:
+        """The responses of this tick have left."""
         self._take_at_once()
         answered = self.answered
         if answered:

@@ -1,151 +1,132 @@
-"""One turn of the event loop: what came in is handled, then all answers go out together.
+"""One iteration of the event loop, a tick: the requests that came are served, then all responses
+leave together.
 
-A connection that has something to write puts itself on the list; when the turn ends the list is
-worked off, with one write per connection. Before that the owner's `before_write` runs: the broker
-writes the staged messages there, so that no answer leaves before its message is in the log. When it
-raises, the answers of this turn are not sent and their connections are aborted: a client that
-hears nothing tries again, one that hears a lie doesn't.
+Which requests a tick serves is one rule, `DeficitRoundRobin`, by bytes over connections. A
+connection whose bytes arrive is served in the same tick, up to one quantum; what is left waits for
+its round. Before the responses leave, the owner's `before_write` runs: the broker writes the staged
+messages there, so that no response leaves before its message is in the log. When it raises, the
+responses of this tick are not sent and their connections are aborted: a client without a response
+tries again, a client with a false one does not.
 """
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import accumulate
 from time import perf_counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Protocol
 
-from .memory_budget import OWED_IN_TURN_MAX, MemoryBudget
+from .chunks import ChunkBatch
+from .memory_budget import RESPONSE_BYTES_PER_TICK, MemoryBudget
 from .rpc_latency import AT_ONCE_SECONDS, SERIES_MAX, RpcLatency
 
 if TYPE_CHECKING:
     from .connection import Connection
-    from .epoll_reader import Crowd
+    from .epoll_reader import EpollReader
+    from .requests import Requests
 
 log = logging.getLogger(__name__)
 
-TICK_SECONDS = 0.05  # how late a request's timeout may be noticed
-COMMANDS_ALONE = 64  # of one connection in a turn, when nobody else wants anything
-COMMANDS_SHARED = 8  # when somebody else did
-SHARED_SECONDS = 0.1  # for how long after that
-LANE_BYTES_MAX = 1 << 20  # in one turn; what comes beyond that goes the common way
-LANE_SHARE = 2 << 10  # bytes in a turn of who asks for much, when somebody else asks for little
-CROWD_MIN = 16  # connections served in a turn, from which on they are read together
-START = slice(8, 20)  # of a frame with a JSON header: the twelve bytes that begin the header
-LANE_FEW = 4  # connections served in a turn; with fewer the lane takes longer than the common way
+TIMEOUT_SECONDS = 0.05  # how late a request's timeout may be noticed
+QUANTUM_BYTES = 4 << 10  # of requests that a round adds to each connection, beside a light client
+QUANTUM_BYTES_ALONE = 64 << 10  # the same while only heavy senders are active
+REQUEST_BYTES = 512  # what a request that is handled by itself costs, on top of its bytes
+TICK_BYTES_MAX = 1 << 20  # of requests that arrive and are served at once
+LIGHT_SECONDS = 0.1  # how long a light client counts as active after a request
 
 
-class Lane:
-    """What came in this turn from connections that sent plain messages, to be read all at once.
+class Flow(Protocol):
+    """A source of requests; `deficit` is the bytes that it may be served on top of a quantum."""
 
-    Such a connection leaves its bytes in `laned`; those that a `crowd` (`crowd.py`) read together
-    are one `block`. The owner takes all at the end of the iteration (`Scheduler.before_write`) and
-    adds the connections whose messages it took, or for which it has responses, to `answered`. When
-    all is stored the scheduler calls `write`, which writes these responses, else `drop`. `starts`
-    are what the headers (`START`) of requests begin with that may go there; `is_worth` says of what
-    came from one connection alone whether this is the shorter way for it.
-    `served` is for how many connections the turn before had one. While it `is_held` it is for the
-    next turn.
+    deficit: int
+    is_queued: bool  # it has its place among the flows, or comes in the next tick
+    has_more: bool  # requests wait that can be served
+
+    def serve(self, allowed: int) -> int:
+        """Serve requests of `allowed` bytes; how many were served."""
+
+    def abort(self) -> None:
+        """Close: its requests can't be served."""
+
+
+class DeficitRoundRobin:
+    """The flows whose requests wait, in the order of their rounds.
+
+    Deficit round robin (Shreedhar and Varghese, 1995): each round adds a quantum of bytes to what a
+    flow may be served. What it doesn't use, because its next request is larger, is its deficit, and
+    counts in its next round. A flow with nothing left to serve loses its deficit. So each flow gets
+    the same number of bytes over time, however large its requests are and however many wait.
     """
 
-    __slots__ = (
-        "answered",
-        "block",
-        "bytes",
-        "connections",
-        "crowd",
-        "drop",
-        "few",
-        "is_held",
-        "is_worth",
-        "many",
-        "served",
-        "starts",
-        "write",
-    )
+    __slots__ = ("flows",)
 
-    def __init__(
-        self,
-        write: Callable[[], None],
-        drop: Callable[[], None],
-        starts: frozenset[bytes],
-        is_worth: Callable[[bytes], bool],
-    ) -> None:
-        self.connections: list[Connection] = []
-        self.block: Block | None = None
-        self.bytes = 0
-        self.answered: list[Connection] = []
-        self.few = LANE_FEW
-        self.many = CROWD_MIN
-        self.served = 0
-        self.is_held = False
-        self.write = write
-        self.drop = drop
-        self.starts = starts
-        self.is_worth = is_worth
-        self.crowd: Crowd | None = None
+    def __init__(self) -> None:
+        self.flows: deque[Flow] = deque()
 
-    def split(self) -> None:
-        """Have what is in the block wait as what came by itself does."""
-        if self.block is not None:
-            for connection, piece in zip(self.block.senders, self.block.pieces(), strict=True):
-                connection.laned = piece
-            self.connections += self.block.senders
-            self.block = None
+    def add(self, flow: Flow) -> None:
+        """The flow has requests that wait; does nothing if it has its place already."""
+        if not flow.is_queued:
+            flow.is_queued = True
+            self.flows.append(flow)
 
-    def empty(self) -> "Block":
-        """Take all that waits."""
-        block = self.block
-        if self.connections or block is None:
-            self.split()
-            pieces = [connection.laned for connection in self.connections]
-            for connection in self.connections:
-                connection.laned = b""
-            block = block_of(self.connections, pieces)
-            self.connections = []
-        self.block = None
-        self.bytes = 0
-        return block
+    def serve_next(self, quantum: int) -> int:
+        """Serve the next flow for one quantum; how many bytes were served."""
+        flow = self.flows.popleft()
+        flow.is_queued = False
+        allowed = flow.deficit + quantum
+        flow.deficit = 0
+        try:
+            served = flow.serve(allowed)
+        except Exception:
+            _abort_failed(flow)
+            return quantum
+        if flow.has_more:
+            flow.deficit = allowed - served
+            self.add(flow)
+        return served
 
 
-class Block(NamedTuple):
-    """What came from these connections, one behind the other; where what came from each ends."""
+class Batched(Protocol):
+    """Responses to many connections that go out together."""
 
-    senders: "list[Connection]"
-    data: bytes
-    ends: list[int]
+    @property
+    def receivers(self) -> "list[Connection]":
+        """Their connections."""
 
-    def pieces(self) -> list[bytes]:
-        starts = [0, *self.ends]
-        return [self.data[start:end] for start, end in zip(starts, self.ends, strict=False)]
-
-
-def block_of(senders: "list[Connection]", pieces: list[bytes]) -> Block:
-    """The block of what came from these, one piece each."""
-    return Block(senders, b"".join(pieces), list(accumulate(map(len, pieces))))
+    def write(self) -> None:
+        """Write them."""
 
 
 class Scheduler:
-    """The writes of one loop turn, the one timer behind all waiting requests, and the `backlog` of
-    all its connections."""
+    """Serves the connections of a server or of a client, tick by tick.
+
+    It has their memory `budget`, and the one timer behind all requests that wait for responses.
+    With a `batch` the chunks that may be in it are left there for `before_write`; a `reader` reads
+    the sockets of many connections that send little.
+    """
 
     __slots__ = (
-        "_dirty",
-        "_greedy",
-        "_queue",
-        "_scheduled",
-        "_serving",
+        "_heavy",
+        "_ready",
         "_shared_until",
         "_ticking",
         "_waiting",
+        "_was_delayed",
         "_woken",
+        "arrived",
+        "batch",
         "before_write",
         "budget",
         "given",
-        "lane",
+        "is_batching",
+        "is_planned",
+        "is_shared",
         "latency",
         "loop",
+        "reader",
+        "round_robin",
         "served",
-        "share",
+        "unflushed",
     )
 
     def __init__(
@@ -158,141 +139,131 @@ class Scheduler:
         self.loop = loop or asyncio.get_running_loop()
         self.budget = budget or MemoryBudget()
         self.before_write = before_write
-        self.latency = latency  # where somebody wants to know how long requests take
-        self.lane: Lane | None = None
-        self._dirty: list[Connection] = []
-        self._queue: dict[Connection, None] = {}
-        self._serving = False  # some of these, in this turn or the next
-        self._greedy: dict[Connection, float] = {}  # when they last asked for much
+        self.latency = latency  # where the owner measures how long requests take
+        self.batch: ChunkBatch | None = None
+        self.reader: EpollReader | None = None
+        self.round_robin = DeficitRoundRobin()
+        self.is_batching = False  # this tick has chunks of enough connections for a batch
+        self.is_shared = False  # heavy senders and light clients are active
+        self.given = 0  # bytes of large responses in this tick
+        self.served = 0  # connections that were written to, added up over all ticks
+        self.arrived: list[Connection] = []  # bytes of theirs came since the last tick
+        self.unflushed: list[Connection] = []
+        self._ready: list[Batched] = []
+        self._heavy: dict[Connection, float] = {}  # when they last had more than a quantum
         self._shared_until = 0.0
-        self.share = COMMANDS_ALONE  # requests of one connection that are served in a turn
-        self.given = 0  # bytes of large answers in this turn
-        self.served = 0  # connections that were written to, each turn's added up
-        self._scheduled = False
-        self._woken = False  # since this turn's end began
-        self._waiting: set[Connection] = set()
+        self._was_delayed = False  # the last tick left the heavy senders out
+        self.is_planned = False  # a tick will run, or runs
+        self._woken = False  # since this tick's end began
+        self._waiting: set[Requests] = set()
         self._ticking = False
 
     def add(self, connection: "Connection") -> None:
-        """The connection has output; called once a turn for each."""
-        self._dirty.append(connection)
-        if not self._scheduled:  # as `plan_end`, without a call: this is done for every send
-            self._scheduled = True
-            self.loop.call_soon(self._end)
+        """The connection has output; called once a tick for each."""
+        self.unflushed.append(connection)
+        self.plan_tick()
 
-    def plan_end(self) -> None:
-        """Have this iteration's end run, unless it is running already."""
-        if not self._scheduled:
-            self._scheduled = True
-            self.loop.call_soon(self._end)
+    def release(self, responses: Batched) -> None:
+        """These go out at the end of this tick."""
+        self._ready.append(responses)
+        self.plan_tick()
+
+    def plan_tick(self) -> None:
+        """Have a tick run, unless it is running already."""
+        if not self.is_planned:
+            self.is_planned = True
+            self.loop.call_soon(self.tick)
 
     def wake(self) -> None:
-        """Run `before_write` at the end of this turn even when nothing is to be written yet.
+        """Run `before_write` in the next tick even when there is nothing to write yet.
 
-        From inside of it: at the end of the next one.
+        From inside of it: in the tick after this one.
         """
         self._woken = True
-        self.plan_end()
+        self.plan_tick()
 
     @property
-    def is_shared(self) -> bool:
-        """Somebody asks for much and somebody else for little, who is not to wait for it."""
-        return self.share == COMMANDS_SHARED
-
-    @property
-    def is_busy(self) -> bool:
-        """Some connection has more to be served than one turn allows."""
-        return bool(self._queue)
-
-    @property
-    def gave_much(self) -> bool:
-        """The answers of this turn have so many bytes that it is enough for one turn."""
-        return self.given > OWED_IN_TURN_MAX
+    def has_given(self) -> bool:
+        """The responses of this tick have as many bytes as one tick may."""
+        return self.given > RESPONSE_BYTES_PER_TICK
 
     def unserved(self) -> Iterator[int]:
-        """The codes of requests that were read and wait for a later turn."""
-        for connection in self._queue:
-            yield from connection.unserved_codes()
+        """The codes of requests that were decoded and wait for a later tick."""
+        for connection in self.round_robin.flows:
+            yield from connection.unserved_codes()  # type: ignore[attr-defined]
 
     def queue(self, connection: "Connection") -> None:
-        """The connection has requests that wait: it is served again, after those that came before.
+        """The connection has requests that wait: it is served when its round comes."""
+        self.round_robin.add(connection)
+        self.plan_tick()
 
-        One such connection is served a turn, so that whoever asks for little waits for no more; or
-        as many as have one share of the lane together.
-        """
-        self._queue[connection] = None
-        if not self._serving:
-            self._serving = True
-            self.loop.call_soon(self._serve_some)
+    def mark_heavy(self, connection: "Connection") -> None:
+        """The connection has sent more than its quantum."""
+        self._heavy[connection] = self.loop.time()
 
-    def asked_much(self, connection: "Connection") -> None:
-        """More than a small share of requests came in at once."""
-        now = self._greedy[connection] = self.loop.time()
-        if now >= self._shared_until:
-            self.share = COMMANDS_ALONE
-
-    def watch(self, connection: "Connection") -> None:
-        """The connection waits for answers: look for overdue ones from now on."""
-        self._waiting.add(connection)
+    def watch(self, requests: "Requests") -> None:
+        """These wait for responses: look for overdue ones from now on."""
+        self._waiting.add(requests)
         if not self._ticking:
             self._ticking = True
-            self.loop.call_later(TICK_SECONDS, self._tick)
+            self.loop.call_later(TIMEOUT_SECONDS, self._expire)
 
-    def _serve_some(self) -> None:
-        lane, queue = self.lane, self._queue
-        self.given = 0  # whatever came first in this turn: who waits for one is served
-        try:
-            for _ in range(len(queue)):
-                before = 0 if lane is None else lane.bytes
-                connection = next(iter(queue))
-                del queue[connection]
-                connection.serve_more()
-                if lane is None or not before < lane.bytes < LANE_SHARE:
-                    break
-        finally:  # whatever happened to one, the others have their turn
-            self._serving = bool(queue)
-            if self._serving:
-                self.loop.call_soon(self._serve_some)
-
-    def _end(self) -> None:
-        lane = self.lane
+    def tick(self) -> None:
+        """Serve what came, and what has waited for its round; then write the responses."""
+        batch, round_robin = self.batch, self.round_robin
+        flows = round_robin.flows
+        waiting = len(flows)  # no connection is served twice in a tick
         self._woken = False
-        if lane is not None:
-            # Who asks for little has his answer before the others' messages are stored.
-            lane.is_held = bool(self.is_shared and self._dirty and lane.bytes and not lane.is_held)
-            self._woken = lane.is_held
+        self.given = 0
+        arrived, self.arrived = self.arrived, []
+        quantum = QUANTUM_BYTES if self.is_shared else QUANTUM_BYTES_ALONE
+        left = TICK_BYTES_MAX
+        if batch is not None:
+            self.is_batching = len(arrived) + waiting + len(batch.senders) >= batch.chunks_min
+        for connection in arrived:  # as `serve_next` does, without a call for each send
+            connection.is_queued = False
+            if left <= 0 or (self.is_shared and connection in self._heavy):
+                round_robin.add(connection)
+                continue
+            try:
+                served = connection.serve(quantum)
+            except Exception:
+                _abort_failed(connection)
+                continue
+            left -= served
+            if connection.has_more:
+                connection.deficit = quantum - served
+                round_robin.add(connection)
+        if waiting:
+            # A light client has its response before the heavy senders' messages are stored.
+            self._was_delayed = self.is_shared and bool(self.unflushed) and not self._was_delayed
+            if not self._was_delayed:
+                self._serve_waiting(waiting, quantum)
+        taken = [] if batch is None else batch.senders
         is_stored = True
         if self.before_write is not None:
             try:
-                self.before_write()  # what it answers goes out with the rest
+                self.before_write()  # its responses go out with the rest
             except Exception:
                 is_stored = False
-                log.exception("the store did not take this turn's messages")
-        self._scheduled = False
-        self.given = 0
-        if self._woken:
-            self.wake()
-        dirty, self._dirty = self._dirty, []
-        answered: list[Connection] = []
-        if lane is not None:
-            answered, lane.answered = lane.answered, []
-            lane.served = len(answered) + len(dirty)
+                log.exception("the store did not take the messages of this loop iteration")
+        self.is_planned = False
+        if self._woken or flows or self.arrived:
+            self.plan_tick()
+        unflushed, self.unflushed = self.unflushed, []
+        ready, self._ready = self._ready, []
         if not is_stored:
-            dirty += answered
-            if lane is not None:
-                lane.drop()
-            log.error("closing %d connections whose answers would not be true", len(dirty))
-            for connection in dirty:
-                connection.abort()
+            self._abort(unflushed, taken, ready)
             return
-        self.served += len(dirty) + len(answered)
-        if self._greedy:
-            self._look_for_others(answered + dirty)
-        # Those of the lane are many, or have much: they come last.
-        for connection in dirty:
+        self.served += len(unflushed)
+        if self._heavy or self.is_shared:
+            self._look_for_light([*unflushed, *taken])
+        # Those of a batch are many, or large: they come last.
+        for connection in unflushed:
             connection.flush()
-        if lane is not None and answered:
-            lane.write()
+        for responses in ready:
+            self.served += len(responses.receivers)
+            responses.write()
         latency = self.latency
         if latency is not None and latency.answered:
             at_once = latency.at_once
@@ -303,24 +274,53 @@ class Scheduler:
                 latency.answered.clear()
                 latency.began = 0.0
             else:
-                latency.end_turn()
+                latency.end_tick()
 
-    def _look_for_others(self, served: list["Connection"]) -> None:
-        """Whether somebody was served who asks for little: then the others get smaller shares."""
+    def _serve_waiting(self, flows: int, left: int) -> None:
+        """Serve the next of these flows, one quantum of bytes in all; one flow at a time while the
+        memory budget is spent."""
+        quantum = left
+        for _ in range(flows):
+            left -= self.round_robin.serve_next(quantum)
+            if left <= 0 or self.has_given or not self.budget.unsent_max:
+                return
+
+    def _abort(
+        self,
+        unflushed: list["Connection"],
+        taken: list["Connection"],
+        ready: list[Batched],
+    ) -> None:
+        """Close all connections whose responses would be false."""
+        connections = dict.fromkeys([*unflushed, *taken])
+        for responses in ready:
+            connections |= dict.fromkeys(responses.receivers)
+        log.error("closing %d connections whose responses would be false", len(connections))
+        for connection in connections:
+            connection.abort()
+
+    def _look_for_light(self, served: list["Connection"]) -> None:
+        """Use the small quantum while a light client is active beside heavy senders."""
         now = self.loop.time()
-        greedy = self._greedy = {
-            connection: at for connection, at in self._greedy.items() if now - at < SHARED_SECONDS
+        self._heavy = heavy = {
+            connection: at for connection, at in self._heavy.items() if now - at < LIGHT_SECONDS
         }
-        if greedy and any(connection not in greedy for connection in served):
-            self._shared_until = now + SHARED_SECONDS
-            self.share = COMMANDS_SHARED
+        if heavy and any(connection not in heavy for connection in served):
+            self._shared_until = now + LIGHT_SECONDS
+        self.is_shared = now < self._shared_until
 
-    def _tick(self) -> None:
+    def _expire(self) -> None:
         now = self.loop.time()
-        for connection in list(self._waiting):
-            if not connection.expire(now):
-                self._waiting.discard(connection)
+        for requests in list(self._waiting):
+            if not requests.expire(now):
+                self._waiting.discard(requests)
         if self._waiting:
-            self.loop.call_later(TICK_SECONDS, self._tick)
+            self.loop.call_later(TIMEOUT_SECONDS, self._expire)
         else:
             self._ticking = False
+
+
+def _abort_failed(flow: Flow) -> None:
+    log.exception("a connection can't be served; closing it")
+    flow.has_more = False
+    flow.abort()

@@ -165,7 +165,8 @@ class Server:
             self._on_lost(connection)
 
     def close_idle(self) -> None:
-        """One round: close who said nothing for too long, or has been in one request for as long.
+        """One round: close connections that sent nothing for too long, or have been in one
+        request for as long.
 
         When the memory for that is full, a request must be whole within a round.
         """
@@ -180,14 +181,15 @@ class Server:
                     "closing %s: idle for over %d rounds", connection.address, self._idle_rounds_max
                 )
                 connection.close()
-            elif (rounds := connection.unfinished_rounds()) > 0:
-                most = self._idle_rounds_max + connection.held // UNFINISHED_ROUND_BYTES
+            elif (rounds := connection.partial_rounds()) > 0:
+                size = connection.ingress.partial_bytes
+                most = self._idle_rounds_max + size // UNFINISHED_ROUND_BYTES
                 if rounds > (0 if is_full else most):
                     log.warning(
                         "closing %s in the middle of a request: of that came only %d bytes in %d "
                         "seconds",
                         connection.address,
-                        connection.held,
+                        size,
                         rounds * IDLE_ROUND_SECONDS,
                     )
                     connection.abort()

@@ -3,7 +3,7 @@
 An answer about every topic or every group takes up to seconds of processor time. The handler of
 such a request gives `Slices.answer` a generator, which yields after each small piece of work and
 returns the reply. What is ready within one slice is answered at once. For the rest a task works
-through the generator, one slice in a turn of the event loop, and answers at its end.
+through the generator, one slice in an iteration of the event loop, and answers at its end.
 
 Tables may change between two slices, so a generator takes a copy of the names first and skips the
 names that are gone when it comes to them. The task ends with its connection.
@@ -20,7 +20,7 @@ from ..command import Response
 from ..errors import Refusal
 from .scheduler import Scheduler
 
-SLICE_SECONDS = 0.0001  # of work in one turn of the loop, while others are served
+SLICE_SECONDS = 0.0001  # of work in one tick, while others are served
 QUIET_SLICE_SECONDS = 0.001  # the same while nobody else asks for anything
 QUIET_SLICES = 16  # slices without another request, from which on it is quiet
 RESPONSES_MAX = 16  # long answers in the making at a time
@@ -33,9 +33,9 @@ Result = TypeVar("Result")
 _MORE: Any = object()
 
 
-class OneATurn:
-    """A lock for work beside the requests: its holder is alone with it until the next turn of the
-    loop; the others wait in order."""
+class OnePerTick:
+    """A lock for work beside the requests: its holder is alone with it until the next tick;
+    the others wait in order."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -57,12 +57,12 @@ class Slices:
     def __init__(
         self,
         scheduler: Scheduler,
-        part: OneATurn | None = None,
+        part: OnePerTick | None = None,
         *,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._scheduler = scheduler
-        self._part = part or OneATurn()
+        self._part = part or OnePerTick()
         self._clock = clock
         self._answers = 0
 
@@ -88,7 +88,7 @@ class Slices:
                     if found is not _MORE:
                         return found
                     if quiet < QUIET_SLICES:
-                        await asyncio.sleep(0)  # every other turn is for requests alone
+                        await asyncio.sleep(0)  # every other tick is for requests alone
                 quiet = quiet + 1 if scheduler.served == served else 0
                 served = scheduler.served
         finally:

@@ -1,10 +1,7 @@
 """Batches in plain consume queues: the messages of one request become neighbours.
 
-All messages of a batch are stored, or none. Batches whose messages have one layout are encoded
-together (`uniform_batch`), several of a tick at once; others message by message.
+All messages of a batch are stored, or none.
 """
-
-from collections.abc import Sequence
 
 from ...protocol.errors import Malformed
 from ...protocol.message.batch import ENTRY_BYTES_MIN as BATCH_ENTRY_BYTES_MIN
@@ -29,14 +26,12 @@ from ..queues.consume_queue import ENTRY_BYTES, RUN_MAX, ConsumeQueue, run_of
 from .batch_writing import too_large, with_crc, with_room_for_crc
 from .messages import Batch, PlacedBatch
 from .state import StoreState
-from .uniform_batch import Shape, shape_of, uniform_records
 
 # The head of a record in two parts: what differs from message to message of a batch, and what
 # differs only with the length of the body.
 HEAD_START = LAYOUT.span("size", "log_offset")
 HEAD_REST = LAYOUT.span("sys_flag", "body_length")
 RECORD_EXTRA_BYTES_MAX = 64 << 10  # what a record may have on top of maxMessageSize
-TOGETHER_BYTES_MAX = 512 << 10  # of batches that are made at once: their table then fits the cache
 
 # Records in chunks, flat queue entries, keys, the end of the log.
 _Encoded = tuple[list[bytes], list[int], list[Pending], int]
@@ -52,110 +47,17 @@ class BatchAppender:
         self._index = state.index
 
     def put_batch(self, batch: Batch, shared: bytes) -> PlacedBatch:
-        """Store one batch, as `put_batches` does; StoreError or Malformed when it is not stored."""
-        (placed,) = self.put_batches((batch,), shared)
-        if isinstance(placed, StoreError | Malformed):
-            raise placed
-        return placed
-
-    def put_batches(
-        self, batches: Sequence[Batch], shared: bytes
-    ) -> list[PlacedBatch | StoreError | Malformed]:
-        """Store batches in their order: where the messages of each are, or why none is stored.
+        """Store a batch: where its messages are. StoreError or Malformed when it is not stored.
 
         They lie side by side, and are readable after the next `write_staged`. The properties
-        `shared` are added to each message's own. Malformed stands for a body that can't be read.
+        `shared` are added to each message's own.
         """
-        store_ms, start = self._state.now_ms(), self._log.end
-        places: list[PlacedBatch | StoreError | Malformed] = []
-        alike: list[Batch] = []
-        topic, shape, room = "", None, 0
-        for batch in batches:
-            found = shape_of(batch[4])
-            if found is None or found != shape or batch[0][0] != topic or room < found.batch:
-                places += self._put_alike(alike, shape, shared, store_ms)
-                alike = []
-                topic, shape, room = batch[0][0], found, TOGETHER_BYTES_MAX
-            alike.append(batch)
-            room -= len(batch[4])
-        places += self._put_alike(alike, shape, shared, store_ms)
-        if self._log.end != start:
-            self._state.last_ms = store_ms
-        return places
-
-    def _put_alike(
-        self, batches: list[Batch], shape: Shape | None, shared: bytes, store_ms: int
-    ) -> list[PlacedBatch | StoreError | Malformed]:
-        """`put_batches` for batches of one topic that have this shape, if any."""
         if len(self._index.pending) > self._state.index_pending_max:
             self._state.relieve_index()
-        places: list[PlacedBatch | StoreError | Malformed] = []
-        try:
-            together = self._put_together(batches, shape, shared, store_ms) if shape else None
-        except StoreError:
-            together = None  # each by itself is told why
-        if together is not None:
-            return [*together]
-        for batch in batches:
-            try:
-                alone = None
-                if shape and len(batches) > 1:
-                    alone = self._put_together([batch], shape, shared, store_ms)
-                places += alone or [self._put_batch(batch, shared, store_ms)]
-            except (StoreError, Malformed) as wrong:
-                places.append(wrong)
-        return places
-
-    def _put_together(
-        self, batches: list[Batch], shape: Shape, shared: bytes, store_ms: int
-    ) -> list[PlacedBatch] | None:
-        """Store even batches; None, and nothing is stored, where they are not even or not plain.
-
-        StoreError when there is no room for their entries, and nothing is stored.
-        """
-        log = self._log
-        count = shape.batch // shape.entry
-        queues = []
-        wanted: dict[ConsumeQueue, int] = {}
-        for key, sys_flag, _, born_host, _, _ in batches:
-            if sys_flag & (TRANSACTION_MASK | INNER_BATCH) or len(born_host) != HOST_BYTES_V4:
-                return None
-            queue = self._queues.plain.get(key) or self._new_queue(*key)
-            queues.append(queue)
-            wanted[queue] = wanted.get(queue, 0) + count
-        if (
-            len(self._state.host) != HOST_BYTES_V4
-            or self._state.settings.append_crc
-            or shape.body > self._state.settings.max_message_bytes
-        ):
-            return None
-        run = uniform_records(queues, batches, shape, log.end, shared, store_ms, self._state.host)
-        if run is None or log.end + len(run.data) > log.room_end:
-            return None
-        size = run.size
-        if count * size > self._state.settings.max_message_bytes + RECORD_EXTRA_BYTES_MAX:
-            return None
-        for queue, entries in wanted.items():
-            if queue.at + entries * ENTRY_BYTES > queue.limit:
-                queue.make_room(entries)
-                if queue.at + entries * ENTRY_BYTES > queue.limit:
-                    return None  # its file ends there
-        raw = run.entries.tobytes()
-        places: list[PlacedBatch] = []
-        start, step = log.end, count * ENTRY_BYTES
-        for number, queue in enumerate(queues):
-            end = start + count * size
-            queue.view[queue.at : queue.at + step] = raw[number * step : (number + 1) * step]
-            queue.at += step
-            places.append((queue.next, range(start, end, size), end))
-            queue.next += count
-            start = end
-        log.staged.append(run.data)
-        log.end = start
-        self._index.pending += run.pending
-        if start - log.written > STAGED_BYTES_MAX:
-            self._log.write_staged()
-        return places
+        store_ms = self._state.now_ms()
+        placed = self._put_batch(batch, shared, store_ms)
+        self._state.last_ms = store_ms
+        return placed
 
     def _put_batch(self, batch: Batch, shared: bytes, store_ms: int) -> PlacedBatch:
         """Store one batch, message by message. StoreError or Malformed when it is not stored."""

@@ -80,7 +80,6 @@ class MessageStore:
         self.put_plain = appender.put_plain
         self.plain_queue = appender.plain_queue
         self.put_batch = batches.put_batch
-        self.put_batches = batches.put_batches
         self.put_in_batch_queue = batch_queues.put
         self.index_pending = state.index_pending
         self.confirm = state.confirm

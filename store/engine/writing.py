@@ -33,7 +33,7 @@ from .state import StoreState
 
 if TYPE_CHECKING:
     from ...protocol.kernels.plain_sends import PlainSends
-    from ..kernels.plain_records import Destination, PlainRecords
+    from ..kernels.plain_records import PlainRecords, RecordDestination
 
 # A committed message is stored like any other. A prepared or rolled back one (which has both bits)
 # gets no entry in a queue.
@@ -148,7 +148,7 @@ class Appender:
     def put_plain(
         self,
         plain: "PlainSends",
-        destinations: Sequence["Destination"],
+        destinations: Sequence["RecordDestination"],
         hosts: Sequence[bytes],
         maker: "PlainRecords",
     ) -> bool:

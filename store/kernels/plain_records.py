@@ -128,7 +128,7 @@ def _key_hash(before: int, texts: Bytes, at: int, end: int) -> int:
     return found
 
 
-class Destination(NamedTuple):
+class RecordDestination(NamedTuple):
     """The queue of a group of plain sends, and the properties that are appended to their own
     (`more`). With a delay level their entries have the delivery time in the place of the tags,
     `delay_ms` after they are stored; -1 without one.
@@ -245,7 +245,7 @@ class PlainRecords:
         self._queues = np.empty((GROUPS_MAX, 7), np.int64)
         self._shared = np.empty(SHARED_BYTES, np.uint8)
         self._shared_end = 0
-        self._known: dict[int, Destination] = {}  # by the number of a group
+        self._known: dict[int, RecordDestination] = {}  # by the number of a group
         self._rows: dict[ConsumeQueue, int] = {}
         self._forgot = 0
         self.extra_bytes = 0  # of the records, because of hosts that are IPv6
@@ -267,7 +267,7 @@ class PlainRecords:
     def make(
         self,
         plain: PlainSends,
-        destinations: Sequence[Destination],
+        destinations: Sequence[RecordDestination],
         counts: Mapping[ConsumeQueue, int],
         base: int,
         size: int,
@@ -316,7 +316,7 @@ class PlainRecords:
             KeyBlock(self._hashes[:keys].copy(), self._places[:keys].copy(), base, store_ms, count),
         )
 
-    def _learn(self, number: int, destination: Destination) -> None:
+    def _learn(self, number: int, destination: RecordDestination) -> None:
         """Remember the destination of the group with this number."""
         queue, more, delay_ms = destination
         row = self._rows.get(queue)

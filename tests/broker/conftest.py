@@ -10,7 +10,7 @@ import pytest
 from aerobee.broker.server import Broker
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.protocol import codes
-from aerobee.protocol.aio import scheduler
+from aerobee.protocol.aio import chunks, connection
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from aerobee.protocol.bodies.subscription import subscription
@@ -182,8 +182,8 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> R
     is_compiled = getattr(request, "param", "interpreted") == "compiled"
     if is_compiled:
         pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
-        monkeypatch.setattr(scheduler, "LANE_FEW", 0)
-        monkeypatch.setattr(scheduler, "CROWD_MIN", 0)
+        monkeypatch.setattr(chunks, "CHUNKS_MIN", 0)
+        monkeypatch.setattr(connection, "READER_CONNECTIONS_MIN", 0)
 
     async def ready(broker: Broker) -> None:
         if is_compiled and not broker.config.is_slave:

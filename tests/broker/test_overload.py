@@ -7,8 +7,7 @@ import pytest
 from aerobee.broker import server
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
-from aerobee.protocol.aio import scheduler
-from aerobee.protocol.aio.memory_budget import OWED_BYTES_MAX, MemoryBudget
+from aerobee.protocol.aio.memory_budget import UNSENT_BYTES_MAX, MemoryBudget
 from aerobee.protocol.codec.frame import FrameDecoder, encode_request
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.pop import PopMessage
@@ -65,7 +64,7 @@ async def test_a_client_that_does_not_read_uses_a_bounded_part_of_the_memory(
     budget = broker.server.scheduler.budget
     await until(lambda: budget.bytes > 0)
     await caller.send("T", b"others are served", queue_id=1)
-    assert budget.bytes < OWED_BYTES_MAX + 2 * BODY_BYTES
+    assert budget.bytes < UNSENT_BYTES_MAX + 2 * BODY_BYTES
     answers = await read(reader, 200)
     assert {answer.code for answer in answers} == {codes.SUCCESS}
     assert sorted(answer.opaque for answer in answers) == list(range(200))
@@ -254,19 +253,19 @@ async def test_a_deferred_request_is_refused_while_the_memory_budget_is_spent(
 
 @pytest.mark.requirement("Transactions, operation, overload: A burst does not hold up others")
 @pytest.mark.parametrize(
-    ("share", "brought", "parts"),
+    ("is_shared", "brought", "parts"),
     [
-        (scheduler.COMMANDS_ALONE, 3, [2, 6, 2, 2]),
-        (scheduler.COMMANDS_ALONE, 4, [2, 8, 2, 2]),
-        (scheduler.COMMANDS_SHARED, 1, [2, 2, 2, 2]),
-        (scheduler.COMMANDS_SHARED, 3, [2, 6, 2, 2]),
+        (False, 3, [2, 6, 2, 2]),
+        (False, 4, [2, 8, 2, 2]),
+        (True, 1, [2, 2, 2, 2]),
+        (True, 3, [2, 6, 2, 2]),
     ],
 )
 async def test_the_index_takes_many_keys_in_parts_by_the_sends_of_a_tick(
     broker: Broker,
     caller: Caller,
     monkeypatch: pytest.MonkeyPatch,
-    share: int,
+    is_shared: bool,
     brought: int,
     parts: list[int],
 ) -> None:
@@ -295,7 +294,7 @@ async def test_the_index_takes_many_keys_in_parts_by_the_sends_of_a_tick(
             )
 
     monkeypatch.setattr(store, "index_pending", index_pending)
-    broker.server.scheduler.share = share
+    broker.server.scheduler.is_shared = is_shared
     await broker._index()
     assert taken[:4] == parts
     assert store.index_backlog == 0
@@ -307,12 +306,12 @@ async def test_keys_are_indexed_after_a_burst_or_over_a_limit(
     monkeypatch.setattr(server, "INDEX_FEW", 2)
     monkeypatch.setattr(server, "INDEX_LATER", 10)
     await broker._periodic.stop()
-    store, its_scheduler = broker.store, broker.server.scheduler
+    store, scheduler = broker.store, broker.server.scheduler
     for number in range(15):
         await caller.send("T", b"x")
-        its_scheduler.share = scheduler.COMMANDS_SHARED
+        scheduler.is_shared = True
         await broker._index()
         assert store.index_backlog == (number + 1 if number < 10 else 9 + number % 2)
-    its_scheduler.share = scheduler.COMMANDS_ALONE
+    scheduler.is_shared = False
     await broker._index()
     assert store.index_backlog <= 1

@@ -15,10 +15,7 @@ MODULE_LINES_MIN = 60  # from which on a module needs a test file of its name
 
 # Functions that are longer, each with its reason.
 TOO_LONG = {
-    "broker/send/handlers.py:_put": "one send with all its cases, to be split",
-    "broker/send/handlers.py:take": "all sends of a tick, to be split",
     "client/push/service.py:__init__": "one line for each part of a push consumer",
-    "protocol/aio/connection.py:data_received": "to be split with the connection",
     "protocol/kernels/plain_reading.py:read_sends": "a compiled loop, whose calls cost",
     "protocol/message/record.py:decode_record": "the fields of a record in their order",
     "store/engine/writing.py:put_all": "all sends of a tick, to be split with the store",
@@ -26,9 +23,6 @@ TOO_LONG = {
 }
 # Functions that ruff's C901 finds too complex (pyproject.toml has the limit), each with its reason.
 TOO_COMPLEX = {
-    "broker/send/handlers.py:_put": "one send with all its cases, to be split",
-    "broker/send/handlers.py:take": "all sends of a tick, to be split",
-    "protocol/aio/connection.py:data_received": "to be split with the connection",
     "protocol/kernels/plain_reading.py:_fields": "a compiled loop, whose calls cost",
     "protocol/kernels/plain_reading.py:read_sends": "a compiled loop, whose calls cost",
 }

@@ -372,7 +372,7 @@ async def test_without_authorization_each_user_with_a_signature_may_do_everythin
 async def test_without_access_control_the_request_table_is_unchanged(
     start: Start, config: Config, guarded: Broker, tmp_path: Path
 ) -> None:
-    """Switched off it costs nothing: sends keep their inbox, frequent requests stay hot."""
+    """Switched off it costs nothing: handlers are called directly, frequent rows stay hot."""
     broker = await start(config(store_path_root_dir=str(tmp_path / "free")))
 
     def rows(of: Broker) -> dict[int, Row]:
@@ -389,10 +389,10 @@ async def test_without_access_control_the_request_table_is_unchanged(
     assert free.keys() == checked.keys()
     hot = {code for code, row in free.items() if row.hot}
     assert {codes.SEND_MESSAGE_V2, codes.PULL_MESSAGE} <= hot
-    assert type(free[codes.SEND_MESSAGE_V2].inbox) is list
+    assert free[codes.SEND_MESSAGE_V2].handler == broker.sends.on_send
     # Switched on, each request is checked before its header is decoded.
     assert not any(row.hot or row.header for row in checked.values())
-    names = {row.handler.__name__ for row in checked.values() if row.inbox is None}
+    names = {row.handler.__name__ for row in checked.values()}
     assert names == {"look_first"}
 
 

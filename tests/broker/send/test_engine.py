@@ -27,7 +27,8 @@ def prepare():
     print(compiled.wide.stats.cache_path)
 
 import sys, types
-sys.modules["aerobee.broker.send.fast_path"] = types.SimpleNamespace(prepare=prepare, PlainLane=1)
+fast_path = types.SimpleNamespace(prepare=prepare, CompiledSends=1)
+sys.modules["aerobee.broker.send.fast_path"] = fast_path
 """
 BY_HAND = BEFOREHAND + "engine.main()"
 IN_A_BROKER = (
@@ -59,9 +60,9 @@ async def test_a_broker_uses_the_compiled_engine_and_a_second_one_has_it_at_once
     for number in range(2):
         broker = Broker(config(compiled_sends=True))
         await broker.start()
-        assert number == 0 or broker.server.scheduler.lane is not None
+        assert number == 0 or broker.server.scheduler.batch is not None
         assert await broker.engine.ready()
-        assert broker.server.scheduler.lane is not None
+        assert broker.server.scheduler.batch is not None
         await broker.stop()
 
 
@@ -73,7 +74,7 @@ async def test_a_slave_or_a_broker_with_compiled_sends_off_has_no_compiled_engin
 ) -> None:
     broker = Broker(config(**({"compiled_sends": True} | settings)))
     await broker.start()
-    assert broker.server.scheduler.lane is None
+    assert broker.server.scheduler.batch is None
     await broker.stop()
 
 
@@ -99,7 +100,7 @@ async def test_a_broker_that_stops_during_compilation_leaves_no_process(
     await broker.stop()
     with pytest.raises(asyncio.CancelledError):
         await broker.engine.ready()
-    assert broker.server.scheduler.lane is None
+    assert broker.server.scheduler.batch is None
 
 
 def kept(program: str, **more: str) -> Path:

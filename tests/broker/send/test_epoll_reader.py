@@ -11,26 +11,25 @@ pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
-from aerobee.protocol.aio.connection import READ_BYTES, Connection, host_text
-from aerobee.protocol.aio.epoll_reader import Crowd
-from aerobee.protocol.aio.scheduler import CROWD_MIN
+from aerobee.protocol.aio.connection import READER_CONNECTIONS_MIN, Connection, host_text
+from aerobee.protocol.aio.epoll_reader import READ_BYTES, EpollReader
 from aerobee.protocol.codec.frame import encode_request
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message.batch import Entry, encode_batch
 
 from ..conftest import BORN_MS, Config
-from .test_fast_path import Client, send, stored, with_lane
+from .test_fast_path import Client, compiled_broker, send, stored
 
-pytestmark = pytest.mark.skipif(not Crowd.can_be, reason="there is no epoll on this system")
+pytestmark = pytest.mark.skipif(not EpollReader.can_be, reason="there is no epoll on this system")
 
 ON_BOTH_LOOPS = True
-CLIENTS = 3 * CROWD_MIN
+CLIENTS = 3 * READER_CONNECTIONS_MIN
 NO_HOST = bytes(8)
 
 
 @pytest.fixture
 async def broker(config: Config) -> AsyncIterator[Broker]:
-    async with with_lane(config) as broker:
+    async with compiled_broker(config) as broker:
         yield broker
 
 
@@ -47,10 +46,9 @@ async def clients(broker: Broker) -> AsyncIterator[list[Client]]:
 
 
 def joined(broker: Broker) -> int:
-    lane = broker.server.scheduler.lane
-    assert lane is not None
-    assert lane.crowd is not None
-    return len(lane.crowd)
+    reader = broker.server.scheduler.reader
+    assert reader is not None
+    return len(reader)
 
 
 def connection_of(broker: Broker, client: Client) -> Connection:
@@ -169,5 +167,4 @@ async def test_a_stop_closes_all_connections(broker: Broker, clients: list[Clien
     for client in clients:
         async with asyncio.timeout(60):
             assert await client.reader.read() == b""
-    assert broker.server.scheduler.lane is not None
-    assert broker.server.scheduler.lane.crowd is None
+    assert broker.server.scheduler.reader is None

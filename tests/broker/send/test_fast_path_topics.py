@@ -19,9 +19,9 @@ from aerobee.protocol.message.record import MULTI_TAGS
 from aerobee.store.files import disk
 
 from ..conftest import Caller, parked, records
-from .test_fast_path import Client, known, laned, send, stored, unique
+from .test_fast_path import Client, fast, known, send, stored, unique
 
-__all__ = ["laned"]  # a fixture
+__all__ = ["fast"]  # a fixture
 
 COUNT = 8
 
@@ -42,18 +42,18 @@ class Compiled:
 
 
 @pytest.fixture
-async def compiled(laned: Broker, monkeypatch: pytest.MonkeyPatch) -> Any:
+async def compiled(fast: Broker, monkeypatch: pytest.MonkeyPatch) -> Any:
     taken: list[int] = []
-    put_plain = laned.store.put_plain
+    put_plain = fast.store.put_plain
 
     def counting(plain: Any, *rest: Any) -> bool:
         is_put = put_plain(plain, *rest)
         taken.append(plain.count if is_put else 0)
         return is_put
 
-    monkeypatch.setattr(laned.store, "put_plain", counting)
-    client = await known(laned)
-    found = Compiled(laned, client, taken)
+    monkeypatch.setattr(fast.store, "put_plain", counting)
+    client = await known(fast)
+    found = Compiled(fast, client, taken)
     assert {answer.code for answer in await found.send()} == {codes.SUCCESS}
     assert sum(taken[-COUNT:]) >= COUNT, "these sends did not take the compiled way"
     taken.clear()
@@ -62,8 +62,8 @@ async def compiled(laned: Broker, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-async def caller(laned: Broker) -> Any:
-    caller = Caller(laned)
+async def caller(fast: Broker) -> Any:
+    caller = Caller(fast)
     yield caller
     await caller.peers.close()
 

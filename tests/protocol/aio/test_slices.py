@@ -11,7 +11,7 @@ from aerobee.protocol.aio.slices import (
     QUIET_SLICES,
     RESPONSES_MAX,
     SLICE_SECONDS,
-    OneATurn,
+    OnePerTick,
     Slices,
     reply_of,
 )
@@ -84,7 +84,7 @@ async def test_slices_grow_once_no_other_request_has_come_for_a_while() -> None:
 
 async def test_two_long_responses_have_no_slice_in_the_same_loop_iteration() -> None:
     turns = Turns(Scheduler())
-    slices = Slices(turns.scheduler, OneATurn(), clock=clock_of(1))
+    slices = Slices(turns.scheduler, OnePerTick(), clock=clock_of(1))
     await asyncio.gather(slices.run(turns.steps(50)), slices.run(turns.steps(50)))
     assert len(turns.made) == 100
     assert set(Counter(turns.made).values()) == {1}

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 
 from aerobee.protocol import codes
-from aerobee.protocol.aio.scheduler import block_of
+from aerobee.protocol.aio.chunks import joined
 from aerobee.protocol.codec import header_json
 from aerobee.protocol.codec.frame import FrameDecoder, encode_request, frame
 from aerobee.protocol.headers.send import SendMessage, response_parts, response_template
@@ -57,7 +57,7 @@ def entry(number: int, text: str = "") -> Entry:
 
 
 def read(plain: PlainSends, pieces: list[bytes]) -> None:
-    block = block_of([], pieces)
+    block = joined([], pieces)
     plain.read(block.data, block.ends, BODY_BYTES_MAX, TEXT_BYTES_MAX)
 
 

@@ -22,7 +22,7 @@ from aerobee.protocol.message.tags import raw_tags_code
 from aerobee.store.base.settings import StoreSettings
 from aerobee.store.engine.messages import Batch, Message
 from aerobee.store.engine.store import MessageStore
-from aerobee.store.kernels.plain_records import Destination, PlainRecords
+from aerobee.store.kernels.plain_records import PlainRecords, RecordDestination
 
 from ..conftest import Clock
 
@@ -125,7 +125,7 @@ def store_at_once(
         group = plain.groups[part[0]]
         queue = store.plain_queue((group.topic, group.queue_id))
         assert queue is not None
-        destinations.append(Destination(queue, SUFFIX))
+        destinations.append(RecordDestination(queue, SUFFIX))
     assert store.put_plain(plain, destinations, [host for host, _ in all_chunks], maker)
 
 

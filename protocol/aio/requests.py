@@ -1,0 +1,181 @@
+"""The requests that this end of a connection has sent and that wait for a response.
+
+Each has an opaque, a number that its response repeats. A waiter learns of the response, or of the
+timeout, or that the connection is lost.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..codec.frame import HEAD, LENGTH_BYTES, encode_request
+from ..codec.header_json import AFTER_OPAQUE
+from ..command import FLAG_RESPONSE, LANGUAGE, Command
+
+if TYPE_CHECKING:
+    from .scheduler import Scheduler
+
+WAITING_MAX = 65_536  # requests without a response yet, per connection
+OPAQUE_MASK = 0x7FFFFFFF
+CODEC_MSGPACK = 2
+
+Sign = Callable[[dict[str, str] | None, bytes], dict[str, str]]
+
+
+class Waiter(msgspec.Struct, eq=False):
+    """Waits for the response to a request of `code`, until `deadline` (the loop's clock).
+
+    One of the two functions is called, once, while the connection reads: they must be quick.
+    """
+
+    deadline: float
+    code: int
+
+    def answered(self, answer: Command) -> None:
+        """The response, whatever its code."""
+        raise NotImplementedError
+
+    def failed(self, error: Exception) -> None:
+        """No response came: TimeoutError, or ConnectionResetError."""
+        raise NotImplementedError
+
+
+class _FutureWaiter(Waiter, eq=False):
+    future: asyncio.Future[Command]
+
+    def answered(self, answer: Command) -> None:
+        if not self.future.done():
+            self.future.set_result(answer)
+
+    def failed(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class Requests:
+    """The table of these requests; it encodes them, too.
+
+    `codec` is the header codec of requests. With `upgrade` it becomes msgpack after the first
+    response of another aerobee, other than to requests with a code in `relayed`, which the peer
+    forwards. `sign` makes the custom header of a request from header and body. `address` is the
+    peer's, for errors, and `peer_version` that of its last response.
+    """
+
+    __slots__ = (
+        "_next_opaque",
+        "_relayed",
+        "_scheduler",
+        "_upgrade",
+        "_waiting",
+        "address",
+        "codec",
+        "peer_version",
+        "sign",
+    )
+
+    def __init__(
+        self,
+        scheduler: "Scheduler",
+        *,
+        codec: int = 0,
+        upgrade: bool = False,
+        relayed: frozenset[int] = frozenset(),
+        sign: Sign | None = None,
+    ) -> None:
+        self._scheduler = scheduler
+        self.codec = codec
+        self._upgrade = upgrade
+        self._relayed = relayed
+        self.sign = sign
+        self.address = ""
+        self.peer_version = 0
+        self._waiting: dict[int, Waiter] = {}
+        self._next_opaque = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def future(
+        self, code: int, fields: dict[str, str] | None, body: bytes, timeout_s: float
+    ) -> tuple[asyncio.Future[Command], bytes]:
+        """A request's future, and the frame to write; the frame is empty if it has failed."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Command] = loop.create_future()
+        if len(self._waiting) >= WAITING_MAX:
+            future.set_exception(
+                ConnectionError(
+                    f"{len(self._waiting)} requests to {self.address} wait for an answer, the "
+                    f"limit is {WAITING_MAX}; send fewer at a time"
+                )
+            )
+            return future, b""
+        if self.sign is not None:
+            fields = self.sign(fields, body)
+        opaque = self._expect(_FutureWaiter(loop.time() + timeout_s, code, future))
+        return future, encode_request(code, opaque, fields, body, codec=self.codec)
+
+    def frame(self, waiter: Waiter, before_opaque: str, body: bytes) -> bytes:
+        """The frame of a request whose JSON header is written up to the opaque."""
+        # As `_expect`, without a call: a producer does this for every send.
+        opaque = self._next_opaque
+        self._next_opaque = (opaque + 1) & OPAQUE_MASK
+        if not self._waiting:
+            self._scheduler.watch(self)
+        self._waiting[opaque] = waiter
+        header = f"{before_opaque}{opaque}{AFTER_OPAQUE}".encode()
+        size = len(header)
+        return HEAD.pack(LENGTH_BYTES + size + len(body), size) + header + body
+
+    def oneway(self, code: int, fields: dict[str, str] | None, body: bytes) -> bytes:
+        """The frame of a request that gets no response."""
+        if self.sign is not None:
+            fields = self.sign(fields, body)
+        opaque = self._next_opaque
+        self._next_opaque = (opaque + 1) & OPAQUE_MASK
+        return encode_request(code, opaque, fields, body, oneway=True, codec=self.codec)
+
+    def without_responses(self, found: Iterable[Command]) -> list[Command]:
+        """Give the responses among these commands to their waiters; returns the others."""
+        others = []
+        for command in found:
+            if not command.flag & FLAG_RESPONSE:
+                others.append(command)
+                continue
+            self.peer_version = command.version
+            waiter = self._waiting.pop(command.opaque, None)
+            if self._upgrade and command.language == LANGUAGE:
+                self._upgrade_unless(waiter)
+            if waiter is not None:
+                waiter.answered(command)
+        return others
+
+    def expire(self, now: float) -> bool:
+        """Fail the requests whose deadline is over; False when none is waiting any more."""
+        late = [opaque for opaque, waiter in self._waiting.items() if waiter.deadline <= now]
+        for opaque in late:
+            waiter = self._waiting.pop(opaque)
+            waiter.failed(TimeoutError(f"no answer from {self.address} in time"))
+        return bool(self._waiting)
+
+    def fail(self, reason: str) -> None:
+        """Fail all requests: the connection is lost."""
+        waiting, self._waiting = self._waiting, {}
+        for waiter in waiting.values():
+            waiter.failed(ConnectionResetError(reason))
+
+    def _expect(self, waiter: Waiter) -> int:
+        """The opaque of a new request, whose response `waiter` gets."""
+        opaque = self._next_opaque
+        self._next_opaque = (opaque + 1) & OPAQUE_MASK
+        if not self._waiting:  # else they are watched already
+            self._scheduler.watch(self)
+        self._waiting[opaque] = waiter
+        return opaque
+
+    def _upgrade_unless(self, waiter: Waiter | None) -> None:
+        """The peer is aerobee, unless it passed on what this end asked another."""
+        if waiter is None or waiter.code not in self._relayed:
+            self.codec = CODEC_MSGPACK
+            self._upgrade = False
