@@ -93,9 +93,8 @@ def store_one_by_one(
             key, text = (request.topic, request.queue_id), properties(next(number), request.text)
             if request.is_batch:
                 body = batch(request)
-                store.put_batches(
-                    [Batch(key, request.sys_flag, 5_000, host, body, request.times)], SUFFIX
-                )
+                wanted_batch = Batch(key, request.sys_flag, 5_000, host, body, request.times)
+                store.put_batch(wanted_batch, SUFFIX)
                 continue
             raw = text.encode() + SUFFIX
             code = raw_tags_code(raw)
