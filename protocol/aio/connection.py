@@ -203,7 +203,7 @@ class Connection(asyncio.Protocol):
         self._is_behind = False  # some of what was written may still lie in the transport
         self._waiting: dict[int, Waiter] = {}
         self._next_opaque = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._lost: str | None = None
         self._closing = False
 
@@ -881,10 +881,10 @@ class Connection(asyncio.Protocol):
             self._finish(command, reply, perf_counter()),
             name=f"request-{command.code}-{self.address}",
         )
-        self._tasks.add(task)
+        self._tasks[task] = None
 
         def done(task: asyncio.Task[None]) -> None:
-            self._tasks.discard(task)
+            self._tasks.pop(task, None)
             self.budget.add(-size)
 
         task.add_done_callback(done)

@@ -170,7 +170,7 @@ class Scheduler:
         self.served = 0  # connections that were written to, each turn's added up
         self._scheduled = False
         self._woken = False  # since this turn's end began
-        self._waiting: set[Connection] = set()
+        self._waiting: dict[Connection, None] = {}
         self._ticking = False
 
     def add(self, connection: "Connection") -> None:
@@ -233,7 +233,7 @@ class Scheduler:
 
     def watch(self, connection: "Connection") -> None:
         """The connection waits for answers: look for overdue ones from now on."""
-        self._waiting.add(connection)
+        self._waiting[connection] = None
         if not self._ticking:
             self._ticking = True
             self.loop.call_later(TICK_SECONDS, self._tick)
@@ -319,7 +319,7 @@ class Scheduler:
         now = self.loop.time()
         for connection in list(self._waiting):
             if not connection.expire(now):
-                self._waiting.discard(connection)
+                del self._waiting[connection]
         if self._waiting:
             self.loop.call_later(TICK_SECONDS, self._tick)
         else:
