@@ -24,7 +24,8 @@ SMALL = {
     "max_hash_slot_num": 50,
     "max_index_num": 200,
     "max_message_size": 8 << 10,
-    "timer_wheel_enable": False,  # its file has megabytes, which a disk in memory compares
+    "mapped_file_size_timer_log": 4096,
+    "timer_roll_window_slot": 900,
 }
 STORE = "/store"
 Server = NameServer | Controller | Broker

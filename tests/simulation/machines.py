@@ -16,12 +16,14 @@ from typing import Any, TypeVar
 from aerobee.client.base import identity
 from aerobee.protocol.aio import slices
 from aerobee.store.files import disk as disks
+from aerobee.store.timer import timer_wheel
 
 from ..loss.power import Image, PowerDisk
 from .loop import Loop, World
 from .network import Host, MachineLoop, Network
 
 START_MS = 1_800_000_000_000  # the wall clock when a world begins
+ROUND_SLOTS = 1_800  # of a timer wheel, whose file a disk in memory compares at each sync
 SLOW = 100.0  # times what a job of a thread takes on a slow disk
 
 Result = TypeVar("Result")
@@ -167,6 +169,8 @@ def simulated(seed: int) -> Iterator[Machines]:
     random.seed(seed)
     slices.work_clock = lambda: machines.world.now
     os.getpid = lambda: 1
+    wheel = timer_wheel.ROUND_SLOTS, timer_wheel.SLOTS, timer_wheel.FILE_BYTES
+    _size_wheel(ROUND_SLOTS, 2 * ROUND_SLOTS, 2 * ROUND_SLOTS * timer_wheel.SLOT_BYTES)
     try:
         yield machines
     finally:
@@ -174,3 +178,8 @@ def simulated(seed: int) -> Iterator[Machines]:
         machines.world.close()
         disks.current, identity.current, slices.work_clock, os.getpid, state = before
         random.setstate(state)
+        _size_wheel(*wheel)
+
+
+def _size_wheel(*sizes: int) -> None:
+    timer_wheel.ROUND_SLOTS, timer_wheel.SLOTS, timer_wheel.FILE_BYTES = sizes

@@ -8,6 +8,7 @@ and its peers find out when it is back, or by their own timeouts.
 
 import asyncio
 import errno
+import hashlib
 import os
 from collections import deque
 from collections.abc import Callable
@@ -43,6 +44,7 @@ class Network:
         self._stalled: dict[Pair, int] = {}  # how often; they may overlap
         self._waiting: dict[Pair, list[Callable[[], None]]] = {}
         self._port = FIRST_PORT
+        self.digest = hashlib.blake2b()  # of every byte that was written, and when
 
     def host(self, ip: str) -> Host:
         """The machine with this ip."""
@@ -272,6 +274,7 @@ class End(asyncio.Transport):
             return
         data = bytes(data)
         self.unread += len(data)
+        self.network.digest.update(f"{self.network.world.now} {self.port} ".encode() + data)
         draw = self.network.world.draw
         cut = draw.randrange(1, len(data)) if len(data) > 1 and draw.random() < 0.1 else len(data)
         for piece in (data[:cut], data[cut:]):
