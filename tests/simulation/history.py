@@ -14,7 +14,16 @@ from dataclasses import dataclass, field
 from random import Random
 
 from aerobee.broker.server import Broker
-from aerobee.client import Consumer, Message, MessageQueue, Producer, SendStatus, SimpleConsumer
+from aerobee.client import (
+    Consumer,
+    Message,
+    MessageQueue,
+    PoppedMessage,
+    Producer,
+    ReceivedMessage,
+    SendStatus,
+    SimpleConsumer,
+)
 from aerobee.client.admin.admin import Admin
 from aerobee.client.errors import AerobeeError, NoRouteError
 from aerobee.client.pull.reader import Reader
@@ -320,7 +329,7 @@ class _History:
         async with consumer:
             async for message in consumer:
                 async with message.process():
-                    self._delivered(topic, message.queue, message.offset, message.body)
+                    self._delivered(topic, message)
 
     async def _pop(self) -> None:
         consumer = SimpleConsumer(
@@ -329,14 +338,15 @@ class _History:
         async with consumer:
             while True:
                 for message in await consumer.receive(invisible=10, timeout=5):
-                    self._delivered("pop", message.queue, message.offset, message.body)
+                    self._delivered("pop", message)
                     await message.ack()
 
-    def _delivered(self, topic: str, queue: MessageQueue, offset: int, body: bytes) -> None:
+    def _delivered(self, topic: str, message: ReceivedMessage | PoppedMessage) -> None:
         self.story.delivered += 1
         got = self._got.setdefault(topic, {})
-        if queue.topic == topic:  # else it comes from a retry topic
-            place = _place(queue)
+        offset, body = message.offset, message.body
+        if message.record.topic == topic:  # else it comes from a retry topic
+            place = _place(message.queue)
             self.ledger.delivered(place, offset, body)
             if topic == "orderly" and body not in got:
                 last = self._last_first.get(place, -1)
@@ -412,7 +422,6 @@ class _History:
                             break
                         at = pulled.next_offset
                     self.ledger.read_all(_place(queue), first, end)
-
 
     async def _queues(self, reader: Reader, topic: str) -> list[MessageQueue]:
         """The queues of all masters. A name server that has started knows them after 30 s."""

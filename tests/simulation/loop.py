@@ -107,9 +107,7 @@ class World:
 class Loop(asyncio.AbstractEventLoop):
     """The loop of one machine, until the machine is killed. `slow` multiplies what jobs take."""
 
-    def __init__(
-        self, world: World, name: str, enter: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, world: World, name: str, enter: Callable[[], None] = lambda: None) -> None:
         """`enter` is called before each iteration."""
         self.world = world
         self.name = name

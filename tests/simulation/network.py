@@ -240,9 +240,7 @@ class End(asyncio.Transport):
     def __init__(
         self, network: Network, host: Host, peer_host: Host, loop: Loop, port: int, peer_port: int
     ) -> None:
-        super().__init__(
-            {"peername": (peer_host.ip, peer_port), "sockname": (host.ip, port)}
-        )
+        super().__init__({"peername": (peer_host.ip, peer_port), "sockname": (host.ip, port)})
         self.network = network
         self.host = host
         self.peer_host = peer_host
