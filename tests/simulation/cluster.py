@@ -17,7 +17,7 @@ from aerobee.namesrv.server import NameServer
 from .loop import SimulatedThreads
 from .machines import Machine, Machines
 
-SMALL = {
+SMALL: dict[str, Any] = {
     "mapped_file_size_commit_log": 32 << 10,
     "mapped_file_size_consume_queue": 20 * 200,
     "mapped_file_size_consume_queue_ext": 4096,

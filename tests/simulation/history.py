@@ -182,10 +182,15 @@ class _History:
         pairs = [(a, b), (b, a)] if kind == "partition" else [(a, b)]
         for pair in pairs:
             network.stall(*pair)
+
+        def heal() -> None:
+            for pair in pairs:
+                network.heal(*pair)
+
         arrow = "and" if kind == "partition" else "to"
         self._later(
             f"{one} {arrow} {other}: nothing arrives",
-            lambda: [network.heal(*pair) for pair in pairs] and None,
+            heal,
         )
 
     def _later(self, text: str, heal: Callable[[], None]) -> None:
@@ -272,7 +277,7 @@ class _History:
             machine = self._machines.add(name)
             loop = machine.boot()
             for program in programs:
-                loop.create_task(self._again(machine, program))  # type: ignore[arg-type]
+                loop.create_task(self._again(machine, program))
 
     async def _again(self, machine: Machine, program: Callable[[], Awaitable[None]]) -> None:
         """Run a client's program, and again when it fails."""

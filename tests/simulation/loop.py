@@ -138,7 +138,7 @@ class Loop(asyncio.AbstractEventLoop):
         for task in self._tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             with suppress(BaseException):
-                task.get_coro().close()  # type: ignore[union-attr]
+                task.get_coro().close()
         self._tasks.clear()
 
     # ---- asyncio's names
@@ -192,14 +192,14 @@ class Loop(asyncio.AbstractEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
-    def create_task(  # type: ignore[override]
+    def create_task(
         self,
         coro: Generator[Any, None, Result] | Coroutine[Any, Any, Result],
         *,
         name: str | None = None,
         context: Context | None = None,
     ) -> asyncio.Task[Result]:
-        task = asyncio.Task(coro, loop=self, name=name or "task", context=context)  # type: ignore[arg-type]
+        task = asyncio.Task(coro, loop=self, name=name or "task", context=context)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
         return task

@@ -89,7 +89,7 @@ class Machine:
     def boot(self) -> Loop:
         """Start a process."""
         world = self._machines.world
-        loop = MachineLoop(world, self.name, self._enter)
+        loop = MachineLoop(world, self.name, self._enter)  # type: ignore[abstract]
         loop.network, loop.host = self._machines.network, self.host
         loop.slow = self._slow
         world.add_loop(loop)

@@ -8,12 +8,17 @@ import pytest
 from .loop import Loop, OneThread, Stuck, World
 
 
+def made(world: World, name: str) -> Loop:
+    """A loop of this world."""
+    loop = Loop(world, name)  # type: ignore[abstract]
+    world.add_loop(loop)
+    return loop
+
+
 def play(seed: int, work: Coroutine[Any, Any, Any], *others: Coroutine[Any, Any, Any]) -> Any:
     """The result of the first, in a world where each has a loop."""
     world = World(seed)
-    loops = [Loop(world, str(number)) for number in range(1 + len(others))]
-    for loop in loops:
-        world.add_loop(loop)
+    loops = [made(world, str(number)) for number in range(1 + len(others))]
     for loop, other in zip(loops[1:], others, strict=True):
         loop.create_task(other)
     try:
@@ -114,9 +119,7 @@ def test_the_shutdown_of_an_executor_runs_what_waits() -> None:
 
 def test_nothing_of_a_killed_loop_runs_not_even_what_is_to_run_at_last() -> None:
     world = World(1)
-    here, there = Loop(world, "here"), Loop(world, "there")
-    world.add_loop(here)
-    world.add_loop(there)
+    here, there = made(world, "here"), made(world, "there")
     found: list[str] = []
 
     async def victim() -> None:
@@ -148,8 +151,7 @@ def test_work_that_nothing_will_end_is_an_error() -> None:
 
 def test_an_exception_that_nobody_handles_is_noted() -> None:
     world = World(1)
-    loop = Loop(world, "here")
-    world.add_loop(loop)
+    loop = made(world, "here")
 
     async def work() -> None:
         loop.call_soon(lambda: 1 // 0)
