@@ -37,7 +37,7 @@ class Cluster:
 
     def __init__(self, machines: Machines) -> None:
         self.machines = machines
-        self.servers: dict[str, Server] = {}  # those that are serving
+        self.servers: dict[str, Server] = {}  # only while they serve
         self._programs: dict[str, Program] = {}
         names = [machines.add(name) for name in ("names-1", "names-2")]
         self.name_servers = ";".join(f"{machine.host.ip}:9876" for machine in names)

@@ -163,7 +163,7 @@ class Machines:
 
 @contextmanager
 def simulated(seed: int) -> Iterator[Machines]:
-    """Machines whose history follows from the seed, and the doors of the product open to them."""
+    """Machines whose history follows from the seed; the product takes its clocks from them."""
     before = disks.current, identity.current, slices.work_clock, os.getpid, random.getstate()
     machines = Machines(seed)
     random.seed(seed)

@@ -361,7 +361,7 @@ class End(asyncio.Transport):
         self._send(lambda: self.peer.fail())
 
     def read_by_peer(self, size: int) -> None:
-        """So many bytes left the buffers."""
+        """This many bytes left the buffers."""
         self.unread -= size
         if self._is_paused and not self._is_lost and self.get_write_buffer_size() <= self._low:
             self._is_paused = False

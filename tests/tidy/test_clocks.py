@@ -1,4 +1,4 @@
-"""Clocks, threads, process ids and chance come through doors that a simulation can close.
+"""Clocks, threads, process ids and chance come from places that a simulation can replace.
 
 `tests/simulation` runs the servers and clients in virtual time, and a seed decides what happens.
 That works as long as nothing asks the system on its own. A file that must is named here.
@@ -19,8 +19,8 @@ ASKS = {
     "secrets": {"*"},
     "uuid": {"uuid1", "uuid4"},
 }
-# The doors: a caller gives another clock or thread, or a simulation puts one there.
-DOORS = {
+# The sources: a caller gives another clock or thread, or a simulation puts one there.
+SOURCES = {
     "broker/server.py": "wall_clock_ms, the default of now_ms",
     "broker/runtime/threads.py": "the threads of a broker",
     "client/base/identity.py": "Machine",
@@ -71,18 +71,20 @@ def _asking() -> dict[str, list[str]]:
     return found
 
 
-def test_only_doors_ask_the_system_for_times_threads_and_chance() -> None:
+def test_only_the_sources_ask_the_system_for_times_threads_and_chance() -> None:
     wrong = [
         use
         for file, uses in _asking().items()
-        if file not in DOORS and file not in BESIDE
+        if file not in SOURCES and file not in BESIDE
         for use in uses
     ]
-    assert not wrong, "take these from a door (see tests/tidy/test_doors.py):\n" + "\n".join(wrong)
+    assert not wrong, "take these from a source (see tests/tidy/test_clocks.py):\n" + "\n".join(
+        wrong
+    )
 
 
-def test_the_list_of_doors_is_no_longer_than_needed() -> None:
-    assert {*DOORS, *BESIDE} - _asking().keys() == set()
+def test_the_list_of_sources_is_no_longer_than_needed() -> None:
+    assert {*SOURCES, *BESIDE} - _asking().keys() == set()
 
 
 def test_no_set_of_objects_is_walked_in_an_order_of_addresses() -> None:
