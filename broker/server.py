@@ -651,7 +651,7 @@ class Broker:
         if self._slaves:
             self.ha.send()
         if self.syncer.is_due:
-            self.syncer.end_of_turn()
+            self.syncer.end_of_tick()
         if self.long_polls.marked:
             self.long_polls.serve()
 

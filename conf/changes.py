@@ -1,13 +1,31 @@
 """Settings that requests read and change: a frozen struct from and to `key=value` lines."""
 
-from collections.abc import Collection, Mapping
-from typing import TypeVar
+import difflib
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol, Self, TypeVar
 
 import msgspec
 
+from ..protocol import codes
 from ..protocol.codec import java_properties
+from ..protocol.errors import Refusal
+
+log = logging.getLogger(__name__)
 
 Config = TypeVar("Config", bound=msgspec.Struct)
+
+
+class Changeable(Protocol):
+    """Settings of which a request may change all that are not on the black list."""
+
+    @property
+    def black_list(self) -> frozenset[str]: ...
+
+    def changed(self, texts: Mapping[str, str]) -> Self: ...
+
+
+Changed = TypeVar("Changed", bound=Changeable)
 
 
 def names_of(kind: type[msgspec.Struct]) -> dict[str, str]:
@@ -33,6 +51,42 @@ def changed(config: Config, kind: type[msgspec.Struct], texts: Mapping[str, obje
                 f"setting {key} is {value!r}: {reason[:1].lower()}{reason[1:]}"
             ) from None
         found = msgspec.structs.replace(found, **{name: getattr(one, name)})
+    return found
+
+
+def unknown_keys(kind: type[msgspec.Struct], keys: Iterable[str]) -> dict[str, str | None]:
+    """The keys that `kind` doesn't declare, each with the most similar one that it does."""
+    names = names_of(kind)
+    return {
+        key: next(iter(difflib.get_close_matches(key, names, 1)), None)
+        for key in keys
+        if key not in names
+    }
+
+
+def requested(config: Changed, kind: type[msgspec.Struct], body: bytes, address: str) -> Changed:
+    """The settings with the changes that the body of a request from `address` asks for.
+
+    Refusal (SYSTEM_ERROR, NO_PERMISSION, INVALID_PARAMETER) when the body can't be read, names a
+    key on the black list, or has a value that is not legal. Unknown keys are only logged.
+    """
+    try:
+        texts = java_properties.parse(body.decode("utf-8", "replace"))
+    except ValueError as wrong:
+        log.warning("settings from %s: %s", address, wrong)
+        raise Refusal(codes.SYSTEM_ERROR, f"string2Properties error: {wrong}") from None
+    closed = sorted(config.black_list.intersection(texts))
+    if closed:
+        why = f"What may not be changed is {', '.join(closed)}; set it before the start"
+        raise Refusal(codes.NO_PERMISSION, f"Can not update config in black list. {why}")
+    try:
+        found = config.changed(texts)
+    except ValueError as wrong:
+        raise Refusal(codes.INVALID_PARAMETER, str(wrong)) from None
+    for key, near in unknown_keys(kind, texts).items():
+        hint = f"; did you mean {near}?" if near else ""
+        log.warning("unknown setting %s has no effect%s", ascii(key), hint)
+    log.info("settings changed by %s: %s", address, ", ".join(sorted(texts)))
     return found
 
 

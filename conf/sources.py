@@ -1,8 +1,8 @@
 """The sources of settings: a file, the environment, the command line. All of them are texts here.
 
-A file is a RocketMQ properties file (`broker.conf` as users have it) or, by its ending .yaml or
-.yml, YAML with the same key names, one plain value a key. YAML is read for its texts only: `04`
-stays `04` and `on` stays `on`, and no object of any kind is created.
+A file is a RocketMQ properties file (`broker.conf` as users have it) or, by its ending .yaml, .yml
+or .json, YAML with the same key names, one plain value a key (JSON is YAML, too). YAML is read for
+its texts only: `04` stays `04` and `on` stays `on`, and no object of any kind is created.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,7 +39,7 @@ class Setting(NamedTuple):
 def from_file(path: Path) -> list[Setting]:
     """The settings of a file in its order; ConfigError when it can't be read."""
     text = _text_of(path)
-    if path.suffix.lower() in (".yaml", ".yml"):
+    if path.suffix.lower() in (".yaml", ".yml", ".json"):
         return _from_yaml(text, path)
     try:
         pairs = java_properties.parse(text)

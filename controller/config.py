@@ -1,19 +1,15 @@
 """The settings of a controller, under RocketMQ's key names, each with its type and range."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Self
 
 import msgspec
 from msgspec import Meta
 
 from ..conf import changes
+from ..conf.kinds import BindAddress, IdleSeconds, IntervalMs, Port, TlsMode
 
-BindAddress = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=1, le=1_000)]
-Port = Annotated[int, Meta(ge=0, le=65_535)]
-IntervalMs = Annotated[int, Meta(ge=10, le=86_400_000)]
-IdleSeconds = Annotated[int, Meta(ge=10, le=86_400)]
-TlsMode = Literal["disabled", "permissive", "enforcing"]
 
 ALWAYS_BLACK = frozenset(
     {
@@ -59,7 +55,7 @@ class ControllerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True
         if self.controller_type != "file":
             raise ValueError(f"controllerType is {self.controller_type!r}; file is what there is")
 
-    def changed(self, texts: Mapping[str, str]) -> "ControllerConfig":
+    def changed(self, texts: Mapping[str, str]) -> Self:
         """A copy with these keys set; ValueError names the key, its value and the allowed values.
 
         Unknown keys are ignored.

@@ -10,10 +10,10 @@ from collections.abc import Callable, Coroutine
 
 import msgspec
 
+from ..conf import changes
 from ..protocol import codes
 from ..protocol.aio.connection import Connection, Row
 from ..protocol.bodies.controller import SyncStateSet
-from ..protocol.codec import java_properties
 from ..protocol.command import Command, Response
 from ..protocol.errors import Refusal
 from ..protocol.headers import controller as headers
@@ -180,22 +180,10 @@ class Handlers:
     # --- settings -------------------------------------------------------------------------------
 
     def on_update_config(self, header: None, command: Command, connection: Connection) -> Response:
-        if not command.body:
-            return Response()
-        try:
-            texts = java_properties.parse(command.body.decode("utf-8", "replace"))
-        except ValueError as wrong:
-            return Response(codes.SYSTEM_ERROR, remark=f"string2Properties error: {wrong}")
-        closed = sorted(self.config.black_list.intersection(texts))
-        if closed:
-            why = f"What may not be changed is {', '.join(closed)}; set it before the start"
-            remark = f"Can not update config in black list. {why}"
-            return Response(codes.NO_PERMISSION, remark=remark)
-        try:
-            self.config = self.config.changed(texts)
-        except ValueError as wrong:
-            raise Refusal(codes.INVALID_PARAMETER, str(wrong)) from None
-        log.info("settings changed by %s: %s", connection.address, ", ".join(sorted(texts)))
+        if command.body:
+            self.config = changes.requested(
+                self.config, ControllerConfig, command.body, connection.address
+            )
         return Response()
 
     def on_get_config(self, header: None, command: Command, connection: Connection) -> Response:

@@ -13,8 +13,13 @@ Overview = tuple[str, Sequence[tuple[str, Cell]], Sequence[Table]]
 Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], float]]]
 
 
-def overview(controller: Controller) -> Generator[None, None, Overview]:
-    """Builds the status page in steps; the controller serves requests between two steps."""
+def overview(
+    controller: Controller, *, with_system: bool = False
+) -> Generator[None, None, Overview]:
+    """Builds the status page in steps; the controller serves requests between two steps.
+
+    `with_system` is for daemons that have topics, and changes nothing here.
+    """
     brokers: list[tuple[Cell, ...]] = []
     for name, group in sorted(controller.groups.items()):
         yield

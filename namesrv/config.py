@@ -5,23 +5,17 @@ A frozen value: changing a setting while running makes a new one. Keys that have
 of a Java name server works unchanged; `UNUSED` lists them.
 """
 
-import difflib
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Self
 
 import msgspec
 from msgspec import Meta
 
 from ..conf import changes
+from ..conf.kinds import BindAddress, IdleSeconds, IntervalMs, Port, TlsMode
 
-BindAddress = Annotated[str, Meta(min_length=1)]  # an empty one would be every address
 Count = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
-Port = Annotated[int, Meta(ge=0, le=65_535)]
-IntervalMs = Annotated[int, Meta(ge=10, le=86_400_000)]
 Seconds = Annotated[int, Meta(ge=0, le=86_400)]
-IdleSeconds = Annotated[int, Meta(ge=10, le=86_400)]
-
-TlsMode = Literal["disabled", "permissive", "enforcing"]
 
 OWN_KEYS = frozenset({"tlsServerCertPath", "tlsServerKeyPath", "tlsServerMode"})
 ALWAYS_BLACK = OWN_KEYS | {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}
@@ -106,10 +100,10 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     shutdown_wait_time_seconds: Seconds = 30
     use_epoll_native_selector: bool = False
 
-    def changed(self, texts: Mapping[str, object]) -> "NamesrvConfig":
+    def changed(self, texts: Mapping[str, object]) -> Self:
         """The settings with these keys set; ValueError naming key, value and the legal values.
 
-        Unknown keys are ignored: `unknown_keys` lists them.
+        Unknown keys are ignored: `conf.changes.unknown_keys` lists them.
         """
         return changes.changed(self, NamesrvConfig, texts)
 
@@ -121,16 +115,3 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     def black_list(self) -> frozenset[str]:
         """Keys that a request may not change."""
         return ALWAYS_BLACK | frozenset(filter(None, self.config_black_list.split(";")))
-
-
-NAMES = changes.names_of(NamesrvConfig)
-
-
-def unknown_keys(texts: Mapping[str, object]) -> dict[str, str | None]:
-    """The keys that are no settings, each with the most similar one that is."""
-    found: dict[str, str | None] = {}
-    for key in texts:
-        if key not in NAMES:
-            near = difflib.get_close_matches(key, NAMES, 1)
-            found[key] = near[0] if near else None
-    return found

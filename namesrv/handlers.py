@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from ..conf import changes
 from ..protocol import codes
 from ..protocol.aio.connection import Connection, Row
 from ..protocol.aio.slices import LongResponse, Slices, reply_of
@@ -24,11 +25,11 @@ from ..protocol.bodies.topic import (
     TopicConfigSerializeWrapper,
     TopicList,
 )
-from ..protocol.codec import fastjson, java_properties
+from ..protocol.codec import fastjson
 from ..protocol.command import Command, Response
 from ..protocol.errors import Refusal
 from ..protocol.headers import namesrv as headers
-from .config import NamesrvConfig, unknown_keys
+from .config import NamesrvConfig
 from .master_changes import MasterChanges
 from .registration import Notice, Registration
 from .routes import Names, RouteTable, only_zone
@@ -311,27 +312,10 @@ class Handlers:
     def on_update_config(self, header: None, command: Command, connection: Connection) -> Response:
         if not command.body:
             return Response()
-        try:
-            texts = java_properties.parse(command.body.decode("utf-8", "replace"))
-        except ValueError as wrong:
-            log.warning("settings from %s: %s", connection.address, wrong)
-            return Response(codes.SYSTEM_ERROR, remark=f"string2Properties error: {wrong}")
-        closed = sorted(self.config.black_list.intersection(texts))
-        if closed:
-            why = f"What may not be changed is {', '.join(closed)}; set it before the start"
-            remark = f"Can not update config in black list. {why}"
-            return Response(codes.NO_PERMISSION, remark=remark)
-        try:
-            changed = self.config.changed(texts)
-        except ValueError as wrong:
-            raise Refusal(codes.INVALID_PARAMETER, str(wrong)) from None
-        for key, near in unknown_keys(texts).items():
-            hint = f"; did you mean {near}?" if near else ""
-            log.warning("unknown setting %s has no effect%s", ascii(key), hint)
+        changed = changes.requested(self.config, NamesrvConfig, command.body, connection.address)
         if changed.config_store_path:
             store(Path(changed.config_store_path), changed.to_properties().encode())
         self.config = changed
-        log.info("settings changed by %s: %s", connection.address, ", ".join(sorted(texts)))
         return Response()
 
     def on_get_config(self, header: None, command: Command, connection: Connection) -> Response:

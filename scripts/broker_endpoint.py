@@ -12,7 +12,7 @@ def broker_endpoint(broker: Broker) -> Endpoint:
         fault=lambda: fault(broker),
         not_ready=lambda: not_ready(broker),
         metrics=lambda: families(broker),
-        in_slices=lambda steps: broker.slices.run(steps),
+        in_slices=broker.slices.run,
         status=lambda with_system: overview(broker, with_system=with_system),
         note=lambda: note(broker),
     )

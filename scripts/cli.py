@@ -24,6 +24,7 @@ COMMANDS = {
     "namesrv": ("daemons", "start a name server"),
     "broker": ("daemons", "start a broker"),
     "controller": ("controller", "start a controller, which elects the masters of brokers"),
+    "proxy": ("proxy", "start a proxy, which serves clients of RocketMQ 5 by gRPC"),
     "pub": ("pub", "send messages, one a line"),
     "sub": ("sub", "show the messages of a topic as they come"),
     "topics": ("topics", "list, show, create and delete topics"),

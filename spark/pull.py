@@ -1,9 +1,9 @@
-"""Pulls a range of a queue, in pieces large enough to be worth decoding.
+"""Pulls a range of a queue, in chunks large enough to be worth decoding.
 
-Waiting for each answer would cost more than the rest of a read. So a piece begins with one pull,
+Waiting for each answer would cost more than the rest of a read. So a chunk begins with one pull,
 which shows how much this broker gives at once (RocketMQ's 32 messages, ours a MiB), and the rest of
 it is cut into slots of that size, several of which are pulled at the same time. They are pulled on
-another thread, the next piece while this one is worked on. What is held at once is two pieces, so
+another thread, the next chunk while this one is worked on. What is held at once is two chunks, so
 the memory of a task doesn't depend on how long its range is.
 """
 
@@ -20,7 +20,7 @@ from ..client.cluster.route import MessageQueue
 from ..client.errors import AerobeeError
 from ..client.pull.reader import BULK_MESSAGES_MAX, Pulled
 from ..protocol import codes
-from ..store.base.piece import Piece
+from ..store.base.chunk import Chunk
 from .errors import DataLossError
 from .options import RETRIES, RETRY_MS
 from .plan import QueueRange
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 PIECE_MESSAGES_MAX = 8192  # Spark's own Arrow batches have 10,000 rows
 PIECE_BYTES_ENOUGH = 4 << 20  # no slot is begun after it
-HOLES_OFFSETS_MAX = 1 << 20  # looked through for a piece, when messages are left out
+HOLES_OFFSETS_MAX = 1 << 20  # looked through for a chunk, when messages are left out
 PULLS_UNDER_WAY_MAX = 16  # of one task
 
 
@@ -60,8 +60,8 @@ class Pulling:
     retry_ms: int = RETRY_MS
 
 
-def pull_pieces(puller: Puller, wanted: QueueRange, how: Pulling) -> Iterator[Piece]:
-    """The pieces of a range, one after the other and without a gap; opens and closes the puller.
+def pull_chunks(puller: Puller, wanted: QueueRange, how: Pulling) -> Iterator[Chunk]:
+    """The chunks of a range, one after the other and without a gap; opens and closes the puller.
 
     DataLossError when the broker has deleted a part of the range, unless that is not to fail: then
     what is left is read. Raises what the client raises.
@@ -69,15 +69,15 @@ def pull_pieces(puller: Puller, wanted: QueueRange, how: Pulling) -> Iterator[Pi
     work, thread = _Work(puller, wanted, how), LoopThread("aerobee-pull")
     try:
         thread.run(puller.start())
-        following = thread.begin(work.pull_piece(wanted.start))
+        following = thread.begin(work.pull_chunk(wanted.start))
         end = wanted.start
         while end < wanted.end:
-            piece = following.result()
-            end = piece.end
+            chunk = following.result()
+            end = chunk.end
             if end < wanted.end:
-                following = thread.begin(work.pull_piece(end))
-            if piece.data:
-                yield piece
+                following = thread.begin(work.pull_chunk(end))
+            if chunk.data:
+                yield chunk
     finally:
         thread.run(puller.close())
         thread.close()
@@ -89,13 +89,13 @@ class _Work:
     wanted: QueueRange
     how: Pulling
 
-    async def pull_piece(self, start: int) -> Piece:
+    async def pull_chunk(self, start: int) -> Chunk:
         if self.how.has_holes:
             return await self._pull_through(start)
         limit = min(self.wanted.end, start + PIECE_MESSAGES_MAX)
         end, held = await self._pull_first(start, limit)
         if end >= limit or not held:
-            return Piece(start, end, held)
+            return Chunk(start, end, held)
         slot, slot_bytes, bodies = max(1, end - start), len(held), [held]
         size = len(held)
         under_way: deque[asyncio.Task[list[bytes]]] = deque()
@@ -109,7 +109,7 @@ class _Work:
                     begin, end = end, min(limit, end + slot)
                     under_way.append(asyncio.create_task(self._pull_slot(begin, end)))
                 if not under_way:
-                    return Piece(start, end, b"".join(bodies))
+                    return Chunk(start, end, b"".join(bodies))
                 found = await under_way.popleft()
                 bodies += found
                 size += sum(map(len, found))
@@ -127,7 +127,7 @@ class _Work:
             raise self._stuck(pulled, start)
         return min(limit, pulled.next_offset), pulled.body
 
-    async def _pull_through(self, start: int) -> Piece:
+    async def _pull_through(self, start: int) -> Chunk:
         """One pull after the other: only an answer says where the next one begins."""
         held: list[bytes] = []
         size, offset, stop = 0, start, min(self.wanted.end, start + HOLES_OFFSETS_MAX)
@@ -141,7 +141,7 @@ class _Work:
                 raise self._stuck(pulled, offset)
             else:
                 offset = self._after_nothing(pulled, offset)
-        return Piece(start, min(offset, self.wanted.end), b"".join(held))
+        return Chunk(start, min(offset, self.wanted.end), b"".join(held))
 
     async def _pull(self, offset: int, count: int) -> Pulled:
         """An answer, from whichever broker has the queue by then, if need be at a later try."""

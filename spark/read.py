@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..client.pull import reader
-from ..store.base.piece import MessagesGone, Piece
+from ..store.base.chunk import Chunk, MessagesGone
 from .decode import decode
 from .errors import DataLossError, plain_errors
 from .options import ReadOptions
 from .plan import QueueRange
-from .pull import Pulling, pull_pieces
+from .pull import Pulling, pull_chunks
 from .schema import BY_NAME, ROW_ID_COLUMN, Column
 from .worker import keep_modules
 
@@ -81,14 +81,14 @@ class _Repeats:
 def _batches(
     options: ReadOptions, columns: tuple[Column, ...], wanted: QueueRange
 ) -> Iterator[pa.RecordBatch]:
-    pieces = _pulled(options, wanted) if options.store_path is None else _stored(options, wanted)
-    for piece in pieces:
+    chunks = _pulled(options, wanted) if options.store_path is None else _stored(options, wanted)
+    for chunk in chunks:
         yield decode(
-            piece.data, columns, broker_name=wanted.broker_name, first=piece.start, end=piece.end
+            chunk.data, columns, broker_name=wanted.broker_name, first=chunk.start, end=chunk.end
         )
 
 
-def _pulled(options: ReadOptions, wanted: QueueRange) -> Iterator[Piece]:
+def _pulled(options: ReadOptions, wanted: QueueRange) -> Iterator[Chunk]:
     how = Pulling(
         options.messages_per_pull,
         options.fail_on_data_loss,
@@ -96,10 +96,10 @@ def _pulled(options: ReadOptions, wanted: QueueRange) -> Iterator[Piece]:
         options.retries,
         options.retry_ms,
     )
-    return pull_pieces(reader.Reader(options.name_server, **options.reader), wanted, how)
+    return pull_chunks(reader.Reader(options.name_server, **options.reader), wanted, how)
 
 
-def _stored(options: ReadOptions, wanted: QueueRange) -> Iterator[Piece]:
+def _stored(options: ReadOptions, wanted: QueueRange) -> Iterator[Chunk]:
     """The same from the broker's files, which this task can see."""
     from ..store.columns.view import StoreView  # the files of a store, which few reads need
 
@@ -107,9 +107,9 @@ def _stored(options: ReadOptions, wanted: QueueRange) -> Iterator[Piece]:
     view, start = StoreView(options.store_path), wanted.start
     while start < wanted.end:
         try:
-            for piece in view.pieces(wanted.topic, wanted.queue_id, start, wanted.end):
-                start = piece.end
-                yield piece
+            for chunk in view.chunks(wanted.topic, wanted.queue_id, start, wanted.end):
+                start = chunk.end
+                yield chunk
         except MessagesGone as gone:
             if options.fail_on_data_loss:
                 raise DataLossError(f"reading {wanted}: {gone}") from None

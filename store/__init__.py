@@ -8,12 +8,12 @@ For data people: `StoreView(folder)` reads a store that is in use or at rest.
 
 from typing import TYPE_CHECKING, Any
 
-from .base.piece import MessagesGone, Piece
+from .base.chunk import Chunk, MessagesGone
 
 if TYPE_CHECKING:
     from .columns.view import StoreView
 
-__all__ = ["MessagesGone", "Piece", "StoreView"]
+__all__ = ["Chunk", "MessagesGone", "StoreView"]
 
 
 def __getattr__(name: str) -> Any:

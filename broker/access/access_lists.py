@@ -10,14 +10,14 @@ from ...protocol import codes
 from ...protocol.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo
 from ...protocol.bodies.body import Body
 from ...protocol.errors import Refusal
+from ...protocol.security import policies as rules
+from ...protocol.security.policies import CUSTOM, DEFAULT, Need, PolicyEntry, Resource, entry_of
 from ...store.files import json_file
-from .policies import DENY, Need, PolicyEntry, Resource, address_of, deciding, entry_of
 
 ENTRIES_MAX = 1_000  # of one user
 LISTS_MAX = 10_000
 DECISIONS_MAX = 20_000  # remembered
 
-CUSTOM, DEFAULT = "Custom", "Default"  # in the order in which they are checked
 USER_PREFIX = "User:"
 _TYPES = {CUSTOM.lower(): CUSTOM, DEFAULT.lower(): DEFAULT}
 
@@ -131,12 +131,9 @@ class AccessLists:
 
     def _decide(self, user: str, need: Need, ip: str) -> str | None:
         policies = self._lists.get(user, {})
-        address = address_of(ip)
-        for kind in (CUSTOM, DEFAULT):
-            entry = deciding(policies.get(kind, {}).values(), need, address)
-            if entry is not None:
-                return "the decision is deny." if entry.decision == DENY else None
-        return "no matched policies."
+        return rules.denial(
+            {kind: entries.values() for kind, entries in policies.items()}, need, ip
+        )
 
     def _save(self, lists: dict[str, Policies]) -> None:
         infos = {USER_PREFIX + user: _to_info(user, each) for user, each in lists.items()}

@@ -17,11 +17,11 @@ from ...protocol.codec import fastjson
 from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.access import AclFilter, AclResource, AclSubject, UserFilter, UserName
+from ...protocol.security.policies import resource_of
 from ...store.base.errors import StoreError
 from ..settings.user_rules import with_known_words
 from .access import Access
 from .access_lists import user_of
-from .policies import resource_of
 
 SUPER_ONLY = "The super user can only be {} by super user"
 

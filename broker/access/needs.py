@@ -22,7 +22,7 @@ from ...protocol.headers.send import ConsumerSendMsgBack
 from ...protocol.headers.topics import ViewMessage
 from ...protocol.message.message_id import parse_offset_message_id
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
-from .policies import (
+from ...protocol.security.policies import (
     CLUSTER,
     CREATE,
     DELETE,

@@ -127,5 +127,5 @@ def _popping(
     place = ids.index(me)
     if len(ids) > len(queues):
         return [queues[place % len(queues)]]
-    members = [ids[(place + turn) % len(ids)] for turn in range(share + 1)]
+    members = [ids[(place + step) % len(ids)] for step in range(share + 1)]
     return [queue for member in members for queue in strategy(member, queues, ids)]

@@ -79,7 +79,7 @@ class Pops:
     _orders: PopOrders
     _stats: Stats
     _meters: PopMeters
-    _turn: int = field(init=False, default=0)  # which revive queue is next
+    _next_revive: int = field(init=False, default=0)  # counts up; modulo the revive queues
 
     def pop(self, header: PopMessage, topic: TopicConfig, wanted: Wanted, now_ms: int) -> Popped:
         """Take up to `header.max_messages` messages. StoreError when none could be taken because
@@ -87,8 +87,8 @@ class Pops:
         if header.order:
             found = Popped(now_ms, ORDER_REVIVE_QUEUE)
         else:
-            found = Popped(now_ms, self._turn % self._config.revive_queue_num)
-            self._turn += 1
+            found = Popped(now_ms, self._next_revive % self._config.revive_queue_num)
+            self._next_revive += 1
         chance = random.randrange(100)  # noqa: S311 - no secret
         retries = None if header.order else self._retry_topic(header, chance)
         try:
@@ -128,7 +128,8 @@ class Pops:
         """The retry topic that this pop reads: the first with messages; None without one.
 
         Where both forms of its name are in use, each comes first in half of the pops. A response
-        has messages of one form only, because the retry flag of its infos doesn't tell them apart.
+        has messages of one form only, as RocketMQ's have, although the retry flag of the infos
+        (1 or 2) tells the forms apart.
         """
         names = self.retry_topics(header.topic, header.group)
         if chance % 2:

@@ -262,9 +262,9 @@ class Syncer:
         """Sync at the end of this loop iteration, or as soon as the thread is free."""
         if not (self.is_due or self._is_syncing):
             self.is_due = True
-            self._loop.call_soon(self.end_of_turn)  # unless the loop iteration's end comes first
+            self._loop.call_soon(self.end_of_tick)  # unless the loop iteration's end comes first
 
-    def end_of_turn(self) -> None:
+    def end_of_tick(self) -> None:
         """Begin the requested sync, and send its responses at once if the disk is quick."""
         if not self.is_due:
             return

@@ -94,8 +94,7 @@ class DeliveryPolicy:
 
         Refusal when its delay or time is not accepted.
         """
-        if text and text[-1] != "\x02":
-            text += "\x02"
+        text = properties.ended(text)
         key, text, out_ms = self.placed(text, (topic, queue_id), self._now_ms())
         return Destination(*key, text, out_ms)
 
@@ -106,12 +105,10 @@ class DeliveryPolicy:
         """
         if "TIMER_" in text:
             return self._timed(text, key, now_ms)
-        # Usually DELAY is there once: no need to parse all properties.
-        before, mark, behind = text.partition("DELAY\x01")
-        if not mark:
-            return key, text, 0
-        queue = self._queues.get(behind[: behind.find("\x02")])
-        if queue is None or (before and before[-1] != "\x02") or "DELAY\x01" in behind:
+        queue = self._queues.get(properties.only(text, "DELAY\x01") or "")
+        if queue is None:
+            if "DELAY\x01" not in text:
+                return key, text, 0
             wanted = properties.find(text.encode(), b"DELAY")
             asked = None if wanted is None else wanted.decode(errors="replace")
             level = self.level(asked)
@@ -134,15 +131,9 @@ class DeliveryPolicy:
     def _timed(self, text: str, key: QueueKey, now_ms: int) -> Placed:
         """`placed` for a message with a timer property."""
         # Usually there is one timer property and no level: no need to parse all properties.
-        before, _, behind = text.partition("TIMER_")
-        pair = behind[: behind.find("\x02")]
+        pair = properties.only(text, "TIMER_")
         is_recall = False
-        if (
-            (before and before[-1] != "\x02")
-            or "TIMER_" in behind
-            or "DELAY\x01" in text
-            or key[0] == WHEEL_TOPIC
-        ):
+        if pair is None or "DELAY\x01" in text or key[0] == WHEEL_TOPIC:
             pairs = properties.decode(text)
             asked = pairs.get(properties.DELAY)
             level = self.level(asked)

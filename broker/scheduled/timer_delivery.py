@@ -95,10 +95,10 @@ class TimerDelivery:
             )  # fmt: skip
             return None
         marks = f"TIMER_ENQUEUE_MS\x01{written_ms}\x02TIMER_DEQUEUE_MS\x01{now_ms}\x02"
-        marked = raw if raw.endswith(b"\x02") else raw + b"\x02"
+        marked = properties.ended(raw)
         if rolled or DEQUEUE_MS in raw:  # it has gone around, or goes now
             pairs = properties.decode(raw)
-            times = number_of((pairs.get(properties.TIMER_ROLL_TIMES) or "").encode(), 0) + rolled
+            times = number_of(pairs.get(properties.TIMER_ROLL_TIMES), 0) + rolled
             for name in MARKS:
                 pairs.pop(name, None)
             marked = properties.encode(pairs)

@@ -30,7 +30,7 @@ from ...protocol.message.recall_handle import words_before
 from ...store.engine.store import MessageStore
 from ...store.kernels.compiled import CompiledKernels
 from ...store.kernels.compiled import prepare as prepare_kernels
-from ...store.kernels.plain_records import Course, PlainRecords
+from ...store.kernels.plain_records import Destination, PlainRecords
 from ...store.queues.consume_queue import ENTRY_BYTES, ConsumeQueue
 from ..access.access import Access
 from ..pull.long_polls import LongPolls
@@ -62,8 +62,9 @@ def prepare() -> None:
     plain.read(request, [len(request)], 1, 100)
     queue = ConsumeQueue(Path(), "t", 0, ENTRY_BYTES)
     size = queue.fixed_bytes + plain.parts[0][2]
-    courses = [Course(queue, b"")]
-    records.make(plain, courses, {queue: 1}, bytes(8), bytes(8), 0, size, 0)
+    courses = [Destination(queue, b"")]
+    records.set_hosts(plain, [bytes(8)], bytes(8))
+    records.make(plain, courses, {queue: 1}, 0, size, 0)
     ends = plain.write_responses({})
     room, none = plain.answers.ctypes.data, ends - ends - 1
     write_all(none, room, ends, np.zeros(1, np.int64))
@@ -78,7 +79,7 @@ class Way(NamedTuple):
     metrics."""
 
     target: Target
-    course: Course
+    course: Destination
     key: tuple[str, int]
     slot_ms: int
     is_timed: bool
@@ -277,7 +278,7 @@ class PlainLane:
             ways.append(way)
         if odd:
             return self._without(plain.pieces_of(odd), block, is_allowed=is_allowed)
-        hosts = b"".join([connection.host for connection in came])
+        hosts = [connection.host for connection in came]
         courses = [way.course for way in ways]
         if not store.put_plain(plain, courses, hosts, self._records):
             return [0] * len(came)
@@ -336,7 +337,7 @@ class PlainLane:
         answer = SEND_BATCH_OK if group.is_batch else SEND_V2_OK
         if group.is_oneway:
             answer |= ONEWAY
-        course, is_timed = Course(queue, more, delay_ms), bool(group.waits)
+        course, is_timed = Destination(queue, more, delay_ms), bool(group.waits)
         return Way(target, course, own, slot_ms, is_timed, kind, answer)
 
     def _tell(self, ways: list[Way], counts: dict[int, int]) -> None:
@@ -350,17 +351,19 @@ class PlainLane:
             elif key in parked:
                 self._long_polls.mark(key)
             extra = course.queue.fixed_bytes + len(course.more)
-            size = came + messages * extra
+            sizes = self._sizes(number) if self._records.extra_bytes else None
+            size = sum(sizes) if sizes else came + messages * extra
             for counter in (puts, puts.total):
                 counter.messages += messages
                 counter.bytes += size
             counts[answer] = counts.get(answer, 0) + requests
-            if kind is NORMAL and requests == messages and largest + extra <= SMALL_BYTES:
+            is_small = (max(sizes) if sizes else largest + extra) <= SMALL_BYTES
+            if kind is NORMAL and requests == messages and is_small:
                 continue
             if requests != messages:
                 puts.arrivals.note_batches(kind, requests, messages, size)
-            elif largest + extra > SMALL_BYTES:
-                puts.arrivals.note_all(kind, messages, size, self._sizes(number))
+            elif not is_small:
+                puts.arrivals.note_all(kind, messages, size, sizes or self._sizes(number))
             else:
                 puts.arrivals.note_all(kind, messages, size)
         if any(way.slot_ms for way in ways):

@@ -21,6 +21,7 @@ from msgspec import Meta, field
 
 from ...conf.described import Described, described
 from ...conf.java_keys import AUTH_KEYS, JAVA_KEYS
+from ...conf.kinds import BindAddress, Port, TlsMode
 from ...conf.load import Keys, load, text_of
 from ...conf.sources import ConfigError
 from ...protocol.codec import java_properties
@@ -40,9 +41,6 @@ from .store_host import may_be_host
 NAME_CHARS_MAX = 90  # a system topic adds up to 37 characters, and may have 127 in all
 NAME_PATTERN = r"^[%|a-zA-Z0-9_-][%|a-zA-Z0-9_.-]*$"  # never one that leaves a folder
 
-TlsMode = Literal["disabled", "permissive", "enforcing"]
-Port = Annotated[int, Meta(ge=0, le=65_535)]
-BindAddress = Annotated[str, Meta(min_length=1)]  # an empty text would mean every address
 Name = Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=NAME_PATTERN)]
 Ms = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 PeriodMs = Annotated[int, Meta(ge=10, le=86_400_000)]

@@ -147,8 +147,7 @@ class TransactionHandlers:
         """Store the message for its readers; the log offset after it."""
         topic, queue_id = pairs[properties.REAL_TOPIC], int(pairs[properties.REAL_QID])
         # The properties stay as they are: consumers may see those of the half message.
-        raw = half.raw_properties
-        raw = raw if raw.endswith(b"\x02") else raw + b"\x02"
+        raw = properties.ended(half.raw_properties)
         place = (topic, queue_id)
         if b"DEL" in raw:
             found = self.delivery_policy.place(raw.decode(errors="replace"), topic, queue_id)

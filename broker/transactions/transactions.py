@@ -27,6 +27,7 @@ from ...store.engine.store import MessageStore
 from ..groups.clients import Clients
 from ..groups.offsets import Offsets
 from ..runtime.stats import Stats
+from ..scheduled.real_destination import delayed, number_of
 from ..settings.config import BrokerConfig
 from ..topics.topics import Topics
 from .counts import TransactionCounts
@@ -41,9 +42,8 @@ OP_TAG = "d"
 QUEUE = 0
 ENDED_WAITING_MAX = 20_000  # offsets not yet written to the op topic
 DONE_MAX = 1_000_000  # ended half messages behind one that has not ended
-STEPS_PER_TURN = 500  # half messages checked before requests are served again
+STEPS_PER_TICK = 500  # half messages checked before requests are served again
 OPS_PER_LOOK = 32
-DIGITS_MAX = 18  # of a number in a property
 HOUR_MS = 3_600_000
 
 
@@ -71,7 +71,7 @@ class Transactions:
     _put_back: set[int] = field(
         init=False, default_factory=set
     )  # first offsets of messages moved to the end, unchecked
-    _turn: int = field(init=False, default=0)  # which producer of a group is asked next
+    _next_producer: int = field(init=False, default=0)  # counts up; modulo the live producers
 
     def end(self, half_offset: int) -> None:
         """Note that a half message was committed or rolled back. StoreError when the op topic
@@ -102,7 +102,7 @@ class Transactions:
         at = first = max(self._cursor(HALF_TOPIC), store.min_offset(HALF_TOPIC, QUEUE))
         more = True
         try:
-            for _ in range(STEPS_PER_TURN):
+            for _ in range(STEPS_PER_TICK):
                 self._read_ops(at)
                 if at in self._done:
                     self._pass(at)
@@ -165,12 +165,12 @@ class Transactions:
         if half.store_ms >= start_ms:
             return False
         pairs = half.properties
-        origin = _number(pairs.get(properties.TRAN_PREPARED_QUEUE_OFFSET), -1)
+        origin = number_of(pairs.get(properties.TRAN_PREPARED_QUEUE_OFFSET), -1)
         self._put_back.discard(origin)
         if origin in self._done:
             self._pass(origin)
             return True
-        times = _number(pairs.get(properties.TRANSACTION_CHECK_TIMES), 0)
+        times = number_of(pairs.get(properties.TRANSACTION_CHECK_TIMES), 0)
         age_ms = start_ms - half.born_ms
         if times >= self._config.transaction_check_max:
             self._give_up(half, f"it was asked about {times} times (transactionCheckMax)")
@@ -223,8 +223,6 @@ class Transactions:
     def _append(self, topic: str, half: Record, pairs: dict[str, str]) -> Record:
         """Append a copy with these properties to a topic; returns it with its new offsets."""
         raw = properties.encode(pairs)
-        if raw and not raw.endswith(b"\x02"):
-            raw += b"\x02"
         half.sys_flag &= ~TRANSACTION_MASK
         half.log_offset, half.queue_offset, _ = self._store.put(
             Message(
@@ -253,11 +251,11 @@ class Transactions:
                 pairs.get(properties.UNIQ_KEY),
             )
             return
-        producer: Connection = live[self._turn % len(live)]
-        self._turn += 1
+        producer: Connection = live[self._next_producer % len(live)]
+        self._next_producer += 1
         self._counts.asked += 1
         half.topic = pairs.get(properties.REAL_TOPIC, "")
-        half.queue_id = _number(pairs.get(properties.REAL_QID), 0)
+        half.queue_id = number_of(pairs.get(properties.REAL_QID), 0)
         unique = pairs.get(properties.UNIQ_KEY)
         header = CheckTransactionState(
             half.queue_offset,
@@ -279,19 +277,10 @@ def immunity_ms(pairs: dict[str, str], otherwise_ms: int) -> int | None:
     text = pairs.get(properties.CHECK_IMMUNITY_TIME_IN_SECONDS)
     if text is None:
         return None
-    seconds = _number(text, -1)
+    seconds = number_of(text, -1)
     return otherwise_ms if seconds < 0 else seconds * 1_000
 
 
 def half_properties(text: str, topic: str, queue_id: int, unique: str) -> str:
     """The properties of a half message, with its destination once it is committed."""
-    joined = text if not text or text[-1] == "\x02" else text + "\x02"
-    return (
-        f"{joined}REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02"
-        f"{properties.TRANSACTION_ID}\x01{unique}\x02"
-    )
-
-
-def _number(text: str | None, otherwise: int) -> int:
-    is_number = text and len(text) <= DIGITS_MAX and text.isascii() and text.isdigit()
-    return int(text) if text and is_number else otherwise
+    return f"{delayed(text, topic, queue_id)}{properties.TRANSACTION_ID}\x01{unique}\x02"

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from ...protocol import codes
+from ...protocol.aio.attempts import Attempts
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.aio.peers import Peers, RestingError
 from ...protocol.aio.server import table
@@ -18,7 +19,6 @@ from ...protocol.bodies.topic import TopicList
 from ...protocol.command import Command
 from ...protocol.headers.clients import UnregisterClient
 from ...protocol.wire import Header
-from ..base.attempts import Attempts
 from ..base.identity import new_client_id
 from ..base.responses import body_of
 from ..base.security import OPEN, Security
@@ -32,7 +32,7 @@ from . import broker_calls, rebalance_service
 from .heartbeat import ConsumerMember, Members
 from .name_servers import NameServers, read_source
 from .rebalance_service import RebalanceService
-from .routes import Routes
+from .routes import Routes, closed_while_waiting
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class Cluster(Routes):
         self._route_seconds = route_seconds
         self._heartbeat_seconds = heartbeat_seconds
         self._greeted: dict[str, Connection] = {}
-        self._greetings: Attempts[Connection] = Attempts()
+        self._greetings: Attempts[Connection] = Attempts(closed_while_waiting)
         self._upkeep: list[asyncio.Task[None]] = []
         self.without_lite_pull: set[str] = set()  # brokers that don't know LITE_PULL_MESSAGE
         self.clocks_ahead: set[str] = set()  # brokers that rejected a pop as too old

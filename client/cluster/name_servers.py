@@ -147,8 +147,8 @@ class NameServers:
         failures: list[str] = []
         began = monotonic()
         addresses, first = self.addresses, self._at
-        for turn in range(len(addresses)):
-            address = addresses[(first + turn) % len(addresses)]
+        for step in range(len(addresses)):
+            address = addresses[(first + step) % len(addresses)]
             try:
                 answer = await self._peers.request(address, code, header, body, timeout_s)
             except (ConnectionError, TimeoutError) as wrong:

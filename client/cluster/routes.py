@@ -7,11 +7,11 @@ routes in use.
 import logging
 
 from ...protocol import codes
+from ...protocol.aio.attempts import Attempts
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.route import MASTER_ID, TopicRouteData
 from ...protocol.headers.topics import TopicName
 from ...protocol.queues.logical_queues import MOCK_BROKER_PREFIX, NO_BROKER
-from ..base.attempts import Attempts
 from ..base.responses import body_of
 from ..errors import BrokerError, ClientError, ClosedError, NoRouteError, UnreachableError
 from .name_servers import NameServers
@@ -22,6 +22,11 @@ log = logging.getLogger(__name__)
 TOPICS_MAX = 10_000  # topics in use by one client
 TEMPLATE_TOPIC = "TBW102"  # its route is used for a topic that its first message will create
 TEMPLATE_QUEUES_MAX = 4  # defaultTopicQueueNums
+
+
+def closed_while_waiting() -> ClosedError:
+    """The error of a call that shares an attempt with others when the client is closed."""
+    return ClosedError("the client was closed while the call was waiting")
 
 
 class Routes:
@@ -37,7 +42,7 @@ class Routes:
         self._routes: dict[str, Route] = {}
         self._borrowed: dict[str, Route] = {}  # of topics that don't exist yet
         self._brokers: dict[str, dict[int, str]] = {}
-        self._lookups: Attempts[Route] = Attempts()
+        self._lookups: Attempts[Route] = Attempts(closed_while_waiting)
         self._closed = False
 
     # --- routes ---------------------------------------------------------------------------------

@@ -42,7 +42,6 @@ WRITE_BYTES_MAX = 256 << 10  # of large answers to one peer, in one turn
 READ_BYTES = 8 << 10  # taken apart at once, so that others don't wait for the decoding either
 READ_BYTES_ALONE = 64 << 10  # the same when nobody else wants anything
 LANE_MUCH = 2_000  # bytes that came in one piece are several messages
-HOST_BYTES_V4 = 8
 TASKS_MAX = 1_024  # coroutine handlers at work, per connection
 OPAQUE_MASK = 0x7FFFFFFF
 CODEC_MSGPACK = 2
@@ -629,7 +628,6 @@ class Connection(asyncio.Protocol):
             or self.owed
             or self._drained is not None
             or lane.bytes > LANE_BYTES_MAX
-            or len(self.host) != HOST_BYTES_V4
         ):
             return False
         decoder = self._decoder

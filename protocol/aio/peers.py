@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from ..codec.header_json import ANSWERS
 from ..command import Command
 from ..wire import Header
+from .attempts import Attempts
 from .connection import Connection, Row, Sign
 from .failures import of_connecting
 from .scheduler import Scheduler
@@ -73,7 +74,7 @@ class Peers:
         self._sign = sign
         self._scheduler = Scheduler()
         self._open: dict[str, Connection] = {}
-        self._attempts: dict[str, asyncio.Task[Connection]] = {}
+        self._attempts = Attempts[Connection](lambda: ConnectionError("this client is closed"))
         self._failed: dict[str, _Failed] = {}
         self._closed = False
 
@@ -128,18 +129,12 @@ class Peers:
         found = self._open.get(address)
         if found is not None and not found.is_lost:
             return found
-        attempt = self._attempts.get(address)
-        if attempt is None:
-            attempt = asyncio.create_task(self._connect(address), name=f"connect-{address}")
-            self._attempts[address] = attempt
-            attempt.add_done_callback(lambda _: self._attempts.pop(address, None))
-        return await asyncio.shield(attempt)
+        return await self._attempts.join(address, lambda: self._connect(address))
 
     async def close(self) -> None:
         """Close every connection after what is written has gone out."""
         self._closed = True
-        for attempt in list(self._attempts.values()):
-            attempt.cancel()
+        await self._attempts.close()
         for connection in list(self._open.values()):
             connection.close()
         for _ in range(20):

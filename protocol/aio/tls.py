@@ -14,9 +14,7 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, cast
-
-from .connection import Connection
+from typing import Literal, Protocol, cast
 
 log = logging.getLogger(__name__)
 
@@ -76,10 +74,29 @@ def client_context(*, auth_server: bool, trust_cert_path: str) -> ssl.SSLContext
     return context
 
 
+class Speaker(Protocol):
+    """A protocol behind TLS: it can be given another transport to write to."""
+
+    @property
+    def address(self) -> str: ...
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
+
+    def data_received(self, data: bytes) -> None: ...
+
+    def connection_lost(self, exc: Exception | None) -> None: ...
+
+    def pause_writing(self) -> None: ...
+
+    def resume_writing(self) -> None: ...
+
+    def speak_through(self, transport: asyncio.Transport) -> None: ...
+
+
 class Greeting(asyncio.Protocol):
     """A connection before its first byte."""
 
-    def __init__(self, connection: Connection, tls: Tls) -> None:
+    def __init__(self, connection: Speaker, tls: Tls) -> None:
         self._connection = connection
         self._tls = tls
         self._transport: asyncio.Transport | None = None
@@ -105,7 +122,7 @@ class Greeting(asyncio.Protocol):
             )
             transport.close()
         else:
-            transport.set_protocol(connection)
+            transport.set_protocol(cast(asyncio.Protocol, connection))
             connection.data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -132,7 +149,7 @@ class Secured(asyncio.Protocol):
     """A connection's bytes through TLS: protocol to the socket, transport to the connection."""
 
     def __init__(
-        self, transport: asyncio.Transport, context: ssl.SSLContext, connection: Connection
+        self, transport: asyncio.Transport, context: ssl.SSLContext, connection: Speaker
     ) -> None:
         self._transport = transport
         self._connection = connection

@@ -71,7 +71,7 @@ class BrokerHeartbeat(Header):
     broker_addr: str = field(name="brokerAddr")
     broker_name: str | None = field(name="brokerName", default=None)
     broker_id: Int64 | None = field(name="brokerId", default=None)
-    timeout_ms: Int64 | None = field(name="heartbeatTimeoutMillis", default=None)
+    timeout_ms: Int64 | None = field(name="heartbeatTimeoutMills", default=None)
 
 
 class GetRoute(Header):

@@ -6,6 +6,7 @@ A value may hold \\x01 but never \\x02, so `\\x02NAME\\x01` can only be the star
 """
 
 from collections.abc import Mapping
+from typing import AnyStr
 
 NAME_VALUE_SEPARATOR = "\x01"
 PAIR_SEPARATOR = "\x02"
@@ -177,6 +178,21 @@ def scan(raw: bytes) -> dict[bytes, tuple[int, int]] | None:
         found[name] = at + len(name) + 1, at + len(pair)
         at += len(pair) + 1
     return found
+
+
+def only(text: str, prefix: str) -> str | None:
+    """The rest of the one pair that begins with `prefix`; None without such a pair, or when the
+    prefix stands anywhere else, too: then `find` or `decode` has to tell. `text` ends in \\x02."""
+    before, mark, behind = text.partition(prefix)
+    if not mark or (before and before[-1] != "\x02") or prefix in behind:
+        return None
+    return behind[: behind.find("\x02")]
+
+
+def ended(text: AnyStr) -> AnyStr:
+    """A stored form or text to which pairs can be added: it ends in \\x02, or is empty."""
+    end: AnyStr = b"\x02" if isinstance(text, bytes) else "\x02"
+    return text if not text or text.endswith(end) else text + end
 
 
 def without(raw: bytes, *names: str) -> bytes:

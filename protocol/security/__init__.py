@@ -1,1 +1,1 @@
-"""Signatures of requests, and self-signed certificates."""
+"""Signatures of requests, what access lists allow, and self-signed certificates."""

@@ -37,6 +37,11 @@ from . import (
 )
 from .bench_report import MISSED, PARTS, Measured, block, idle_share, merged
 
+# The parts that compare a Java cluster and ours, both running.
+BESIDE = frozenset(
+    {"rates", "access", "delayed", "burst", "transactions", "pops", "filters", "client"}
+)
+Effort = tuple[int, float]  # rounds, and the part of the usual load
 REPORT = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
 
 
@@ -119,51 +124,75 @@ def _measure(part: str, options: argparse.Namespace, folder: Path, words: list[s
             java.stop()
             ours.stop()
 
+    if part in BESIDE:
+        settings = {"filters": filter_measures.SETTINGS, "access": access_measures.settings(folder)}
+        with both(settings.get(part)) as sides:
+            _measure_beside(part, options, folder, program, sides, (rounds, scale), found)
+    else:
+        _measure_alone(part, options, folder, program, flags, (rounds, scale), found)
+    for each in folder.iterdir():
+        if each.is_dir():
+            shutil.rmtree(each)
+    return block(part, words, rounds, found)
+
+
+def _measure_beside(
+    part: str,
+    options: argparse.Namespace,
+    folder: Path,
+    program: Path,
+    sides: tuple[JavaCluster, AerobeeCluster],
+    effort: Effort,
+    found: Measured,
+) -> None:
+    """Fill `found` with a part that needs both clusters, which are running."""
+    rounds, scale = effort
     if part == "rates":
-        with both() as sides:
-            found.compared = measures.rates(*sides, program, rounds, scale, _say)
-    elif part == "limit":
+        found.compared = measures.rates(*sides, program, rounds, scale, _say)
+    elif part == "access":
+        found.compared = access_measures.signed_sends(*sides, rounds, scale, _say)
+    elif part == "delayed":
+        programs = [loadgen.build(options.loadgen, folder, extra) for _, extra in measures.DELAYED]
+        found.compared = measures.delayed(*sides, programs, rounds, scale, _say)
+    elif part == "burst":
+        found.compared = [burst_measures.burst(*sides, program, rounds, scale, _say)]
+    elif part == "transactions":
+        found.compared = transaction_measures.transactions(*sides, rounds, scale, _say)
+    elif part == "pops":
+        found.compared = measures.pops(*sides, program, rounds, scale, _say)
+    elif part == "filters":
+        found.compared = filter_measures.pulls(*sides, options.loadgen, folder, rounds, scale, _say)
+        found.held = filter_measures.evaluations(rounds, _say)
+    else:
+        compared = client_measures.clients(options.cpp_python)
+        found.held = client_measures.beside(sides, compared, program, folder, rounds, scale, _say)
+        found.held.append(client_measures.idle(sides[1], folder))
+
+
+def _measure_alone(
+    part: str,
+    options: argparse.Namespace,
+    folder: Path,
+    program: Path,
+    flags: tuple[str, ...],
+    effort: Effort,
+    found: Measured,
+) -> None:
+    """Fill `found` with a part that starts its own brokers, or none."""
+    rounds, scale = effort
+    if part == "limit":
         source = options.loadgen.with_name("limit.c")
         found.held = limit_measures.limits(folder, program, source, rounds, scale, _say)
-    elif part == "access":
-        with both(access_measures.settings(folder)) as sides:
-            found.compared = access_measures.signed_sends(*sides, rounds, scale, _say)
     elif part == "brokers":
         found.compared = broker_measures.brokers(folder, program, rounds, scale, flags, _say)
     elif part == "replication":
         found.compared = replication_measures.replication(
             folder, program, rounds, scale, flags, _say
         )
-    elif part == "delayed":
-        programs = [loadgen.build(options.loadgen, folder, extra) for _, extra in measures.DELAYED]
-        with both() as sides:
-            found.compared = measures.delayed(*sides, programs, rounds, scale, _say)
-    elif part == "burst":
-        with both() as sides:
-            found.compared = [burst_measures.burst(*sides, program, rounds, scale, _say)]
     elif part == "tables":
         found.compared, found.held = table_measures.tables(
             folder, program, rounds, scale, flags, _say
         )
-    elif part == "transactions":
-        with both() as sides:
-            found.compared = transaction_measures.transactions(*sides, rounds, scale, _say)
-    elif part == "pops":
-        with both() as sides:
-            found.compared = measures.pops(*sides, program, rounds, scale, _say)
-    elif part == "filters":
-        with both(filter_measures.SETTINGS) as sides:
-            found.compared = filter_measures.pulls(
-                *sides, options.loadgen, folder, rounds, scale, _say
-            )
-        found.held = filter_measures.evaluations(rounds, _say)
-    elif part == "client":
-        compared = client_measures.clients(options.cpp_python)
-        with both() as sides:
-            found.held = client_measures.beside(
-                sides, compared, program, folder, rounds, scale, _say
-            )
-            found.held.append(client_measures.idle(sides[1], folder))
     elif part == "start":
         found.compared = [measures.starts(folder, rounds, flags, _say)]
     elif part == "memory":
@@ -183,10 +212,6 @@ def _measure(part: str, options: argparse.Namespace, folder: Path, words: list[s
         found.held = store_measures.keys(folder, keyed, _say)
     else:
         found.held = spark_measures.source(folder, rounds, scale, _say)
-    for each in folder.iterdir():
-        if each.is_dir():
-            shutil.rmtree(each)
-    return block(part, words, rounds, found)
 
 
 def _say(line: str) -> None:

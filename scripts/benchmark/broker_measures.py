@@ -41,11 +41,11 @@ def brokers(
         ):
             load = _part(case.load, scale)
             found: dict[str, list[dict[str, float]]] = {"java": [], "aerobee": []}
-            for turn in range(rounds + 1):
+            for repeat in range(rounds + 1):
                 for sides in (java, ours):
-                    result = _at_once(sides, program, f"Both{number}", load, is_first=not turn)
+                    result = _at_once(sides, program, f"Both{number}", load, is_first=not repeat)
                     kind = sides[0].kind
-                    if turn:
+                    if repeat:
                         found[kind].append(result)
                     say(f"{load.name}, {BROKERS} brokers: {kind} {result['msgs_per_s']:,.0f}/s")
             speeds = {kind: median(results, "msgs_per_s") for kind, results in found.items()}

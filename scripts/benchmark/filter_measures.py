@@ -11,6 +11,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from ...broker.filters import matching
@@ -20,7 +21,7 @@ from ...protocol.message.record import Record, encode_record
 from ..harness.clusters import Cluster
 from ..loads import loadgen
 from ..loads.loadgen import Load
-from .measures import Case, Compared, Say, cpu_seconds, rate_row
+from .measures import Case, Compared, Say, alternated, rate_row, sent
 from .store_measures import Held
 
 SETTINGS: dict[str, str | int] = {"enablePropertyFilter": "true"}
@@ -62,16 +63,8 @@ def pulls(
     for case, wanted in CASES:
         program = _built(source, folder, wanted[1], EVERYTHING, ONE_OF_FOUR % wanted)
         load = replace(case.load, count=int(case.load.count * scale * (1 - MISSING_MAX)))
-        found: dict[str, list[dict[str, float]]] = {"java": [], "aerobee": []}
-        for turn in range(rounds + 1):
-            for side in (java, ours):
-                before = cpu_seconds(side.broker_pid())
-                result = loadgen.run(program, side.broker, "Filtered", load)
-                spent = cpu_seconds(side.broker_pid()) - before
-                result["cpu_us"] = spent / result["messages"] * 1e6
-                if turn:
-                    found[side.kind].append(result)
-                say(f"{load.name}: {side.kind} {result['msgs_per_s']:,.0f}/s")
+        once = partial(sent, program, "Filtered", load)
+        found = alternated((java, ours), range(rounds + 1), load, once, say)
         rows.append(rate_row(case, found))
     return rows
 

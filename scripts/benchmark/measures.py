@@ -15,6 +15,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from ..harness.child import Child
@@ -109,18 +110,15 @@ def rates(
             if load.mode == "pull":
                 fill(program, side, topic, load.count)
             loadgen.run(program, side.broker, topic, load)
-        found: dict[str, list[dict[str, float]]] = {"java": [], "aerobee": []}
-        for _ in range(rounds):
-            for side in (java, ours):
-                time.sleep(SETTLE_SECONDS)
-                before = cpu_seconds(side.broker_pid())
-                result = loadgen.run(program, side.broker, topic, load)
-                spent = cpu_seconds(side.broker_pid()) - before
-                result["cpu_us"] = spent / result["messages"] * 1e6
-                found[side.kind].append(result)
-                say(f"{load.name}: {side.kind} {result['msgs_per_s']:,.0f}/s")
+        once = partial(sent, program, topic, load)
+        found = alternated((java, ours), range(1, rounds + 1), load, once, say, SETTLE_SECONDS)
         rows.append(rate_row(case, found))
     return rows
+
+
+def sent(program: Path, topic: str, load: Load, side: Cluster, number: int) -> dict[str, float]:
+    """One run of the load generator against a side."""
+    return loadgen.run(program, side.broker, topic, load)
 
 
 def delayed(
@@ -140,23 +138,19 @@ def pops(
     rows = []
     for number, (case, batched) in enumerate(POPS):
         load = replace(case.load, count=int(case.load.count * scale))
-        found: dict[str, list[dict[str, float]]] = {"java": [], "aerobee": []}
         topic = f"Pops{number}"
         for side in (java, ours):
             loadgen.create_topic(side.broker, topic)
             # More than is counted: the last pops must find something, too.
             fill(program, side, topic, load.count + load.conns * BATCH * BATCH)
-        for turn in range(rounds + 1):
-            for side in (java, ours):
-                before = cpu_seconds(side.broker_pid())
-                result = popgen.start(side.broker, topic, f"Poppers{turn}", load, batched=batched)
-                spent = cpu_seconds(side.broker_pid()) - before
-                result["cpu_us"] = spent / result["messages"] * 1e6
-                if turn:  # the first one warms up
-                    found[side.kind].append(result)
-                say(f"{load.name}: {side.kind} {result['msgs_per_s']:,.0f}/s")
+        once = partial(_popped, topic, load, batched)
+        found = alternated((java, ours), range(rounds + 1), load, once, say)
         rows.append(rate_row(case, found))
     return rows
+
+
+def _popped(topic: str, load: Load, batched: bool, side: Cluster, number: int) -> dict[str, float]:
+    return popgen.start(side.broker, topic, f"Poppers{number}", load, batched=batched)
 
 
 def starts(folder: Path, rounds: int, flags: tuple[str, ...], say: Say) -> Compared:
@@ -166,9 +160,9 @@ def starts(folder: Path, rounds: int, flags: tuple[str, ...], say: Say) -> Compa
     """
     java: list[float] = []
     ours: list[float] = []
-    for turn in range(rounds):
+    for repeat in range(rounds):
         for kind, found in (("java", java), ("ours", ours)):
-            where = folder / f"start-{kind}-{turn}"
+            where = folder / f"start-{kind}-{repeat}"
             side: Cluster = (
                 JavaCluster(where, flags=flags)
                 if kind == "java"
@@ -315,6 +309,32 @@ def median(results: Sequence[dict[str, float]], field: str) -> float:
     return statistics.median(result[field] for result in results)
 
 
+def alternated(
+    sides: tuple[Cluster, Cluster],
+    numbers: range,
+    load: Load,
+    once: Callable[[Cluster, int], dict[str, float]],
+    say: Say,
+    settle_s: float = 0,
+) -> dict[str, list[dict[str, float]]]:
+    """The results of `once(side, number)` by kind, the sides alternating; number 0 only warms up.
+
+    Each result gets the CPU time of the broker in us a message (`cpu_us`).
+    """
+    found: dict[str, list[dict[str, float]]] = {side.kind: [] for side in sides}
+    for number in numbers:
+        for side in sides:
+            time.sleep(settle_s)
+            before = cpu_seconds(side.broker_pid())
+            result = once(side, number)
+            spent = cpu_seconds(side.broker_pid()) - before
+            result["cpu_us"] = spent / result["messages"] * 1e6
+            if number:
+                found[side.kind].append(result)
+            say(f"{load.name}: {side.kind} {result['msgs_per_s']:,.0f}/s")
+    return found
+
+
 def rate_row(case: Case, found: dict[str, list[dict[str, float]]]) -> Compared:
     """The row of a case from the results of both sides' rounds."""
     speeds = {kind: median(results, "msgs_per_s") for kind, results in found.items()}
@@ -344,10 +364,10 @@ def _in_turns(
     rows = []
     for load, topic in zip(loads, ("Sends", "Pulls"), strict=True):
         found: dict[str, list[dict[str, float]]] = {"small": [], "grown": []}
-        for turn in range(rounds + 1):
+        for repeat in range(rounds + 1):
             for name, side in (("small", small), ("grown", grown)):
                 result = loadgen.run(program, side.broker, topic, load)
-                if turn:  # the first one warms up
+                if repeat:  # the first one warms up
                     found[name].append(result)
                 say(f"{load.name}, {what}: {name} {result['msgs_per_s']:,.0f}/s")
         speeds = {name: median(results, "msgs_per_s") for name, results in found.items()}

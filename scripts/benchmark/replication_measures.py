@@ -42,10 +42,10 @@ def replication(
             for case in (CASES[0], CASES[3]):
                 load = replace(case.load, count=int(case.load.count * scale))
                 found: dict[str, list[dict[str, float]]] = {"java": [], "aerobee": []}
-                for turn in range(rounds + 1):
+                for repeat in range(rounds + 1):
                     for side in sides:
                         result = loadgen.run(program, side.broker, f"Copied{load.conns}", load)
-                        if turn:
+                        if repeat:
                             found[side.kind].append(result)
                         say(f"{load.name}, {name}: {side.kind} {result['msgs_per_s']:,.0f}/s")
                 rows.append(_row(f"{load.name}, {name}", found))

@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from ...store.base.settings import StoreSettings
@@ -23,7 +24,7 @@ from ...store.engine.store import MessageStore
 from ..harness.clusters import AerobeeCluster, Cluster, JavaCluster
 from ..loads import loadgen
 from ..loads.loadgen import Load
-from .measures import Compared, Say, cpu_seconds, disk_waits, fill, median
+from .measures import Compared, Say, alternated, cpu_seconds, disk_waits, fill, median, sent
 
 GIB = 1 << 30
 RECORD_BYTES = 330  # what a filling message of 128 bytes takes in the log
@@ -39,7 +40,7 @@ QUERIES = 2_000
 FEW_MESSAGES = 10_000
 QUERY_MESSAGE = 12
 INDEX_SECONDS = 0.2  # between a broker's rounds for the index
-TURN_MESSAGES = 64  # in one loop iteration of a busy broker
+TICK_MESSAGES = 64  # in one loop iteration of a busy broker
 KEYED = "Keyed"
 BODY = bytes(128)
 SYNC = Load("SYNC_FLUSH SEND 64 x 1, 128 B", "send", 60_000, conns=64)
@@ -66,20 +67,13 @@ def sync_sends(
         JavaCluster(folder / "java", settings, flags=flags),
         AerobeeCluster(folder / "ours", settings),
     )
-    found: dict[str, list[dict[str, float]]] = {side.kind: [] for side in sides}
     try:
         for side in sides:
             side.start()
             loadgen.create_topic(side.broker, "Sync")
             loadgen.run(program, side.broker, "Sync", load)
-        for _ in range(rounds):
-            for side in sides:
-                before = cpu_seconds(side.broker_pid())
-                result = loadgen.run(program, side.broker, "Sync", load)
-                spent = cpu_seconds(side.broker_pid()) - before
-                result["cpu_us"] = spent / result["messages"] * 1e6
-                found[side.kind].append(result)
-                say(f"{load.name}: {side.kind} {result['msgs_per_s']:,.0f}/s")
+        once = partial(sent, program, "Sync", load)
+        found = alternated(sides, range(1, rounds + 1), load, once, say)
     finally:
         for side in sides:
             side.stop()
@@ -263,7 +257,7 @@ def fill_keyed(root: Path, messages: int) -> Wait:
         for number in range(messages):
             raw = b"UNIQ_KEY\x01%032X\x02KEYS\x01order-%d\x02" % (number, number)
             store.put(Message((KEYED, number & 3), 0, 0, 1, bytes(8), BODY, raw, 0))
-            if number % TURN_MESSAGES:
+            if number % TICK_MESSAGES:
                 continue
             store.write_staged()
             now = time.monotonic()

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import msgspec
 
+from ...conf.kinds import BindAddress
 from ...conf.load import Keys, load
-from ...controller.config import BindAddress, ControllerConfig
+from ...controller.config import ControllerConfig
 from ...store.base.errors import StoreError
 from .. import logs, serving
 from ..output.command_error import CommandError
@@ -87,15 +88,16 @@ def controller(options: argparse.Namespace) -> int:
         log.warning("%s", warning)
 
     async def parts(stack: Stack) -> str:
+        from ...controller import overview
         from ...controller.server import Controller
-        from ..controller_endpoint import controller_endpoint
+        from ..endpoints import endpoint_of
 
         ours = Controller(config)
         try:
             await stack.start(ours)
         except StoreError as wrong:
             raise CommandError(str(wrong)) from wrong
-        endpoint = controller_endpoint(ours, config.http_bind_address, config.http_port)
+        endpoint = endpoint_of(ours, overview, config.http_bind_address, config.http_port)
         await stack.start(endpoint)
         page = f", status page {endpoint.url}" if endpoint.url else ""
         return (

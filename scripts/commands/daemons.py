@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from ...conf.described import DEFAULT, Described
+from ...conf.kinds import BindAddress
 from ...conf.load import Keys, given_settings, load
 from ...conf.sources import ENVIRONMENT_PREFIX, from_environment
-from ...namesrv.config import UNUSED, BindAddress, NamesrvConfig
+from ...namesrv.config import UNUSED, NamesrvConfig
 from ...protocol.aio.connection import host_text
 from .. import logs, serving
 from ..output.command_error import CommandError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 HTTP_PORT_OFF = -1
 PORT_MAX = 65_535
+GRPC_PORT = 8081
 ROCKETMQ_STORE = "~/store"  # the default store of a Java broker
 ROCKETMQ_KV_CONFIG = "~/namesrv/kvConfig.json"  # the same for a name server
 UP_STORE = "aerobee-data"
@@ -58,6 +60,14 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
         add("--store", metavar="DIR", help=f"where messages are kept (./{UP_STORE})")
         add("--namesrv-port", type=_port, default=9876, metavar="N", help="0: any free one (9876)")
         add("--listen-port", type=_port, metavar="N", help="the broker's; 0: any free one (10911)")
+        add(
+            "--grpc",
+            nargs="?",
+            type=_port,
+            const=GRPC_PORT,
+            metavar="N",
+            help=f"start a proxy for clients of RocketMQ 5, too; on this port ({GRPC_PORT})",
+        )
         parser.set_defaults(run=up)
     else:
         add(
@@ -79,6 +89,8 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
             const="all",
             help="show all settings (* marks yours), yours with their origin, or all as JSON",
         )
+        add("--enable-proxy", action="store_true", help="start a proxy for gRPC, too")
+        add("-pc", "--proxy-config", type=Path, metavar="FILE", help="settings of that proxy")
         parser.set_defaults(run=broker)
     add(
         *("--set", "-s"),
@@ -120,9 +132,9 @@ def up(options: argparse.Namespace) -> int:
         from ...broker.server import Broker
         from ..broker_endpoint import broker_endpoint
 
-        names = _name_server(names_config)
+        names, bind = _name_server(names_config), config.bind_address
         await stack.start(names)
-        address = _to_connect(config.bind_address, names.port)
+        address = _to_connect(bind, names.port)
         final, warnings = load_broker(
             options=[*settings, f"namesrvAddr={address}"], environ=os.environ
         )
@@ -133,9 +145,13 @@ def up(options: argparse.Namespace) -> int:
         endpoint = broker_endpoint(ours)
         await stack.start(endpoint)
         elsewhere = "" if address == "127.0.0.1:9876" else f" -n {address}"
+        grpc = ""
+        if options.grpc is not None:
+            words = ("--listen-port", str(options.grpc), "--log-level", "warning")
+            grpc = await _proxy(stack, address, *words, "--set", f"bindAddress={bind}")
         return (
             f"aerobee is ready: name server {address}, broker {_listens(final, ours.port)}, "
-            f"store {final.store_dir}{_page(endpoint.url)}; "
+            f"store {final.store_dir}{_page(endpoint.url)}{grpc}; "
             f"try: echo hello | {_command()} pub greetings{elsewhere}"
         )
 
@@ -151,11 +167,12 @@ def namesrv(options: argparse.Namespace) -> int:
     _warn(warnings)
 
     async def parts(stack: Stack) -> str:
-        from ..namesrv_endpoint import namesrv_endpoint
+        from ...namesrv import overview
+        from ..endpoints import endpoint_of
 
         names = _name_server(config)
         await stack.start(names)
-        endpoint = namesrv_endpoint(names, config.http_bind_address, config.http_port)
+        endpoint = endpoint_of(names, overview, config.http_bind_address, config.http_port)
         await stack.start(endpoint)
         return (
             f"the name server is ready on {names.address}{_page(endpoint.url)}; "
@@ -177,7 +194,10 @@ def broker(options: argparse.Namespace) -> int:
         origins = {setting.key: setting.source for setting in given}
         if options.namesrv is not None:
             origins["namesrvAddr"] = "-n"
-        return _print_config(describe(config, origins), options.print_config)
+        return print_config(describe(config, origins), options.print_config)
+
+    if options.enable_proxy and not config.namesrv_addr:
+        raise CommandError("--enable-proxy needs a name server; give one with -n")
 
     async def parts(stack: Stack) -> str:
         from ...broker.server import Broker
@@ -189,15 +209,28 @@ def broker(options: argparse.Namespace) -> int:
         endpoint = broker_endpoint(ours)
         await stack.start(endpoint)
         known = config.namesrv_addr or "none, so that no client finds it; give one with -n"
+        grpc = ""
+        if options.enable_proxy:
+            words = () if options.proxy_config is None else ("-pc", str(options.proxy_config))
+            grpc = await _proxy(stack, config.namesrv_addr, *words)
         return (
             f"broker {config.broker_name} is ready on {_listens(config, ours.port)}, "
-            f"store {config.store_dir}{_page(endpoint.url)}; name servers: {known}"
+            f"store {config.store_dir}{_page(endpoint.url)}{grpc}; name servers: {known}"
         )
 
     return serving.run(parts)
 
 
-def _print_config(rows: Sequence[Described], how: str) -> int:
+async def _proxy(stack: Stack, namesrv: str, *words: str) -> str:
+    """Start a proxy as a child; its part of the ready line."""
+    from ..proxy_child import ProxyChild
+
+    child = ProxyChild(("-n", namesrv, *words))
+    await stack.start(child)
+    return ", " + child.ready.partition(",")[0].replace("the proxy is ready on", "proxy")
+
+
+def print_config(rows: Sequence[Described], how: str) -> int:
     """Settings as lines; the given ones as a table; or an object a line."""
     if how == "json":
         for row in rows:

@@ -69,6 +69,7 @@ def pages() -> dict[str, str]:
     found["settings-broker.md"] = settings_page("broker")
     found["settings-namesrv.md"] = settings_page("namesrv")
     found["settings-controller.md"] = settings_page("controller")
+    found["settings-proxy.md"] = settings_page("proxy")
     found |= {page: root_page(document) for document, page in ROOT_PAGES.items()}
     return found
 

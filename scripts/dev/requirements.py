@@ -25,23 +25,21 @@ def table() -> str:
     return "\n".join(_section(name, rows) for name, rows in sorted(sections.items()))
 
 
-def markers(source: str) -> Iterator[tuple[str, str]]:
-    """The tests of a file that have markers, each with the text of one."""
+def markers(source: str, name: str = "requirement") -> Iterator[tuple[str, str]]:
+    """The tests of a file that have markers of this name, each with one text of a marker."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             for decorator in node.decorator_list:
-                text = _text(decorator)
-                if text is not None:
+                for text in _texts(decorator, name):
                     yield node.name, text
 
 
-def _text(decorator: ast.expr) -> str | None:
+def _texts(decorator: ast.expr, name: str) -> list[str]:
     if not isinstance(decorator, ast.Call):
-        return None
-    if ast.unparse(decorator.func) != "pytest.mark.requirement":
-        return None
-    text: str = ast.literal_eval(decorator.args[0])
-    return text
+        return []
+    if ast.unparse(decorator.func) != f"pytest.mark.{name}":
+        return []
+    return [ast.literal_eval(argument) for argument in decorator.args]
 
 
 def _section(name: str, rows: dict[str, list[str]]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = (
-    *("protocol", "store", "namesrv", "controller", "broker", "client"),
+    *("protocol", "store", "namesrv", "controller", "broker", "client", "proxy"),
     *("spark", "console", "conf", "testing", "scripts"),
 )
 Graph = Mapping[str, set[str]]

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LIST = ROOT / "tests" / "tidy" / "unclean.txt"
 FOLDERS = (
     *("protocol", "store", "namesrv", "broker", "client", "spark", "console", "conf", "testing"),
-    *("controller", "scripts", "examples", "tests", "docs"),
+    *("controller", "proxy", "scripts", "examples", "tests", "docs"),
 )
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 STDERR_TAIL_BYTES = 4_000
 
@@ -112,7 +112,7 @@ class Child:
         data = self.stderr_path.read_bytes()[-STDERR_TAIL_BYTES:]
         return f"standard error ends: {data.decode(errors='replace')!r}"
 
-    def __enter__(self) -> Child:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -17,8 +17,8 @@ from ...protocol.message.record import (
     RECONSUME_TIMES_AT,
     STORE_MS_AT,
 )
+from ..base.chunk import Chunk, MessagesGone
 from ..base.errors import DamagedStore, StoreError
-from ..base.piece import MessagesGone, Piece
 from ..files.listing import Row
 from ..log.records import locate
 from ..log.run import has_right_crc
@@ -65,19 +65,19 @@ def schema_of(columns: Sequence[str] | None) -> Schema:
     return pa.schema([SCHEMA.field(name) for name in columns])
 
 
-def batch(piece: Piece, schema: Schema, *, all_rows: bool) -> Batch:
-    """The messages of a piece as rows, with `all_rows` the messages of all its records."""
+def batch(chunk: Chunk, schema: Schema, *, all_rows: bool) -> Batch:
+    """The messages of a chunk as rows, with `all_rows` the messages of all its records."""
     rows = (
-        every_row(piece.data) if all_rows else rows_of(piece.data, first=piece.start, end=piece.end)
+        every_row(chunk.data) if all_rows else rows_of(chunk.data, first=chunk.start, end=chunk.end)
     )
     arrays = [_COLUMNS[name][1](rows) for name in schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def pieces(
+def chunks(
     queue: QueueView, start: int | None, end: int | None, messages_max: int, bytes_max: int
-) -> Iterator[Piece]:
-    """The records of the offsets [start, end) of a queue; see `StoreView.pieces`."""
+) -> Iterator[Chunk]:
+    """The records of the offsets [start, end) of a queue; see `StoreView.chunks`."""
     first, last = queue.first_offset, queue.end_offset
     begin = first if start is None else start
     stop = last if end is None else min(end, last)
@@ -96,7 +96,7 @@ def pieces(
                 raise _gone(queue, begin) from None
             raise
         passed = min(stop, int(ends[count - 1]))
-        yield Piece(max(begin, int(starts[0])), passed, data)
+        yield Chunk(max(begin, int(starts[0])), passed, data)
         begin = passed
 
 

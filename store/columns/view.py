@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ..base.chunk import Chunk
 from ..base.errors import ArrowMissing, PolarsMissing, StoreError
-from ..base.piece import Piece
 from ..engine.derive import LMQ_PREFIX
 from ..files import checkpoint
 from ..files.listing import Row, queue_folders
@@ -95,7 +95,7 @@ class StoreView:
         """
         return self.queue(topic, queue_id).entries(start, end)
 
-    def pieces(
+    def chunks(
         self,
         topic: str,
         queue_id: int,
@@ -104,10 +104,10 @@ class StoreView:
         *,
         messages_max: int = PIECE_MESSAGES_MAX,
         bytes_max: int = PIECE_BYTES_MAX,
-    ) -> Iterator[Piece]:
-        """The records of the offsets [start, end), a bounded piece at a time and without a gap.
+    ) -> Iterator[Chunk]:
+        """The records of the offsets [start, end), a bounded chunk at a time and without a gap.
 
-        A piece has the form of a pull's result, which `spark/decode.py` and `batches` read.
+        A chunk has the form of a pull's result, which `spark/decode.py` and `batches` read.
         MessagesGone when part of the range is deleted, DamagedStore when a record is not whole,
         ArrowMissing.
         """
@@ -115,7 +115,7 @@ class StoreView:
         from . import messages
 
         queue = self.queue(topic, queue_id)
-        yield from messages.pieces(queue, start, end, messages_max, bytes_max)
+        yield from messages.chunks(queue, start, end, messages_max, bytes_max)
 
     def batches(
         self,
@@ -133,7 +133,7 @@ class StoreView:
         Without `queue_id`, of each queue of the topic, one queue after the other. Bodies are
         unpacked. A message of a light queue (%LMQ%) has the topic, queue and offset of the queue
         that it was sent to. `columns` are names from `schema()`; None means all. Raises as
-        `pieces`; ValueError for an unknown column, StoreError for an unknown topic.
+        `chunks`; ValueError for an unknown column, StoreError for an unknown topic.
         """
         _check_arrow()
         from . import messages
@@ -141,10 +141,10 @@ class StoreView:
         schema = messages.schema_of(columns)
         is_light = topic.startswith(LMQ_PREFIX)
         for each in self._queue_ids(topic) if queue_id is None else [queue_id]:
-            for piece in self.pieces(
+            for chunk in self.chunks(
                 topic, each, start, end, messages_max=messages_max, bytes_max=bytes_max
             ):
-                yield messages.batch(piece, schema, all_rows=is_light)
+                yield messages.batch(chunk, schema, all_rows=is_light)
 
     def to_polars(
         self,

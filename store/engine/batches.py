@@ -29,17 +29,17 @@ from ..queues.consume_queue import ENTRY_BYTES, RUN_MAX, ConsumeQueue, run_of
 from .batch_writing import too_large, with_crc, with_room_for_crc
 from .messages import Batch, PlacedBatch
 from .state import StoreState
-from .uniform_batch import Shape, even_records, shape_of
+from .uniform_batch import Shape, shape_of, uniform_records
 
-# The head of a record in two pieces: what differs from message to message of a batch, and what
+# The head of a record in two parts: what differs from message to message of a batch, and what
 # differs only with the length of the body.
 HEAD_START = LAYOUT.span("size", "log_offset")
 HEAD_REST = LAYOUT.span("sys_flag", "body_length")
 RECORD_EXTRA_BYTES_MAX = 64 << 10  # what a record may have on top of maxMessageSize
 TOGETHER_BYTES_MAX = 512 << 10  # of batches that are made at once: their table then fits the cache
 
-# Records in pieces, flat queue entries, keys, the end of the log.
-_Made = tuple[list[bytes], list[int], list[Pending], int]
+# Records in chunks, flat queue entries, keys, the end of the log.
+_Encoded = tuple[list[bytes], list[int], list[Pending], int]
 
 
 class BatchAppender:
@@ -129,10 +129,10 @@ class BatchAppender:
             or shape.body > self._state.settings.max_message_bytes
         ):
             return None
-        made = even_records(queues, batches, shape, log.end, shared, store_ms, self._state.host)
-        if made is None or log.end + len(made.data) > log.room_end:
+        run = uniform_records(queues, batches, shape, log.end, shared, store_ms, self._state.host)
+        if run is None or log.end + len(run.data) > log.room_end:
             return None
-        size = made.size
+        size = run.size
         if count * size > self._state.settings.max_message_bytes + RECORD_EXTRA_BYTES_MAX:
             return None
         for queue, entries in wanted.items():
@@ -140,7 +140,7 @@ class BatchAppender:
                 queue.make_room(entries)
                 if queue.at + entries * ENTRY_BYTES > queue.limit:
                     return None  # its file ends there
-        raw = made.entries.tobytes()
+        raw = run.entries.tobytes()
         places: list[PlacedBatch] = []
         start, step = log.end, count * ENTRY_BYTES
         for number, queue in enumerate(queues):
@@ -150,9 +150,9 @@ class BatchAppender:
             places.append((queue.next, range(start, end, size), end))
             queue.next += count
             start = end
-        log.staged.append(made.data)
+        log.staged.append(run.data)
         log.end = start
-        self._index.pending += made.pending
+        self._index.pending += run.pending
         if start - log.written > STAGED_BYTES_MAX:
             self._log.write_staged()
         return places
@@ -196,15 +196,15 @@ class BatchAppender:
 
     def _records(
         self, queue: ConsumeQueue, batch: Batch, base: int, shared: bytes, store_ms: int
-    ) -> _Made:
-        """The records of a batch that begins at `base`, in pieces; entries; keys; the end."""
+    ) -> _Encoded:
+        """The records of a batch that begins at `base`, in chunks; entries; keys; the end."""
         _, sys_flag, born_ms, born_host, data, reconsume_times = batch
         topic, queue_id, queue_offset = queue.topic, queue.queue_id, queue.next
         magic, topic_field, fixed_bytes = queue.magic, queue.topic_field, queue.fixed_bytes
         host, body_bytes_max = self._state.host, self._state.settings.max_message_bytes
         append_crc = self._state.settings.append_crc
         is_plain = len(born_host) == len(host) == HOST_BYTES_V4 and not append_crc
-        pieces: list[bytes] = []
+        chunks: list[bytes] = []
         entries: list[int] = []
         pending: list[Pending] = []
         # What the messages of a batch have in common is packed once for each length.
@@ -235,7 +235,7 @@ class BatchAppender:
                     tails[properties_bytes] = tail
                 crc = crc32(body) & CRC_MASK
                 head = pack(size, magic, crc, queue_id, flag, queue_offset, base)
-                pieces += (head, middle, body, tail, properties, shared)
+                chunks += (head, middle, body, tail, properties, shared)
             else:
                 raw = properties + shared
                 record = Record(
@@ -244,7 +244,7 @@ class BatchAppender:
                     with_room_for_crc(raw) if append_crc else raw,
                 )  # fmt: skip
                 encoded = encode_record(record)
-                pieces.append(with_crc(encoded) if append_crc else encoded)
+                chunks.append(with_crc(encoded) if append_crc else encoded)
                 size = len(encoded)
             tags = find(properties, b"TAGS")
             entries += (base, size, TAG_HASHES[tags] if tags else 0)
@@ -254,7 +254,7 @@ class BatchAppender:
             queue_offset += 1
         if not entries:
             raise Malformed("the batch is empty")
-        return pieces, entries, pending, base
+        return chunks, entries, pending, base
 
 
 def _entry_at(data: bytes, at: int, end: int) -> tuple[int, int, int, int]:

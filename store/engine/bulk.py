@@ -97,8 +97,8 @@ class BulkReader:
         if (starts[1:] == ends[:-1]).all():
             data: Buffer = segment.memory[int(starts[0]) : int(ends[-1])]
         else:
-            pieces = itemgetter(*map(slice, starts.tolist(), ends.tolist()))  # as in a pull
-            data = b"".join(pieces(segment.memory))
+            chunks = itemgetter(*map(slice, starts.tolist(), ends.tolist()))  # as in a pull
+            data = b"".join(chunks(segment.memory))
         if offset < queue.opened and not _is_whole(data, queue, offset, numbers[:taken]):
             return None
         log.count_read(len(data))

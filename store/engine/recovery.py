@@ -34,29 +34,10 @@ def recover(
     The files are loaded by this. `progress(done, all)` is called with bytes of the log. `doubted`:
     a sync had failed, so the system may take for synced what is not, and all is written again.
     """
-    commit_log, queues, index = state.log, state.queues, state.index
-    checkpoint, settings = state.checkpoint, state.settings
-    state.deleted.load()
-    # A crash may have come before the names of new files were synced.
-    commit_log.new_files = index.new_files = not is_clean
-    commit_log.segments.load(sure=checkpoint.segment_bytes == settings.segment_bytes)
-    warn_of(commit_log.segments.strays)
-    queues.load(
-        is_clean=is_clean and checkpoint.synced_end >= 0,
-        sure=checkpoint.queue_file_bytes == settings.queue_file_bytes,
-        sure_batch=checkpoint.batch_queue_file_bytes == settings.batch_queue_file_bytes,
-    )
-    queues.drop_deleted(state.deleted.ends)
-    _load_index(index, checkpoint, is_clean=is_clean)
+    commit_log, index, checkpoint = state.log, state.index, state.checkpoint
+    _load(state, is_clean=is_clean)
     if not commit_log.segments.items:
-        # Java does the same: queues and index of a log that is not there lead nowhere.
-        for queue in queues.all():
-            queue.segments.cut(-1)
-        queues.plain.clear()
-        queues.batch.clear()
-        index.drop_after(-1)
-        commit_log.set_end(0)
-        state.deleted.cut_at_log(0)
+        _drop_all(state)
         return 0
     if 0 <= checkpoint.log_start < commit_log.start:
         log.log(
@@ -82,24 +63,59 @@ def recover(
         if index.mark != mark:
             indexed = index.end_offset + 1  # not again what was indexed on the way
         end, last_ms = _derive(state, walk, commit_log.start, indexed, sure_end, is_whole=True)
-    for segment in commit_log.segments.items:
+    # A clean stop of ours has left nothing behind the end.
+    _cut(state, end, zero=not is_clean or end != checkpoint.synced_end)
+    if doubted:
+        _write_again(state, checkpoint.synced_end)
+    state.queues.trim()
+    return last_ms
+
+
+def _load(state: StoreState, *, is_clean: bool) -> None:
+    """Load the files of log, queues and index."""
+    commit_log, queues, index = state.log, state.queues, state.index
+    checkpoint, settings = state.checkpoint, state.settings
+    state.deleted.load()
+    # A crash may have come before the names of new files were synced.
+    commit_log.new_files = index.new_files = not is_clean
+    commit_log.segments.load(sure=checkpoint.segment_bytes == settings.segment_bytes)
+    warn_of(commit_log.segments.strays)
+    queues.load(
+        is_clean=is_clean and checkpoint.synced_end >= 0,
+        sure=checkpoint.queue_file_bytes == settings.queue_file_bytes,
+        sure_batch=checkpoint.batch_queue_file_bytes == settings.batch_queue_file_bytes,
+    )
+    queues.drop_deleted(state.deleted.ends)
+    _load_index(index, checkpoint, is_clean=is_clean)
+
+
+def _drop_all(state: StoreState) -> None:
+    """Remove queues and index of a log that has no files, as Java does: they lead nowhere."""
+    for queue in state.queues.all():
+        queue.segments.cut(-1)
+    state.queues.plain.clear()
+    state.queues.batch.clear()
+    state.index.drop_after(-1)
+    state.log.set_end(0)
+    state.deleted.cut_at_log(0)
+
+
+def _cut(state: StoreState, end: int, *, zero: bool) -> None:
+    """Remove everything behind `end` of the log; with `zero` also bytes in its last file."""
+    commit_log, segments = state.log, state.log.segments
+    for segment in segments.items:
         if segment.base >= end and not segment.is_blank:
             log.warning("%s lies behind the end of the log at %d; it goes", segment.path, end)
-    commit_log.segments.cut(end if end > commit_log.start else commit_log.start + 1)
-    # A clean stop of ours has left nothing behind the end.
-    last = None if is_clean and end == checkpoint.synced_end else commit_log.segments.find(end)
+    segments.cut(end if end > commit_log.start else commit_log.start + 1)
+    last = segments.find(end) if zero else None
     if last is not None and last.zero(end - last.base):
         log.warning("bytes behind the end of the log at %d were not whole; they are zeros now", end)
     commit_log.set_end(end)
-    for queue in queues.all():
+    for queue in state.queues.all():
         queue.cut_at_log(end)
         queue.correct_min(commit_log.start)
-    index.cut_at_log(end)
+    state.index.cut_at_log(end)
     state.deleted.cut_at_log(end)
-    if doubted:
-        _write_again(state, checkpoint.synced_end)
-    queues.trim()
-    return last_ms
 
 
 def _write_again(state: StoreState, synced_end: int) -> None:

@@ -7,7 +7,7 @@ table, since the number of steps costs time, not the number of rows. Other batch
 `Batches`, which encodes message by message and gives the same bytes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import repeat
 from struct import Struct
@@ -45,7 +45,7 @@ class Shape(NamedTuple):
     properties: int
 
 
-class Made(NamedTuple):
+class BatchRun(NamedTuple):
     """The records of uniform batches, one after the other."""
 
     data: bytes
@@ -67,7 +67,7 @@ def shape_of(batch: bytes) -> Shape | None:
     return None if len(batch) % entry else Shape(len(batch), entry, body, own)
 
 
-def even_records(
+def uniform_records(
     queues: Sequence[ConsumeQueue],
     batches: Sequence[Batch],
     shape: Shape,
@@ -75,7 +75,7 @@ def even_records(
     shared: bytes,
     store_ms: int,
     host: bytes,
-) -> Made | None:
+) -> BatchRun | None:
     """The records of batches of this shape; the first one begins at log offset `base`.
 
     `queues` has the queue of each batch; all are of one topic. `shared` properties are appended to
@@ -91,76 +91,107 @@ def even_records(
         and (_column(data, ">u2", length_at, entry_bytes) == own).all()
     ):
         return None
-    text = data[text_at:entry_bytes]
-    pairs = scan(text)
+    pairs = scan(data[text_at:entry_bytes])
     source = np.frombuffer(data, np.uint8).reshape(rows, entry_bytes)
     texts = source[:, text_at:]
     differs = (texts != texts[0]).any(axis=0) if own else np.zeros(0, np.bool_)
     if pairs is None or not _are_alike(pairs, texts, differs):
         return None
-    separator = b"\x02" if own and text[-1] != 2 else b""
-    properties_bytes = own + len(separator) + len(shared)
+    if own and data[entry_bytes - 1] != 2:
+        shared = b"\x02" + shared
+    properties_bytes = own + len(shared)
     if properties_bytes > PROPERTIES_BYTES_MAX:
         return None
 
-    topic, topic_field, magic = queues[0].topic, queues[0].topic_field, queues[0].magic
     size = queues[0].fixed_bytes + body_bytes + properties_bytes
     properties_at = size - properties_bytes
-    end = base + rows * size
-    number = len(batches)
-    count = rows // number
+    count = rows // len(batches)
     tail = b"".join(
         (
-            bytes(body_bytes), topic_field, PROPERTIES_LENGTH.pack(properties_bytes), bytes(own),
-            separator, shared,
+            bytes(body_bytes), queues[0].topic_field, PROPERTIES_LENGTH.pack(properties_bytes),
+            bytes(own), shared,
         )
     )  # fmt: skip
-    templates: list[bytes] = []
-    firsts: list[int] = []
-    taken: dict[int, int] = {}
-    for queue, (_, sys_flag, born_ms, born_host, _, times) in zip(queues, batches, strict=True):
-        queue_id = queue.queue_id
-        first = taken.get(queue_id, queue.next)
-        taken[queue_id] = first + count
-        firsts.append(first)
-        templates += (
-            HEAD.pack(
-                size, magic, 0, queue_id, 0, 0, 0, sys_flag, born_ms, born_host, store_ms, host,
-                times, 0, body_bytes,
-            ),
-            tail,
-        )  # fmt: skip
-    table = np.empty((number, count, size), np.uint8)
-    table[:] = np.frombuffer(b"".join(templates), np.uint8).reshape(number, 1, size)
-    records = table.reshape(rows, size)
+    heads, firsts = _heads(queues, batches, size, count, body_bytes, store_ms, host)
+    records = np.frombuffer(tail.join([*heads, b""]), np.uint8).reshape(-1, size).repeat(count, 0)
     records[:, HEAD_BYTES : HEAD_BYTES + body_bytes] = source[:, ENTRY.size : length_at]
     records[:, properties_at : properties_at + own] = texts
-    places = np.arange(base, end, size)
+    places = np.arange(base, base + rows * size, size)
     numbers = np.ndarray(rows, _numbers(size), records)
     bodies = range(ENTRY.size, len(data), entry_bytes)
     numbers["body_crc"] = [crc32(data[at : at + body_bytes]) & CRC_MASK for at in bodies]
     numbers["flag"] = _column(data, ">i4", FLAG_AT, entry_bytes)
     numbers["queue_offset"] = (np.array(firsts)[:, None] + np.arange(count)).ravel()
     numbers["log_offset"] = places
-    made = records.tobytes()
+    encoded = records.tobytes()
 
-    entries = np.empty(rows, ENTRY_TYPE)
-    entries["offset"] = places
-    entries["size"] = size
     tags, _ = _values(data, pairs.get(TAGS), text_at, entry_bytes, differs)
-    entries["tags"] = [TAG_HASHES[each] for each in tags] if len(tags) > 1 else TAG_HASHES[tags[0]]
-
+    entries = _entries(places, size, tags)
     pending: list[Pending] = []
-    has_more = KEYS in pairs or b"KEY" in shared
-    if has_more or UNIQUE_KEY in pairs:
-        unique, is_one = _values(data, pairs.get(UNIQUE_KEY), text_at, entry_bytes, differs)
-        keys = repeat(None) if has_more else repeat(unique[0]) if is_one else unique
-        at = range(0, len(made), size)
-        pending = [
-            (topic, made[start + properties_at : start + size], base + start, store_ms, key)
-            for start, key in zip(at, keys, strict=False)
-        ]
-    return Made(made, size, entries, pending)
+    is_keyed = KEYS in pairs or b"KEY" in shared
+    if is_keyed or UNIQUE_KEY in pairs:
+        keys: Iterable[bytes | None] = repeat(None)
+        if not is_keyed:
+            unique, is_one = _values(data, pairs.get(UNIQUE_KEY), text_at, entry_bytes, differs)
+            keys = repeat(unique[0]) if is_one else unique
+        pending = _pending(queues[0].topic, encoded, size, properties_at, base, store_ms, keys)
+    return BatchRun(encoded, size, entries, pending)
+
+
+def _heads(
+    queues: Sequence[ConsumeQueue],
+    batches: Sequence[Batch],
+    size: int,
+    count: int,
+    body_bytes: int,
+    store_ms: int,
+    host: bytes,
+) -> tuple[list[bytes], list[int]]:
+    """The head that the records of each batch have in common, and its first queue offset.
+
+    `size` is that of a record in bytes, `count` the messages of a batch.
+    """
+    heads: list[bytes] = []
+    firsts: list[int] = []
+    following: dict[int, int] = {}
+    for queue, (_, sys_flag, born_ms, born_host, _, times) in zip(queues, batches, strict=True):
+        first = following.get(queue.queue_id, queue.next)
+        following[queue.queue_id] = first + count
+        firsts.append(first)
+        heads.append(
+            HEAD.pack(
+                size, queue.magic, 0, queue.queue_id, 0, 0, 0, sys_flag, born_ms, born_host,
+                store_ms, host, times, 0, body_bytes,
+            )
+        )  # fmt: skip
+    return heads, firsts
+
+
+def _entries(
+    offsets: npt.NDArray[np.int64], size: int, tags: Sequence[bytes]
+) -> npt.NDArray[np.void]:
+    """The queue entries of records of this size in bytes; `tags` has one for each, or for all."""
+    entries = np.empty(len(offsets), ENTRY_TYPE)
+    entries["offset"] = offsets
+    entries["size"] = size
+    entries["tags"] = [TAG_HASHES[each] for each in tags] if len(tags) > 1 else TAG_HASHES[tags[0]]
+    return entries
+
+
+def _pending(
+    topic: str,
+    records: bytes,
+    size: int,
+    properties_at: int,
+    base: int,
+    store_ms: int,
+    keys: Iterable[bytes | None],
+) -> list[Pending]:
+    """What the index needs of records of this size; `keys` has the only key of each, or None."""
+    return [
+        (topic, records[start + properties_at : start + size], base + start, store_ms, key)
+        for start, key in zip(range(0, len(records), size), keys, strict=False)
+    ]
 
 
 def _are_alike(

@@ -33,7 +33,7 @@ from .state import StoreState
 
 if TYPE_CHECKING:
     from ...protocol.kernels.plain_sends import PlainSends
-    from ..kernels.plain_records import Course, PlainRecords
+    from ..kernels.plain_records import Destination, PlainRecords
 
 # A committed message is stored like any other. A prepared or rolled back one (which has both bits)
 # gets no entry in a queue.
@@ -146,22 +146,28 @@ class Appender:
         return None if queue is None or queue.is_special else queue
 
     def put_plain(
-        self, plain: "PlainSends", courses: Sequence["Course"], hosts: bytes, maker: "PlainRecords"
+        self,
+        plain: "PlainSends",
+        destinations: Sequence["Destination"],
+        hosts: Sequence[bytes],
+        maker: "PlainRecords",
     ) -> bool:
         """Store the messages that `plain` has read, as `put_all` does. Returns False if none is
-        stored, because the log file or a queue file has no room or the host is IPv6.
+        stored, because the log file or a queue file has no room.
 
-        `courses` has a destination with a `plain_queue` for each of `plain.parts`. `hosts` has the
-        8 bytes of the sender of each piece.
+        `destinations` has one with a `plain_queue` for each of `plain.parts`. `hosts` has the host
+        of the sender of each chunk, 8 or 20 bytes.
         """
         log = self._log
-        size = 0
+        maker.set_hosts(plain, hosts, self._state.host)
+        size = maker.extra_bytes
         counts: dict[ConsumeQueue, int] = {}
-        for (queue, more, _), (_, messages, came, *_) in zip(courses, plain.parts, strict=True):
-            size += messages * (queue.fixed_bytes + len(more)) + came
+        for (queue, more, _), part in zip(destinations, plain.parts, strict=True):
+            _, messages, own_bytes, *_ = part
+            size += messages * (queue.fixed_bytes + len(more)) + own_bytes
             counts[queue] = counts.get(queue, 0) + messages
         base, end = log.end, log.end + size
-        if end > log.room_end or len(self._state.host) != HOST_BYTES_V4:
+        if end > log.room_end:
             return False
         for queue, messages in counts.items():
             if queue.at + messages * ENTRY_BYTES > queue.limit and not _has_room(queue, messages):
@@ -169,9 +175,7 @@ class Appender:
         if self._index.waiting > self._state.index_pending_max:
             self._state.relieve_index()
         store_ms = self._state.now_ms()
-        records, entries, keys = maker.make(
-            plain, courses, counts, hosts, self._state.host, base, size, store_ms
-        )
+        records, entries, keys = maker.make(plain, destinations, counts, base, size, store_ms)
         log.staged.append(records)
         log.end = end
         start = 0

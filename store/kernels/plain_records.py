@@ -5,6 +5,7 @@ What `writing.put_all` does message by message, for messages of which
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from ...protocol.message.record import (
     BODY_CRC_AT,
     BODY_LENGTH_AT,
     BORN_HOST_AT,
+    BORN_HOST_V6,
     BORN_MS_AT,
     FLAG_AT,
     HEAD_BYTES,
@@ -30,6 +32,7 @@ from ...protocol.message.record import (
     RECONSUME_TIMES_AT,
     SIZE_AT,
     STORE_HOST_AT,
+    STORE_HOST_V6,
     STORE_MS_AT,
     SYS_FLAG_AT,
 )
@@ -38,7 +41,7 @@ from ..queues.consume_queue import ENTRY_BYTES, OFFSET_AT, TAGS_AT, ConsumeQueue
 from ..queues.consume_queue import SIZE_AT as ENTRY_SIZE_AT
 
 CRC_STEP = 16  # bytes at a time, by as many tables
-SHARED_BYTES = 256 << 10  # of texts that records of one course have in common
+SHARED_BYTES = 256 << 10  # of texts that records of one destination have in common
 
 
 def _crc_tables() -> npt.NDArray[np.uint32]:
@@ -125,11 +128,10 @@ def _key_hash(before: int, texts: Bytes, at: int, end: int) -> int:
     return found
 
 
-class Course(NamedTuple):
-    """Where a group of plain sends goes.
-
-    Behind their own properties come `more`. In the place of the tags stands when they are due, if
-    that is known now: `delay_ms` after they are stored, else -1.
+class Destination(NamedTuple):
+    """The queue of a group of plain sends, and the properties that are appended to their own
+    (`more`). With a delay level their entries have the delivery time in the place of the tags,
+    `delay_ms` after they are stored; -1 without one.
     """
 
     queue: ConsumeQueue
@@ -143,10 +145,11 @@ def make_records(
     texts: Bytes,
     sends: Table,
     count: int,
-    courses: Numbers,
+    destinations: Numbers,
     queues: Numbers,
     shared: Bytes,
     hosts: Bytes,
+    host_ends: Numbers,
     store_host: Bytes,
     base: int,
     store_ms: int,
@@ -157,26 +160,33 @@ def make_records(
 ) -> tuple[int, int]:
     """Make the records of these sends, the first of which begins at `base` of the log.
 
-    `hosts` has the 8 bytes of each piece's sender. `courses` has a row for each group: its row in
-    `queues`, where in `shared` its further properties begin and end, its delay. `queues` has: the
-    offset of the next entry, where that goes in `entries`, the magic of the records, where in
-    `shared` what stands for the topic begins and ends, and the hash of the topic with a "#", and
-    its id. How many bytes of records and how many keys there are.
+    `hosts` has the hosts of the senders of the chunks, 8 or 20 bytes each, with ends at
+    `host_ends`; `store_host` has 8 or 20 bytes, too. `destinations` has a row for each group: its
+    row in `queues`, start and end in `shared` of the properties to be appended, and the delay in
+    ms. `queues` has: the next queue offset, the place of its entry in `entries`, the magic of the
+    records, start and end in `shared` of the topic field, the hash of the topic with a "#", and
+    the queue id. Returns the bytes of the records and the number of keys.
     """
     to = keys = 0
+    store_extra = len(store_host) - HOST_BYTES_V4  # bytes by which IPv6 moves what is behind
+    store_flag = STORE_HOST_V6 if store_extra else 0
     for number in range(count):
         send = sends[number]
-        course = send.group
-        queue = courses[course, 0]
-        more_at, more_end = courses[course, 1], courses[course, 2]
+        destination = send.group
+        queue = destinations[destination, 0]
+        more_at, more_end = destinations[destination, 1], destinations[destination, 2]
         field_at, field_end = queues[queue, 3], queues[queue, 4]
         body = send.body_end - send.body_at
         text = send.text_end - send.text_at + more_end - more_at
-        size = HEAD_BYTES + body + field_end - field_at + LENGTH_BYTES + text
+        host_end = host_ends[send.piece]
+        host_at = host_ends[send.piece - 1] if send.piece else wide(0)
+        born_extra = host_end - host_at - HOST_BYTES_V4
+        extra = born_extra + store_extra
+        flags = send.sys_flag | store_flag | (BORN_HOST_V6 if born_extra else 0)
+        size = HEAD_BYTES + extra + body + field_end - field_at + LENGTH_BYTES + text
         offset = base + to
         send.size, send.log_offset, send.queue_offset = size, offset, queues[queue, 0]
         queues[queue, 0] += 1
-        host_at = send.piece * HOST_BYTES_V4
         put32(records, to + SIZE_AT, size)
         put32(records, to + MAGIC_AT, queues[queue, 2])
         put32(records, to + BODY_CRC_AT, body_crc(data, send.body_at, send.body_end) & 0x7FFFFFFF)
@@ -184,15 +194,15 @@ def make_records(
         put32(records, to + FLAG_AT, send.flag)
         put64(records, to + QUEUE_OFFSET_AT, send.queue_offset)
         put64(records, to + LOG_OFFSET_AT, offset)
-        put32(records, to + SYS_FLAG_AT, send.sys_flag)
+        put32(records, to + SYS_FLAG_AT, flags)
         put64(records, to + BORN_MS_AT, send.born_ms)
-        copied(hosts, host_at, host_at + HOST_BYTES_V4, records, to + BORN_HOST_AT)
-        put64(records, to + STORE_MS_AT, store_ms)
-        copied(store_host, 0, HOST_BYTES_V4, records, to + STORE_HOST_AT)
-        put32(records, to + RECONSUME_TIMES_AT, send.times)
-        put64(records, to + PREPARED_OFFSET_AT, 0)
-        put32(records, to + BODY_LENGTH_AT, body)
-        to = copied(data, send.body_at, send.body_end, records, to + HEAD_BYTES)
+        copied(hosts, host_at, host_end, records, to + BORN_HOST_AT)
+        put64(records, to + STORE_MS_AT + born_extra, store_ms)
+        copied(store_host, 0, len(store_host), records, to + STORE_HOST_AT + born_extra)
+        put32(records, to + RECONSUME_TIMES_AT + extra, send.times)
+        put64(records, to + PREPARED_OFFSET_AT + extra, 0)
+        put32(records, to + BODY_LENGTH_AT + extra, body)
+        to = copied(data, send.body_at, send.body_end, records, to + HEAD_BYTES + extra)
         to = copied(shared, field_at, field_end, records, to)
         records[to] = text >> 8
         records[to + 1] = text & 255
@@ -201,7 +211,7 @@ def make_records(
 
         entry = queues[queue, 1]
         queues[queue, 1] = entry + ENTRY_BYTES
-        delay_ms = courses[course, 3]
+        delay_ms = destinations[destination, 3]
         put64(entries, entry + OFFSET_AT, offset)
         put32(entries, entry + ENTRY_SIZE_AT, size)
         put64(entries, entry + TAGS_AT, send.tags if delay_ms < 0 else store_ms + delay_ms)
@@ -224,28 +234,41 @@ def make_records(
 
 
 class PlainRecords:
-    """Makes the records of plain sends, in arrays that it keeps, with what it knows of courses."""
+    """Makes the records of plain sends, in arrays that it reuses, and caches destinations."""
 
     def __init__(self) -> None:
         self._records = np.empty(0, np.uint8)
         self._entries = np.empty(0, np.uint8)
         self._hashes = np.empty(0, np.int64)
         self._places = np.empty(0, np.int64)
-        self._courses = np.empty((GROUPS_MAX, 4), np.int64)
+        self._destinations = np.empty((GROUPS_MAX, 4), np.int64)
         self._queues = np.empty((GROUPS_MAX, 7), np.int64)
         self._shared = np.empty(SHARED_BYTES, np.uint8)
         self._shared_end = 0
-        self._known: dict[int, Course] = {}  # by the number of a group
+        self._known: dict[int, Destination] = {}  # by the number of a group
         self._rows: dict[ConsumeQueue, int] = {}
         self._forgot = 0
+        self.extra_bytes = 0  # of the records, because of hosts that are IPv6
+
+    def set_hosts(self, plain: PlainSends, hosts: Sequence[bytes], host: bytes) -> None:
+        """Take over the host of each chunk's sender and our own, for `make`: 8 or 20 bytes each."""
+        joined = b"".join(hosts)
+        bytes_v4 = len(hosts) * HOST_BYTES_V4
+        self.extra_bytes = plain.count * (len(host) - HOST_BYTES_V4)
+        if len(joined) == bytes_v4:
+            self._host_ends = np.arange(HOST_BYTES_V4, bytes_v4 + 1, HOST_BYTES_V4)
+        else:
+            self._host_ends = np.fromiter(accumulate(map(len, hosts)), np.int64, len(hosts))
+            extra = np.diff(self._host_ends, prepend=0) - HOST_BYTES_V4
+            self.extra_bytes += int(extra[plain.sends["piece"][: plain.count]].sum())
+        self._hosts = np.frombuffer(joined, np.uint8)
+        self._host = np.frombuffer(host, np.uint8)
 
     def make(
         self,
         plain: PlainSends,
-        courses: Sequence[Course],
+        destinations: Sequence[Destination],
         counts: Mapping[ConsumeQueue, int],
-        hosts: bytes,
-        host: bytes,
         base: int,
         size: int,
         store_ms: int,
@@ -253,8 +276,8 @@ class PlainRecords:
         """The records, `size` bytes, the first of which begins at `base` of the log; the entries
         of all queues, one queue behind the other; and the keys.
 
-        `courses` has one for each of the parts, `counts` says how many messages each queue gets.
-        `hosts` has the 8 bytes of each piece's sender, `host` are our own.
+        `destinations` has one for each part, `counts` the messages that each queue gets. Call
+        `set_hosts` first.
         """
         count = plain.count
         if size > len(self._records):
@@ -273,17 +296,17 @@ class PlainRecords:
             self._forget()
             self._forgot = plain.forgot
         known = self._known
-        for (number, *_), course in zip(plain.parts, courses, strict=True):
-            if known.get(number) is not course:
-                self._learn(number, course)
+        for (number, *_), destination in zip(plain.parts, destinations, strict=True):
+            if known.get(number) is not destination:
+                self._learn(number, destination)
         entries_at = 0
         for queue, messages in counts.items():
             row = self._queues[self._rows[queue]]
             row[0], row[1] = queue.next, entries_at
             entries_at += messages * ENTRY_BYTES
         written, keys = make_records(
-            plain.data, plain.texts, plain.sends, count, self._courses, self._queues, self._shared,
-            np.frombuffer(hosts, np.uint8), np.frombuffer(host, np.uint8), base, store_ms,
+            plain.data, plain.texts, plain.sends, count, self._destinations, self._queues,
+            self._shared, self._hosts, self._host_ends, self._host, base, store_ms,
             self._records, self._entries, self._hashes, self._places,
         )  # fmt: skip
         assert written == size
@@ -293,9 +316,9 @@ class PlainRecords:
             KeyBlock(self._hashes[:keys].copy(), self._places[:keys].copy(), base, store_ms, count),
         )
 
-    def _learn(self, number: int, course: Course) -> None:
-        """What the group of this number goes by from now on."""
-        queue, more, delay_ms = course
+    def _learn(self, number: int, destination: Destination) -> None:
+        """Remember the destination of the group with this number."""
+        queue, more, delay_ms = destination
         row = self._rows.get(queue)
         if row is None:
             row = self._rows[queue] = len(self._rows)
@@ -303,11 +326,11 @@ class PlainRecords:
             self._queues[row] = (
                 0, 0, queue.magic, *places, queue.topic_hash, queue.queue_id
             )  # fmt: skip
-        self._courses[number] = (row, *self._share(more), delay_ms)
-        self._known[number] = course
+        self._destinations[number] = (row, *self._share(more), delay_ms)
+        self._known[number] = destination
 
     def _share(self, text: bytes) -> tuple[int, int]:
-        """Put this text where the compiled code finds it: its start and end there."""
+        """Put a text where the compiled code finds it; returns its start and end there."""
         start, end = self._shared_end, self._shared_end + len(text)
         if end > len(self._shared):
             self._shared = np.concatenate((self._shared, np.empty(end, np.uint8)))

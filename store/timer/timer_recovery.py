@@ -31,7 +31,7 @@ def recover(timer_log: TimerLog, wheel: TimerWheel, read_ms: int, log_end: int) 
     """
     found = Recovered()
     end = timer_log.end
-    wheel.make_anew()
+    wheel.rebuild()
     for position, units in timer_log.walk(log_end):
         end = position + len(units) * UNIT_BYTES
         found.last_place = int(units["log_offset"][-1])

@@ -164,7 +164,7 @@ class TimerWheel:
             tick += count
         return total
 
-    def make_anew(self) -> None:
+    def rebuild(self) -> None:
         """Empty all slots: replace the file by a new one."""
         self._segment.delete()
         self._make()

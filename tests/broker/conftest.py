@@ -1,14 +1,16 @@
 """A running broker on a free port, without a name server, and a client that speaks plain frames."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aerobee.broker.server import Broker
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.protocol import codes
+from aerobee.protocol.aio import scheduler
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from aerobee.protocol.bodies.subscription import subscription
@@ -17,8 +19,11 @@ from aerobee.protocol.headers.pull import SUBSCRIPTION, SUSPEND, PullMessage
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message import properties
 from aerobee.protocol.message.record import Record, decode_all
+from aerobee.protocol.wire import Header
 
 Config = Callable[..., BrokerConfig]
+Start = Callable[[BrokerConfig], Awaitable[Broker]]
+Run = Callable[[BrokerConfig], Awaitable[tuple[Broker, "Caller"]]]
 BORN_MS = 1_700_000_000_000  # the born time that Caller.send names
 
 
@@ -27,12 +32,19 @@ def pytest_asyncio_loop_factories(
 ) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Each test of a module that says so runs on uvloop, too, where that is installed."""
     loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
-    if getattr(item.getparent(pytest.Module).obj, "ON_BOTH_LOOPS", False):  # type: ignore[union-attr]
+    module = item.getparent(pytest.Module)
+    if module is not None and getattr(module.obj, "ON_BOTH_LOOPS", False):
         with suppress(ImportError):
             import uvloop
 
             loops["uvloop"] = uvloop.new_event_loop
     return loops
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each test of a module that says so runs with both engines."""
+    if "engine" in metafunc.fixturenames and getattr(metafunc.module, "ON_BOTH_ENGINES", False):
+        metafunc.parametrize("engine", ["interpreted", "compiled"], indirect=True)
 
 
 class Caller:
@@ -42,8 +54,10 @@ class Caller:
         self.address = f"127.0.0.1:{broker.port}"
         self.peers = Peers(upgrade=False)
 
-    async def ask(self, code: int, header: object = None, body: bytes = b"") -> Command:
-        return await self.peers.request(self.address, code, header, body, 20)  # type: ignore[arg-type]
+    async def ask(
+        self, code: int, header: Header | dict[str, str] | None = None, body: bytes = b""
+    ) -> Command:
+        return await self.peers.request(self.address, code, header, body, 20)
 
     async def send(
         self,
@@ -56,11 +70,14 @@ class Caller:
         batch: bool = False,
         reconsume_times: int = 0,
         max_reconsume_times: int | None = None,
-        **pairs: str,
+        pairs: Mapping[str, str] | None = None,
+        **named: str,
     ) -> Command:
+        """Sends a message. `named` and `pairs` are its properties."""
+        raw_properties = properties.encode({**named, **(pairs or {})})
         header = SendMessage(
             "pg", topic, default_topic, 4, queue_id, 0, BORN_MS, 7,
-            properties.encode(pairs).decode(), reconsume_times,
+            raw_properties.decode(), reconsume_times,
             max_reconsume_times=max_reconsume_times, batch=batch,
         )  # fmt: skip
         return await self.ask(code, header, body)
@@ -135,8 +152,8 @@ async def parked(broker: Broker, count: int) -> None:
 def config(tmp_path: Path) -> Config:
     """Makes a config for this test's own folder; keywords replace defaults."""
 
-    def make(**wanted: object) -> BrokerConfig:
-        base = {
+    def make(**wanted: Any) -> BrokerConfig:
+        base: dict[str, Any] = {
             "broker_name": "broker-a",
             "broker_ip1": "127.0.0.1",
             "listen_port": 0,
@@ -145,15 +162,38 @@ def config(tmp_path: Path) -> Config:
             "mapped_file_size_timer_log": 1 << 20,
             "max_hash_slot_num": 1_000,
             "max_index_num": 4_000,
-            "compiled_sends": False,  # which test_sends_compiled.py switches on
+            "compiled_sends": False,  # `engine` says which tests use compiled code
         }
-        return BrokerConfig(**(base | wanted))  # type: ignore[arg-type]
+        return BrokerConfig(**(base | wanted))
 
     return make
 
 
+Ready = Callable[[Broker], Awaitable[None]]
+
+
 @pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Callable[[BrokerConfig], "object"]]:
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ready:
+    """`await engine(broker)` gives a started broker the engine that the test is to use.
+
+    It is the interpreted one, unless the module has `ON_BOTH_ENGINES`. The compiled one then serves
+    single messages, too.
+    """
+    is_compiled = getattr(request, "param", "interpreted") == "compiled"
+    if is_compiled:
+        pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
+        monkeypatch.setattr(scheduler, "LANE_FEW", 0)
+        monkeypatch.setattr(scheduler, "CROWD_MIN", 0)
+
+    async def ready(broker: Broker) -> None:
+        if is_compiled and not broker.config.is_slave:
+            await broker.engine.load()
+
+    return ready
+
+
+@pytest.fixture
+async def start(tmp_path: Path, engine: Ready) -> AsyncIterator[Start]:
     """Starts brokers and stops them before their folder goes: `broker = await start(config())`."""
     running: list[Broker] = []
 
@@ -161,6 +201,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Callable[[BrokerConfig], "objec
         broker = Broker(config)
         await broker.start()
         running.append(broker)
+        await engine(broker)
         return broker
 
     yield make
@@ -169,7 +210,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Callable[[BrokerConfig], "objec
 
 
 @pytest.fixture
-async def broker(start, config: Config) -> Broker:  # type: ignore[no-untyped-def]
+async def broker(start: Start, config: Config) -> Broker:
     return await start(config())
 
 
@@ -196,7 +237,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def run(clock: Clock, tmp_path: Path):  # type: ignore[no-untyped-def]
+async def run(clock: Clock, tmp_path: Path, engine: Ready) -> AsyncIterator[Run]:
     """Starts brokers on the test's clock, and stops them before their folder goes."""
     running: list[tuple[Broker, Caller]] = []
 
@@ -204,6 +245,7 @@ async def run(clock: Clock, tmp_path: Path):  # type: ignore[no-untyped-def]
         broker = Broker(config, now_ms=clock)
         await broker.start()
         running.append((broker, Caller(broker)))
+        await engine(broker)
         return running[-1]
 
     yield make

@@ -70,6 +70,11 @@ class Wire:
         return self.answer
 
 
+def connection_of(wire: Wire) -> Connection:
+    """The wire as a part of the broker takes it."""
+    return cast(Connection, wire)
+
+
 class Parts:
     """Everything that administrative handlers work on. `now_ms` is the clock: set it."""
 
@@ -206,18 +211,16 @@ class Parts:
         """A client of a group comes online."""
         wire = Wire(address)
         wanted = [subscription(topic, text, version=1) for topic, text in (topics or {}).items()]
-        consumers = [
-            ConsumerData(
-                group, "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", wanted
-            )
-        ]
-        heartbeat = HeartbeatData(
-            client_id,
-            [ProducerData(producer)] if producer else [],
-            consumers if group is not None else [],
-        )
-        connection = cast(Connection, wire)
-        self.clients.register(heartbeat, connection, language, version, self.now_ms, list)
+        consumers = []
+        if group is not None:
+            consumers = [
+                ConsumerData(
+                    group, "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", wanted
+                )
+            ]
+        producers = [ProducerData(producer)] if producer else []
+        heartbeat = HeartbeatData(client_id, producers, consumers)
+        self.clients.register(heartbeat, connection_of(wire), language, version, self.now_ms, list)
         return wire
 
     def _call(self, code: int, body: bytes | None, fields: dict[str, object]) -> object:
@@ -226,7 +229,8 @@ class Parts:
         command = Command(code, read_ext(texts or None), body=body, language=language)
         row = self.rows[code]
         header = None if row.header is None else command.header(row.header)
-        return row.handler(header, command, cast(Connection, Wire()))
+        handler: Any = row.handler  # of a row without an inbox
+        return handler(header, command, connection_of(Wire()))
 
 
 def _text(value: object) -> str:

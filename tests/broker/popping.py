@@ -2,12 +2,10 @@
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from aerobee.broker.server import Broker
-from aerobee.broker.settings.config import BrokerConfig
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.command import Command
@@ -19,7 +17,6 @@ from .conftest import Caller, Clock
 
 INVISIBLE_MS = 30_000
 BACK_AFTER_MS = INVISIBLE_MS + 4_000  # unacknowledged messages are redelivered by then
-Run = Callable[[BrokerConfig], Awaitable[tuple[Broker, Caller]]]
 
 
 class Popper:
@@ -45,12 +42,12 @@ class Popper:
 
     async def send(self, *bodies: bytes, queue_id: int = 0, **pairs: str) -> None:
         for body in bodies:
-            answer = await self.caller.send(self.topic, body, queue_id=queue_id, **pairs)
+            answer = await self.caller.send(self.topic, body, queue_id=queue_id, pairs=pairs)
             assert answer.code == 0, answer
 
     async def ask(self, **wanted: Any) -> Command:
         """The response to a pop; keywords replace this client's usual fields."""
-        usual = {
+        usual: dict[str, Any] = {
             "group": self.group,
             "topic": self.topic,
             "queue_id": -1,

@@ -57,22 +57,19 @@ class StaticCluster:
         self, name: str, folder: Path, *, key: str | None = None, **settings: Any
     ) -> Broker:
         """Start a broker; it is known here by `key` if it is one more of its name."""
-        config = BrokerConfig(
-            **{
-                "broker_name": name,
-                "broker_ip1": "127.0.0.1",
-                "listen_port": 0,
-                "compiled_sends": False,
-                "store_path_root_dir": str(folder),
-                "namesrv_addr": f"127.0.0.1:{self.names.port}",
-                "mapped_file_size_commit_log": 1 << 20,
-                "mapped_file_size_consume_queue": 20 * 1_000,
-                "max_index_num": 1_000,
-                "max_hash_slot_num": 100,
-            }
-            | settings
-        )
-        broker = self.brokers[key or name] = Broker(config)
+        base: dict[str, Any] = {
+            "broker_name": name,
+            "broker_ip1": "127.0.0.1",
+            "listen_port": 0,
+            "compiled_sends": False,
+            "store_path_root_dir": str(folder),
+            "namesrv_addr": f"127.0.0.1:{self.names.port}",
+            "mapped_file_size_commit_log": 1 << 20,
+            "mapped_file_size_consume_queue": 20 * 1_000,
+            "max_index_num": 1_000,
+            "max_hash_slot_num": 100,
+        }
+        broker = self.brokers[key or name] = Broker(BrokerConfig(**(base | settings)))
         await broker.start()
         self.callers[key or name] = Caller(broker)
         return broker
@@ -126,20 +123,17 @@ class StaticCluster:
         """First the new leader may be written to, then the old one no longer."""
         self.epoch += 1_000
         configs = {name: await self.config(topic, name) for name in self.brokers}
+        details = {name: detail_of(config) for name, config in configs.items()}
+        hosted = {name: detail.hosted_queues for name, detail in details.items()}
         old, items = next(
             (name, found)
-            for name, config in configs.items()
-            if (found := config.mapping_detail.hosted_queues.get(queue_id))  # type: ignore[union-attr]
-            and found[-1].bname == name
+            for name, queues in hosted.items()
+            if (found := queues.get(queue_id)) and found[-1].bname == name
         )
         new = item(broker, configs[broker].write_queue_nums, UNDECIDED, items[-1].gen + 1)
         counts = {name: config.write_queue_nums for name, config in configs.items()}
         counts[broker] += 1
-        total = configs[old].mapping_detail.total_queues  # type: ignore[union-attr]
-        hosted = {
-            name: config.mapping_detail.hosted_queues  # type: ignore[union-attr]
-            for name, config in configs.items()
-        }
+        total = details[old].total_queues
         hosted[broker][queue_id] = hosted[old][queue_id] = [*items, new]
         move = Move(topic, old, hosted[broker][queue_id], hosted, counts, total)
         for name in (broker, old):
@@ -177,6 +171,12 @@ class StaticCluster:
         )
         assert answer.code == codes.SUCCESS, answer.remark
         return TopicRouteData.decode(answer.body)
+
+
+def detail_of(config: TopicConfigAndQueueMapping) -> TopicQueueMappingDetail:
+    """The mapping of a static topic."""
+    assert config.mapping_detail is not None
+    return config.mapping_detail
 
 
 def item(broker: str, queue_id: int, logic_offset: int = 0, gen: int = 0) -> LogicQueueMappingItem:

@@ -2,11 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from aerobee.broker.groups import offsets
-from aerobee.broker.runtime import stats
 from aerobee.broker.server import Broker
 from aerobee.client.admin.admin import Admin
 from aerobee.protocol import codes
@@ -19,7 +17,7 @@ from aerobee.protocol.bodies.topic import TopicConfig, TopicConfigAndMappingSeri
 from aerobee.protocol.headers import groups as headers
 from aerobee.protocol.headers.topics import TopicName
 
-from .conftest import Caller, Config
+from .conftest import Caller, Config, Start
 
 QUEUES = 4
 LONG = {
@@ -28,7 +26,6 @@ LONG = {
     codes.GET_ALL_CONSUMER_OFFSET: None,
     codes.GET_BROKER_CONSUME_STATS: headers.BrokerConsumeStats(False),
     codes.QUERY_TOPIC_CONSUME_BY_WHO: TopicName("topic-0"),
-    codes.GET_BROKER_RUNTIME_INFO: None,
 }
 
 
@@ -95,7 +92,6 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
         return float(count)
 
     monkeypatch.setattr(offsets, "OFFSETS_PER_PIECE", 10)
-    monkeypatch.setattr(stats, "COUNTERS_PER_PART", 4)
     init = Slices.__init__
     monkeypatch.setattr(
         Slices,
@@ -105,9 +101,10 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return lambda: count
 
 
+@pytest.mark.finding("F1")
 @pytest.mark.parametrize("code", LONG)
 async def test_sends_are_served_while_a_long_response_is_made(
-    steps: Any, start: Any, config: Config, code: int
+    steps: Callable[[], int], start: Start, config: Config, code: int
 ) -> None:
     broker = await start(config())
     fill(broker, 100)
@@ -127,7 +124,7 @@ async def test_sends_are_served_while_a_long_response_is_made(
 
 
 async def test_a_disconnect_ends_the_work_for_the_response(
-    steps: Any, start: Any, config: Config
+    steps: Callable[[], int], start: Start, config: Config
 ) -> None:
     broker = await start(config())
     fill(broker, 300)
@@ -148,7 +145,7 @@ async def test_a_disconnect_ends_the_work_for_the_response(
 
 
 async def test_tables_may_change_while_a_long_response_is_made(
-    steps: Any, start: Any, config: Config
+    steps: Callable[[], int], start: Start, config: Config
 ) -> None:
     broker = await start(config())
     fill(broker, 100)
@@ -175,6 +172,7 @@ async def test_tables_may_change_while_a_long_response_is_made(
             await again.peers.close()
 
 
+@pytest.mark.finding("F1")
 async def test_the_client_reads_a_response_of_six_megabytes(broker: Broker) -> None:
     groups = [f"group-{number:04d}-{'long' * 20}" for number in range(2_000)]
     broker.groups.put_all([SubscriptionGroupConfig(name) for name in groups])

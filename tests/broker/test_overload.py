@@ -17,7 +17,9 @@ from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message import properties
 from aerobee.store.engine.messages import Message
 
-from .conftest import BORN_MS, Caller, Config, parked
+from .conftest import BORN_MS, Caller, Config, Start, parked
+
+ON_BOTH_ENGINES = True
 
 BODY_BYTES = 200 << 10
 
@@ -120,7 +122,7 @@ async def test_pulls_are_refused_with_the_reason_while_the_memory_budget_is_spen
     assert (await caller.pull("T")).code == codes.SUCCESS
 
 
-async def test_the_memory_budget_is_a_setting(start: Callable, config: Config) -> None:
+async def test_the_memory_budget_is_a_setting(start: Start, config: Config) -> None:
     broker = await start(config(client_memory_bytes_max=16 << 20))
     assert broker.server.scheduler.budget.bytes_max == 16 << 20
 
@@ -162,7 +164,7 @@ def pop_fields(**more: str) -> dict[str, str]:
     "and long requests that wait, and replies to a peer that doesn't read"
 )
 async def test_long_parked_requests_count_against_the_memory_budget_and_release_it(
-    start: Callable, config: Config
+    start: Start, config: Config
 ) -> None:
     # Long parked requests get a quarter: four of them.
     broker = await start(config(client_memory_bytes_max=16 << 20))
@@ -178,7 +180,7 @@ async def test_long_parked_requests_count_against_the_memory_budget_and_release_
             3: (codes.POP_MESSAGE, pop_fields(other=LONG), b""),
             4: (codes.NOTIFICATION, pop_fields(other=LONG), b""),
         }[number]
-        return asyncio.ensure_future(caller.ask(*wanted))  # type: ignore[arg-type]
+        return asyncio.ensure_future(caller.ask(*wanted))
 
     first = [ask(number) for number in (0, 0, 0, 1)]
     await parked(broker, 4)
@@ -305,12 +307,12 @@ async def test_keys_are_indexed_after_a_burst_or_over_a_limit(
     monkeypatch.setattr(server, "INDEX_FEW", 2)
     monkeypatch.setattr(server, "INDEX_LATER", 10)
     await broker._periodic.stop()
-    store, one_turn = broker.store, broker.server.scheduler
+    store, its_scheduler = broker.store, broker.server.scheduler
     for number in range(15):
         await caller.send("T", b"x")
-        one_turn.share = scheduler.COMMANDS_SHARED
+        its_scheduler.share = scheduler.COMMANDS_SHARED
         await broker._index()
         assert store.index_backlog == (number + 1 if number < 10 else 9 + number % 2)
-    one_turn.share = scheduler.COMMANDS_ALONE
+    its_scheduler.share = scheduler.COMMANDS_ALONE
     await broker._index()
     assert store.index_backlog <= 1

@@ -54,7 +54,7 @@ def committed(broker: FakeBroker) -> dict[str, int]:
 
 async def take(consumer: Consumer, count: int) -> list[bytes]:
     """The bodies of the next messages, each acknowledged."""
-    found = []
+    found: list[bytes] = []
     async with asyncio.timeout(SECONDS):
         while len(found) < count:
             message = await consumer.receive()

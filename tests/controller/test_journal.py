@@ -11,6 +11,7 @@ from aerobee.controller.replicas import (
     MasterElected,
     ReplicaGroup,
     SyncSetChanged,
+    apply,
 )
 from aerobee.store.base.errors import DamagedStore, StoreError, StoreInUse
 from aerobee.store.files import disk
@@ -41,7 +42,7 @@ def states() -> list[dict[str, ReplicaGroup]]:
     for count in range(len(EVENTS) + 1):
         groups: dict[str, ReplicaGroup] = {}
         for event in EVENTS[:count]:
-            journals.apply(groups, event)
+            apply(groups, event)
         found.append(groups)
     return found
 

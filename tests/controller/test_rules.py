@@ -1,5 +1,7 @@
 """The decisions of a controller, called as pure functions."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from aerobee.controller import rules
@@ -253,7 +255,7 @@ def test_names_members_and_texts_have_limits(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_state_depends_only_on_its_events() -> None:
     state = State(3)
-    events = []
+    events: list[Any] = []
     for decision in (
         state.elect(1),
         state.alter([1, 2]),

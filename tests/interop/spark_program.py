@@ -57,7 +57,7 @@ def main(name_server: str, topic: str, folder: str) -> None:
 
     found: dict[str, Any] = {
         "batch": batch(),
-        "pieces": len(batch(minPartitions="7")),
+        "chunks": len(batch(minPartitions="7")),
         "tags": len(batch(subExpression="red")),
         "few": len(batch(maxMessagesPerPull="3")),
         "micro-batches": stream(),

@@ -252,6 +252,7 @@ class Load:
         await self.ask(codes.UNREGISTER_CLIENT, UnregisterClient("c-none", None, "none"))
 
 
+@pytest.mark.finding("C7")
 async def test_names_and_labels_are_those_of_the_real_broker(both: Both, peers: Peers) -> None:
     for cluster in (both.ours, both.real):
         load = Load(peers, cluster.broker)

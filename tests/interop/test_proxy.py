@@ -1,15 +1,19 @@
-"""RocketMQ's proxy before our brokers: the clients of RocketMQ 5, which speak gRPC, find with ours
-what they find with the real ones.
+"""RocketMQ's proxy and ours, before our brokers and RocketMQ's: the clients of RocketMQ 5, which
+speak gRPC, find the same with each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aerobee.scripts.harness import java_side
+from aerobee.scripts.harness.child import Child
 from aerobee.scripts.harness.clusters import (
     CLUSTER_NAME,
     SMALL_FILES,
@@ -34,9 +38,54 @@ GROUPS = ("Simple", "Selected", "Pushed", "Ordered", "Delayed", "Paid")
 PARTS = ("simple", "hidden", "selected", "pushed", "ordered", "delayed", "transactions")
 
 
+@dataclass(frozen=True)
+class StartProxy:
+    """Starts proxies of one kind: before this cluster, on this port."""
+
+    start: Callable[[Cluster, int], None]
+    speaks_tls: bool
+
+
+@pytest.fixture(scope="module", params=["aerobee", "java"])
+def start_proxy(
+    request: pytest.FixtureRequest, java_is_here: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StartProxy]:
+    """What starts proxies of one kind."""
+    folder = tmp_path_factory.mktemp("proxies")
+    if request.param == "java":
+        programs = Java(folder, java_side.PROXY)
+
+        def start_java(cluster: Cluster, port: int) -> None:
+            proxy = programs.start(
+                "Proxy", namesrv=cluster.namesrv, cluster=CLUSTER_NAME, port=port
+            )
+            proxy.wait_event("started", SECONDS)
+
+        yield StartProxy(start_java, speaks_tls=False)  # the harness starts it without
+        programs.stop()
+        return
+    children: list[Child] = []
+
+    def start_ours(cluster: Cluster, port: int) -> None:
+        children.append(our_proxy(folder, cluster, port))
+
+    yield StartProxy(start_ours, speaks_tls=True)
+    for child in children:
+        assert child.stop() == 0, child.tail()
+
+
+def our_proxy(folder: Path, cluster: Cluster, port: int) -> Child:
+    """`aerobee proxy` before a cluster, once it serves."""
+    words = ("-m", "aerobee.scripts.cli", "proxy", "-n", cluster.namesrv)
+    argv = [sys.executable, *words, "--listen-port", str(port)]
+    child = Child(argv, folder / f"proxy-{port}.stderr", cwd=folder)
+    child.wait_line(lambda line: "ready" in line, SECONDS)
+    return child
+
+
 @pytest.fixture(scope="module")
 def both(
-    java_is_here: None, tmp_path_factory: pytest.TempPathFactory
+    start_proxy: StartProxy, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Cluster, Cluster]]:
     ours = AerobeeCluster(tmp_path_factory.mktemp("aerobee-proxied"), SETTINGS)
     real = JavaCluster(tmp_path_factory.mktemp("java-proxied"), SETTINGS, flags=TEST_BROKER_FLAGS)
@@ -45,17 +94,11 @@ def both(
 
 
 @pytest.fixture(scope="module")
-def programs(
-    java_is_here: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Java, Java]]:
-    """What starts proxies, and what starts clients of theirs."""
-    found = (
-        Java(tmp_path_factory.mktemp("proxied"), java_side.PROXY),
-        Java(tmp_path_factory.mktemp("proxied"), java_side.GRPC),
-    )
+def clients(java_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
+    """What starts clients of proxies."""
+    found = Java(tmp_path_factory.mktemp("proxied"), java_side.GRPC)
     yield found
-    for each in found:
-        each.stop()
+    found.stop()
 
 
 def create(cluster: Cluster, mqadmin: Mqadmin) -> None:
@@ -68,24 +111,24 @@ def create(cluster: Cluster, mqadmin: Mqadmin) -> None:
         assert "success" in answer, answer
 
 
-def tell(cluster: Cluster, proxies: Java, clients: Java) -> dict[str, Any]:
-    """What came of each part with a proxy before these servers."""
+def tell(cluster: Cluster, start_proxy: StartProxy, clients: Java) -> dict[str, Any]:
+    """What came of each part with a proxy before these servers; Java's over TLS where it can be."""
     (port,) = java_side.free_ports(1)  # the proxy tells it to its clients
-    proxy = proxies.start("Proxy", namesrv=cluster.namesrv, cluster=CLUSTER_NAME, port=port)
-    proxy.wait_event("started", SECONDS)
-    client = clients.start("Grpc", proxy=f"127.0.0.1:{port}")
+    start_proxy.start(cluster, port)
+    tls = {"tls": True} if start_proxy.speaks_tls and cluster.kind == "java" else {}
+    client = clients.start("Grpc", proxy=f"127.0.0.1:{port}", **tls)
     client.wait_event("done", 2 * SECONDS)
     return {part: client.events(part)[0] for part in PARTS}
 
 
 @pytest.mark.requirement("Name server: RocketMQ's proxy before our broker, with the gRPC client 5")
 def test_the_clients_of_a_proxy_get_every_kind_of_message(
-    both: tuple[Cluster, Cluster], mqadmin: Mqadmin, programs: tuple[Java, Java]
+    both: tuple[Cluster, Cluster], mqadmin: Mqadmin, start_proxy: StartProxy, clients: Java
 ) -> None:
     for cluster in both:
         create(cluster, mqadmin)
     with ThreadPoolExecutor(2) as pool:
-        ours, real = pool.map(lambda cluster: tell(cluster, *programs), both)
+        ours, real = pool.map(lambda cluster: tell(cluster, start_proxy, clients), both)
     assert ours == real
     found = {part: line["found"] for part, line in ours.items()}
     assert found == {

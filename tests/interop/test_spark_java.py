@@ -94,7 +94,7 @@ def test_micro_batches_keep_to_their_limit(found: dict[str, Any], sent: list[Row
 
 
 def test_more_tasks_and_small_pulls_give_the_same(found: dict[str, Any], sent: list[Row]) -> None:
-    assert (found["pieces"], found["few"]) == (len(sent), len(sent))
+    assert (found["chunks"], found["few"]) == (len(sent), len(sent))
 
 
 def test_the_java_broker_compares_tags(found: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
 """Settings of a name server: RocketMQ's keys, typed, with ranges."""
 
-import msgspec
 import pytest
-from aerobee.namesrv.config import NAMES, UNUSED, NamesrvConfig, unknown_keys
+from aerobee.conf.changes import names_of, unknown_keys
+from aerobee.namesrv.config import UNUSED, NamesrvConfig
 from aerobee.protocol.codec import java_properties
 
 
@@ -31,7 +31,7 @@ def test_a_value_of_the_wrong_type_or_out_of_range_is_named(
 
 
 def test_an_unknown_key_is_named_with_the_nearest_known_one() -> None:
-    found = unknown_keys({"listenPrt": "1", "listenPort": "1", "zzz": "1"})
+    found = unknown_keys(NamesrvConfig, ["listenPrt", "listenPort", "zzz"])
     assert found == {"listenPrt": "listenPort", "zzz": None}
 
 
@@ -42,8 +42,7 @@ def test_settings_read_back_from_what_they_print() -> None:
 
 
 def test_every_key_that_has_no_effect_is_a_key() -> None:
-    assert set(NAMES) >= UNUSED
-    assert set(NAMES.values()) == {info.name for info in msgspec.structs.fields(NamesrvConfig)}
+    assert names_of(NamesrvConfig).keys() >= UNUSED
 
 
 def test_the_black_list_always_holds_the_paths() -> None:

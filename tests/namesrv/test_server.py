@@ -38,9 +38,8 @@ def topics(*names: str, counter: int = 1) -> RegisterBrokerBody:
     return body
 
 
-async def register(asker: Asker, *names: str, version: int = 479, **ext: str) -> Answer:
-    body = topics(*names).encode()
-    return await asker.ask(codes.REGISTER_BROKER, {**BX, **ext}, body, version)
+async def register(asker: Asker, *names: str, **ext: str) -> Answer:
+    return await asker.ask(codes.REGISTER_BROKER, {**BX, **ext}, topics(*names).encode(), 479)
 
 
 async def route(asker: Asker, topic: str, version: int = 479, **ext: str) -> Answer:
@@ -322,7 +321,7 @@ async def test_a_zone_is_filtered_and_written_in_the_default_form(asker: Asker) 
     expected = ROUTE_T1.replace('"0":', "0:").replace("false}", 'false,"zoneName":"Z1"}')
     assert found.body.decode() == expected
     for ext in ({"__ZONE_MODE": "true"}, {"__ZONE_NAME": "z1"}):
-        both = msgspec.json.decode((await route(asker, "T1", **ext)).body)
+        both = msgspec.json.decode((await route(asker, "T1", 479, **ext)).body)
         assert len(both["brokerDatas"]) == 2
 
 

@@ -57,6 +57,7 @@ def test_systemd_takes_a_unit(unit: Path, tmp_path: Path) -> None:
     assert said == []
 
 
+@pytest.mark.finding("S10", "W2")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_a_unit_runs_a_command_that_there_is(unit: Path) -> None:
     found = re.search(
@@ -70,6 +71,7 @@ def test_a_unit_runs_a_command_that_there_is(unit: Path) -> None:
 # --- Kubernetes -----------------------------------------------------------------------------------
 
 
+@pytest.mark.finding("S10", "W2")
 @pytest.mark.requirement("Documents: systemd units, Kubernetes manifests, dashboard")
 def test_the_manifests_fit_together() -> None:
     services = {each["metadata"]["name"]: each["spec"] for each in manifests("Service")}
@@ -105,6 +107,7 @@ def test_the_manifests_run_commands_and_set_settings_that_there_are() -> None:
 # --- Grafana --------------------------------------------------------------------------------------
 
 
+@pytest.mark.finding("S10", "W2")
 @pytest.mark.requirement("Documents: systemd units, Kubernetes manifests, dashboard")
 def test_the_dashboard_shows_metrics_that_a_broker_has(tmp_path: Path) -> None:
     dashboard = json.loads((DEPLOY / "grafana" / "aerobee.json").read_text())

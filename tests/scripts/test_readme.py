@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from aerobee.scripts import cli
 from aerobee.testing import LocalCluster
 
 ROOT = Path(__file__).parents[2]
+IDENTITY = ("storePathRootDir", "listenPort")
 SECONDS = 120  # a deadline, for a machine that has much else to do
 
 
@@ -21,6 +23,7 @@ def blocks(document: str, kind: str) -> list[str]:
     return found
 
 
+@pytest.mark.finding("S9")
 @pytest.mark.requirement("Documents: The README's commands print what it says")
 @pytest.mark.parametrize("document", ["README.md", "docs/tutorial.md"])
 def test_the_first_commands_print_what_stands_below_them(
@@ -51,6 +54,7 @@ def test_the_first_commands_print_what_stands_below_them(
     assert printed == lines
 
 
+@pytest.mark.finding("S10", "A16")
 @pytest.mark.requirement("Documents: The README's commands print what it says")
 def test_the_brokers_of_the_page_on_operation_have_settings_that_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -61,9 +65,16 @@ def test_the_brokers_of_the_page_on_operation_have_settings_that_there_are(
     text = "".join(blocks("docs/operations.md", "console"))
     brokers = re.findall(r"^\$ aerobee (broker .*)$", text, re.MULTILINE)
     assert len(brokers) == 4
+    ports = {}
     for words in brokers:
         assert cli.main([*words.split(), "--print-config"]) == 0
         out, error = capsys.readouterr()
         assert error == ""
         given = re.findall(r"--set (\S+=\S+)", words) or properties.split()
         assert [pair for pair in given if pair not in out] == []
+        store, port = (re.findall(rf" {key}=(\S+)$", out, re.MULTILINE) for key in IDENTITY)
+        ports[store[0]] = int(port[0])
+    # A reader may run them all. A broker uses the ports from listenPort - 2 to listenPort + 7.
+    first, *others = sorted(ports.values())
+    assert len(others) == 2
+    assert all(after - before > 9 for before, after in pairwise([first, *others]))

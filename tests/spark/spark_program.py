@@ -38,15 +38,15 @@ def main(name_server: str, topic: str) -> None:
 
     everything = read(includeHeaders="true", rowSchema="full").load().orderBy("partition", "offset")
     subset = read().schema("offset bigint, value binary").load()
-    pieces = read(minPartitions="8").load()
+    chunks = read(minPartitions="8").load()
     halves = {topic: {str(queue): 10 for queue in range(4)}}
     found = {
         "types": everything.dtypes,
         "rows": [_plain(row.asDict(recursive=True)) for row in everything.collect()],
         "base": read().load().columns,
         "subset": [subset.columns, subset.where("length(value) > 0").count()],
-        "partitions": [read().load().rdd.getNumPartitions(), pieces.rdd.getNumPartitions()],
-        "pieces": [pieces.count(), pieces.select("partition", "offset").distinct().count()],
+        "partitions": [read().load().rdd.getNumPartitions(), chunks.rdd.getNumPartitions()],
+        "chunks": [chunks.count(), chunks.select("partition", "offset").distinct().count()],
         "halves": read(startingOffsets=json.dumps(halves)).load().count(),
         "twice": read(subscribe=f"{topic},{topic}").load().count(),
         "empty": read(startingOffsets=json.dumps({topic: dict.fromkeys("0123", -1)}))

@@ -21,6 +21,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return environ
 
 
+@pytest.mark.finding("A19")
 @pytest.mark.parametrize(
     "wrong",
     [NoRouteError("a"), StoreError("b"), DataLossError("c"), ValueError("option d")],

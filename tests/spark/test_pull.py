@@ -1,4 +1,4 @@
-"""Pulling a range: whole, in bounded pieces, and what happens when messages are gone."""
+"""Pulling a range: whole, in bounded chunks, and what happens when messages are gone."""
 
 import asyncio
 import threading
@@ -11,44 +11,44 @@ from aerobee.protocol.message.record import decode_all
 from aerobee.spark import pull
 from aerobee.spark.errors import DataLossError
 from aerobee.spark.plan import QueueRange
-from aerobee.spark.pull import Pulling, pull_pieces
+from aerobee.spark.pull import Pulling, pull_chunks
 
 from .fakes import FakePuller
 
 QUEUE = ("a", "x", 0)
 
 
-def pieces(
+def chunks(
     reader: FakePuller, start: int, end: int, *, fail_on_data_loss: bool = True
 ) -> list[list[int]]:
     found = []
     position = start
     how = Pulling(32, fail_on_data_loss)
-    for piece in pull_pieces(reader, QueueRange(*QUEUE, start, end), how):
-        assert position <= piece.start < piece.end <= end
-        position = piece.end
-        found.append([record.queue_offset for record in decode_all(piece.data)])
+    for chunk in pull_chunks(reader, QueueRange(*QUEUE, start, end), how):
+        assert position <= chunk.start < chunk.end <= end
+        position = chunk.end
+        found.append([record.queue_offset for record in decode_all(chunk.data)])
     assert not reader.is_open
     return found
 
 
 def test_many_answers_make_one_piece() -> None:
     reader = FakePuller({QUEUE: range(1000)})
-    assert pieces(reader, 10, 1000) == [list(range(10, 1000))]
+    assert chunks(reader, 10, 1000) == [list(range(10, 1000))]
     assert len(reader.pulls) == 31
     assert reader.pulls[-1] == (970, 30)  # no more than the range holds
 
 
 def test_a_broker_that_gives_less_than_asked_for_is_asked_on() -> None:
     reader = FakePuller({QUEUE: range(100)}, given_max=7)
-    assert pieces(reader, 0, 100) == [list(range(100))]
+    assert chunks(reader, 0, 100) == [list(range(100))]
 
 
-def test_pieces_end_at_a_number_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_end_at_a_number_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull, "PIECE_MESSAGES_MAX", 70)
-    found = pieces(FakePuller({QUEUE: range(150)}), 0, 150)
-    assert [len(piece) for piece in found] == [70, 70, 10]
-    assert [offset for piece in found for offset in piece] == list(range(150))
+    found = chunks(FakePuller({QUEUE: range(150)}), 0, 150)
+    assert [len(chunk) for chunk in found] == [70, 70, 10]
+    assert [offset for chunk in found for offset in chunk] == list(range(150))
 
 
 @pytest.mark.requirement(
@@ -57,9 +57,9 @@ def test_pieces_end_at_a_number_of_messages(monkeypatch: pytest.MonkeyPatch) -> 
 def test_no_slot_is_begun_after_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull, "PIECE_BYTES_ENOUGH", 1)
     monkeypatch.setattr(pull, "PULLS_UNDER_WAY_MAX", 2)
-    found = pieces(FakePuller({QUEUE: range(150)}), 0, 150)
-    assert [len(piece) for piece in found] == [32, 32, 32, 32, 22]
-    assert [offset for piece in found for offset in piece] == list(range(150))
+    found = chunks(FakePuller({QUEUE: range(150)}), 0, 150)
+    assert [len(chunk) for chunk in found] == [32, 32, 32, 32, 22]
+    assert [offset for chunk in found for offset in chunk] == list(range(150))
 
 
 class Slow(FakePuller):
@@ -84,7 +84,7 @@ class Slow(FakePuller):
 )
 def test_pulls_run_side_by_side_and_their_answers_keep_the_order() -> None:
     reader = Slow({QUEUE: range(2000)})
-    assert pieces(reader, 0, 2000) == [list(range(2000))]
+    assert chunks(reader, 0, 2000) == [list(range(2000))]
     assert reader.most == pull.PULLS_UNDER_WAY_MAX
     assert [offset for offset, _ in reader.pulls] != sorted(offset for offset, _ in reader.pulls)
 
@@ -99,13 +99,13 @@ def test_deleted_messages_fail_the_read_with_queue_and_range() -> None:
     )
     reader = FakePuller({QUEUE: range(50, 60)})
     with pytest.raises(DataLossError, match=words):
-        pieces(reader, 10, 60)
+        chunks(reader, 10, 60)
     assert not reader.is_open
 
 
 def test_a_queue_that_became_shorter_fails_the_read() -> None:
     with pytest.raises(DataLossError, match="nothing is at offset 60"):
-        pieces(FakePuller({QUEUE: range(60)}), 0, 100)
+        chunks(FakePuller({QUEUE: range(60)}), 0, 100)
 
 
 @pytest.mark.requirement(
@@ -113,9 +113,9 @@ def test_a_queue_that_became_shorter_fails_the_read() -> None:
 )
 def test_what_is_left_is_read_when_data_loss_is_accepted() -> None:
     reader = FakePuller({QUEUE: range(50, 60)})
-    assert pieces(reader, 10, 60, fail_on_data_loss=False) == [list(range(50, 60))]
-    assert pieces(reader, 55, 100, fail_on_data_loss=False) == [list(range(55, 60))]
-    assert pieces(reader, 10, 40, fail_on_data_loss=False) == []
+    assert chunks(reader, 10, 60, fail_on_data_loss=False) == [list(range(50, 60))]
+    assert chunks(reader, 55, 100, fail_on_data_loss=False) == [list(range(55, 60))]
+    assert chunks(reader, 10, 40, fail_on_data_loss=False) == []
 
 
 class Filtering(FakePuller):
@@ -131,7 +131,7 @@ class Filtering(FakePuller):
 
 
 def test_a_broker_that_says_go_on_is_followed() -> None:
-    assert pieces(Filtering({QUEUE: range(32)}), 0, 32) == [list(range(5, 32))]
+    assert chunks(Filtering({QUEUE: range(32)}), 0, 32) == [list(range(5, 32))]
 
 
 class Standing(FakePuller):
@@ -146,7 +146,7 @@ class Standing(FakePuller):
 
 def test_an_answer_that_leads_nowhere_ends_the_read() -> None:
     with pytest.raises(DataLossError, match="would not get on"):
-        pieces(Standing({QUEUE: range(100)}), 0, 100)
+        chunks(Standing({QUEUE: range(100)}), 0, 100)
 
 
 class Moving(FakePuller):
@@ -177,8 +177,8 @@ class Moving(FakePuller):
 def test_a_broker_that_moves_in_mid_read_is_followed(per_pull: int | None) -> None:
     reader = Moving(away=3)
     how = Pulling(per_pull, retries=3, retry_ms=0)
-    read = pull_pieces(reader, QueueRange(*QUEUE, 0, 100), how)
-    offsets = [record.queue_offset for piece in read for record in decode_all(piece.data)]
+    read = pull_chunks(reader, QueueRange(*QUEUE, 0, 100), how)
+    offsets = [record.queue_offset for chunk in read for record in decode_all(chunk.data)]
     assert offsets == list(range(100))
     assert reader.looked_up >= 3
 
@@ -190,7 +190,7 @@ def test_a_lost_broker_is_asked_as_often_as_the_options_say() -> None:
     reader = Moving(away=1_000)
     how = Pulling(100, retries=2, retry_ms=0)
     with pytest.raises(UnreachableError, match="connection refused"):
-        list(pull_pieces(reader, QueueRange(*QUEUE, 50, 60), how))
+        list(pull_chunks(reader, QueueRange(*QUEUE, 50, 60), how))
     assert reader.looked_up == 2
     assert not reader.is_open
 
@@ -198,14 +198,14 @@ def test_a_lost_broker_is_asked_as_often_as_the_options_say() -> None:
 def test_what_will_not_change_is_not_tried_again() -> None:
     reader = Moving(away=1_000, error=IllegalMessageError)
     with pytest.raises(IllegalMessageError):
-        list(pull_pieces(reader, QueueRange(*QUEUE, 50, 60), Pulling(retries=2, retry_ms=0)))
+        list(pull_chunks(reader, QueueRange(*QUEUE, 50, 60), Pulling(retries=2, retry_ms=0)))
     assert reader.looked_up == 0
 
 
 @pytest.mark.requirement("Spark: A read that is given up leaves no connection and no thread")
 def test_a_read_that_is_given_up_leaves_no_connection_and_no_thread() -> None:
     reader = FakePuller({QUEUE: range(100_000)})
-    found = pull_pieces(reader, QueueRange(*QUEUE, 0, 100_000), Pulling(32))
+    found = pull_chunks(reader, QueueRange(*QUEUE, 0, 100_000), Pulling(32))
     next(found)
     assert reader.is_open
     assert [each for each in threading.enumerate() if each.name == "aerobee-pull"]

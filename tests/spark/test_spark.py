@@ -121,7 +121,7 @@ def test_a_schema_chooses_columns(found: dict[str, Any]) -> None:
 
 def test_queues_and_long_ranges_become_tasks(found: dict[str, Any]) -> None:
     assert found["partitions"] == [QUEUES, 8]
-    assert found["pieces"] == [QUEUES * PER_QUEUE] * 2
+    assert found["chunks"] == [QUEUES * PER_QUEUE] * 2
 
 
 def test_offsets_bound_a_read(found: dict[str, Any]) -> None:

@@ -19,14 +19,18 @@ VARIANTS = ["main", "killed", "torn", "ext", "bcq", "crc", "lmq", "sync"]
 
 def reopened(name: str) -> dict[str, Any]:
     """What Java reported after it had recovered the same store."""
-    return json.loads((STORES / f"{name}.reopened.json").read_text())
+    found: dict[str, Any] = json.loads((STORES / f"{name}.reopened.json").read_text())
+    return found
 
 
 def messages_of(name: str, written: dict[str, Any]) -> list[dict[str, Any]]:
     """The messages that the store must still have."""
+    found: list[dict[str, Any]]
     if name == "torn":
-        return json.loads((STORES / "killed.json").read_text())["messages"][:-1]
-    return written["messages"]
+        found = json.loads((STORES / "killed.json").read_text())["messages"][:-1]
+    else:
+        found = written["messages"]
+    return found
 
 
 def units_of(store: MessageStore, topic: str, queue_id: int) -> list[list[int]]:

@@ -14,7 +14,7 @@ from aerobee.scripts.dev import pages
 
 from . import tree
 
-LINES_MAX = {"README.md": 150, "ARCHITECTURE.md": 200}
+LINES_MAX = {"README.md": 150, "ARCHITECTURE.md": 210}
 DOCS = tree.ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if path.parent.name != "reference")
 PROGRAMS = {
@@ -44,6 +44,7 @@ def test_the_documents_at_the_root_are_short(document: str) -> None:
     assert len(lines) <= LINES_MAX[document], "move what is too much to a page of docs/"
 
 
+@pytest.mark.finding("S9")
 @pytest.mark.requirement(
     "Documents: Every program of the README and of the pages is an example, and every example is "
     "run"
@@ -107,6 +108,7 @@ def test_every_page_is_in_the_navigation() -> None:
     assert listed == made | written
 
 
+@pytest.mark.finding("S8")
 @pytest.mark.requirement("Documents: The reference has every public name, command and setting")
 def test_the_reference_has_every_public_name() -> None:
     made = generated_pages()
@@ -117,6 +119,7 @@ def test_the_reference_has_every_public_name() -> None:
     assert "::: aerobee.client.errors.NoRouteError\n" in made["aerobee.client.errors.md"]
 
 
+@pytest.mark.finding("S8")
 @pytest.mark.requirement("Documents: The reference has every public name, command and setting")
 def test_the_reference_has_every_command_and_every_setting() -> None:
     made = generated_pages()

@@ -56,3 +56,9 @@ async def test_both(): ...
 """
     found = list(requirements.markers(source))
     assert found == [("test_both", "Store: one"), ("test_both", "Store: two")]
+
+
+def test_a_marker_may_have_several_texts() -> None:
+    source = '@pytest.mark.finding("A1", "A2")\n@pytest.mark.slow\ndef test_it(): ...\n'
+    found = list(requirements.markers(source, "finding"))
+    assert found == [("test_it", "A1"), ("test_it", "A2")]

@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 
 import aerobee
+import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +38,7 @@ def test_the_image_gets_the_installed_environment_and_nothing_of_the_build() -> 
     assert "-name tests" in builder  # 30 MB of numpy's and numba's
 
 
+@pytest.mark.finding("A28")
 def test_machine_code_can_be_left_out_of_the_image() -> None:
     extras = re.search(r"^ARG EXTRAS=(\S+)$", stage("builder"), re.MULTILINE)
     assert extras is not None

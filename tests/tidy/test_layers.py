@@ -23,19 +23,20 @@ ARROWS = {
     "controller": {"conf", "store", "protocol.aio", "protocol"},
     "broker": {"conf", "store", "protocol.aio", "protocol"},
     "client": {"protocol.aio", "protocol"},
+    "proxy": {"client", "conf", "protocol.aio", "protocol"},
     "spark": {"client", "store", "protocol"},
     "console": {"client", "protocol"},
     "testing": {"broker", "namesrv"},
     "scripts": {
-        *("conf", "store", "namesrv", "controller", "broker", "client", "spark", "console"),
-        *("protocol.aio", "protocol"),
+        *("conf", "store", "namesrv", "controller", "broker", "client", "proxy", "spark"),
+        *("console", "protocol.aio", "protocol"),
     },
 }
 
 # The rooms of a folder from the bottom up: each may import the rooms before it. "." is the folder.
 ROOMS = {
     "protocol": [
-        *(".", "security", "codec", "kernels", "message", "bodies", "headers", "queues", "aio"),
+        *(".", "codec", "message", "bodies", "security", "kernels", "headers", "queues", "aio"),
     ],
     "store": [
         *("base", "files", "log", "queues", "timer", "index", "kernels", "engine", "columns"),
@@ -47,6 +48,10 @@ ROOMS = {
     ],
     "client": [
         *(".", "base", "cluster", "group", "producer", "pop", "push", "pull", "admin", "blocking"),
+    ],
+    "proxy": [
+        *("definitions", "settings", "messages", "http2", "routes", "access", "handles"),
+        *("telemetry", "calls", "."),
     ],
     "scripts": ["harness", "output", ".", "commands", "dev", "loads", "benchmark"],
 }
@@ -61,7 +66,11 @@ COMPILED = [
 PLACES = {
     "aiohttp": ["console", "client/cluster/top_addressing.py"],
     "cryptography": ["protocol/security/self_signed.py"],
+    "google": ["proxy/messages/definitions.py", "proxy/http2/health.py"],  # protobuf
+    "grpc_tools": ["scripts/dev/definitions.py"],
+    "h2": ["proxy/http2/library.py"],
     "isal": ["protocol/message/record.py"],
+    "jh2": ["proxy/http2/library.py"],
     "lark": ["broker/filters/sql92.py"],
     "mmh3": ["broker/filters/bloom.py"],
     "msgpack": ["protocol/codec/header_msgpack.py"],
@@ -72,6 +81,7 @@ PLACES = {
         "namesrv",
         "controller",
         "broker",
+        "proxy/settings",
         "scripts/commands/daemons.py",
         "scripts/commands/controller.py",
     ],
@@ -196,5 +206,17 @@ def test_inside_the_package_imports_are_relative() -> None:
         if found.top == "aerobee"
         and not found.relative
         and not any(Path(found.file).is_relative_to(guest) for guest in tree.GUESTS)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_proxy_uses_of_the_client_only_its_connections() -> None:
+    allowed = {"base", "cluster", "errors"}
+    wrong = [
+        f"{found.place}: proxy must not import {found.name}"
+        for found in tree.all_imports()
+        if found.file.startswith("proxy/")
+        and found.name.split(".")[1:2] == ["client"]
+        and found.name.split(".")[2] not in allowed
     ]
     assert not wrong, "\n".join(wrong)

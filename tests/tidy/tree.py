@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = (
-    *("protocol", "store", "namesrv", "controller", "broker", "client"),
+    *("protocol", "store", "namesrv", "controller", "broker", "client", "proxy"),
     *("spark", "console", "conf", "scripts", "testing"),
 )
 # Packages of their own that live in a folder of ours, from where they may import aerobee by name.

@@ -12,6 +12,7 @@ from aerobee.broker.access import access as access_module
 from aerobee.broker.access import users as users_module
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
+from aerobee.protocol.aio.connection import Row
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.access import PolicyEntryInfo, PolicyInfo, UserInfo
 from aerobee.protocol.bodies.body import MessageQueue
@@ -27,8 +28,10 @@ from aerobee.protocol.message.message_id import offset_message_id
 from aerobee.protocol.security.signature import signature, signed, signed_content
 from aerobee.store.base.errors import StoreError
 
-from ..conftest import Caller, Config
-from ..parts import Wire
+from ..conftest import Caller, Config, Start
+from ..parts import Wire, connection_of
+
+ON_BOTH_ENGINES = True
 
 ADMIN = "admin", "admin-secret"
 SHOP = "shop", "shop-secret"
@@ -53,7 +56,7 @@ Callers = Callable[..., Signing]
 
 
 @pytest.fixture
-async def guarded(start, config: Config) -> Broker:  # type: ignore[no-untyped-def]
+async def guarded(start: Start, config: Config) -> Broker:
     """A broker that serves the administrator, and the user `shop` within its access list."""
     broker: Broker = await start(config(**ON))
     assert broker.access is not None
@@ -85,7 +88,8 @@ async def plain(port: int, *frames: bytes) -> list[Command]:
     """The responses to these bytes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"".join(frames))
-    decoder, found = FrameDecoder(), []  # type: ignore[var-annotated]
+    decoder = FrameDecoder()
+    found: list[Command] = []
     async with asyncio.timeout(60):
         while len(found) < len(frames):
             found += decoder.feed(await reader.read(65_536))
@@ -93,10 +97,12 @@ async def plain(port: int, *frames: bytes) -> list[Command]:
     return found
 
 
+@pytest.mark.finding("C8")
 async def test_a_user_without_rules_reads_only_the_unrestricted_broker_data(
     guarded: Broker, as_user: Callers
 ) -> None:
-    guarded.access.users.create(UserInfo("plain", "p"))  # type: ignore[union-attr]
+    assert guarded.access is not None
+    guarded.access.users.create(UserInfo("plain", "p"))
     plain = as_user(("plain", "p"))
     for code in (
         codes.GET_ALL_TOPIC_CONFIG,
@@ -229,8 +235,9 @@ async def test_the_handler_reads_the_fields_that_were_signed(guarded: Broker) ->
     fields = signed({"topic": "TBW102"}, b"", *ADMIN)
     (command,) = FrameDecoder().feed(encode_request(codes.GET_TOPIC_CONFIG, 1, fields))
     assert guarded.access is not None
-    guarded.access.check(command, Wire())  # type: ignore[arg-type]
-    assert command.ext == fields
+    guarded.access.check(command, connection_of(Wire()))
+    decoded: object = command.ext
+    assert decoded == fields
 
 
 async def test_no_signature_is_valid_for_a_password_that_is_not_valid_unicode(
@@ -313,7 +320,7 @@ async def test_refusals_are_logged_at_most_once_a_second(
 
 
 @pytest.mark.requirement("Access control: White lists, authentication alone")
-async def test_a_request_on_the_white_list_needs_no_signature(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+async def test_a_request_on_the_white_list_needs_no_signature(start: Start, config: Config) -> None:
     white = f" {codes.GET_TOPIC_CONFIG}, {codes.AUTH_CREATE_USER} ,{codes.GET_MAX_OFFSET}"
     more = {
         "authentication_whitelist": white,
@@ -333,16 +340,18 @@ async def test_a_request_on_the_white_list_needs_no_signature(start, config: Con
         fields = {"username": "me", "AccessKey": "admin"}
         answer = await caller.ask(codes.AUTH_CREATE_USER, fields, body)
         assert answer.code == codes.NO_PERMISSION
+        assert broker.access is not None
         assert broker.access.users.get("me") is None
     finally:
         await caller.peers.close()
 
 
 @pytest.mark.requirement("Access control: White lists, authentication alone")
-async def test_without_authorization_each_user_with_a_signature_may_do_everything(  # type: ignore[no-untyped-def]
-    start, config: Config
+async def test_without_authorization_each_user_with_a_signature_may_do_everything(
+    start: Start, config: Config
 ) -> None:
     broker = await start(config(**{**ON, "authorization_enabled": False}))
+    assert broker.access is not None
     broker.access.users.create(UserInfo(*SHOP))
     shop, stranger = Signing(broker, SHOP), Signing(broker)
     try:
@@ -360,13 +369,13 @@ async def test_without_authorization_each_user_with_a_signature_may_do_everythin
 
 
 @pytest.mark.requirement("Access control: Off, it costs nothing")
-async def test_without_access_control_the_request_table_is_unchanged(  # type: ignore[no-untyped-def]
-    start, config: Config, guarded: Broker, tmp_path: Path
+async def test_without_access_control_the_request_table_is_unchanged(
+    start: Start, config: Config, guarded: Broker, tmp_path: Path
 ) -> None:
     """Switched off it costs nothing: sends keep their inbox, frequent requests stay hot."""
     broker = await start(config(store_path_root_dir=str(tmp_path / "free")))
 
-    def rows(of: Broker) -> dict[int, Any]:
+    def rows(of: Broker) -> dict[int, Row]:
         (connection,) = of.server.connections
         return dict(connection.rows)
 
@@ -509,7 +518,7 @@ async def test_each_request_needs_exactly_its_permissions(
         answer = await shop.ask(code, fields, body)
         return "has no permission to access" in (answer.remark or "")
 
-    wrong = []
+    wrong: list[tuple[int, str, object]] = []
     for number, (_, _, _, rights) in enumerate(RIGHTS):
         for missing in range(len(rights)):
             lists.forget("shop")
@@ -601,8 +610,8 @@ async def test_a_permitted_long_poll_waits_for_messages(guarded: Broker, as_user
 # --- restarts ----------------------------------------------------------------------------------
 
 
-async def test_the_broker_warns_at_start_if_there_is_no_user(  # type: ignore[no-untyped-def]
-    start, config: Config, caplog: pytest.LogCaptureFixture
+async def test_the_broker_warns_at_start_if_there_is_no_user(
+    start: Start, config: Config, caplog: pytest.LogCaptureFixture
 ) -> None:
     await start(config(authentication_enabled=True))
     assert "there is no user, so nobody can do anything" in caplog.text
@@ -616,7 +625,7 @@ async def test_a_first_user_over_the_limit_stops_the_start(
         await Broker(config(**ON)).start()
 
 
-async def test_users_persist_and_a_restart_does_not_reset_the_first_user(  # type: ignore[no-untyped-def]
+async def test_users_persist_and_a_restart_does_not_reset_the_first_user(
     config: Config, tmp_path: Path
 ) -> None:
     inner = '{"accessKey":"inner","secretKey":"inner-secret"}'

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from aerobee.broker.access import access_lists
 from aerobee.broker.access.access_lists import AccessLists, user_of
-from aerobee.broker.access.policies import Need, resource_of
 from aerobee.protocol.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo
 from aerobee.protocol.errors import Refusal
+from aerobee.protocol.security.policies import Need, resource_of
 from aerobee.store.base.errors import DamagedStore
 
 IP = "127.0.0.1"

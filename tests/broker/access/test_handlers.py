@@ -13,7 +13,7 @@ from aerobee.protocol.command import Command
 from aerobee.protocol.security.signature import signed
 from aerobee.store.base.errors import StoreError
 
-from ..conftest import Caller, Config
+from ..conftest import Caller, Config, Start
 
 ON: dict[str, Any] = {
     "authentication_enabled": True,
@@ -43,7 +43,7 @@ class Admin(Caller):
 
 
 @pytest.fixture
-async def broker(start, config: Config) -> Broker:  # type: ignore[no-untyped-def]
+async def broker(start: Start, config: Config) -> Broker:
     broker: Broker = await start(config(**ON))
     return broker
 
@@ -325,9 +325,10 @@ KEPT: dict[str, Any] = {
 }
 
 
+@pytest.mark.finding("C4")
 async def test_users_and_lists_can_be_created_before_access_control_is_enabled(
-    start, config: Config
-) -> None:  # type: ignore[no-untyped-def]
+    start: Start, config: Config
+) -> None:
     broker: Broker = await start(config(**KEPT))
     caller = Caller(broker)
     for name, kind in (("boss", "Super"), ("app", "Normal")):
@@ -355,8 +356,8 @@ async def test_users_and_lists_can_be_created_before_access_control_is_enabled(
 
 
 async def test_without_a_provider_for_lists_the_broker_stores_only_users(
-    start, config: Config
-) -> None:  # type: ignore[no-untyped-def]
+    start: Start, config: Config
+) -> None:
     key = "authentication_metadata_provider"
     caller = Caller(await start(config(**{key: KEPT[key]})))
     body = b'{"password":"p"}'
@@ -369,8 +370,8 @@ async def test_without_a_provider_for_lists_the_broker_stores_only_users(
 
 
 async def test_a_normal_user_changes_no_super_user_while_signatures_are_optional(
-    start, config: Config
-) -> None:  # type: ignore[no-untyped-def]
+    start: Start, config: Config
+) -> None:
     broker: Broker = await start(config(**KEPT))
     caller, app = Caller(broker), Admin(broker, "app", "p")
     for name, kind in (("boss", "Super"), ("app", "Normal")):

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -140,15 +141,16 @@ def test_what_can_not_be_written_did_not_happen(
     users.create(UserInfo("a", "secret"))
 
     class Full(disk.Disk):
-        def pwrite(self, fd: int, data: memoryview, offset: int) -> int:
+        def pwrite(self, fd: int, data: object, offset: int) -> int:
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(disk, "current", Full())
-    for change in (
+    changes: tuple[Callable[[], object], ...] = (
         lambda: users.create(UserInfo("b", "secret")),
         lambda: users.update(UserInfo("a", "other")),
         lambda: users.delete("a"),
-    ):
+    )
+    for change in changes:
         with pytest.raises(StoreError, match="No space left"):
             change()
     assert users.all() == [UserInfo("a", "secret", "Normal", "enable")]

@@ -247,8 +247,8 @@ def test_all_topics_come_with_their_version(parts: Parts) -> None:
     parts.topic("T")
     reply = parts.ask(codes.GET_ALL_TOPIC_CONFIG)
     assert reply.fields == {}
-    assert reply.body is not None
-    table = TopicConfigAndMappingSerializeWrapper.decode(bytes(reply.body))  # type: ignore[arg-type]
+    assert isinstance(reply.body, bytes)
+    table = TopicConfigAndMappingSerializeWrapper.decode(reply.body)
     assert table.topic_config_table == parts.topics.all()
     assert table.data_version == parts.topics.version
 

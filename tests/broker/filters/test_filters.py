@@ -1,7 +1,10 @@
 """Filters of groups: the file as Java writes it, versions, expiry, faulty expressions."""
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aerobee.broker.filters import filters as filters_module
@@ -27,8 +30,8 @@ class Made:
         self.path = folder / "consumerFilter.json"
         self.clock = clock
 
-    def __call__(self, **settings: object) -> Filters:
-        config = BrokerConfig(broker_name="b", **({"enable_property_filter": True} | settings))  # type: ignore[arg-type]
+    def __call__(self, **settings: Any) -> Filters:
+        config = BrokerConfig(broker_name="b", **({"enable_property_filter": True} | settings))
         filters = Filters(self.path, config, self.clock)
         filters.load()
         return filters
@@ -78,7 +81,9 @@ def test_a_filter_persists_over_a_restart(make: Made) -> None:
     assert found(filters).dead_time == make.clock() - 30_000
     filters.register("g", [sql("a = 1", 5)])
     assert not found(filters).is_dead
-    assert filters.registered(sql("a = 1", 5), "g", 5)({"a": "1"})  # type: ignore[operator,misc]
+    matches = filters.registered(sql("a = 1", 5), "g", 5)
+    assert callable(matches)
+    assert matches({"a": "1"})
 
 
 def test_a_file_with_other_bloom_filter_settings_is_ignored_as_in_java(make: Made) -> None:
@@ -185,7 +190,7 @@ def test_the_total_length_of_expressions_is_limited_and_dead_filters_make_room(
 # --- filters of pull requests ---------------------------------------------------------------------
 
 
-def refused(code: int, says: str):  # type: ignore[no-untyped-def]
+def refused(code: int, says: str) -> AbstractContextManager[pytest.ExceptionInfo[Refusal]]:
     return pytest.raises(Refusal, match=says, check=lambda wrong: wrong.code == code)
 
 
@@ -244,20 +249,23 @@ def test_a_pull_may_carry_an_expression_of_each_type(
 ) -> None:
     filters = make()
     for _ in range(2):
-        assert filters.stated("T", "a || b", "TAG") == {97, 98}
+        assert filters.stated("T", "a || b", "TAG") == frozenset({97, 98})
         assert filters.stated("T", "*", None) is None
         assert filters.stated("T", None, "") is None
-        assert filters.stated("T", "a > 5", "SQL92")({"a": "6"})  # type: ignore[operator,misc]
+        matches = filters.stated("T", "a > 5", "SQL92")
+        assert callable(matches)
+        assert matches({"a": "6"})
         monkeypatch.setattr(filters_module, "STATED_MAX", 1)  # the second round exceeds the cache
 
 
 def test_sql92_is_refused_if_the_property_filter_is_disabled(make: Made) -> None:
     filters = make(enable_property_filter=False)
-    for ask in (
+    asks: tuple[Callable[[], object], ...] = (
         lambda: filters.stated("T", "a = 1", "SQL92"),
         lambda: filters.registered(sql("a = 1"), "g", 0),
         lambda: filters.check(sql("a = 1")),
-    ):
+    )
+    for ask in asks:
         with refused(codes.SYSTEM_ERROR, "filter message by SQL92.*enablePropertyFilter=true"):
             ask()
     filters.check(subscription("T", "a"))

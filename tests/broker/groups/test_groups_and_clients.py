@@ -15,7 +15,7 @@ from aerobee.protocol.bodies.subscription import subscription
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.offsets import OffsetResponse, TimestampResponse
 
-from ..conftest import Caller, Config
+from ..conftest import Caller, Config, Start
 
 
 class Listener(Caller):
@@ -119,7 +119,7 @@ async def test_broadcasters_and_quiet_groups_are_not_told(broker: Broker) -> Non
     await one.peers.close()
 
 
-async def test_a_group_that_may_not_be_made_is_left_out(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+async def test_a_group_that_may_not_be_made_is_left_out(start: Start, config: Config) -> None:
     broker = await start(config(auto_create_subscription_group=False))
     caller = Caller(broker)
     assert (await caller.heartbeat(topics={"T": "*"})).code == 0

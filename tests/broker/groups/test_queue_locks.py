@@ -1,5 +1,7 @@
 """Queues that one consumer of a group holds alone."""
 
+from typing import TYPE_CHECKING
+
 import pytest
 from aerobee.broker.groups.queue_locks import LOCK_MS, QueueLocks
 from aerobee.broker.server import Broker
@@ -12,6 +14,9 @@ from aerobee.protocol.bodies.queues import (
 )
 
 from ..conftest import Caller, records
+
+if TYPE_CHECKING:
+    from _collections_abc import dict_items
 
 Q0, Q1 = ("T", "broker-a", 0), ("T", "broker-a", 1)
 
@@ -54,10 +59,10 @@ def test_a_full_table_gives_no_new_locks_until_some_expire() -> None:
 def test_a_full_table_is_not_looked_through_before_something_can_expire(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    looks = []
+    looks: list[int] = []
 
-    class Groups(dict):  # type: ignore[type-arg]
-        def items(self):  # type: ignore[no-untyped-def]
+    class Groups(dict[str, object]):
+        def items(self) -> "dict_items[str, object]":
             looks.append(len(self))
             return super().items()
 

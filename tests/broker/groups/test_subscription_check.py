@@ -11,7 +11,7 @@ from aerobee.protocol.bodies.cluster import KVTable
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData
 from aerobee.protocol.bodies.subscription import subscription
 
-from ..parts import Parts, Wire
+from ..parts import Parts, Wire, connection_of
 
 Says = dict[str, str]  # topic -> tag expression
 
@@ -34,7 +34,7 @@ def heard(
 ) -> None:
     wanted = [subscription(topic, text, kind) for topic, text in says.items()]
     consumer = ConsumerData("g", "CONSUME_PASSIVELY", model, None, wanted)
-    subscription_check.heard(wire, name, consumer)  # type: ignore[arg-type]
+    subscription_check.heard(connection_of(wire), name, consumer)
 
 
 @pytest.fixture
@@ -117,15 +117,19 @@ def test_they_agree_again_when_one_changes_its_mind_or_leaves(
     subscription_check: SubscriptionCheck,
 ) -> None:
     one, two = Wire(), Wire()
+
+    def differs() -> bool:
+        return subscription_check.differs
+
     heard(subscription_check, one, "c1", {"T": "a"})
     heard(subscription_check, two, "c2", {"T": "b"})
     heard(subscription_check, one, "c1", {"T": "b"})
-    assert not subscription_check.differs
+    assert not differs()
     heard(subscription_check, one, "c1", {"T": "a"})
-    assert subscription_check.differs
-    subscription_check.left(one)  # type: ignore[arg-type]
-    subscription_check.left(one)  # type: ignore[arg-type]
-    assert not subscription_check.differs
+    assert differs()
+    subscription_check.left(connection_of(one))
+    subscription_check.left(connection_of(one))
+    assert not differs()
 
 
 @pytest.mark.requirement("Consuming: Members that subscribe differently are found and named")
@@ -141,7 +145,7 @@ def test_the_log_names_a_group_once_and_says_when_it_is_over(
     (line,) = caplog.messages
     assert "members of group g subscribe differently" in line
     assert "topic T: c1: tags a / c2: tags b; give all members the same" in line
-    subscription_check.left(two)  # type: ignore[arg-type]
+    subscription_check.left(connection_of(two))
     assert caplog.messages[1:] == ["the members of group g subscribe alike again"]
 
 
@@ -153,7 +157,7 @@ def test_the_broker_tells_it_to_whoever_asks(parts: Parts) -> None:
     text = "topic T: c1: tags a / c2: tags b"
     assert dict(filter(None, parts.clients.differing())) == {"g": text}
     assert runtime(parts)["subscriptionsDiffer_g"] == text
-    parts.clients.lost(wire)  # type: ignore[arg-type]
+    parts.clients.lost(connection_of(wire))
     assert dict(filter(None, parts.clients.differing())) == {}
 
 
@@ -161,11 +165,13 @@ def test_a_heartbeat_without_subscriptions_changes_nothing(parts: Parts) -> None
     parts.join("g", {"T": "a"}, client_id="c1")
     wire = parts.join("g", {"T": "b"}, client_id="c2")
     bare = HeartbeatData("c2", [], [ConsumerData("g")], without_sub=True)
-    parts.clients.register(bare, wire, "JAVA", 479, 0, list)  # type: ignore[arg-type]
+    parts.clients.register(bare, connection_of(wire), "JAVA", 479, 0, list)
     assert dict(filter(None, parts.clients.differing())) == {
         "g": "topic T: c1: tags a / c2: tags b"
     }
 
 
 def runtime(parts: Parts) -> dict[str, str]:
-    return KVTable.decode(parts.ask(codes.GET_BROKER_RUNTIME_INFO).body).table
+    body = parts.ask(codes.GET_BROKER_RUNTIME_INFO).body
+    assert isinstance(body, bytes)
+    return KVTable.decode(body).table

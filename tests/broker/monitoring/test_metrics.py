@@ -13,8 +13,8 @@ from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.headers.offsets import UpdateConsumerOffset
 
-from ..conftest import Caller, Clock, Config
-from ..popping import Popper, Run
+from ..conftest import Caller, Clock, Config, Run, Start
+from ..popping import Popper
 
 OWN_NODE = {"cluster": "DefaultCluster", "node_type": "broker", "node_id": "broker-a"}
 NODE = {"otel_scope_name": "broker-meter", **OWN_NODE}
@@ -44,6 +44,7 @@ def has(broker: Broker, name: str) -> bool:
     return any(family[0] == name for family in families(broker))
 
 
+@pytest.mark.finding("C7")
 async def test_messages_and_bytes_are_counted_by_topic(broker: Broker, caller: Caller) -> None:
     for body in (b"1", b"22"):
         await caller.send("T", body)
@@ -56,6 +57,7 @@ async def test_messages_and_bytes_are_counted_by_topic(broker: Broker, caller: C
     assert throughput["T", "normal", "false"] == broker.stats.puts("T").bytes > 180
 
 
+@pytest.mark.finding("C7")
 async def test_messages_out_are_counted_by_topic_and_group(broker: Broker, caller: Caller) -> None:
     for _ in range(3):
         await caller.send("T")
@@ -68,6 +70,7 @@ async def test_messages_out_are_counted_by_topic_and_group(broker: Broker, calle
     assert values(broker, "rocketmq_throughput_out_total")["T", "cg", "false", ""] > 270
 
 
+@pytest.mark.finding("W6")
 async def test_the_version_of_aerobee_is_a_label(broker: Broker) -> None:
     assert values(broker, "aerobee_build_info") == {(version("aerobee"),): 1}
 
@@ -100,7 +103,9 @@ async def test_the_lag_of_a_group_counts_only_its_tags(broker: Broker, caller: C
     await caller.ask(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset("cg", "T", 0, 1))
 
     def lag() -> float:
-        return values(broker, "rocketmq_consumer_lag_messages")["T", "cg", "false", "false"]
+        found = values(broker, "rocketmq_consumer_lag_messages")
+        count: float = found["T", "cg", "false", "false"]
+        return count
 
     assert lag() == 4  # without a member the subscription is unknown
     await caller.heartbeat(topics={"T": "a || b"})
@@ -121,9 +126,10 @@ async def test_connections_are_counted_by_language_and_version(
     assert (consumer[0], *consumer[3:]) == ("cg", "push", "remoting", "false")
 
 
+@pytest.mark.finding("C7")
 async def test_the_store_reports_its_size_and_the_age_of_its_oldest_message(
-    start, config: Config
-) -> None:  # type: ignore[no-untyped-def]
+    start: Start, config: Config
+) -> None:
     broker = await start(config())
     assert values(broker, "rocketmq_storage_size_bytes")["local", "disk"] > 0
     assert values(broker, "aerobee_storage_takes_messages")["local", "disk"] == 1
@@ -153,6 +159,7 @@ async def test_a_group_whose_members_subscribe_differently_has_a_gauge(
     await other.peers.close()
 
 
+@pytest.mark.finding("C7")
 async def test_popped_messages_without_an_acknowledgement_are_counted(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -183,6 +190,7 @@ async def crowded(broker: Broker) -> Broker:
     return broker
 
 
+@pytest.mark.finding("F2")
 async def test_the_metrics_of_many_topics_and_groups_are_collected_in_small_steps(
     crowded: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +218,7 @@ async def test_the_metrics_of_many_topics_and_groups_are_collected_in_small_step
     assert steps > 5 * MANY / SAMPLES_PER_STEP
 
 
+@pytest.mark.finding("F2")
 async def test_requests_are_served_while_metrics_are_collected(
     crowded: Broker, caller: Caller
 ) -> None:
@@ -220,6 +229,7 @@ async def test_requests_are_served_while_metrics_are_collected(
     assert len(await making) > 1
 
 
+@pytest.mark.finding("C7")
 async def test_the_latency_metric_labels_long_polls_and_oneway_requests(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -272,3 +282,82 @@ async def test_a_popped_message_is_in_flight_until_it_is_acknowledged(
     assert numbers() == [3, 2, 1]
     await p.ack(handles[b"a"])
     assert numbers() == [2, 1, 1]
+
+
+# RocketMQ 5.3.3's metrics with their types and labels, without those of the node. A name ends with
+# its unit here, as Prometheus stores it.
+GROUP = "topic consumer_group is_retry is_system"
+ARRIVAL = "topic message_type is_system"
+READ = "topic consumer_group is_system is_retry"
+STORAGE = "storage_type storage_medium"
+RPC = "protocol_type request_code response_code is_long_polling result"
+CLIENT = "language version protocol_type"
+ROCKETMQ = {
+    ("processor_watermark", "gauge", "processor"),
+    ("broker_permission", "gauge", ""),
+    ("topic_number", "gauge", ""),
+    ("consumer_group_number", "gauge", ""),
+    ("rpc_latency_milliseconds", "histogram", RPC),
+    ("topic_create_execution_time_milliseconds", "histogram", "invocation_status is_system"),
+    ("consumer_group_create_execution_time_milliseconds", "histogram", "invocation_status"),
+    ("messages_in_total", "counter", ARRIVAL),
+    ("throughput_in_total", "counter", ARRIVAL),
+    ("message_size", "histogram", ARRIVAL),
+    ("messages_out_total", "counter", READ),
+    ("throughput_out_total", "counter", READ),
+    ("send_to_dlq_messages_total", "counter", "topic consumer_group is_system"),
+    ("consumer_lag_messages", "gauge", GROUP),
+    ("consumer_lag_latency_milliseconds", "gauge", GROUP),
+    ("consumer_inflight_messages", "gauge", GROUP),
+    ("consumer_queueing_latency_milliseconds", "gauge", GROUP),
+    ("consumer_ready_messages", "gauge", GROUP),
+    ("half_messages", "gauge", "topic"),
+    ("commit_messages_total", "counter", "topic"),
+    ("rollback_messages_total", "counter", "topic"),
+    ("finish_message_latency_milliseconds", "histogram", "topic"),
+    ("producer_connections", "gauge", CLIENT),
+    ("consumer_connections", "gauge", f"{CLIENT} consumer_group consume_mode is_system"),
+    ("storage_size_bytes", "gauge", STORAGE),
+    ("storage_flush_behind_bytes", "gauge", STORAGE),
+    ("storage_dispatch_behind_bytes", "gauge", STORAGE),
+    ("storage_message_reserve_time_milliseconds", "gauge", STORAGE),
+    ("timer_enqueue_lag", "gauge", STORAGE),
+    ("timer_enqueue_latency_milliseconds", "gauge", STORAGE),
+    ("timer_dequeue_lag", "gauge", STORAGE),
+    ("timer_dequeue_latency_milliseconds", "gauge", STORAGE),
+    ("timing_messages", "gauge", f"{STORAGE} topic"),
+    ("timer_enqueue_total", "counter", f"{STORAGE} topic"),
+    ("timer_dequeue_total", "counter", f"{STORAGE} topic"),
+    ("delay_message_latency_seconds", "histogram", f"{STORAGE} topic"),
+    ("timer_message_snapshot", "gauge", f"{STORAGE} timer_bound_s"),
+    ("pop_offset_buffer_size", "gauge", ""),
+    ("pop_checkpoint_buffer_size", "gauge", ""),
+    ("pop_revive_lag_milliseconds", "gauge", "queue_id"),
+    ("pop_revive_latency_milliseconds", "gauge", "queue_id"),
+    ("pop_buffer_scan_time_consume_milliseconds", "histogram", ""),
+    (
+        *("pop_revive_in_message_total", "counter"),
+        "consumer_group topic revive_message_type put_status",
+    ),
+    (
+        *("pop_revive_out_message_total", "counter"),
+        "consumer_group topic queue_id revive_message_type",
+    ),
+    ("pop_revive_retry_messages_total", "counter", "consumer_group topic put_status"),
+}
+
+
+@pytest.mark.finding("C7")
+async def test_the_metrics_are_those_of_rocketmq_with_their_types_and_labels(
+    broker: Broker, caller: Caller
+) -> None:
+    await caller.send("T")  # the age of the oldest message is a metric from then on
+    found = {
+        (name, kind, frozenset(labels))
+        for name, kind, _, labels, _ in families(broker)
+        if name.startswith("rocketmq_")
+    }
+    assert found == {
+        (f"rocketmq_{name}", kind, frozenset([*NODE, *labels.split()]))
+        for name, kind, labels in ROCKETMQ
+    }

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
+import pytest
 from aerobee.broker.monitoring.overview import fault, not_ready, overview
 from aerobee.broker.server import Broker
 from aerobee.namesrv.server import NameServer
 from aerobee.protocol.bodies.topic import TopicConfig
 
 from ...steps import result_of
-from ..conftest import Caller, Config
+from ..conftest import Caller, Config, Start
 
 
 def table(broker: Broker, title: str) -> list[tuple[object, ...]]:
@@ -57,8 +58,8 @@ async def test_an_empty_retry_topic_is_not_shown(broker: Broker, caller: Caller)
 
 
 async def test_it_is_ready_once_a_name_server_has_taken_it(
-    namesrv: NameServer, start, config: Config
-) -> None:  # type: ignore[no-untyped-def]
+    namesrv: NameServer, start: Start, config: Config
+) -> None:
     registered = await start(config(namesrv_addr=namesrv.address))
     assert not_ready(registered) is None
     nobody = "127.0.0.1:1"
@@ -88,6 +89,7 @@ async def test_groups_whose_members_subscribe_differently_are_shown(
     await other.peers.close()
 
 
+@pytest.mark.finding("A26")
 async def test_topics_of_the_system_are_listed_when_they_are_wanted(
     broker: Broker, caller: Caller
 ) -> None:
@@ -101,6 +103,7 @@ async def test_topics_of_the_system_are_listed_when_they_are_wanted(
     assert {"T", "%RETRY%cg", "TBW102", "broker-a", "DefaultCluster"} <= {row[0] for row in rows}
 
 
+@pytest.mark.finding("A27")
 async def test_figures_come_before_the_rest(broker: Broker, caller: Caller) -> None:
     for _ in range(3):
         await caller.send("T")
@@ -115,6 +118,7 @@ async def test_figures_come_before_the_rest(broker: Broker, caller: Caller) -> N
     assert all(isinstance(value, str) for _, value in facts[6:])
 
 
+@pytest.mark.finding("F2")
 async def test_topics_and_groups_are_looked_at_in_small_steps(broker: Broker) -> None:
     """Requests are served between two steps, so each is about one topic or one group at most."""
     broker.topics.put_all([TopicConfig(f"T{number}") for number in range(50)])

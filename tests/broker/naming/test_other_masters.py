@@ -71,6 +71,7 @@ async def register(namesrv: NameServer, peers: Peers, address: str) -> None:
     assert answer.code == codes.SUCCESS
 
 
+@pytest.mark.finding("S3")
 async def test_a_second_master_of_a_name_does_not_start_and_says_what_to_do(
     masters: Masters, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -162,6 +163,7 @@ async def test_a_master_that_will_not_say_its_name_counts_as_one(masters: Master
         await masters.start("two")
 
 
+@pytest.mark.finding("S3")
 async def test_while_two_masters_run_both_say_so_at_each_registration(
     masters: Masters, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -179,7 +181,7 @@ async def test_while_two_masters_run_both_say_so_at_each_registration(
             value
             for name, _, _, _, values in families(broker)
             if name == "aerobee_other_masters"
-            for _, value in values
+            for _, value in filter(None, values)
         ]
         assert value == 1
         peers = Peers(upgrade=False)
@@ -192,15 +194,19 @@ async def test_what_is_told_of_the_other_master_ends_with_it(
     masters: Masters, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, two = await masters.two()
+
+    def others() -> tuple[str, ...]:
+        return one.other_masters.addresses
+
     await one.registration.register_all()
-    assert one.other_masters.addresses == (two.address,)
+    assert others() == (two.address,)
     # Its own registration is the last now: the name server tells nothing of the other one.
     await one.registration.register_all()
-    assert one.other_masters.addresses == (two.address,)
+    assert others() == (two.address,)
     await masters.stop(two)
     caplog.clear()
     await one.registration.register_all()
-    assert one.other_masters.addresses == ()
+    assert others() == ()
     assert note(one) is None
     assert "two masters" not in caplog.text
 

@@ -20,7 +20,7 @@ from aerobee.protocol.bodies.route import TopicRouteData
 from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.protocol.security import self_signed
 
-from ..conftest import Caller, Config
+from ..conftest import Caller, Config, Start
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def hold_back(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 
 async def test_the_order_conf_of_the_name_server_makes_topics_ordered(
     namesrv: NameServer,
-    start,  # type: ignore[no-untyped-def]
+    start: Start,
     config: Config,
 ) -> None:
     conf = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:4"}
@@ -77,7 +77,8 @@ async def test_the_order_conf_of_the_name_server_makes_topics_ordered(
     for name in ("T", "U"):
         await make_topic(caller, name)
     await broker.registration.register_all()
-    assert [broker.topics.get(name).order for name in ("T", "U")] == [True, False]
+    topics = [broker.topics.get(name) for name in ("T", "U")]
+    assert [topic.order for topic in topics if topic is not None] == [True, False]
     broker.topics.save()
     assert '"order":true' in (broker.root / "config" / "topics.json").read_text()
     version = broker.topics.version
@@ -93,7 +94,7 @@ async def test_the_order_conf_of_the_name_server_makes_topics_ordered(
 )
 async def test_creating_a_topic_is_answered_after_its_registration(
     namesrv: NameServer,
-    start,  # type: ignore[no-untyped-def]
+    start: Start,
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -112,7 +113,7 @@ async def test_creating_a_topic_is_answered_after_its_registration(
 
 async def test_a_new_groups_heartbeat_is_answered_after_its_retry_topic_has_a_route(
     namesrv: NameServer,
-    start,  # type: ignore[no-untyped-def]
+    start: Start,
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -134,7 +135,7 @@ async def test_a_new_groups_heartbeat_is_answered_after_its_retry_topic_has_a_ro
 
 async def test_a_heartbeat_does_not_wait_for_unresponsive_name_servers(
     namesrv: NameServer,
-    start,  # type: ignore[no-untyped-def]
+    start: Start,
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -147,7 +148,9 @@ async def test_a_heartbeat_does_not_wait_for_unresponsive_name_servers(
     await caller.peers.close()
 
 
-async def test_a_topic_is_created_while_no_name_server_is_reachable(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+async def test_a_topic_is_created_while_no_name_server_is_reachable(
+    start: Start, config: Config
+) -> None:
     broker = await start(config(namesrv_addr="127.0.0.1:1"))
     caller = Caller(broker)
     await make_topic(caller, "T")
@@ -159,7 +162,7 @@ async def test_a_topic_is_created_while_no_name_server_is_reachable(start, confi
     "Bad input: A disk that stays full, a name server that stays away: told once"
 )
 async def test_an_unreachable_name_server_is_logged_once(
-    start,  # type: ignore[no-untyped-def]
+    start: Start,
     config: Config,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -170,8 +173,9 @@ async def test_an_unreachable_name_server_is_logged_once(
     assert "127.0.0.1:1: can't connect to 127.0.0.1:1" in told[0]
 
 
+@pytest.mark.finding("A9")
 async def test_a_broker_address_in_place_of_a_name_server_is_logged(
-    start,  # type: ignore[no-untyped-def]
+    start: Start,
     config: Config,
     caplog: pytest.LogCaptureFixture,
     tmp_path: Path,
@@ -190,8 +194,8 @@ async def test_a_broker_address_in_place_of_a_name_server_is_logged(
     "deletes no other"
 )
 async def test_registering_a_single_topic_keeps_the_routes_of_the_others(
-    strict: NameServer, start, config: Config
-) -> None:  # type: ignore[no-untyped-def]
+    strict: NameServer, start: Start, config: Config
+) -> None:
     broker = await start(config(namesrv_addr=strict.address, enable_single_topic_register=True))
     caller = Caller(broker)
     await make_topic(caller, "one")
@@ -202,8 +206,8 @@ async def test_registering_a_single_topic_keeps_the_routes_of_the_others(
 
 
 async def test_single_topic_registration_can_be_enabled_at_run_time(
-    strict: NameServer, start, config: Config
-) -> None:  # type: ignore[no-untyped-def]
+    strict: NameServer, start: Start, config: Config
+) -> None:
     broker = await start(config(namesrv_addr=strict.address))
     caller = Caller(broker)
     await make_topic(caller, "one")
@@ -215,8 +219,9 @@ async def test_single_topic_registration_can_be_enabled_at_run_time(
     await caller.peers.close()
 
 
+@pytest.mark.finding("T8")
 async def test_the_broker_registers_a_new_topic_with_every_name_server(
-    start,  # type: ignore[no-untyped-def]
+    start: Start,
     config: Config,
 ) -> None:
     servers = [NameServer(NamesrvConfig(listen_port=0)) for _ in range(3)]
@@ -234,9 +239,10 @@ async def test_the_broker_registers_a_new_topic_with_every_name_server(
         await server.stop()
 
 
+@pytest.mark.finding("T9")
 async def test_the_broker_registers_again_with_a_name_server_that_lost_its_routes(
     namesrv: NameServer,
-    start,  # type: ignore[no-untyped-def]
+    start: Start,
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -290,7 +296,7 @@ async def enforcing(pems: dict[str, str]) -> AsyncIterator[NameServer]:
 )
 async def test_a_name_server_that_enforces_tls_accepts_brokers_that_use_and_trust_it(
     enforcing: NameServer,
-    start,  # type: ignore[no-untyped-def]
+    start: Start,
     config: Config,
     pems: dict[str, str],
     settings: dict[str, Any],
@@ -309,7 +315,7 @@ async def test_a_name_server_that_enforces_tls_accepts_brokers_that_use_and_trus
 
 
 async def test_a_trust_file_without_certificates_stops_the_start(
-    start,  # type: ignore[no-untyped-def]
+    start: Start,
     config: Config,
     tmp_path: Path,
 ) -> None:
@@ -321,9 +327,10 @@ async def test_a_trust_file_without_certificates_stops_the_start(
         )
 
 
+@pytest.mark.finding("C2")
 async def test_split_registration_sends_the_topics_in_parts(
     namesrv: NameServer,
-    start,  # type: ignore[no-untyped-def]
+    start: Start,
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -18,8 +18,8 @@ from aerobee.protocol.headers.groups import StatsData
 from aerobee.protocol.message.pop_handles import parse_handle
 from aerobee.protocol.message.record import Record, decode_record
 
-from ..conftest import Clock, Config
-from ..popping import BACK_AFTER_MS, INVISIBLE_MS, Popper, Run
+from ..conftest import Clock, Config, Run
+from ..popping import BACK_AFTER_MS, INVISIBLE_MS, Popper
 
 REVIVE_TOPIC = "rmq_sys_REVIVE_LOG_DefaultCluster"
 WHEEL_TOPIC = "rmq_sys_wheel_timer"
@@ -53,7 +53,7 @@ def batch_of(p: Popper, text: str, numbers: list[int], **wanted: Any) -> BatchAc
     each = parse_handle(text)
     bits = sum(1 << number for number in numbers)
     data = bits.to_bytes(-(-bits.bit_length() // 8), "little")
-    usual = {
+    usual: dict[str, Any] = {
         "consumer_group": p.group,
         "topic": p.topic,
         "retry": each.retry,

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,13 @@ from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.command import Command
 from aerobee.protocol.queues.allocation import STRATEGIES
 
-from ..conftest import Caller, Clock, Config
+from ..conftest import Caller, Clock, Config, Run, Start
 
 QUEUES = [MessageQueue("T", "broker-a", number) for number in range(8)]
 
 
 @pytest.fixture
-async def members(broker: Broker, caller: Caller) -> Any:
+async def members(broker: Broker, caller: Caller) -> AsyncIterator[list[Caller]]:
     """Three clients of the group, each with its own connection."""
     broker.topics.put(TopicConfig("T", 8, 8))
     callers = [caller, Caller(broker), Caller(broker)]
@@ -44,7 +45,8 @@ async def assigned(caller: Caller, client_id: str, **wanted: Any) -> dict[str, A
         setattr(body, name, value)
     answer = await caller.ask(codes.QUERY_ASSIGNMENT, None, body.encode())
     assert answer.code == 0, answer
-    return json.loads(answer.body or b"")
+    found: dict[str, Any] = json.loads(answer.body or b"")
+    return found
 
 
 def queues_of(found: dict[str, Any]) -> list[MessageQueue]:
@@ -123,7 +125,7 @@ async def test_an_unknown_strategy_group_or_topic_gives_an_empty_assignment(
 
 
 async def test_the_default_mode_is_the_brokers_except_pull_for_retry_topics(
-    start: Any, config: Config
+    start: Start, config: Config
 ) -> None:
     broker = await start(config(default_message_request_mode="POP"))
     caller = Caller(broker)
@@ -138,7 +140,7 @@ async def test_the_default_mode_is_the_brokers_except_pull_for_retry_topics(
 
 
 async def test_without_server_load_balancing_each_member_gets_all_queues(
-    start: Any, config: Config
+    start: Start, config: Config
 ) -> None:
     broker = await start(config(server_load_balancer_enable=False))
     caller = Caller(broker)
@@ -148,7 +150,7 @@ async def test_without_server_load_balancing_each_member_gets_all_queues(
 
 
 async def test_the_assignment_includes_the_queues_of_other_brokers(
-    run: Any, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     name_server = NameServer(NamesrvConfig(listen_port=0))
     await name_server.start()
@@ -194,7 +196,7 @@ async def test_the_assignment_includes_the_queues_of_other_brokers(
     ],
 )
 async def test_an_invalid_mode_is_refused_with_the_reason(
-    members: list[Caller], wanted: dict[str, str], code: int, why: str
+    members: list[Caller], wanted: dict[str, Any], code: int, why: str
 ) -> None:
     answer = await set_mode(members[0], **wanted)
     assert answer.code == code
@@ -202,7 +204,7 @@ async def test_an_invalid_mode_is_refused_with_the_reason(
 
 
 async def test_without_auto_creation_a_mode_for_an_unknown_group_is_refused(
-    start: Any, config: Config
+    start: Start, config: Config
 ) -> None:
     broker = await start(config(auto_create_subscription_group=False))
     broker.topics.put(TopicConfig("T", 1, 1))

@@ -7,9 +7,10 @@ from aerobee.broker.pop.checkpoints import CheckPoint, from_body
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.pop import PopCheckPoint
 from aerobee.store.base.errors import DiskFull
+from aerobee.store.engine.messages import Message
 
-from ..conftest import Clock, Config
-from ..popping import BACK_AFTER_MS, Popper, Run
+from ..conftest import Clock, Config, Run
+from ..popping import BACK_AFTER_MS, Popper
 
 
 async def popper(run: Run, config: Config, clock: Clock, **wanted: Any) -> Popper:
@@ -89,7 +90,7 @@ async def test_the_offset_moves_in_the_order_of_the_pops(
 ) -> None:
     p = await popper(run, config, clock)
     await p.send(b"a", b"b", b"c")
-    handles = {}
+    handles: dict[bytes, str] = {}
     for _ in range(3):
         clock.ms += 1
         handles |= await p.pop(max_messages=1)
@@ -161,14 +162,14 @@ async def test_messages_with_a_check_point_from_before_the_disk_was_full_are_ret
     await p.send(b"b", queue_id=1)
     put, room = broker.store.put, [1]
 
-    def narrow(*message: Any) -> tuple[int, int, int]:
+    def put_once(message: Message) -> tuple[int, int, int]:
         if not room:
             raise DiskFull("no room on the disk")
         room.pop()
-        return put(*message)
+        return put(message)
 
     with monkeypatch.context() as patched:
-        patched.setattr(broker.store, "put", narrow)
+        patched.setattr(broker.store, "put", put_once)
         first = await p.pop()
     assert len(first) == 1
     assert (first | await p.pop()).keys() == {b"a", b"b"}

@@ -9,8 +9,8 @@ import pytest
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.topic import TopicConfig
 
-from ..conftest import Clock, Config
-from ..popping import BACK_AFTER_MS, INVISIBLE_MS, Popper, Run, crashed
+from ..conftest import Clock, Config, Run
+from ..popping import BACK_AFTER_MS, INVISIBLE_MS, Popper, crashed
 from .test_ack_handlers import batch_ack, batch_of
 
 SQL = {"expression_type": "SQL92", "expression": "a > 1"}

@@ -9,8 +9,8 @@ import pytest
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 
-from ..conftest import Caller, Clock, Config
-from ..popping import Popper, Run, crashed
+from ..conftest import Caller, Clock, Config, Run
+from ..popping import Popper, crashed
 
 STEPS = 120
 DRAIN_MS = 400_000  # beyond the longest time that a message is made invisible here

@@ -1,5 +1,6 @@
 """PEEK_MESSAGE (200052): what the next pops would find, left where it is."""
 
+import random
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ from aerobee.protocol.command import Command
 from aerobee.protocol.headers.pop import PeekMessage
 from aerobee.protocol.message.record import decode_all
 
-from ..conftest import Clock, Config
-from ..popping import BACK_AFTER_MS, Popper, Run
+from ..conftest import Clock, Config, Run
+from ..popping import BACK_AFTER_MS, Popper
 
 ZEROS = {"popTime": "0", "invisibleTime": "0", "reviveQid": "0", "restNum": "0"}
 RETRY = "%RETRY%cg_T"
@@ -23,7 +24,7 @@ async def popper(run: Run, config: Config, clock: Clock, queues: int = 1, **want
 
 
 async def ask(p: Popper, **wanted: Any) -> Command:
-    usual = {"group": "cg", "topic": "T", "queue_id": -1, "max_messages": 32}
+    usual: dict[str, Any] = {"group": "cg", "topic": "T", "queue_id": -1, "max_messages": 32}
     return await p.caller.ask(codes.PEEK_MESSAGE, PeekMessage(**(usual | wanted)))
 
 
@@ -41,7 +42,7 @@ async def seen(p: Popper, **wanted: Any) -> tuple[list[bytes], int]:
 def chance(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """What is drawn next: the last of these."""
     drawn = [1]
-    monkeypatch.setattr(peek.random, "randrange", lambda _: drawn[-1])
+    monkeypatch.setattr(random, "randrange", lambda _: drawn[-1])
     return drawn
 
 

@@ -2,7 +2,6 @@
 
 import tarfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aerobee.broker.pop.revive import LATE_ACK_MS
@@ -17,8 +16,8 @@ from aerobee.protocol.message.tags import tag_hash
 from aerobee.store.base.errors import DiskFull
 from aerobee.store.engine.messages import Message
 
-from ..conftest import Clock, Config
-from ..popping import BACK_AFTER_MS, INVISIBLE_MS, Popper, Run
+from ..conftest import Clock, Config, Run
+from ..popping import BACK_AFTER_MS, INVISIBLE_MS, Popper
 
 JAVA_STORE = Path(__file__).parents[2] / "golden" / "stores" / "broker.tar.gz"
 JAVA_STOPPED_MS = 1_795_227_250_000  # when that broker was stopped, about
@@ -218,6 +217,7 @@ async def test_a_message_popped_from_a_retry_topic_is_revived_in_that_topic(
     ]
 
 
+@pytest.mark.finding("C9")
 async def test_the_next_revive_round_is_due_with_the_first_check_point(p: Popper) -> None:
     revive = p.broker.pop.revive
     interval_ms = p.broker.config.revive_interval
@@ -237,7 +237,7 @@ async def test_the_next_revive_round_is_due_with_the_first_check_point(p: Popper
 async def test_after_a_failed_round_the_queue_waits_for_the_interval(
     p: Popper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(topic: str, *rest: Any) -> tuple[int, int, int]:
+    def full(_: Message) -> tuple[int, int, int]:
         raise DiskFull("no room")
 
     await p.send(b"a")

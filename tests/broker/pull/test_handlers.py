@@ -24,7 +24,7 @@ from aerobee.store.base import status
 from aerobee.store.engine.messages import Batch, Message
 from aerobee.store.engine.store import Found
 
-from ..conftest import Caller, Config, parked, records
+from ..conftest import Caller, Config, Start, parked, records
 
 
 async def filled(caller: Caller, count: int = 5) -> None:
@@ -301,8 +301,8 @@ async def test_a_pull_without_permission_or_with_invalid_fields_is_refused(
     assert (closed.code, closed.fields()["forbiddenType"]) == (codes.NO_PERMISSION, "3")
 
 
-async def test_without_auto_creation_an_unknown_group_is_refused(  # type: ignore[no-untyped-def]
-    start, config: Config
+async def test_without_auto_creation_an_unknown_group_is_refused(
+    start: Start, config: Config
 ) -> None:
     broker = await start(config(auto_create_subscription_group=False))
     caller = Caller(broker)
@@ -314,8 +314,8 @@ async def test_without_auto_creation_an_unknown_group_is_refused(  # type: ignor
 
 
 @pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
-async def test_a_broker_without_read_permission_refuses_a_pull_before_other_checks(  # type: ignore[no-untyped-def]
-    start, config: Config
+async def test_a_broker_without_read_permission_refuses_a_pull_before_other_checks(
+    start: Start, config: Config
 ) -> None:
     broker = await start(config(broker_permission=2))
     caller = Caller(broker)
@@ -327,7 +327,7 @@ async def test_a_broker_without_read_permission_refuses_a_pull_before_other_chec
     await caller.peers.close()
 
 
-async def test_lite_pulls_can_be_disabled(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+async def test_lite_pulls_can_be_disabled(start: Start, config: Config) -> None:
     broker = await start(config(lite_pull_message_enable=False))
     caller = Caller(broker)
     await caller.send("T")
@@ -379,7 +379,9 @@ REJECT = b"rejectPullConsumerEnable=%s"
 
 
 @pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
-async def test_pulls_of_clients_outside_the_group_can_be_refused(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+async def test_pulls_of_clients_outside_the_group_can_be_refused(
+    start: Start, config: Config
+) -> None:
     broker = await start(config(reject_pull_consumer_enable=True))
     caller, stranger = Caller(broker), Caller(broker)
     await filled(caller, 1)
@@ -416,8 +418,8 @@ async def test_pulls_of_clients_outside_the_group_can_be_refused(start, config: 
     ],
 )
 @pytest.mark.parametrize("kind", ["TAG", "SQL92"])
-async def test_the_request_and_the_settings_limit_the_messages_of_a_pull(  # type: ignore[no-untyped-def]
-    start, config: Config, settings: dict[str, int], asked: int, count: int, kind: str
+async def test_the_request_and_the_settings_limit_the_messages_of_a_pull(
+    start: Start, config: Config, settings: dict[str, int], asked: int, count: int, kind: str
 ) -> None:
     broker = await start(config(enable_property_filter=True, **settings))
     caller = Caller(broker)
@@ -432,15 +434,15 @@ async def test_the_request_and_the_settings_limit_the_messages_of_a_pull(  # typ
 
 
 @pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
-async def test_with_slave_reads_a_consumer_that_lags_is_sent_to_a_slave(  # type: ignore[no-untyped-def]
-    start, config: Config, monkeypatch: pytest.MonkeyPatch
+async def test_with_slave_reads_a_consumer_that_lags_is_sent_to_a_slave(
+    start: Start, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sysconf", lambda name: 1)  # as on a machine with next to no memory
     broker = await start(config(slave_read_enable=True, enable_property_filter=True))
     caller = Caller(broker)
     await filled(caller)
-    for asked in ({}, {"expression": "TAGS IS NOT NULL", "kind": "SQL92"}, {"expression": "none"}):
-        behind = await caller.pull("T", 0, max_messages=2, **asked)
+    for expression, kind in (("*", None), ("TAGS IS NOT NULL", "SQL92"), ("none", None)):
+        behind = await caller.pull("T", 0, max_messages=2, expression=expression, kind=kind)
         assert behind.header(PullMessageResponse).suggested_broker_id == 1
     broker.groups.put(
         SubscriptionGroupConfig("cg", broker_id=3, which_broker_when_consume_slowly=2)
@@ -461,7 +463,7 @@ async def test_without_slave_reads_no_consumer_is_sent_to_a_slave(
     assert answer.header(PullMessageResponse).suggested_broker_id == 0
 
 
-async def test_the_fast_port_accepts_sends_and_refuses_pulls(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+async def test_the_fast_port_accepts_sends_and_refuses_pulls(start: Start, config: Config) -> None:
     broker = await start(config())
     caller = Caller(broker)
     await caller.send("T")

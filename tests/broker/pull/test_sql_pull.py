@@ -18,7 +18,7 @@ from aerobee.protocol.headers.pull import PullMessageResponse
 from aerobee.protocol.message.batch import Entry, encode_batch
 from aerobee.store.engine.messages import Batch, Message
 
-from ..conftest import Caller, Config, parked, records
+from ..conftest import Caller, Config, Start, parked, records
 
 BIG = "a > 2"
 
@@ -29,7 +29,7 @@ def filtering(config: Config) -> Config:
 
 
 @pytest.fixture
-async def broker(start, filtering: Config) -> Broker:  # type: ignore[no-untyped-def]
+async def broker(start: Start, filtering: Config) -> Broker:
     return await start(filtering())
 
 
@@ -179,18 +179,22 @@ async def test_a_faulty_expression_is_refused_by_the_heartbeat_and_harms_no_othe
 
 
 async def test_a_filter_dies_with_its_consumers_and_is_in_the_file(
-    start,
+    start: Start,
     filtering: Config,
-    broker: Broker,  # type: ignore[no-untyped-def]
+    broker: Broker,
 ) -> None:
     caller = Caller(broker)
     await caller.heartbeat(topics={"T": BIG}, version=5, kind=SQL92)
     data = broker.filters.find("T", "cg")
     assert data is not None
-    assert not data.is_dead
+
+    def is_dead() -> bool:
+        return data.is_dead
+
+    assert not is_dead()
     await caller.peers.close()
     async with asyncio.timeout(60):
-        while not data.is_dead:  # noqa: ASYNC110 - the broker has no event for tests
+        while not is_dead():  # noqa: ASYNC110 - the broker has no event for tests
             await asyncio.sleep(0)
     await broker.stop()
     path = broker.root / "config" / "consumerFilter.json"
@@ -204,7 +208,7 @@ async def test_a_filter_dies_with_its_consumers_and_is_in_the_file(
     await caller.peers.close()
 
 
-async def test_where_it_is_switched_off_everybody_is_told(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+async def test_where_it_is_switched_off_everybody_is_told(start: Start, config: Config) -> None:
     caller = Caller(await start(config()))
     await filled(caller)
     assert (await caller.heartbeat(topics={"T": BIG}, kind=SQL92)).code == 0
@@ -218,8 +222,8 @@ async def test_where_it_is_switched_off_everybody_is_told(start, config: Config)
     await caller.peers.close()
 
 
-async def test_retries_are_filtered_by_the_expression_of_their_topic(  # type: ignore[no-untyped-def]
-    start, filtering: Config
+async def test_retries_are_filtered_by_the_expression_of_their_topic(
+    start: Start, filtering: Config
 ) -> None:
     broker = await start(filtering(filter_support_retry=True))
     caller = Caller(broker)

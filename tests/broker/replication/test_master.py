@@ -18,8 +18,10 @@ from aerobee.protocol.ha import CHUNK_HEAD, CHUNK_HEAD_BYTES, REPORT
 from aerobee.protocol.message.batch import Entry, encode_batch
 
 from ...steps import result_of
-from ..conftest import Caller, Clock, Config
+from ..conftest import Caller, Clock, Config, Run
 from ..monitoring.test_metrics import values
+
+ON_BOTH_ENGINES = True
 
 SECONDS = 60  # a deadline, generous for a busy machine
 SEGMENT = 64 << 10
@@ -83,7 +85,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "HA_SECONDS", 3_600.0)
 
 
-async def master(run: Any, config: Config, **more: object) -> tuple[Broker, Caller]:
+async def master(run: Run, config: Config, **more: object) -> tuple[Broker, Caller]:
     broker, caller = await run(config(mapped_file_size_commit_log=SEGMENT, **more))
     return broker, caller
 
@@ -108,7 +110,7 @@ async def until(holds: Callable[[], bool]) -> None:
 @pytest.mark.requirement("Store: Async replication: the answer waits for no slave")
 @pytest.mark.usefixtures("alone")
 async def test_a_slave_gets_each_message_at_the_end_of_the_tick_that_stored_it(
-    run: Any, config: Config, connect: Connect
+    run: Run, config: Config, connect: Connect
 ) -> None:
     broker, caller = await master(run, config)
     slave = await connect(broker)
@@ -126,7 +128,7 @@ async def test_a_slave_gets_each_message_at_the_end_of_the_tick_that_stored_it(
 # bytes, then 32668 up to the end of the file, then the next file.
 @pytest.mark.requirement("Store: Replication: the wire of both ends, to the byte")
 async def test_an_empty_slave_gets_the_last_file(
-    run: Any, config: Config, connect: Connect
+    run: Run, config: Config, connect: Connect
 ) -> None:
     broker, caller = await master(run, config)
     await fill(caller, 130)
@@ -142,7 +144,7 @@ async def test_an_empty_slave_gets_the_last_file(
 
 @pytest.mark.requirement("Store: Replication: the wire of both ends, to the byte")
 async def test_a_chunk_ends_with_its_file_and_the_padding_of_the_file_is_sent(
-    run: Any, config: Config, connect: Connect
+    run: Run, config: Config, connect: Connect
 ) -> None:
     broker, caller = await master(run, config)
     await fill(caller, 130)
@@ -159,7 +161,7 @@ async def test_a_chunk_ends_with_its_file_and_the_padding_of_the_file_is_sent(
     assert sizes[:4] == [CHUNK, SEGMENT - CHUNK - 100, CHUNK, CHUNK]
 
 
-async def test_the_chunk_size_is_a_setting(run: Any, config: Config, connect: Connect) -> None:
+async def test_the_chunk_size_is_a_setting(run: Run, config: Config, connect: Connect) -> None:
     broker, caller = await master(run, config, ha_transfer_batch_size=500)
     await fill(caller, 3)
     slave = await connect(broker)
@@ -168,7 +170,7 @@ async def test_the_chunk_size_is_a_setting(run: Any, config: Config, connect: Co
 
 
 async def test_an_idle_master_sends_a_heartbeat_every_five_seconds(
-    run: Any, config: Config, connect: Connect, clock: Clock
+    run: Run, config: Config, connect: Connect, clock: Clock
 ) -> None:
     broker, caller = await master(run, config)
     await fill(caller, 1)
@@ -189,7 +191,7 @@ async def test_an_idle_master_sends_a_heartbeat_every_five_seconds(
 
 
 async def test_a_slave_that_is_silent_for_twenty_seconds_is_disconnected(
-    run: Any, config: Config, connect: Connect, clock: Clock, caplog: pytest.LogCaptureFixture
+    run: Run, config: Config, connect: Connect, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker, _ = await master(run, config)
     slave, silent = await connect(broker), await connect(broker)
@@ -214,7 +216,7 @@ async def test_a_slave_that_is_silent_for_twenty_seconds_is_disconnected(
     ],
 )
 async def test_an_invalid_report_closes_the_connection_and_logs_one_line(
-    run: Any,
+    run: Run,
     config: Config,
     connect: Connect,
     caplog: pytest.LogCaptureFixture,
@@ -234,7 +236,7 @@ async def test_an_invalid_report_closes_the_connection_and_logs_one_line(
 
 
 async def test_a_slave_that_asks_for_a_deleted_offset_is_disconnected(
-    run: Any, config: Config, connect: Connect, caplog: pytest.LogCaptureFixture
+    run: Run, config: Config, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker, caller = await master(run, config)
     await fill(caller, 130)
@@ -246,7 +248,7 @@ async def test_a_slave_that_asks_for_a_deleted_offset_is_disconnected(
 
 
 async def test_a_slave_that_falls_behind_the_deleted_files_is_disconnected(
-    run: Any, config: Config, connect: Connect, caplog: pytest.LogCaptureFixture
+    run: Run, config: Config, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker, caller = await master(run, config)
     slave = await connect(broker)
@@ -262,7 +264,7 @@ async def test_a_slave_that_falls_behind_the_deleted_files_is_disconnected(
 
 
 async def test_a_slave_over_the_limit_is_refused(
-    run: Any,
+    run: Run,
     config: Config,
     connect: Connect,
     monkeypatch: pytest.MonkeyPatch,
@@ -278,7 +280,7 @@ async def test_a_slave_over_the_limit_is_refused(
 
 @pytest.mark.requirement("Store: Replication: the wire of both ends, to the byte")
 async def test_a_slave_that_does_not_read_uses_at_most_its_buffer(
-    run: Any, config: Config, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    run: Run, config: Config, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ha_master, "BUFFER_BYTES_MAX", 100_000)
     monkeypatch.setattr(ha_master, "SEND_BYTES_MAX", 50_000)
@@ -303,7 +305,7 @@ async def test_a_slave_that_does_not_read_uses_at_most_its_buffer(
 
 
 async def test_the_replication_status_is_that_of_a_java_master(
-    run: Any, config: Config, connect: Connect, clock: Clock
+    run: Run, config: Config, connect: Connect, clock: Clock
 ) -> None:
     broker, caller = await master(run, config, ha_max_gap_not_in_sync=500)
     await fill(caller, 1)
@@ -329,7 +331,7 @@ async def test_the_replication_status_is_that_of_a_java_master(
 
 
 async def test_slaves_are_in_the_metrics_and_on_the_status_page(
-    run: Any, config: Config, connect: Connect
+    run: Run, config: Config, connect: Connect
 ) -> None:
     broker, caller = await master(run, config, **SYNC)
     assert values(broker, "aerobee_slaves") == {(): 0}
@@ -357,7 +359,7 @@ async def test_slaves_are_in_the_metrics_and_on_the_status_page(
 
 
 async def test_a_stop_sends_the_rest_of_the_log_to_a_slave(
-    run: Any, config: Config, connect: Connect
+    run: Run, config: Config, connect: Connect
 ) -> None:
     broker, caller = await master(run, config)
     slave = await connect(broker)
@@ -373,7 +375,7 @@ async def test_a_stop_sends_the_rest_of_the_log_to_a_slave(
     await slave.closed()
 
 
-async def test_a_replication_port_in_use_is_a_one_line_error(run: Any, config: Config) -> None:
+async def test_a_replication_port_in_use_is_a_one_line_error(run: Run, config: Config) -> None:
     broker, _ = await master(run, config)
     with pytest.raises(OSError, match=rf"can't listen on 127.0.0.1:{broker.ha_port}: another .*ha"):
         await run(config(ha_listen_port=broker.ha_port, store_path_root_dir="/nowhere"))
@@ -397,7 +399,7 @@ async def joined(broker: Broker, slave: Slave) -> None:
     "took too long"
 )
 async def test_a_response_waits_until_a_slave_has_the_message(
-    run: Any, config: Config, connect: Connect
+    run: Run, config: Config, connect: Connect
 ) -> None:
     broker, caller = await master(run, config, **SYNC)
     await caller.send("T", b"first", WAIT="false")  # a sender may choose not to wait
@@ -422,7 +424,7 @@ async def test_a_response_waits_until_a_slave_has_the_message(
     "took too long"
 )
 async def test_without_a_slave_the_send_gets_a_slave_timeout_and_the_message_stays(
-    run: Any, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await master(run, config, **SYNC)
     batch = encode_batch([Entry(0, b"one", b""), Entry(0, b"two", b"")])
@@ -453,7 +455,7 @@ async def test_without_a_slave_the_send_gets_a_slave_timeout_and_the_message_sta
     ],
 )
 async def test_a_send_without_required_slaves_does_not_wait(
-    run: Any, config: Config, more: Any
+    run: Run, config: Config, more: dict[str, Any]
 ) -> None:
     broker, caller = await master(run, config, **more)
     assert broker.syncer.for_responses is None
@@ -465,7 +467,7 @@ async def test_a_send_without_required_slaves_does_not_wait(
     "took too long"
 )
 async def test_three_replicas_are_the_master_and_two_slaves(
-    run: Any, config: Config, connect: Connect
+    run: Run, config: Config, connect: Connect
 ) -> None:
     broker, caller = await master(run, config, **SYNC | {"in_sync_replicas": 3})
     slaves = [await connect(broker) for _ in range(3)]
@@ -484,7 +486,7 @@ async def test_three_replicas_are_the_master_and_two_slaves(
 
 
 async def test_a_send_waits_for_both_disk_and_slave(
-    run: Any, config: Config, connect: Connect
+    run: Run, config: Config, connect: Connect
 ) -> None:
     broker, caller = await master(run, config, **SYNC, flush_disk_type="SYNC_FLUSH")
     slave = await connect(broker)
@@ -497,7 +499,7 @@ async def test_a_send_waits_for_both_disk_and_slave(
 
 
 async def test_a_transaction_ends_with_or_without_its_slaves(
-    run: Any, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await master(run, config, **SYNC)
     half = asyncio.ensure_future(caller.send("T", b"half", TRAN_MSG="true", PGROUP="pg"))

@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aerobee.broker.replication import slave as ha_slave
@@ -374,13 +375,13 @@ async def test_a_master_that_is_not_there_is_tried_until_it_is(
     loop = asyncio.get_running_loop()
     connect = loop.create_connection
 
-    async def refused(*args: object, **kwargs: object) -> object:
+    async def refused(*args: Any, **kwargs: Any) -> object:
         nonlocal tries
         tries += 1
         if tries < 4:
             raise ConnectionRefusedError(111, "refused")
         here.set()
-        return await connect(*args, **kwargs)  # type: ignore[arg-type]
+        return await connect(*args, **kwargs)
 
     monkeypatch.setattr(loop, "create_connection", refused)
     slave.set_master(master.address)

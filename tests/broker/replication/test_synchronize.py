@@ -1,19 +1,21 @@
 """What a slave copies besides the log: a running master's tables, into its own files."""
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aerobee.broker.groups.groups import Groups
 from aerobee.broker.groups.offsets import Offsets
 from aerobee.broker.pop.request_modes import RequestModes
 from aerobee.broker.replication import synchronize
+from aerobee.broker.replication.following_timers import FollowingTimers
 from aerobee.broker.replication.synchronize import ALL_MS, SlaveSynchronize
 from aerobee.broker.runtime.stats import Stats
 from aerobee.broker.scheduled.delays import DelayOffsets, Delays
 from aerobee.broker.server import Broker
+from aerobee.broker.settings.config import BrokerConfig
 from aerobee.broker.settings.delay_levels import parse_levels
 from aerobee.broker.topics.topics import Topics
 from aerobee.protocol import codes
@@ -54,7 +56,7 @@ class Timers:
 class Slave:
     """The tables of a slave and the `SlaveSynchronize` that copies the master's."""
 
-    def __init__(self, config: Any, folder: Path, peers: Any) -> None:
+    def __init__(self, config: BrokerConfig, folder: Path, peers: "Peers | Master") -> None:
         self.now_ms = NOW_MS
         self.log_end = 0
         self.folder = folder
@@ -73,26 +75,27 @@ class Slave:
             part.load()
         self.timers = Timers()
         self.sync = SlaveSynchronize(
-            peers, "127.0.0.1:1", self.topics, self.groups, self.offsets, self.delays, self.modes,
-            self.timers, lambda: self.log_end, clock,  # type: ignore[arg-type]
+            cast(Peers, peers), "127.0.0.1:1", self.topics, self.groups, self.offsets, self.delays,
+            self.modes, cast(FollowingTimers, self.timers), lambda: self.log_end, clock,
         )  # fmt: skip
 
-    def saved(self, name: str) -> Any:
+    def saved(self, name: str) -> dict[str, Any]:
         self.topics.save()
         self.groups.save()
-        return json.loads((self.folder / name).read_text())
+        found: dict[str, Any] = json.loads((self.folder / name).read_text())
+        return found
 
 
 Made = Callable[..., Slave]
 
 
 @pytest.fixture
-async def slave(config: Config, tmp_path: Path) -> Any:
+async def slave(config: Config, tmp_path: Path) -> AsyncIterator[Made]:
     """`slave(peers)`: creates the tables of a slave in their own folder."""
     made: list[Slave] = []
     own = Peers(upgrade=False)
 
-    def make(peers: Any = own) -> Slave:
+    def make(peers: Peers | Master = own) -> Slave:
         made.append(Slave(config(), tmp_path / "slave", peers))
         return made[-1]
 
@@ -132,6 +135,7 @@ async def test_topics_groups_offsets_and_modes_are_copied_from_the_master(
     assert one.saved("consumerOffset.json")["offsetTable"]["A@cg"] == {"1": 77}
 
 
+@pytest.mark.finding("C1")
 async def test_static_topics_are_copied_and_deleted_as_on_the_master(
     broker: Broker, caller: Caller, slave: Made
 ) -> None:

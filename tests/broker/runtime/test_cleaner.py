@@ -5,14 +5,13 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 from aerobee.store.files import disk
 
-from ..conftest import Caller, Clock, records
+from ..conftest import Caller, Clock, Config, Run, records
 
 FILE_BYTES = 8192
 BODY = bytes(1_500)  # four messages per file of the log
@@ -44,7 +43,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 
 @pytest.fixture
-async def running(full: Disk, run: Any, config: Any) -> tuple[Broker, Caller]:
+async def running(full: Disk, run: Run, config: Config) -> tuple[Broker, Caller]:
     return await run(
         config(
             mapped_file_size_commit_log=FILE_BYTES,
@@ -125,7 +124,7 @@ async def test_requests_are_served_while_a_slow_disk_deletes_files(
 
 
 async def test_mqadmin_deletes_expired_files_at_any_hour(
-    full: Disk, run: Any, config: Any, clock: Clock
+    full: Disk, run: Run, config: Config, clock: Clock
 ) -> None:
     other_hour = (time.localtime(clock.ms // 1_000).tm_hour + 12) % 24
     broker, caller = await run(
@@ -160,7 +159,7 @@ async def test_mqadmin_deletes_queue_files_whose_messages_are_gone(
 
 
 async def test_cleaning_runs_periodically_until_the_broker_stops(
-    full: Disk, run: Any, config: Any, clock: Clock
+    full: Disk, run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config(clean_resource_interval=10))
     full.percent = 91

@@ -18,8 +18,10 @@ async def test_a_repeated_failure_is_logged_once_and_so_is_the_recovery(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     done = asyncio.Event()
-    faults = [DiskFull("no room"), DiskFull("still no room"), OSError(errno.EIO, "bad disk"), None]
-    faults += [RuntimeError("ours"), RuntimeError("ours")]
+    faults: list[Exception | None] = [
+        DiskFull("no room"), DiskFull("still no room"), OSError(errno.EIO, "bad disk"), None,
+        RuntimeError("ours"), RuntimeError("ours"),
+    ]  # fmt: skip
 
     def work() -> None:
         if not faults:
@@ -53,11 +55,11 @@ async def test_slices_of_different_tasks_run_in_different_loop_iterations() -> N
     parts: dict[str, list[int]] = {}  # the loop iteration of each slice, by task
     done = asyncio.Event()
 
-    def next_turn() -> None:  # the first callback of each loop iteration
+    def next_tick() -> None:  # the first callback of each loop iteration
         nonlocal number
         number += 1
         if not done.is_set():
-            loop.call_soon(next_turn)
+            loop.call_soon(next_tick)
 
     def work(name: str) -> Iterator[None]:
         for _ in range(10):
@@ -69,7 +71,7 @@ async def test_slices_of_different_tasks_run_in_different_loop_iterations() -> N
         return len(parts["steps"]) < 10
 
     periodic = Periodic()
-    loop.call_soon(next_turn)
+    loop.call_soon(next_tick)
     periodic.in_steps(Scheduler(), step)
     await asyncio.gather(
         periodic.in_turns(work("one")), periodic.in_turns(work("other")), periodic.catch_up()
@@ -77,8 +79,8 @@ async def test_slices_of_different_tasks_run_in_different_loop_iterations() -> N
     done.set()
     await periodic.stop()
     assert all(len(parts[name]) >= 10 for name in ("one", "other", "steps"))
-    turns = [turn for of_task in parts.values() for turn in of_task]
-    assert len(set(turns)) == len(turns)
+    ticks = [tick for of_task in parts.values() for tick in of_task]
+    assert len(set(ticks)) == len(ticks)
 
 
 @pytest.mark.requirement(

@@ -10,7 +10,7 @@ from aerobee.protocol import codes
 from aerobee.store.files import disk, json_file
 from aerobee.store.files.segment import Segment
 
-from ..conftest import Caller, Config, records
+from ..conftest import Caller, Config, Start, records
 
 
 async def commit(caller: Caller, topic: str, offset: int) -> None:
@@ -72,8 +72,8 @@ async def test_offsets_are_not_written_after_the_log_has_failed(
     assert await committed(caller, "T") == 2  # a query still gets it
 
 
-async def test_a_start_cuts_offsets_beyond_the_end_of_their_queue(  # type: ignore[no-untyped-def]
-    start, config: Config
+async def test_a_start_cuts_offsets_beyond_the_end_of_their_queue(
+    start: Start, config: Config
 ) -> None:
     broker = await start(config())
     caller = Caller(broker)
@@ -103,8 +103,8 @@ async def test_a_start_cuts_offsets_beyond_the_end_of_their_queue(  # type: igno
     await caller.peers.close()
 
 
-async def test_a_recreated_topic_has_no_old_messages_or_offsets(  # type: ignore[no-untyped-def]
-    start, config: Config, tmp_path: Path
+async def test_a_recreated_topic_has_no_old_messages_or_offsets(
+    start: Start, config: Config, tmp_path: Path
 ) -> None:
     broker = await start(config())
     caller = Caller(broker)

@@ -10,7 +10,9 @@ from aerobee.protocol import codes
 from aerobee.store.files import disk as disk_calls
 from aerobee.store.files.segment import Segment
 
-from ..conftest import Caller, Config, parked, records
+from ..conftest import Caller, Config, Start, parked, records
+
+ON_BOTH_ENGINES = True
 
 
 class Disk:
@@ -39,7 +41,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 
 @pytest.fixture
-async def synced(start, config: Config, disk: Disk) -> Broker:  # type: ignore[no-untyped-def]
+async def synced(start: Start, config: Config, disk: Disk) -> Broker:
     return await start(config(flush_disk_type="SYNC_FLUSH"))
 
 
@@ -93,8 +95,8 @@ async def test_a_send_with_wait_false_does_not_wait_for_the_disk(
 
 
 @pytest.mark.requirement("Store: Sync flush: success only when on disk, and after a power cut")
-async def test_a_slow_disk_gives_a_flush_timeout_and_the_message_stays(  # type: ignore[no-untyped-def]
-    start, config: Config, disk: Disk
+async def test_a_slow_disk_gives_a_flush_timeout_and_the_message_stays(
+    start: Start, config: Config, disk: Disk
 ) -> None:
     broker = await start(config(flush_disk_type="SYNC_FLUSH", sync_flush_timeout=1))
     caller = Caller(broker)
@@ -176,7 +178,7 @@ async def test_a_message_dropped_before_the_end_of_its_tick_is_not_acknowledged(
     await caller.peers.close()
 
 
-async def test_messages_and_offsets_persist_over_a_restart(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+async def test_messages_and_offsets_persist_over_a_restart(start: Start, config: Config) -> None:
     broker = await start(config())
     caller = Caller(broker)
     for number in range(20):

@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aerobee.broker.groups.groups import Groups
@@ -42,10 +41,13 @@ def journal_of(folder: Path) -> Path:
     return folder / "topics.json.journal"
 
 
-def table(folder: Path) -> Any:
-    return json.loads((folder / "topics.json").read_text())["topicConfigTable"]
+def table(folder: Path) -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]]
+    found = json.loads((folder / "topics.json").read_text())["topicConfigTable"]
+    return found
 
 
+@pytest.mark.finding("F3")
 def test_a_change_is_one_line_whatever_the_number_of_topics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

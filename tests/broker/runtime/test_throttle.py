@@ -1,5 +1,7 @@
 """The quota of background work per loop iteration."""
 
+from typing import cast
+
 import pytest
 from aerobee.broker.runtime.throttle import (
     FEW,
@@ -10,6 +12,7 @@ from aerobee.broker.runtime.throttle import (
     TICKS_MANY,
     Throttle,
 )
+from aerobee.protocol.aio.scheduler import Scheduler
 
 
 class Served:
@@ -20,17 +23,17 @@ class Served:
 
 @pytest.mark.requirement("Delays, timers, retries: Many that are due leave in short steps")
 def test_steps_are_short_until_the_broker_has_been_idle_for_a_while() -> None:
-    turn = Served()
-    throttle = Throttle(turn)  # type: ignore[arg-type]
+    scheduler = Served()
+    throttle = Throttle(cast(Scheduler, scheduler))
     assert [throttle.quota() for _ in range(QUIET_STEPS + 2)] == [FEW] * QUIET_STEPS + [MANY] * 2
 
 
 def test_one_request_makes_steps_short_again_for_the_same_time() -> None:
-    turn = Served()
-    throttle = Throttle(turn)  # type: ignore[arg-type]
+    scheduler = Served()
+    throttle = Throttle(cast(Scheduler, scheduler))
     while throttle.quota() != MANY:
         pass
-    turn.served += 1
+    scheduler.served += 1
     assert [throttle.quota() for _ in range(QUIET_STEPS + 2)] == [FEW] * (QUIET_STEPS + 1) + [MANY]
 
 
@@ -38,31 +41,31 @@ def test_one_request_makes_steps_short_again_for_the_same_time() -> None:
     ("served", "share"), [(1, FEW), (FEW, FEW), (FEW + 1, FEW + 1), (SOME, SOME), (500, SOME)]
 )
 def test_the_quota_equals_the_requests_served_within_limits(served: int, share: int) -> None:
-    turn = Served()
-    throttle = Throttle(turn)  # type: ignore[arg-type]
-    turn.served += served
+    scheduler = Served()
+    throttle = Throttle(cast(Scheduler, scheduler))
+    scheduler.served += served
     assert [throttle.quota(), throttle.quota()] == [share, FEW]
 
 
 @pytest.mark.requirement("Transactions, operation, overload: A burst does not hold up others")
 def test_a_sender_that_waits_for_each_response_never_meets_a_long_step() -> None:
     """Between its requests some loop iterations pass without a request."""
-    turn = Served()
-    throttle = Throttle(turn)  # type: ignore[arg-type]
+    scheduler = Served()
+    throttle = Throttle(cast(Scheduler, scheduler))
     shares = []
     for _ in range(50):
-        turn.served += 1
+        scheduler.served += 1
         shares += [throttle.quota() for _ in range(QUIET_STEPS)]
     assert set(shares) == {FEW}
 
 
 def test_under_load_every_other_tick_has_no_background_step() -> None:
-    turn = Served()
-    throttle = Throttle(turn)  # type: ignore[arg-type]
-    turns = []
+    scheduler = Served()
+    throttle = Throttle(cast(Scheduler, scheduler))
+    ticks = []
     for _ in range(QUIET_STEPS + 1):
         throttle.quota()
-        turns.append(throttle.ticks)
-    turn.served += 1
+        ticks.append(throttle.ticks)
+    scheduler.served += 1
     throttle.quota()
-    assert [*turns, throttle.ticks] == [TICKS_FEW] * QUIET_STEPS + [TICKS_MANY, TICKS_FEW]
+    assert [*ticks, throttle.ticks] == [TICKS_FEW] * QUIET_STEPS + [TICKS_MANY, TICKS_FEW]

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from struct import pack, unpack
 
 import pytest
@@ -14,7 +13,9 @@ from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.headers.send import ConsumerSendMsgBack
 from aerobee.protocol.message.record import Record
 
-from ..conftest import Caller, Clock, Config, counted, records
+from ..conftest import Caller, Clock, Config, Run, counted, records
+
+ON_BOTH_ENGINES = True
 
 
 def deliver(broker: Broker) -> None:
@@ -29,7 +30,7 @@ async def bodies(caller: Caller, topic: str = "T", offset: int = 0) -> list[byte
     "Delays, timers, retries: Delay levels, as `messageDelayLevel` says, across restarts"
 )
 async def test_a_delayed_message_comes_when_its_level_says(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
     answer = await caller.send("T", b"late", DELAY="2", TAGS="x")
@@ -47,7 +48,7 @@ async def test_a_delayed_message_comes_when_its_level_says(
 
 
 async def test_levels_keep_their_own_order_and_a_level_too_high_is_the_last(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config(message_delay_level="1s 5s"))
     await caller.send("T", b"last", DELAY="99")
@@ -63,10 +64,10 @@ async def test_levels_keep_their_own_order_and_a_level_too_high_is_the_last(
 
 @pytest.mark.parametrize("pairs", [{}, {"TIMER_DELAY_SEC": "60"}])
 async def test_readers_are_told_the_level_that_a_message_had(
-    run: Callable, config: Config, clock: Clock, pairs: dict[str, str]
+    run: Run, config: Config, clock: Clock, pairs: dict[str, str]
 ) -> None:
     broker, caller = await run(config(message_delay_level="1s 5s"))
-    await caller.send("T", b"m", DELAY="99", k="v", **pairs)
+    await caller.send("T", b"m", DELAY="99", k="v", pairs=pairs)
     clock.ms += 5_000
     deliver(broker)
     (record,) = records(await caller.pull("T"))
@@ -74,7 +75,7 @@ async def test_readers_are_told_the_level_that_a_message_had(
 
 
 async def test_a_clock_that_was_set_back_does_not_lock_a_message_in(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
     await caller.send("T", b"late", DELAY="1")
@@ -91,7 +92,7 @@ async def test_a_clock_that_was_set_back_does_not_lock_a_message_in(
     "Delays, timers, retries: Delay levels, as `messageDelayLevel` says, across restarts"
 )
 async def test_what_waits_survives_a_restart_and_comes_once(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
     await caller.send("T", b"one", DELAY="1")
@@ -106,9 +107,7 @@ async def test_what_waits_survives_a_restart_and_comes_once(
     assert await bodies(caller) == [b"one", b"two"]
 
 
-async def test_a_delivered_message_wakes_its_reader(
-    run: Callable, config: Config, clock: Clock
-) -> None:
+async def test_a_delivered_message_wakes_its_reader(run: Run, config: Config, clock: Clock) -> None:
     broker, caller = await run(config())
     await caller.send("T", b"now")
     waiting = asyncio.ensure_future(caller.pull("T", 1, suspend_ms=15_000))
@@ -126,7 +125,7 @@ async def send_back(caller: Caller, record: Record, level: int = 0, most: int | 
 
 
 async def test_a_message_sent_back_comes_again_each_time_later(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
     await caller.send("T", b"hard", TAGS="x", KEYS="k")
@@ -147,7 +146,7 @@ async def test_a_message_sent_back_comes_again_each_time_later(
 
 
 async def test_a_message_counts_for_its_topic_once_it_has_come_there(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
     await caller.send("T", b"late", DELAY="1")
@@ -165,9 +164,7 @@ async def test_a_message_counts_for_its_topic_once_it_has_come_there(
     assert broker.stats.users_puts().messages == 2
 
 
-async def test_a_message_that_failed_too_often_is_a_dead_letter(
-    run: Callable, config: Config
-) -> None:
+async def test_a_message_that_failed_too_often_is_a_dead_letter(run: Run, config: Config) -> None:
     _broker, caller = await run(config())
     await caller.send("T", b"hopeless")
     (record,) = records(await caller.pull("T"))
@@ -185,7 +182,7 @@ async def test_a_message_that_failed_too_often_is_a_dead_letter(
     "retryQueueNums; what dead letters keep"
 )
 async def test_a_dead_letter_keeps_what_its_last_try_had(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
     await caller.send("T", b"m", TIMER_DELIVER_MS="1", TAGS="x")
@@ -203,7 +200,7 @@ async def test_a_dead_letter_keeps_what_its_last_try_had(
 
 
 async def test_only_a_closed_retry_topic_keeps_a_message_from_coming_back(
-    run: Callable, config: Config
+    run: Run, config: Config
 ) -> None:
     broker, caller = await run(config())
     await caller.send("T", b"m")
@@ -222,7 +219,7 @@ async def test_only_a_closed_retry_topic_keeps_a_message_from_coming_back(
     assert await bodies(caller, "%DLQ%cg") == [b"m"]
 
 
-async def test_an_origin_of_blanks_is_none(run: Callable, config: Config) -> None:
+async def test_an_origin_of_blanks_is_none(run: Run, config: Config) -> None:
     _broker, caller = await run(config())
     await caller.send("T", b"m", ORIGIN_MESSAGE_ID=" ")
     (record,) = records(await caller.pull("T"))
@@ -236,7 +233,7 @@ async def test_an_origin_of_blanks_is_none(run: Callable, config: Config) -> Non
     "retryQueueNums; what dead letters keep"
 )
 async def test_the_limit_of_tries_is_the_clients_from_one_version_on_or_its_groups(
-    run: Callable, config: Config
+    run: Run, config: Config
 ) -> None:
     broker, caller = await run(config())
     await caller.send("T", b"m")
@@ -274,7 +271,7 @@ async def test_the_limit_of_tries_is_the_clients_from_one_version_on_or_its_grou
     "retryQueueNums; what dead letters keep"
 )
 async def test_a_retry_topic_follows_its_groups_number_of_queues(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
     await caller.send("T", b"m")
@@ -304,7 +301,7 @@ async def test_a_retry_topic_follows_its_groups_number_of_queues(
     "retryQueueNums; what dead letters keep"
 )
 async def test_a_message_that_comes_back_twice_counts_for_its_first_topic(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
     await caller.send("T", b"m")
@@ -318,7 +315,7 @@ async def test_a_message_that_comes_back_twice_counts_for_its_first_topic(
     assert broker.stats.send_backs("%RETRY%cg", "cg").messages == 0
 
 
-async def test_a_message_that_is_not_there_can_not_come_back(run: Callable, config: Config) -> None:
+async def test_a_message_that_is_not_there_can_not_come_back(run: Run, config: Config) -> None:
     _broker, caller = await run(config())
     header = ConsumerSendMsgBack(123_456, "cg", 0)
     answer = await caller.ask(codes.CONSUMER_SEND_MSG_BACK, header)

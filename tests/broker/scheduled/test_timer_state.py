@@ -527,7 +527,7 @@ def test_a_full_queue_delays_due_messages_in_order_without_duplicates(
             raise DiskFull("no room")
         make_room(queue)
 
-    def narrow() -> None:
+    def leave_no_room() -> None:
         for topic in ("T", "U"):
             queue = one.store.state.queues.find(topic, 0)
             if isinstance(queue, ConsumeQueue):
@@ -537,7 +537,7 @@ def test_a_full_queue_delays_due_messages_in_order_without_duplicates(
     with monkeypatch.context() as patched:
         patched.setattr(ConsumeQueue, "make_room", fails)
         for _ in range(200):
-            narrow()
+            leave_no_room()
             try:
                 one.timers.step(one.now_ms)
             except DiskFull:
@@ -548,8 +548,8 @@ def test_a_full_queue_delays_due_messages_in_order_without_duplicates(
     while one.delays.deliver(one.now_ms):
         pass
     for sent in (timed, delayed):
-        for topic, wanted in (("U", sent[0::3]), ("T", [b for b in sent if b not in sent[0::3]])):
-            got = [body for body in one.bodies(topic) if body in sent]
+        for name, wanted in (("U", sent[0::3]), ("T", [b for b in sent if b not in sent[0::3]])):
+            got = [body for body in one.bodies(name) if body in sent]
             assert got == wanted
 
 

@@ -1,7 +1,6 @@
 """Timer messages over a broker's socket: when they come, what they carry, what is refused."""
 
 import json
-from collections.abc import Callable
 
 import pytest
 from aerobee.broker.scheduled.delays import SCHEDULE_TOPIC
@@ -15,7 +14,9 @@ from aerobee.protocol.message import properties, recall_handle
 from aerobee.protocol.message.recall_handle import RecallHandle
 from aerobee.protocol.message.record import Record
 
-from ..conftest import BORN_MS, Caller, Clock, Config, counted, records
+from ..conftest import BORN_MS, Caller, Clock, Config, Run, counted, records
+
+ON_BOTH_ENGINES = True
 
 WHEEL_TOPIC = "rmq_sys_wheel_timer"
 DAY_MS = 86_400_000
@@ -62,11 +63,11 @@ async def recall(caller: Caller, handle: str, topic: str = "T") -> tuple[int, st
 )
 @pytest.mark.parametrize("start_ms", [0, 1, 999])
 async def test_a_timer_message_comes_at_the_end_of_its_tick_and_never_early(
-    run: Callable, config: Config, clock: Clock, pairs: dict[str, str], wait_ms: int, start_ms: int
+    run: Run, config: Config, clock: Clock, pairs: dict[str, str], wait_ms: int, start_ms: int
 ) -> None:
     broker, caller = await run(config())
     clock.ms += start_ms
-    answer = await caller.send("T", b"late", queue_id=1, TAGS="x", **pairs)
+    answer = await caller.send("T", b"late", queue_id=1, TAGS="x", pairs=pairs)
     fields = answer.fields()
     assert (answer.code, fields["queueId"], fields["queueOffset"]) == (0, "1", "0")
     due_ms = (
@@ -84,7 +85,7 @@ async def test_a_timer_message_comes_at_the_end_of_its_tick_and_never_early(
 
 
 async def test_a_timer_message_counts_for_its_topic_once_it_has_come_there(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
     await caller.send("T", b"late", TIMER_DELAY_SEC="5")
@@ -97,7 +98,7 @@ async def test_a_timer_message_counts_for_its_topic_once_it_has_come_there(
 
 
 async def test_a_delivered_message_carries_what_java_puts_on_it(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
     await caller.send("T", b"late", queue_id=0, KEYS="k", UNIQ_KEY="U1", TIMER_DELAY_MS="3500")
@@ -126,7 +127,7 @@ async def test_a_delivered_message_carries_what_java_puts_on_it(
 
 
 async def test_messages_of_one_tick_come_in_the_order_of_their_sends(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
     for number in range(70):
@@ -139,7 +140,7 @@ async def test_messages_of_one_tick_come_in_the_order_of_their_sends(
 
 
 async def test_what_is_sent_goes_into_the_wheel_without_being_read_again(
-    run: Callable, config: Config, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    run: Run, config: Config, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker, caller = await run(config())
     assert broker.timers is not None
@@ -163,9 +164,7 @@ async def test_what_is_sent_goes_into_the_wheel_without_being_read_again(
     assert await bodies(caller) == [b"now", *sent[0::3], *sent[1::3], *sent[2::3]]
 
 
-async def test_a_delivered_message_wakes_its_reader(
-    run: Callable, config: Config, clock: Clock
-) -> None:
+async def test_a_delivered_message_wakes_its_reader(run: Run, config: Config, clock: Clock) -> None:
     import asyncio
 
     broker, caller = await run(config())
@@ -189,15 +188,15 @@ async def test_a_delivered_message_wakes_its_reader(
     ],
 )
 async def test_a_time_that_has_come_is_no_timer(
-    run: Callable, config: Config, pairs: dict[str, str]
+    run: Run, config: Config, pairs: dict[str, str]
 ) -> None:
     _broker, caller = await run(config())
-    answer = await caller.send("T", b"now", **pairs)
+    answer = await caller.send("T", b"now", pairs=pairs)
     assert "recallHandle" not in answer.fields()
     assert await bodies(caller) == [b"now"]
 
 
-async def test_a_delay_level_wins_over_a_time(run: Callable, config: Config, clock: Clock) -> None:
+async def test_a_delay_level_wins_over_a_time(run: Run, config: Config, clock: Clock) -> None:
     broker, caller = await run(config())
     answer = await caller.send("T", b"late", DELAY="1", TIMER_DELAY_SEC="60", TIMER_DELIVER_MS="x")
     assert (answer.code, "recallHandle" in answer.fields()) == (0, False)
@@ -225,15 +224,15 @@ BAD = [
 @pytest.mark.requirement("Delays, timers, retries: Times and handles that can't be are refused")
 @pytest.mark.parametrize(("pairs", "remark"), BAD)
 async def test_a_time_that_can_not_be_is_refused_with_its_reason(
-    run: Callable, config: Config, clock: Clock, pairs: dict[str, str], remark: str
+    run: Run, config: Config, clock: Clock, pairs: dict[str, str], remark: str
 ) -> None:
     broker, caller = await run(config())
-    answer = await caller.send("T", b"never", **pairs)
+    answer = await caller.send("T", b"never", pairs=pairs)
     # RocketMQ fails over a level that is no number, before it looks at the message.
     assert answer.code == (codes.SYSTEM_ERROR if "DELAY" in pairs else codes.MESSAGE_ILLEGAL)
     assert remark in (answer.remark or "")
     assert answer.fields()["MSG_REGION"] == "DefaultRegion"
-    half = await caller.send("T", b"never", TRAN_MSG="true", PGROUP="pg", **pairs)
+    half = await caller.send("T", b"never", TRAN_MSG="true", PGROUP="pg", pairs=pairs)
     assert (half.code, half.remark) == (answer.code, answer.remark)
     clock.ms += 10 * DAY_MS
     work(broker)
@@ -241,7 +240,7 @@ async def test_a_time_that_can_not_be_is_refused_with_its_reason(
 
 
 async def test_there_is_no_cap_unless_one_is_configured(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     _broker, caller = await run(config())
     assert (await caller.send("T", TIMER_DELAY_SEC=str(3 * 365 * 86_400))).code == 0
@@ -255,25 +254,27 @@ async def test_there_is_no_cap_unless_one_is_configured(
         ("TIMER_DELAY_MS", "60001"),
         ("TIMER_DELIVER_MS", str(clock.ms + 60_001)),
     ):
-        answer = await caller.send("T", **{name: value})
+        answer = await caller.send("T", pairs={name: value})
         assert answer.code == codes.MESSAGE_ILLEGAL
         assert "the max delay 60000ms (timerMaxDelaySec)" in (answer.remark or "")
 
 
 async def test_without_the_wheel_a_time_is_refused_and_its_files_are_left_alone(
-    run: Callable, config: Config
+    run: Run, config: Config
 ) -> None:
     broker, caller = await run(config(timer_wheel_enable=False))
     answer = await caller.send("T", TIMER_DELAY_SEC="5")
     assert answer.code == codes.SYSTEM_ERROR
-    assert "accurate timer message is not enabled, timerWheelEnable is false" in answer.remark
+    assert "accurate timer message is not enabled, timerWheelEnable is false" in (
+        answer.remark or ""
+    )
     assert not (broker.root / "timerwheel").exists()
     info = json.loads((await caller.ask(codes.GET_BROKER_RUNTIME_INFO)).body or b"")["table"]
     assert (info["timerCongestNum"], info["timerEnqueueTps"]) == ("0", "0.0")
 
 
 async def test_a_tick_takes_so_many_messages_and_no_more(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config(timer_congest_num_each_slot=2))
     for _ in range(2):
@@ -286,7 +287,7 @@ async def test_a_tick_takes_so_many_messages_and_no_more(
 
 
 async def test_properties_without_room_for_the_brokers_own_are_refused(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
     answer = await caller.send("T", TIMER_DELAY_SEC="1", mine="x" * 32_300)
@@ -299,17 +300,17 @@ async def test_properties_without_room_for_the_brokers_own_are_refused(
     assert "TIMER_DEQUEUE_MS" in record.properties
 
 
-async def test_a_batch_is_not_to_wait(run: Callable, config: Config) -> None:
+async def test_a_batch_is_not_to_wait(run: Run, config: Config) -> None:
     _broker, caller = await run(config())
     for pairs in ({"DELAY": "3"}, {"TIMER_DELAY_SEC": "3"}):
-        answer = await caller.send("T", b"x" * 30, batch=True, **pairs)
+        answer = await caller.send("T", b"x" * 30, batch=True, pairs=pairs)
         assert answer.code == codes.MESSAGE_ILLEGAL
         assert "a batch can't wait for its time" in (answer.remark or "")
 
 
 @pytest.mark.requirement("Delays, timers, retries: What clients write into the timers' own topic")
 async def test_what_anybody_writes_into_the_wheels_topic_harms_nothing(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
     out = str(clock.ms)
@@ -321,7 +322,7 @@ async def test_what_anybody_writes_into_the_wheels_topic_harms_nothing(
         {"TIMER_OUT_MS": out, "REAL_TOPIC": "T", "REAL_QID": "-1"},
         {"TIMER_OUT_MS": out},
     ):
-        assert (await caller.send(WHEEL_TOPIC, b"junk", queue_id=0, **pairs)).code == 0
+        assert (await caller.send(WHEEL_TOPIC, b"junk", queue_id=0, pairs=pairs)).code == 0
     await caller.send("T", b"good", TIMER_DELAY_SEC="1")
     clock.ms += 2_000
     work(broker)
@@ -334,11 +335,11 @@ async def test_what_anybody_writes_into_the_wheels_topic_harms_nothing(
 @pytest.mark.parametrize("topic", [WHEEL_TOPIC, OP_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC])
 @pytest.mark.parametrize("wait_ms", [0, 1_000])
 async def test_a_timer_leads_to_no_topic_that_clients_may_not_send_to(
-    run: Callable, config: Config, clock: Clock, topic: str, wait_ms: int
+    run: Run, config: Config, clock: Clock, topic: str, wait_ms: int
 ) -> None:
     broker, caller = await run(config())
     place = {"REAL_TOPIC": topic, "REAL_QID": "0", "TIMER_OUT_MS": str(clock.ms + wait_ms)}
-    assert (await caller.send(WHEEL_TOPIC, b"0,1,2", **place)).code == 0
+    assert (await caller.send(WHEEL_TOPIC, b"0,1,2", pairs=place)).code == 0
     assert broker.timers is not None
     for _ in range(20):  # in the wheel's own topic it would come again at each of these
         clock.ms += 200
@@ -352,7 +353,7 @@ async def test_a_timer_leads_to_no_topic_that_clients_may_not_send_to(
 
 @pytest.mark.requirement("Delays, timers, retries: Recall")
 async def test_a_message_that_is_taken_back_never_comes_and_its_neighbours_do(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config(recall_message_enable=True))
     handles = {}
@@ -382,11 +383,12 @@ async def test_a_message_that_is_taken_back_never_comes_and_its_neighbours_do(
     clock.ms += 10_000
     work(broker)
     assert await bodies(caller) == [b"one", b"three"]
+    assert broker.timers is not None
     assert broker.timers.state.waiting == 0
 
 
 async def test_one_recall_takes_back_a_message_that_was_sent_twice_and_none_of_it_is_counted(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config(recall_message_enable=True))
     for _ in range(2):  # as a producer does that heard nothing
@@ -400,11 +402,12 @@ async def test_one_recall_takes_back_a_message_that_was_sent_twice_and_none_of_i
     assert await bodies(caller) == []
     table = json.loads((await caller.ask(codes.GET_TIMER_METRICS)).body or b"")["timingCount"]
     assert table["T"]["count"] == 1
+    assert broker.timers is not None
     assert broker.timers.state.waiting == 1
 
 
 async def test_taking_back_holds_across_a_restart_and_for_far_away_times(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     wanted = config(recall_message_enable=True, timer_roll_window_slot=100)
     broker, caller = await run(wanted)
@@ -422,13 +425,14 @@ async def test_taking_back_holds_across_a_restart_and_for_far_away_times(
         clock.ms += 10_000
         work(broker)
     assert await bodies(caller) == [b"stays"]
+    assert broker.timers is not None
     assert broker.timers.state.waiting == 0
     assert broker.timers.metrics.counts["T"].count == 0
 
 
 @pytest.mark.requirement("Delays, timers, retries: Times and handles that can't be are refused")
 async def test_a_recall_must_be_allowed_and_be_for_a_message_that_waits_here(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     _broker, caller = await run(config())
     good = recall_handle.encode("T", "broker-a", clock.ms + 5_000, "K")
@@ -469,7 +473,7 @@ async def test_a_recall_must_be_allowed_and_be_for_a_message_that_waits_here(
 
 
 async def test_a_broker_that_takes_no_writes_takes_recalls_unless_told_otherwise(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     base = {"recall_message_enable": True, "broker_permission": 4}
     handle = encoded("DefaultCluster", "broker-a", clock.ms + 5_000)
@@ -492,11 +496,13 @@ def encoded(topic: str, broker: str, time_ms: int) -> str:
 
 
 async def test_a_transactions_message_waits_from_its_commit_on(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
     for number, pairs in enumerate(({"TIMER_DELAY_SEC": "5"}, {"DELAY": "2"})):
-        answer = await caller.send("T", b"half %d" % number, TRAN_MSG="true", PGROUP="pg", **pairs)
+        answer = await caller.send(
+            "T", b"half %d" % number, TRAN_MSG="true", PGROUP="pg", pairs=pairs
+        )
         fields = answer.fields()
         assert "recallHandle" not in fields
         clock.ms += 10_000
@@ -512,7 +518,7 @@ async def test_a_transactions_message_waits_from_its_commit_on(
 
 
 async def test_a_timer_message_that_fails_is_tried_again_like_any_other(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
     await caller.send("T", b"hard", UNIQ_KEY="U", TIMER_DELAY_SEC="1")
@@ -533,7 +539,7 @@ async def test_a_timer_message_that_fails_is_tried_again_like_any_other(
 
 
 async def test_a_retry_that_a_client_sends_with_a_time_has_no_handle(
-    run: Callable, config: Config
+    run: Run, config: Config
 ) -> None:
     _broker, caller = await run(config())
     await caller.heartbeat(topics={"T": "*"})
@@ -542,7 +548,7 @@ async def test_a_retry_that_a_client_sends_with_a_time_has_no_handle(
 
 
 async def test_runtime_info_tells_of_the_timers_under_javas_names(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
 
@@ -552,6 +558,7 @@ async def test_runtime_info_tells_of_the_timers_under_javas_names(
         names = ("ReadBehind", "OffsetBehind", "CongestNum", "EnqueueTps", "DequeueTps")
         return [table[f"timer{name}"] for name in names]
 
+    assert broker.timers is not None
     broker.timers.sample(clock.ms)
     for wait in ("5", "5", "60"):
         await caller.send("T", TIMER_DELAY_SEC=wait)
@@ -566,7 +573,7 @@ async def test_runtime_info_tells_of_the_timers_under_javas_names(
 
 
 async def test_slaves_are_told_how_far_the_timer_is_and_what_waits(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
     await caller.send("T", TIMER_DELAY_SEC="5")
@@ -587,7 +594,7 @@ async def test_slaves_are_told_how_far_the_timer_is_and_what_waits(
 
 
 async def test_the_unique_key_of_a_timer_message_is_a_property_of_the_answer(
-    run: Callable, config: Config
+    run: Run, config: Config
 ) -> None:
     _broker, caller = await run(config())
     fields = (await caller.send("T", TIMER_DELAY_SEC="5")).fields()

@@ -172,8 +172,8 @@ def rounds(seed: int, *, is_signed: bool) -> Iterator[tuple[int, list[bytes], in
 async def store_all(broker: Broker, seed: int) -> list[tuple[int, object, object]]:
     """Sends the requests of `rounds` one after the other; returns the responses."""
     clients = [
-        await Client.connect(broker, bytes((10, 0, 0, number, 0, 0, 8, number)))
-        for number in range(3)
+        await Client.connect(broker, bytes((*ip, 0, 0, 8, number)))
+        for number, ip in enumerate(((10, 0, 0, 1), (10, 0, 0, 2), (0xFD, *range(15))))
     ]
     told: list[tuple[int, object, object]] = []
     is_signed = broker.access is not None

@@ -15,6 +15,8 @@ from aerobee.protocol.message.message_id import parse_offset_message_id
 
 from ..conftest import Caller, Config, parked, records
 
+ON_BOTH_ENGINES = True
+
 
 async def test_a_message_is_stored_as_sent(broker: Broker, caller: Caller) -> None:
     answer = await caller.send("T", b"hello", queue_id=2, TAGS="paid", KEYS="k1 k2", UNIQ_KEY="U1")

@@ -22,7 +22,7 @@ from aerobee.protocol import codes
 from aerobee.protocol.bodies.access import UserInfo
 from aerobee.scripts.dev import served
 
-from ..conftest import Config
+from ..conftest import Config, Start
 
 JAVA = "org.apache.rocketmq.auth"
 
@@ -121,7 +121,7 @@ def test_with_what_commands_sign_is_no_setting_of_a_daemon() -> None:
     assert (config, warnings) == (BrokerConfig(), [])
 
 
-async def test_a_broker_signs_what_it_asks_of_others(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+async def test_a_broker_signs_what_it_asks_of_others(start: Start, config: Config) -> None:
     inner = '{"accessKey":"inner","secretKey":"inner-secret"}'
     keys = {"inner_client_authentication_credentials": inner}
     master: Broker = await start(config(**keys, authentication_enabled=True))

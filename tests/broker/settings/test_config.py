@@ -1,5 +1,6 @@
 """A broker's settings: where they come from, what they may be, and how they are shown."""
 
+import re
 import socket
 from pathlib import Path
 
@@ -168,6 +169,7 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
         load_broker(file=path)
 
 
+@pytest.mark.finding("C13")
 @pytest.mark.requirement("Bad input: Settings that protect elsewhere and not here")
 @pytest.mark.parametrize(
     ("key", "instead"),
@@ -470,3 +472,11 @@ def test_the_shipped_file_shows_the_defaults(tmp_path: Path) -> None:
     config, warnings = load_broker(file=file)
     assert warnings == []
     assert config == BrokerConfig()
+
+
+@pytest.mark.finding("A25")
+def test_the_shipped_file_names_access_control_where_it_warns_of_an_open_port() -> None:
+    text = SHIPPED.read_text()
+    (comment,) = re.findall(r"\n\n((?:# .*\n)+)#bindAddress:", text)
+    assert "authenticationEnabled" in comment
+    assert "no passwords" not in text

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from aerobee.protocol.bodies.data_version import DataVersion
 from aerobee.protocol.codec import java_properties
 from aerobee.protocol.command import Command
 
-from ..conftest import Caller, Config, records
+from ..conftest import Caller, Config, Start, records
 
 
 async def update(caller: Caller, text: str | bytes) -> Command:
@@ -72,7 +71,7 @@ async def test_each_hot_key_can_be_set_to_what_it_is(caller: Caller, broker: Bro
 
 
 async def test_switching_on_the_making_of_topics_makes_the_model_for_them(
-    start: Callable, config: Config
+    start: Start, config: Config
 ) -> None:
     broker = await start(config(auto_create_topic_enable=False))
     caller = Caller(broker)
@@ -160,11 +159,11 @@ async def test_a_changed_permission_is_told_to_the_name_servers_with_every_topic
     ],
 )
 async def test_a_shorter_period_of_transactions_holds_at_once(
-    start,
+    start: Start,
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
     key: str,
-    work: str,  # type: ignore[no-untyped-def]
+    work: str,
 ) -> None:
     done = asyncio.Event()
     monkeypatch.setattr(Transactions, work, lambda *_: done.set())
@@ -185,7 +184,7 @@ async def test_a_shorter_period_of_transactions_holds_at_once(
 @pytest.mark.requirement(
     "Transactions, operation, overload: Settings changed at run time, and settings that may not"
 )
-async def test_a_shorter_period_of_counts_holds_at_once(start, config: Config) -> None:  # type: ignore[no-untyped-def]
+async def test_a_shorter_period_of_counts_holds_at_once(start: Start, config: Config) -> None:
     broker = await start(config(transaction_metric_flush_interval=3_600_000))
     caller = Caller(broker)
     assert (await caller.send("T", TRAN_MSG="true", PGROUP="pg")).code == codes.SUCCESS
@@ -209,6 +208,7 @@ async def test_members_are_not_told_of_each_other_once_that_is_switched_off(
     assert told == ["G1"]
 
 
+@pytest.mark.finding("C2")
 @pytest.mark.requirement(
     "Transactions, operation, overload: Settings changed at run time, and settings that may not"
 )
@@ -255,6 +255,7 @@ async def test_what_may_not_be_changed_is_refused_with_the_reason(
     assert await version(caller) == 0
 
 
+@pytest.mark.finding("C2")
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -265,7 +266,7 @@ async def test_what_may_not_be_changed_is_refused_with_the_reason(
     ],
 )
 async def test_a_key_without_an_effect_is_kept_and_shown_and_outlives_a_restart(
-    start: Callable, config: Config, caplog: pytest.LogCaptureFixture, key: str, value: str
+    start: Start, config: Config, caplog: pytest.LogCaptureFixture, key: str, value: str
 ) -> None:
     caplog.set_level("INFO")
     for is_first in (True, False):
@@ -281,8 +282,9 @@ async def test_a_key_without_an_effect_is_kept_and_shown_and_outlives_a_restart(
         await broker.stop()
 
 
+@pytest.mark.finding("C2")
 async def test_a_setting_that_is_read_once_holds_from_the_next_start_on(
-    start: Callable, config: Config, caplog: pytest.LogCaptureFixture
+    start: Start, config: Config, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     broker = await start(config())
@@ -299,7 +301,7 @@ async def test_a_setting_that_is_read_once_holds_from_the_next_start_on(
 
 
 async def test_an_unknown_key_that_is_set_to_nothing_is_forgotten(
-    start: Callable, config: Config
+    start: Start, config: Config
 ) -> None:
     broker = await start(config())
     caller = Caller(broker)
@@ -328,6 +330,7 @@ def test_each_setting_that_waits_for_a_start_is_a_number_a_switch_or_a_word_of_a
         assert "filesize" not in key.lower()
 
 
+@pytest.mark.finding("C2")
 async def test_traces_are_switched_off_for_messages_and_answers_at_once(
     caller: Caller, broker: Broker
 ) -> None:
@@ -353,7 +356,7 @@ async def test_an_empty_change_is_taken(caller: Caller) -> None:
 @pytest.mark.requirement(
     "Transactions, operation, overload: Settings changed at run time, and settings that may not"
 )
-async def test_a_change_outlives_a_restart(start: Callable, config: Config) -> None:
+async def test_a_change_outlives_a_restart(start: Start, config: Config) -> None:
     broker = await start(config())
     caller = Caller(broker)
     await update(caller, "rejectTransactionMessage=true")
@@ -366,7 +369,7 @@ async def test_a_change_outlives_a_restart(start: Callable, config: Config) -> N
 
 
 async def test_a_change_that_is_taken_back_leaves_nothing_behind(
-    start: Callable, config: Config, caplog: pytest.LogCaptureFixture
+    start: Start, config: Config, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     broker = await start(config())
@@ -384,7 +387,7 @@ async def test_a_change_that_is_taken_back_leaves_nothing_behind(
 
 
 async def test_a_change_gives_way_to_a_configuration_that_has_changed_since(
-    start: Callable, config: Config, caplog: pytest.LogCaptureFixture
+    start: Start, config: Config, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = await start(config())
     caller = Caller(broker)

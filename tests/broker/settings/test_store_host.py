@@ -11,7 +11,7 @@ from aerobee.client.admin.admin import Admin
 from aerobee.namesrv.server import NameServer
 from aerobee.protocol.message.message_id import parse_offset_message_id
 
-from ..conftest import Caller, Config, records
+from ..conftest import Caller, Config, Start, records
 
 NO_NAME = "broker.example"
 
@@ -40,7 +40,7 @@ def knowing(monkeypatch: pytest.MonkeyPatch, names: dict[str, list[str]]) -> Non
     "Name server: brokerIP1 may be the name of a host: told as it is, resolved for what is stored"
 )
 async def test_a_name_is_told_as_it_is_and_messages_have_its_address(
-    start: Any, config: Config, namesrv: NameServer
+    start: Start, config: Config, namesrv: NameServer
 ) -> None:
     named = config(broker_ip1="localhost", namesrv_addr=namesrv.address)
     broker: Broker = await start(named)
@@ -62,7 +62,7 @@ async def test_a_name_is_told_as_it_is_and_messages_have_its_address(
     "Name server: brokerIP1 may be the name of a host: told as it is, resolved for what is stored"
 )
 async def test_a_name_without_an_address_stops_the_start(
-    start: Any, config: Config, monkeypatch: pytest.MonkeyPatch
+    start: Start, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     knowing(monkeypatch, {"127.0.0.1": ["127.0.0.1"]})
     with pytest.raises(

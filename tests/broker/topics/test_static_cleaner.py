@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from aerobee.protocol import codes
 
-from ..static_cluster import BLOCK, StaticCluster, static_cluster
+from ..static_cluster import BLOCK, StaticCluster, detail_of, static_cluster
 
 T = "Static"
 ALWAYS = ";".join(f"{hour:02}" for hour in range(24))
@@ -30,14 +30,13 @@ async def clean(cluster: StaticCluster) -> dict[str, dict[int, list[str | None]]
     return {
         name: {
             queue_id: [item.bname for item in items]
-            for queue_id, items in (
-                (await cluster.config(T, name)).mapping_detail.hosted_queues.items()  # type: ignore[union-attr]
-            )
+            for queue_id, items in detail_of(await cluster.config(T, name)).hosted_queues.items()
         }
         for name in cluster.brokers
     }
 
 
+@pytest.mark.finding("C1")
 async def test_a_leader_before_the_last_one_forgets_the_queue(cluster: StaticCluster) -> None:
     assert await clean(cluster) == {"a": {}, "b": {0: ["a", "b", "c"]}, "c": {0: ["a", "b", "c"]}}
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 from aerobee.broker.monitoring.metrics import families
@@ -22,13 +22,13 @@ from aerobee.protocol.message.record import (
     decode_record,
 )
 
-from ..conftest import Caller, Clock, Config, records
+from ..conftest import Caller, Clock, Config, Run, Start, records
 
 
 async def half(caller: Caller, body: bytes = b"half", **pairs: str) -> Record:
     """Send a half message; returns its record."""
     given = {"TRAN_MSG": "true", "PGROUP": "pg", "UNIQ_KEY": "U1"} | pairs
-    sent = await caller.send("T", body, queue_id=2, **given)
+    sent = await caller.send("T", body, queue_id=2, pairs=given)
     assert sent.code == codes.SUCCESS, sent.remark
     assert sent.fields()["queueId"] == "2"
     return (await stored(caller, HALF_TOPIC))[int(sent.fields()["queueOffset"])]
@@ -39,16 +39,16 @@ async def stored(caller: Caller, topic: str, queue_id: int = 0) -> list[Record]:
 
 
 async def end(
-    caller: Caller, half: Record, outcome: int = TRANSACTION_COMMIT, **wanted: object
+    caller: Caller, half: Record, outcome: int = TRANSACTION_COMMIT, **wanted: Any
 ) -> Command:
-    values = {
+    values: dict[str, Any] = {
         "group": "pg",
         "queue_offset": half.queue_offset,
         "log_offset": half.log_offset,
         "outcome": outcome,
         "msg_id": "U1",
     }
-    header = EndTransaction(**(values | wanted))  # type: ignore[arg-type]
+    header = EndTransaction(**(values | wanted))
     return await caller.ask(codes.END_TRANSACTION, header)
 
 
@@ -58,9 +58,7 @@ def check(broker: Broker) -> None:
         pass
 
 
-async def test_a_half_message_is_visible_only_after_its_commit(
-    run: Callable, config: Config
-) -> None:
+async def test_a_half_message_is_visible_only_after_its_commit(run: Run, config: Config) -> None:
     _, caller = await run(config())
     waiting = await half(caller, TAGS="A")
     assert waiting.sys_flag == 0
@@ -78,7 +76,7 @@ async def test_a_half_message_is_visible_only_after_its_commit(
 
 @pytest.mark.parametrize("outcome", [-1, 4, 99_999_999])
 async def test_an_unknown_outcome_is_refused_with_the_valid_ones(
-    run: Callable, config: Config, outcome: int
+    run: Run, config: Config, outcome: int
 ) -> None:
     _, caller = await run(config())
     answer = await end(caller, await half(caller), outcome)
@@ -87,7 +85,7 @@ async def test_an_unknown_outcome_is_refused_with_the_valid_ones(
     assert len(await stored(caller, HALF_TOPIC)) == 1
 
 
-async def test_a_commit_wakes_a_parked_pull(run: Callable, config: Config) -> None:
+async def test_a_commit_wakes_a_parked_pull(run: Run, config: Config) -> None:
     broker, caller = await run(config())
     waiting = await half(caller)
     pull = asyncio.create_task(caller.pull("T", queue_id=2, suspend_ms=15_000))
@@ -99,7 +97,7 @@ async def test_a_commit_wakes_a_parked_pull(run: Callable, config: Config) -> No
 
 
 async def test_ended_transactions_are_recorded_together_and_not_checked(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
     await end(caller, await half(caller))
@@ -116,9 +114,7 @@ async def test_ended_transactions_are_recorded_together_and_not_checked(
     assert broker.offsets.get(OP_TOPIC, GROUP, 0) == 1
 
 
-async def test_enough_ended_transactions_are_recorded_at_once(
-    run: Callable, config: Config
-) -> None:
+async def test_enough_ended_transactions_are_recorded_at_once(run: Run, config: Config) -> None:
     _, caller = await run(config(transaction_op_msg_max_size=4))
     await end(caller, await half(caller))
     await end(caller, await half(caller))
@@ -139,7 +135,7 @@ async def test_enough_ended_transactions_are_recorded_at_once(
     ],
 )
 async def test_an_end_that_does_not_match_the_half_message_is_refused(
-    run: Callable, config: Config, wanted: dict[str, object], why: str
+    run: Run, config: Config, wanted: dict[str, Any], why: str
 ) -> None:
     _, caller = await run(config())
     answer = await end(caller, await half(caller), **wanted)
@@ -151,7 +147,7 @@ async def test_an_end_that_does_not_match_the_half_message_is_refused(
 @pytest.mark.requirement(
     "Transactions, operation, overload: An end of no half message, or of another group"
 )
-async def test_an_end_of_an_ordinary_message_is_refused(run: Callable, config: Config) -> None:
+async def test_an_end_of_an_ordinary_message_is_refused(run: Run, config: Config) -> None:
     _, caller = await run(config())
     await caller.send("T", PGROUP="pg")
     (plain,) = await stored(caller, "T")
@@ -162,7 +158,7 @@ async def test_an_end_of_an_ordinary_message_is_refused(run: Callable, config: C
 @pytest.mark.requirement(
     "Transactions, operation, overload: An end of no half message, or of another group"
 )
-async def test_an_end_needs_no_message_id(run: Callable, config: Config) -> None:
+async def test_an_end_needs_no_message_id(run: Run, config: Config) -> None:
     _, caller = await run(config())
     waiting = await half(caller)
     assert (await end(caller, waiting, msg_id=None)).code == codes.SUCCESS
@@ -170,7 +166,7 @@ async def test_an_end_needs_no_message_id(run: Callable, config: Config) -> None
 
 
 async def test_an_end_after_the_immunity_time_is_refused_unless_it_follows_a_check(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     _, caller = await run(config())
     waiting = await half(caller, CHECK_IMMUNITY_TIME_IN_SECONDS="10")
@@ -181,7 +177,7 @@ async def test_an_end_after_the_immunity_time_is_refused_unless_it_follows_a_che
 
 @pytest.mark.parametrize("seconds", ["soon", "-1"])
 async def test_an_invalid_immunity_time_means_the_default(
-    run: Callable, config: Config, clock: Clock, seconds: str
+    run: Run, config: Config, clock: Clock, seconds: str
 ) -> None:
     broker, caller = await run(config(transaction_time_out=6_000))
     waiting = await half(caller, b"odd", CHECK_IMMUNITY_TIME_IN_SECONDS=seconds)
@@ -197,7 +193,7 @@ async def test_an_invalid_immunity_time_means_the_default(
     assert (await end(caller, other)).code == codes.SUCCESS
 
 
-async def test_a_broker_may_refuse_transactions(run: Callable, config: Config) -> None:
+async def test_a_broker_may_refuse_transactions(run: Run, config: Config) -> None:
     _, caller = await run(config(reject_transaction_message=True))
     answer = await caller.send("T", TRAN_MSG="true", PGROUP="pg")
     assert answer.code == codes.NO_PERMISSION
@@ -209,7 +205,7 @@ async def test_a_broker_may_refuse_transactions(run: Callable, config: Config) -
     "and producer"
 )
 async def test_a_producer_is_asked_about_an_open_transaction(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
     asked: asyncio.Queue[tuple[CheckTransactionState, bytes]] = asyncio.Queue()
@@ -247,7 +243,7 @@ async def test_a_producer_is_asked_about_an_open_transaction(
     "Transactions, operation, overload: Given up after a number of checks, or for its age; resumed"
 )
 async def test_a_transaction_is_given_up_after_the_maximum_of_checks(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config(transaction_check_max=2))
     await half(caller)
@@ -262,7 +258,7 @@ async def test_a_transaction_is_given_up_after_the_maximum_of_checks(
 
 
 async def test_a_message_with_its_own_immunity_time_does_not_delay_others(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
     slow = await half(caller, b"slow", CHECK_IMMUNITY_TIME_IN_SECONDS="100")
@@ -284,7 +280,7 @@ async def test_a_message_with_its_own_immunity_time_does_not_delay_others(
     "Transactions, operation, overload: Given up after a number of checks, or for its age; resumed"
 )
 async def test_a_transaction_older_than_the_retention_time_is_given_up(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config(file_reserved_time=2, transaction_check_max=1_000))
     await half(caller)
@@ -308,7 +304,7 @@ async def resume(caller: Caller, record: Record) -> Command:
     "Transactions, operation, overload: Given up after a number of checks, or for its age; resumed"
 )
 async def test_a_transaction_that_was_given_up_can_be_resumed(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config(transaction_check_max=1))
     await half(caller)
@@ -324,7 +320,7 @@ async def test_a_transaction_that_was_given_up_can_be_resumed(
 
 
 async def test_only_a_transaction_that_was_given_up_can_be_resumed(
-    run: Callable, config: Config
+    run: Run, config: Config
 ) -> None:
     _, caller = await run(config())
     waiting = await half(caller)
@@ -338,12 +334,13 @@ async def test_only_a_transaction_that_was_given_up_can_be_resumed(
 
 def metrics(broker: Broker) -> dict[str, float]:
     """The values of the metrics about transactions, by name and, if they have one, topic."""
-    found = {}
+    found: dict[str, float] = {}
     for name, _, _, labels, values in families(broker):
         if "transaction" in name or name.endswith(
             ("half_messages", "_commit_messages_total", "rollback_messages_total")
         ):
             for label_values, value in filter(None, values):
+                assert isinstance(value, int | float)
                 topic = dict(zip(labels, label_values, strict=True)).get("topic")
                 key = name.removesuffix("_total") + (f" {topic}" if topic else "")
                 found[key.replace("rocketmq_", "").replace("aerobee_", "")] = value
@@ -352,7 +349,7 @@ def metrics(broker: Broker) -> dict[str, float]:
 
 @pytest.mark.requirement("Transactions, operation, overload: Half messages counted")
 async def test_half_messages_commits_and_rollbacks_are_counted(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config(transaction_check_max=1))
     await end(caller, await half(caller))
@@ -377,9 +374,7 @@ async def test_half_messages_commits_and_rollbacks_are_counted(
 
 
 @pytest.mark.requirement("Transactions, operation, overload: Half messages counted")
-async def test_the_count_of_half_messages_persists_over_a_restart(
-    run: Callable, config: Config
-) -> None:
+async def test_the_count_of_half_messages_persists_over_a_restart(run: Run, config: Config) -> None:
     broker, caller = await run(config())
     await half(caller)
     await caller.peers.close()
@@ -392,9 +387,7 @@ async def test_the_count_of_half_messages_persists_over_a_restart(
     assert metrics(broker)["half_messages T"] == 0
 
 
-async def test_a_half_message_that_is_too_long_is_not_counted(
-    run: Callable, config: Config
-) -> None:
+async def test_a_half_message_that_is_too_long_is_not_counted(run: Run, config: Config) -> None:
     broker, caller = await run(config(max_message_size=10))
     sent = await caller.send("T", b"x" * 11, TRAN_MSG="true", PGROUP="pg")
     assert sent.code == codes.MESSAGE_ILLEGAL
@@ -402,12 +395,12 @@ async def test_a_half_message_that_is_too_long_is_not_counted(
 
 
 async def test_with_sync_flush_a_commit_is_acknowledged_after_it_is_on_disk(
-    start: Callable, config: Config
+    start: Start, config: Config
 ) -> None:
     broker = await start(config(flush_disk_type="SYNC_FLUSH"))
     caller = Caller(broker)
     given = {"TRAN_MSG": "true", "PGROUP": "pg", "UNIQ_KEY": "U1"}
-    await caller.send("T", b"half", queue_id=2, **given)
+    await caller.send("T", b"half", queue_id=2, pairs=given)
     (waiting,) = await stored(caller, HALF_TOPIC)
     assert (await end(caller, waiting)).code == codes.SUCCESS
     assert broker.store.durable_end == broker.store.log_end
@@ -419,7 +412,7 @@ async def test_with_sync_flush_a_commit_is_acknowledged_after_it_is_on_disk(
     "and producer"
 )
 async def test_open_transactions_are_checked_after_a_restart(
-    run: Callable, config: Config, clock: Clock
+    run: Run, config: Config, clock: Clock
 ) -> None:
     broker, caller = await run(config())
     await half(caller, b"open")

@@ -17,8 +17,8 @@ class Clock:
 
 def chosen(faults: LatencyFaults, avoid: str | None = None) -> set[str]:
     """The brokers that are chosen in many selections."""
-    turn = RoundRobin()
-    return {turn.next(QUEUES, avoid, faults).broker_name for _ in range(60)}
+    selector = RoundRobin()
+    return {selector.next(QUEUES, avoid, faults).broker_name for _ in range(60)}
 
 
 @pytest.mark.requirement("Sending: Least latency: the table, ties in turn, all left alone")

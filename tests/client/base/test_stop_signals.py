@@ -43,7 +43,7 @@ async def left(cluster: LocalCluster, count: int) -> list[str]:
     """The first `count` messages that the next member of the group gets."""
     topics = ["orders"]
     async with Consumer(cluster.name_server, group="g", topics=topics, start="earliest") as next_:
-        found = []
+        found: list[str] = []
         while len(found) < count:
             message = await next_.receive()
             assert message is not None
@@ -52,6 +52,7 @@ async def left(cluster: LocalCluster, count: int) -> list[str]:
         return found
 
 
+@pytest.mark.finding("S7")
 @pytest.mark.parametrize("number", STOP)
 @pytest.mark.parametrize("kind", ["asyncio", "blocking"])
 def test_a_signal_lets_handlers_finish_and_nothing_is_consumed_twice(
@@ -69,6 +70,7 @@ def test_a_signal_lets_handlers_finish_and_nothing_is_consumed_twice(
     assert sorted(done + rest) == BODIES
 
 
+@pytest.mark.finding("S7")
 @pytest.mark.parametrize("kind", ["asyncio", "blocking"])
 def test_a_second_signal_does_not_wait_for_handlers(
     kind: str, cluster: LocalCluster, tmp_path: Path
@@ -105,7 +107,7 @@ def test_the_previous_signal_handlers_are_restored() -> None:
 
 def test_no_signal_handler_is_installed_in_another_thread() -> None:
     before = [signal.getsignal(number) for number in STOP]
-    seen = []
+    seen: list[object] = []
 
     def look() -> None:
         with stop_signals(lambda: None):

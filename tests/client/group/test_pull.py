@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 from aerobee.client.errors import ClientError
-from aerobee.client.group import pull as pulls
 from aerobee.client.group.process_queue import Limits, ProcessQueue
 from aerobee.client.group.pull import NOT_HERE_SECONDS, Puller, PullSettings
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.protocol.bodies.subscription import subscription
-from aerobee.protocol.command import Command
+from aerobee.protocol.command import Command, Response, read_ext
 
 from ..fakes import pulled, record
 
@@ -28,11 +27,13 @@ class Connected:
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, asyncio.Future[Command]]] = []
+        self.on_request: Callable[[], None] = lambda: None
 
-    def request(self, code: int, fields: dict[str, str], *_: Any) -> asyncio.Future[Command]:
+    def request(self, code: int, fields: dict[str, str], *_: object) -> asyncio.Future[Command]:
         assert code == codes.PULL_MESSAGE
         response: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
         self.sent.append((fields["queueOffset"], response))
+        self.on_request()
         return response
 
 
@@ -43,7 +44,7 @@ class TwoBrokers:
         self.known = {0: MASTER, 1: SLAVE}
         self.asked: list[str] = []
         self.routes = 0  # the number of route refreshes
-        self.answers: dict[str, Callable[[], Any]] = {}
+        self.answers: dict[str, Callable[[], Response]] = {}
         self.connection = Connected()
 
     @property
@@ -62,13 +63,12 @@ class TwoBrokers:
         return self.connection
 
     async def request(
-        self, address: str, *_: Any, timeout_s: float, begun: asyncio.Future[Command] | None
+        self, address: str, *_: object, timeout_s: float, begun: asyncio.Future[Command] | None
     ) -> Command:
         if begun is not None:
             return await begun
         self.asked.append(address)
-        reply = self.answers[address]()
-        return Command(code=reply.code, flag=1, opaque=1, ext=reply.fields, body=reply.body)
+        return received(self.answers[address]())
 
 
 class Offsets:
@@ -82,7 +82,14 @@ class Offsets:
         self.updates.append(offset)
 
 
-def message(suggested: int) -> Any:
+def received(response: Response) -> Command:
+    """A response as a connection gives it to its requester."""
+    assert isinstance(response.body, bytes)
+    ext = read_ext(response.fields)
+    return Command(code=response.code, flag=1, opaque=1, ext=ext, body=response.body)
+
+
+def message(suggested: int) -> Response:
     return pulled([record(0)], 1, extra={"suggestWhichBrokerId": str(suggested)})
 
 
@@ -94,7 +101,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def sleep(seconds: float) -> None:
         rests.append(seconds)
 
-    monkeypatch.setattr(pulls.asyncio, "sleep", sleep)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
     return rests
 
 
@@ -125,7 +132,7 @@ async def test_a_slave_that_suggests_an_absent_master_is_pulled_after_a_pause(
     cluster, puller, process_queue = made()
     del cluster.known[0]
 
-    def nothing() -> Any:
+    def nothing() -> Response:
         return pulled(next_offset=process_queue.next_offset, code=codes.PULL_RETRY_IMMEDIATELY)
 
     cluster.answers = {SLAVE: lambda: message(0)}
@@ -143,15 +150,16 @@ async def test_messages_without_a_match_are_skipped_without_a_pause(slept: list[
     assert (slept, process_queue.next_offset) == ([], 9)
 
 
+@pytest.mark.finding("T4")
 @pytest.mark.parametrize(
     "brought", [message(0), pulled(next_offset=9, code=codes.PULL_NOT_FOUND)], ids=["some", "none"]
 )
-async def test_a_response_for_a_lost_queue_is_ignored(brought: Any) -> None:
+async def test_a_response_for_a_lost_queue_is_ignored(brought: Response) -> None:
     cluster, offsets = TwoBrokers(), Offsets()
     puller = Puller(cluster, "g", offsets, PullSettings())  # type: ignore[arg-type]
     process_queue = ProcessQueue(MessageQueue("orders", "a", 0), 0, Limits())
 
-    def answer() -> Any:
+    def answer() -> Response:
         process_queue.drop()  # while the pull is in flight
         return brought
 
@@ -164,14 +172,23 @@ def always() -> bool:
     return True
 
 
+@pytest.mark.finding("T4")
+async def test_messages_are_dropped_if_their_queue_is_lost_while_the_next_pull_is_sent() -> None:
+    cluster, puller, process_queue = made()
+    cluster.answers = {MASTER: lambda: pulled([record(0)], 1)}
+    cluster.connection.on_request = process_queue.drop
+    assert await puller.pull(process_queue, WANTED, always) == []
+    assert (len(cluster.connection.sent), process_queue.count) == (1, 0)
+
+
+@pytest.mark.finding("F7")
 async def test_the_next_pull_is_sent_before_the_messages_are_handed_out() -> None:
     cluster, puller, process_queue = made()
     cluster.answers = {MASTER: lambda: pulled([record(0), record(1)], 2)}
     assert len(await puller.pull(process_queue, WANTED, always)) == 2
     ((offset, response),) = cluster.connection.sent
     assert (offset, puller.is_ahead(process_queue)) == ("2", True)
-    reply = pulled([record(2)], 3)
-    response.set_result(Command(code=0, flag=1, opaque=1, ext=reply.fields, body=reply.body))
+    response.set_result(received(pulled([record(2)], 3)))
     (third,) = await puller.pull(process_queue, WANTED)
     assert (third.queue_offset, cluster.asked, process_queue.next_offset) == (2, [MASTER], 3)
     assert not puller.is_ahead(process_queue)

@@ -3,7 +3,8 @@
 import itertools
 import logging
 import re
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeVar
 
 import pytest
 from aerobee.client import Consumer, Limits, MessageQueue, PullSettings
@@ -11,6 +12,7 @@ from aerobee.client.cluster.cluster import Cluster
 from aerobee.client.errors import ClientError
 from aerobee.client.group.rebalance import Rebalance
 from aerobee.protocol import codes
+from aerobee.protocol.aio.connection import Connection
 from aerobee.protocol.bodies.clients import GetConsumerListByGroupResponseBody
 from aerobee.protocol.command import Command, Response
 from aerobee.protocol.queues.allocation import Strategy, average, circle
@@ -20,6 +22,7 @@ from ..fakes import FakeCluster, until
 from ..shelf import Shelf
 
 SECONDS = 60  # a deadline, generous for a busy machine
+Item = TypeVar("Item")
 
 
 def member(fake: FakeCluster, client_id: str = "b", **options: object) -> Consumer:
@@ -44,13 +47,14 @@ async def test_a_rebalance_runs_every_20_seconds(
         assert len(asked) == before + 4
 
 
+@pytest.mark.finding("W8")
 async def test_a_topic_created_later_is_consumed_within_two_seconds(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
     # Two seconds are less than the timeout of a request whose send creates the topic.
     queues = fake.topics.pop("orders")
     async with member(fake) as consumer:
-        await clock.advance(5)
+        await clock.advance(6.5)
         assert consumer.queues == []
         fake.topics["orders"] = queues
         await clock.advance(2, step=0.1)
@@ -103,9 +107,9 @@ async def test_the_first_rebalance_starts_one_pull_per_queue(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
     fake.topics["orders"] = 3
-    held: list[tuple[Command, object]] = []
+    held: list[tuple[Command, Connection]] = []
 
-    def wait(command: Command, connection: object) -> None:
+    def wait(command: Command, connection: Connection) -> None:
         held.append((command, connection))
 
     answer = fake.broker.answers[codes.GET_CONSUMER_LIST_BY_GROUP]
@@ -115,8 +119,9 @@ async def test_the_first_rebalance_starts_one_pull_per_queue(
         assert not shelf.pulls
         fake.broker.answers[codes.GET_CONSUMER_LIST_BY_GROUP] = answer
         command, connection = held[0]
-        reply = answer(command, connection)  # type: ignore[arg-type]
-        connection.respond(command, reply)  # type: ignore[attr-defined]
+        reply = answer(command, connection)
+        assert reply is not None
+        connection.respond(command, reply)
         await until(lambda: len(consumer.queues) == 3)
         await until(lambda: len(shelf.pulls) == 4)
         assert sorted((each.topic, each.queue_id) for each in shelf.pulls) == [
@@ -166,9 +171,9 @@ async def test_a_lost_queue_is_dropped_then_persisted_then_released(
         await first.ack()
         commit = fake.broker.answers[codes.UPDATE_CONSUMER_OFFSET]
 
-        def note(command: Command, connection: object) -> Response | None:
+        def note(command: Command, connection: Connection) -> Response | None:
             dropped.append(second.is_void)
-            return commit(command, connection)  # type: ignore[arg-type]
+            return commit(command, connection)
 
         fake.broker.answers[codes.UPDATE_CONSUMER_OFFSET] = note
         fake.broker.members.add("a")
@@ -289,6 +294,7 @@ async def test_a_topic_that_is_unsubscribed_loses_its_queues_and_another_can_be_
             await consumer.subscribe("other", " || ")
 
 
+@pytest.mark.finding("T1")
 @pytest.mark.requirement("Progress: One reporter per queue")
 @pytest.mark.requirement("Rebalance: The same plan for all; missing ids keep the old one")
 @pytest.mark.parametrize("what", ["members", "queues"])
@@ -298,7 +304,7 @@ async def test_every_member_computes_the_same_plan_from_shuffled_responses(
 ) -> None:
     members, orders = ["c0", "c1", "c2"], itertools.count()
 
-    def turn(items: list[Any]) -> None:
+    def rotate(items: list[Item]) -> None:
         """Rotates the items differently for each response."""
         at = next(orders) % len(items)
         items[:] = items[at:] + items[:at]
@@ -306,13 +312,13 @@ async def test_every_member_computes_the_same_plan_from_shuffled_responses(
     def list_members(*_: object) -> Response:
         found = list(members)
         if what == "members":
-            turn(found)
+            rotate(found)
         return Response(body=GetConsumerListByGroupResponseBody(found).encode())
 
     for broker in two.brokers:
         broker.answers[codes.GET_CONSUMER_LIST_BY_GROUP] = list_members
     if what == "queues":
-        two.shuffle = turn
+        two.shuffle = rotate
     found = list[MessageQueue]()
     for me in members:
         cluster = Cluster(two.address, client_id=me)
@@ -337,15 +343,12 @@ async def test_every_member_computes_the_same_plan_from_shuffled_responses(
     ids=["raises", "nonsense", "nothing"],
 )
 async def test_a_users_strategy_that_fails_keeps_the_queues(
-    fake: FakeCluster, shelf: Shelf, strategy: object, said: str, caplog: pytest.LogCaptureFixture
+    fake: FakeCluster, shelf: Shelf, strategy: Strategy, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     working = [True]
 
-    def choose(me: str, queues: list[MessageQueue], ids: list[str]) -> list[MessageQueue]:
-        if working[0]:
-            return queues[:1]
-        assert callable(strategy)
-        return strategy(me, queues, ids)  # type: ignore[no-any-return]
+    def choose(me: str, queues: Sequence[MessageQueue], ids: Sequence[str]) -> list[MessageQueue]:
+        return list(queues[:1]) if working[0] else strategy(me, queues, ids)
 
     fake.topics["orders"] = 4
     async with member(fake, strategy=choose) as consumer:
@@ -421,6 +424,7 @@ def test_invalid_pull_settings_are_refused() -> None:
     assert PullSettings() == PullSettings(32, 15_000, 30.0, 0.0)
 
 
+@pytest.mark.finding("A14")
 async def test_the_debug_log_has_the_number_of_assigned_queues(
     fake: FakeCluster, shelf: Shelf, caplog: pytest.LogCaptureFixture
 ) -> None:

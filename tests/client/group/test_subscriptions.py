@@ -45,6 +45,7 @@ async def test_a_condition_is_judged_by_a_broker_and_travels_with_its_kind(
     assert shelf.pulls[0].sub_version > 0
 
 
+@pytest.mark.finding("A1")
 @pytest.mark.parametrize(
     "remark", ["encountered LIKE", "not supported; set enablePropertyFilter=true in the settings"]
 )
@@ -71,7 +72,7 @@ async def test_a_condition_that_the_broker_refuses_stops_the_start_with_the_reme
 )
 def test_an_odd_expression_is_refused(expression: object, reason: str) -> None:
     with pytest.raises(ClientError, match=reason):
-        subscriptions_of("g", {"orders": expression})  # type: ignore[dict-item]
+        subscriptions_of("g", {"orders": expression})
 
 
 async def test_a_namespace_is_added_on_the_way_out_and_taken_off_on_the_way_in(

@@ -16,17 +16,19 @@ MESSAGE = Message("t", b"x")
 
 
 def test_round_robin_visits_all_queues_in_order() -> None:
-    turn = RoundRobin()
-    first = turn.next(QUEUES)
+    selector = RoundRobin()
+    first = selector.next(QUEUES)
     at = QUEUES.index(first)
-    assert [turn.next(QUEUES) for _ in range(3)] == [QUEUES[(at + step) % 3] for step in (1, 2, 3)]
+    assert [selector.next(QUEUES) for _ in range(3)] == [
+        QUEUES[(at + step) % 3] for step in (1, 2, 3)
+    ]
 
 
 @pytest.mark.requirement("Sending: Round robin, another broker on retry")
 def test_round_robin_avoids_a_broker_if_there_is_another() -> None:
-    turn = RoundRobin()
-    assert {turn.next(QUEUES, avoid="a").broker_name for _ in range(6)} == {"b"}
-    assert {turn.next(QUEUES[:2], avoid="a").broker_name for _ in range(6)} == {"a"}
+    selector = RoundRobin()
+    assert {selector.next(QUEUES, avoid="a").broker_name for _ in range(6)} == {"b"}
+    assert {selector.next(QUEUES[:2], avoid="a").broker_name for _ in range(6)} == {"a"}
 
 
 @pytest.mark.parametrize("case", [case for case in HASHES if case["kind"] == "tag"])

@@ -1,9 +1,11 @@
 """The lite pull consumer: subscribe or assign, poll, commit, seek, pause, flow control, changes."""
 
 import asyncio
+from collections.abc import Iterable
 
 import pytest
 from aerobee.client import Limits, LitePullConsumer, LitePullSettings, MessageQueue
+from aerobee.client.base.message_view import MessageView
 from aerobee.client.errors import ClientError, ClosedError, NoRouteError
 from aerobee.client.group.process_queue import ProcessQueue
 from aerobee.client.pull import lite_pulling
@@ -26,8 +28,8 @@ def member(fake: FakeCluster, **options: object) -> LitePullConsumer:
     return LitePullConsumer(fake.address, group="g", **chosen)  # type: ignore[arg-type]
 
 
-def bodies(messages: object) -> list[bytes]:
-    return [message.body for message in messages]  # type: ignore[attr-defined]
+def bodies(messages: Iterable[MessageView]) -> list[bytes]:
+    return [message.body for message in messages]
 
 
 def state_of(consumer: LitePullConsumer, queue: MessageQueue = QUEUE) -> MessageQueueState:

@@ -12,7 +12,7 @@ from aerobee.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 from aerobee.protocol.command import Command, Response
 from aerobee.protocol.headers.pull import BULK, PullMessage
 
-from ..fakes import FakeBroker, FakeCluster, pulled, record
+from ..fakes import Answer, FakeBroker, FakeCluster, pulled, record
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 SLAVE_ID = 7
@@ -46,7 +46,7 @@ def offsets(server: FakeBroker) -> list[int]:
     return [each.header(PullMessage).offset for each in server.requests[codes.PULL_MESSAGE]]
 
 
-def says(suggested: int, *, code: int = codes.SUCCESS) -> object:
+def says(suggested: int, *, code: int = codes.SUCCESS) -> Answer:
     """An answer of one message that suggests this broker for the next pull."""
 
     def answer(command: Command, _: Connection) -> Response:
@@ -60,7 +60,7 @@ def says(suggested: int, *, code: int = codes.SUCCESS) -> object:
 
 
 async def test_a_pull_asks_for_many_only_in_bulk(fake: FakeCluster, reader: Reader) -> None:
-    fake.broker.answers[codes.PULL_MESSAGE] = says(0)  # type: ignore[assignment]
+    fake.broker.answers[codes.PULL_MESSAGE] = says(0)
     await reader.pull(QUEUE, 0)
     await reader.pull(QUEUE, 0, 5_000, bulk=True)
     plain, bulk = (each.header(PullMessage) for each in fake.broker.requests[codes.PULL_MESSAGE])
@@ -76,11 +76,11 @@ async def test_a_pull_asks_for_many_only_in_bulk(fake: FakeCluster, reader: Read
 async def test_a_slave_is_asked_for_as_long_as_it_is_suggested(
     fake: FakeCluster, slave: FakeBroker, reader: Reader
 ) -> None:
-    fake.broker.answers[codes.PULL_MESSAGE] = says(SLAVE_ID)  # type: ignore[assignment]
-    slave.answers[codes.PULL_MESSAGE] = says(SLAVE_ID)  # type: ignore[assignment]
+    fake.broker.answers[codes.PULL_MESSAGE] = says(SLAVE_ID)
+    slave.answers[codes.PULL_MESSAGE] = says(SLAVE_ID)
     for offset in range(3):
         assert (await reader.pull(QUEUE, offset)).next_offset == offset + 1
-    slave.answers[codes.PULL_MESSAGE] = says(0)  # type: ignore[assignment]
+    slave.answers[codes.PULL_MESSAGE] = says(0)
     for offset in range(3, 5):
         await reader.pull(QUEUE, offset)
     assert (offsets(fake.broker), offsets(slave)) == ([0, 4], [1, 2, 3])
@@ -89,9 +89,9 @@ async def test_a_slave_is_asked_for_as_long_as_it_is_suggested(
 async def test_what_a_slave_has_not_got_is_asked_of_the_master(
     fake: FakeCluster, slave: FakeBroker, reader: Reader
 ) -> None:
-    fake.broker.answers[codes.PULL_MESSAGE] = says(SLAVE_ID)  # type: ignore[assignment]
+    fake.broker.answers[codes.PULL_MESSAGE] = says(SLAVE_ID)
     moved = says(SLAVE_ID, code=codes.PULL_OFFSET_MOVED)
-    slave.answers[codes.PULL_MESSAGE] = moved  # type: ignore[assignment]
+    slave.answers[codes.PULL_MESSAGE] = moved
     await reader.pull(QUEUE, 0)
     found = await reader.pull(QUEUE, 1)
     assert (found.code, found.next_offset) == (codes.SUCCESS, 2)
@@ -101,7 +101,7 @@ async def test_what_a_slave_has_not_got_is_asked_of_the_master(
 async def test_a_slave_that_is_gone_is_not_missed(
     fake: FakeCluster, slave: FakeBroker, reader: Reader
 ) -> None:
-    fake.broker.answers[codes.PULL_MESSAGE] = says(SLAVE_ID)  # type: ignore[assignment]
+    fake.broker.answers[codes.PULL_MESSAGE] = says(SLAVE_ID)
     await reader.pull(QUEUE, 0)
     await slave.stop()
     assert (await reader.pull(QUEUE, 1)).next_offset == 2

@@ -30,7 +30,7 @@ import org.apache.rocketmq.client.apis.producer.TransactionResolution;
  * Its topics and groups are there before. Each part reports what came of it in one line, messages as
  * "body#attempt".
  *
- * --proxy HOST:PORT
+ * --proxy HOST:PORT [--tls]
  */
 public final class Grpc {
     private static final ClientServiceProvider PROVIDER = ClientServiceProvider.loadService();
@@ -44,9 +44,10 @@ public final class Grpc {
 
     public static void main(String[] args) throws Exception {
         Report.begin();
+        Orders orders = new Orders(args);
         proxy = ClientConfiguration.newBuilder()
-            .setEndpoints(new Orders(args).text("proxy"))
-            .enableSsl(false)
+            .setEndpoints(orders.text("proxy"))
+            .enableSsl(orders.flag("tls"))
             .setRequestTimeout(Duration.ofSeconds(30))
             .build();
         Producer producer = patiently(PROVIDER.newProducerBuilder()

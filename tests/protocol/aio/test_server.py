@@ -363,6 +363,7 @@ async def test_the_budget_counts_unsent_bytes_before_they_are_written() -> None:
     await server.stop()
 
 
+@pytest.mark.finding("F4")
 async def test_a_loop_iteration_serves_large_responses_to_few_connections(
     desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -380,6 +381,7 @@ async def test_a_loop_iteration_serves_large_responses_to_few_connections(
         peer.close()
 
 
+@pytest.mark.finding("F4")
 async def test_large_responses_are_spread_over_iterations_and_small_ones_are_not_delayed() -> None:
     turns_of: dict[str, list[int]] = {"big": [], "small": []}
 
@@ -414,6 +416,7 @@ async def test_large_responses_are_spread_over_iterations_and_small_ones_are_not
     await server.stop()
 
 
+@pytest.mark.finding("F4")
 async def test_a_large_response_is_written_in_parts_of_limited_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aerobee.protocol import codes
@@ -46,7 +47,7 @@ def seen(command: Command) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("vector", GOLDEN, ids=NAMES)
-def test_every_frame_of_the_real_classes_reads_as_java_reads_it(vector: dict) -> None:
+def test_every_frame_of_the_real_classes_reads_as_java_reads_it(vector: dict[str, Any]) -> None:
     decoder = FrameDecoder()
     (command,) = decoder.feed(bytes.fromhex(vector["hex"]))
     wanted = vector["decoded"]
@@ -105,6 +106,7 @@ def test_what_is_written_is_what_java_writes() -> None:
     assert checked > 0
 
 
+@pytest.mark.finding("A11")
 @pytest.mark.requirement("Bad input: What is no frame closes its connection, the server goes on")
 @pytest.mark.parametrize(
     ("data", "word"),

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,7 @@ def read(plain: PlainSends, pieces: list[bytes]) -> None:
     plain.read(block.data, block.ends, BODY_BYTES_MAX, TEXT_BYTES_MAX)
 
 
-def parts(plain: PlainSends) -> list[tuple[str, int, str, int, int]]:
+def parts(plain: PlainSends) -> list[tuple[object, ...]]:
     """The destinations of the sends just read, with the number of messages and bytes of each."""
     return [(*plain.groups[number][:3], *sizes[:2]) for number, *sizes in plain.parts]
 
@@ -349,7 +350,7 @@ def assert_signed_alike(plain: PlainSends, data: bytes, kept: bytes | None = Non
 
 def odd(chance: random.Random) -> bytes:
     """A send with some unusual values."""
-    make: list[Callable[[], dict[str, object]]] = [
+    make: list[Callable[[], dict[str, Any]]] = [
         lambda: {"e": chance.choice((0, 1, -1, 65_536, "+1", "1.0", " 1"))},
         lambda: {"h": chance.choice((0, -1, (1 << 31) - 1, -(1 << 31)))},
         lambda: {"f": chance.choice((0, 1, 2, 0x103, 8, 4, 12))},

@@ -4,7 +4,7 @@ import builtins
 import json
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from aerobee.protocol.errors import Malformed
@@ -22,13 +22,14 @@ GOLDEN = [
 ]
 
 
-def flag_of(vector: dict) -> int:
-    return vector.get("sysFlag_on_wire", vector.get("sysFlag"))
+def flag_of(vector: dict[str, Any]) -> int:
+    found: int = vector["sysFlag_on_wire" if "sysFlag_on_wire" in vector else "sysFlag"]
+    return found
 
 
 @pytest.mark.requirement("Sending: Compression above 4 KiB")
 @pytest.mark.parametrize("vector", GOLDEN, ids=lambda v: v["name"])
-def test_a_compressed_body_of_java_is_unpacked(vector: dict) -> None:
+def test_a_compressed_body_of_java_is_unpacked(vector: dict[str, Any]) -> None:
     body = bytes.fromhex(vector["stored_body_hex"])
     assert decompress(body, flag_of(vector)).decode() == vector["body_text"]
 
@@ -57,7 +58,7 @@ def test_a_level_that_a_kind_does_not_have_is_refused(kind: str, level: int) -> 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
-    def missing(name: str, *args: Any) -> Any:
+    def missing(name: str, *_: object) -> NoReturn:
         raise ImportError(name)
 
     monkeypatch.setattr("importlib.import_module", missing)

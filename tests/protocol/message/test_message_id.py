@@ -4,6 +4,7 @@ import ipaddress
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aerobee.protocol.message.message_id import (
@@ -18,12 +19,13 @@ OFFSET_IDS = [vector for vector in GOLDEN if vector["name"].startswith("offset m
 HOST = bytes([10, 1, 2, 3, 0, 0, 0x2A, 0x9F])
 
 
-def packed(vector: dict) -> bytes:
-    return ipaddress.ip_address(vector["host"]).packed + vector["port"].to_bytes(4, "big")
+def packed(vector: dict[str, Any]) -> bytes:
+    port: int = vector["port"]
+    return ipaddress.ip_address(vector["host"]).packed + port.to_bytes(4, "big")
 
 
 @pytest.mark.parametrize("vector", OFFSET_IDS, ids=lambda v: v["name"])
-def test_an_offset_message_id_is_encoded_and_decoded_as_in_java(vector: dict) -> None:
+def test_an_offset_message_id_is_encoded_and_decoded_as_in_java(vector: dict[str, Any]) -> None:
     assert offset_message_id(packed(vector), vector["offset"]) == vector["id"]
     assert parse_offset_message_id(vector["id"]) == (packed(vector), vector["offset"])
     assert parse_offset_message_id(vector["id"].lower()) == (packed(vector), vector["offset"])

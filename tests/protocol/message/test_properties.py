@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aerobee.protocol.message import properties
@@ -22,12 +23,12 @@ def test_there_are_vectors_for_both_ways() -> None:
 
 
 @pytest.mark.parametrize("vector", WRITTEN, ids=lambda v: v["name"])
-def test_properties_are_written_as_java_writes_them(vector: dict) -> None:
+def test_properties_are_written_as_java_writes_them(vector: dict[str, Any]) -> None:
     assert properties.encode(vector["properties"]) == bytes.fromhex(vector["hex"])
 
 
 @pytest.mark.parametrize("vector", READ, ids=lambda v: v["hex"])
-def test_properties_are_read_as_java_reads_them(vector: dict) -> None:
+def test_properties_are_read_as_java_reads_them(vector: dict[str, Any]) -> None:
     raw = bytes.fromhex(vector["hex"])
     assert properties.decode(raw) == vector["properties"]
     assert properties.decode(raw.decode()) == vector["properties"]
@@ -113,3 +114,25 @@ def test_properties_are_left_out_by_whole_names() -> None:
     raw = b"A\x011\x02AB\x012\x02C\x013\x02A\x014\x02"
     assert properties.without(raw, "A", "C") == b"AB\x012\x02"
     assert properties.without(raw, "B") == raw
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("DELAY\x013\x02", "3"),
+        ("A\x011\x02DELAY\x013\x02B\x012\x02", "3"),
+        ("A\x011\x02", None),
+        ("", None),
+        ("TIMER_DELAY\x013\x02", None),
+        ("DELAY\x013\x02DELAY\x014\x02", None),
+        ("DELAY\x013\x02A\x01DELAY\x01\x02", None),
+    ],
+)
+def test_the_only_pair_with_a_prefix_is_found(text: str, found: str | None) -> None:
+    assert properties.only(text, "DELAY\x01") == found
+
+
+def test_a_form_that_ends_within_a_pair_gets_the_separator() -> None:
+    assert properties.ended("A\x011") == properties.ended("A\x011\x02") == "A\x011\x02"
+    assert properties.ended(b"A\x011") == properties.ended(b"A\x011\x02") == b"A\x011\x02"
+    assert properties.ended("") == ""

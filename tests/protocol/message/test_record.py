@@ -4,6 +4,7 @@ import ipaddress
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aerobee.protocol.errors import Malformed
@@ -36,7 +37,7 @@ def host(text: str) -> bytes:
 
 
 @pytest.mark.parametrize("vector", FIELDS, ids=lambda v: v["name"])
-def test_a_record_of_java_is_read_field_by_field(vector: dict) -> None:
+def test_a_record_of_java_is_read_field_by_field(vector: dict[str, Any]) -> None:
     record = decode_record(bytes.fromhex(vector["hex"]))
     assert record.size == vector["storeSize"]
     assert record.body_crc == vector["bodyCRC"]
@@ -59,13 +60,13 @@ def test_a_record_of_java_is_read_field_by_field(vector: dict) -> None:
 
 
 @pytest.mark.parametrize("vector", WHOLE, ids=lambda v: v["name"])
-def test_a_record_of_java_is_written_again_byte_for_byte(vector: dict) -> None:
+def test_a_record_of_java_is_written_again_byte_for_byte(vector: dict[str, Any]) -> None:
     data = bytes.fromhex(vector["hex"])
     assert encode_record(decode_record(data)) == data
 
 
 @pytest.mark.parametrize("vector", WHOLE, ids=lambda v: v["name"])
-def test_a_record_is_read_whole_cut_short_and_with_bytes_behind(vector: dict) -> None:
+def test_a_record_is_read_whole_cut_short_and_with_bytes_behind(vector: dict[str, Any]) -> None:
     data = bytes.fromhex(vector["hex"])
     whole = decode_record(data)
     for end in range(len(data)):
@@ -76,7 +77,7 @@ def test_a_record_is_read_whole_cut_short_and_with_bytes_behind(vector: dict) ->
 
 
 @pytest.mark.parametrize("vector", WHOLE, ids=lambda v: v["name"])
-def test_properties_are_found_without_reading_the_rest(vector: dict) -> None:
+def test_properties_are_found_without_reading_the_rest(vector: dict[str, Any]) -> None:
     data = bytes.fromhex(vector["hex"])
     assert raw_properties_of(memoryview(data)) == decode_record(data).raw_properties
 
@@ -116,7 +117,7 @@ def test_all_records_of_a_pull_are_read_in_order() -> None:
 
 
 @pytest.mark.parametrize("vector", WHOLE, ids=lambda v: v["name"])
-def test_a_record_of_a_pull_is_the_same_as_a_record_alone(vector: dict) -> None:
+def test_a_record_of_a_pull_is_the_same_as_a_record_alone(vector: dict[str, Any]) -> None:
     data = bytes.fromhex(vector["hex"])
     plain = encode_record(decode_record(CRC_RECORD))
     found = decode_all(memoryview(plain + data + plain))
@@ -174,7 +175,7 @@ def test_a_changed_body_is_not_intact() -> None:
 @pytest.mark.parametrize(
     "vector", [v for v in HASHES if v["kind"] == "body_crc"], ids=lambda v: v["text"]
 )
-def test_the_body_crc_is_that_of_java(vector: dict) -> None:
+def test_the_body_crc_is_that_of_java(vector: dict[str, Any]) -> None:
     assert body_crc(bytes.fromhex(vector["utf8_hex"])) == vector["bodyCRC"]
 
 

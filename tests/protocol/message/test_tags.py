@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aerobee.protocol.message import tags
@@ -12,7 +13,7 @@ TAGS = [vector for vector in HASHES if vector["kind"] == "tag"]
 
 @pytest.mark.requirement("Store: Consume queue")
 @pytest.mark.parametrize("vector", TAGS, ids=lambda v: v["text"])
-def test_a_tag_hash_is_that_of_java(vector: dict) -> None:
+def test_a_tag_hash_is_that_of_java(vector: dict[str, Any]) -> None:
     assert tags.string_hash(vector["text"]) == vector["java_string_hashCode"]
     assert tags.tag_hash(vector["text"]) == vector["as_tagsCode_int64"]
 

@@ -33,7 +33,8 @@ def rows_of(view: StoreView, topic: str, queue_id: int, **more: Any) -> list[dic
     table = pa.Table.from_batches(
         view.batches(topic, queue_id, **more), view.schema(more.get("columns"))
     )
-    return table.to_pylist()
+    found: list[dict[str, Any]] = table.to_pylist()
+    return found
 
 
 def _short(ip: str) -> str:
@@ -133,12 +134,12 @@ def test_pieces_are_bounded_and_without_a_gap(
     fill(store, 300)
     limits = {"messages_max": messages_max, "bytes_max": bytes_max}
     at = 3
-    for piece in StoreView(store.root).pieces("T1", 1, 3, 40, **limits):
-        assert piece.start == at
-        assert 0 < piece.end - piece.start <= messages_max
-        assert len(piece.data) <= bytes_max or piece.end == piece.start + 1
-        assert decode_record(piece.data).queue_offset == at
-        at = piece.end
+    for chunk in StoreView(store.root).chunks("T1", 1, 3, 40, **limits):
+        assert chunk.start == at
+        assert 0 < chunk.end - chunk.start <= messages_max
+        assert len(chunk.data) <= bytes_max or chunk.end == chunk.start + 1
+        assert decode_record(chunk.data).queue_offset == at
+        at = chunk.end
     assert at == 40
 
 
@@ -147,8 +148,8 @@ def test_a_piece_is_what_the_spark_source_decodes(open_store: OpenStore) -> None
     fill(store, 60)
     columns = row_columns(full=True)
     offsets = []
-    for piece in StoreView(store.root).pieces("T2", 0, 1, messages_max=3):
-        rows = decode(piece.data, columns, broker_name="b", first=piece.start, end=piece.end)
+    for chunk in StoreView(store.root).chunks("T2", 0, 1, messages_max=3):
+        rows = decode(chunk.data, columns, broker_name="b", first=chunk.start, end=chunk.end)
         offsets += rows.column(4).to_pylist()
         assert set(rows.column(2).to_pylist()) == {"T2"}
     assert offsets == list(range(1, store.max_offset("T2", 0)))
@@ -270,7 +271,7 @@ def test_without_arrow_one_sentence_says_what_brings_it(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for ask in (
         lambda: next(view.batches("T", 0)),
-        lambda: next(view.pieces("T", 0)),
+        lambda: next(view.chunks("T", 0)),
         lambda: view.schema(),
     ):
         with pytest.raises(
@@ -279,6 +280,7 @@ def test_without_arrow_one_sentence_says_what_brings_it(
             ask()
 
 
+@pytest.mark.finding("W7")
 def test_a_whole_topic_is_its_queues_one_after_the_other(open_store: OpenStore) -> None:
     store = open_store()
     fill(store, 300)
@@ -297,6 +299,7 @@ def test_a_whole_topic_is_its_queues_one_after_the_other(open_store: OpenStore) 
         next(view.batches("other"))
 
 
+@pytest.mark.finding("W7")
 def test_a_topic_is_a_frame_of_polars(open_store: OpenStore) -> None:
     polars = pytest.importorskip("polars")
     store = open_store()

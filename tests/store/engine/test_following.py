@@ -334,8 +334,8 @@ def test_messages_without_a_queue_of_their_own_get_no_entry(
     assert contents(slave) == contents(master)
     queue = slave.state.queues.find("SCHEDULE_TOPIC_XXXX", 2)
     other = master.state.queues.find("SCHEDULE_TOPIC_XXXX", 2)
-    assert queue is not None
-    assert other is not None
+    assert isinstance(queue, ConsumeQueue)
+    assert isinstance(other, ConsumeQueue)
     assert queue.entry(0) == other.entry(0)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,8 +112,7 @@ def test_another_file_size_than_the_store_was_made_with_is_refused_and_harms_not
     store = open_store()
     put(store, properties=b"KEYS\x01k\x02")
     store.close()
-    sizes = {"segment_bytes": 64 << 10, "queue_file_bytes": 320, "index_slots": 16}
-    settings = StoreSettings(**(sizes | {"index_entries": 48} | changed))
+    settings = replace(SMALL, **changed)  # type: ignore[arg-type]
     with pytest.raises(DamagedStore, match=setting):
         open_store(settings=settings)
     again = open_store()

@@ -114,7 +114,7 @@ def batch_of(make: Make, first: int = 0) -> bytes:
 
 def keys(store: MessageStore) -> list[object]:
     """What goes into the index: topic, place, time, keys of each message that has any."""
-    found = []
+    found: list[object] = []
     for topic, raw, place, store_ms, only in store.state.index.pending:
         assert only is None or index_keys(raw) == [only]
         if index_keys(raw):
@@ -126,11 +126,11 @@ def stored(open_store: OpenStore, folder: Path, make: Make, shared: bytes) -> li
     """All that storing some batches leaves: what it returns, log, queues, keys."""
     store = open_store(folder, settings=StoreSettings(segment_bytes=1 << 20))
     found: list[object] = []
-    several: list[uniform_batch.Batch] = [
-        (("T", queue_id), queue_id, 70 + queue_id, BORN_HOST, batch_of(make, first), queue_id)
+    several = [
+        Batch(("T", queue_id), queue_id, 70 + queue_id, BORN_HOST, batch_of(make, first), queue_id)
         for queue_id, first in ((3, 0), (2, 100), (3, 200), (1, 300))
     ]
-    for each in (several, several[:1], [*several[:2], (("U", 0), 0, 1, BORN_HOST, b"", 0)]):
+    for each in (several, several[:1], [*several[:2], Batch(("U", 0), 0, 1, BORN_HOST, b"")]):
         for placed in store.put_batches(each, shared):
             if isinstance(placed, Exception):
                 found.append((type(placed), str(placed)))
@@ -160,17 +160,17 @@ def test_the_same_is_stored_as_message_by_message(
     shared: bytes,
 ) -> None:
     at_once = stored(open_store, tmp_path / "at once", make, shared)
-    monkeypatch.setattr(batches, "even_records", lambda *_: None)
+    monkeypatch.setattr(batches, "uniform_records", lambda *_: None)
     assert at_once == stored(open_store, tmp_path / "one by one", make, shared)
 
 
-def made(*data: bytes) -> uniform_batch.Made | None:
+def made(*data: bytes) -> uniform_batch.BatchRun | None:
     queue = ConsumeQueue(Path("unused"), "T", 3, 20 * 100)
     shape = uniform_batch.shape_of(data[0])
     if shape is None:
         return None
-    asked = [(("T", 3), 0, 0, BORN_HOST, each, 0) for each in data]
-    return uniform_batch.even_records([queue] * len(data), asked, shape, 0, SHARED, 0, HOST)
+    asked = [Batch(("T", 3), 0, 0, BORN_HOST, each) for each in data]
+    return uniform_batch.uniform_records([queue] * len(data), asked, shape, 0, SHARED, 0, HOST)
 
 
 @pytest.mark.parametrize("make", EVEN)
@@ -190,7 +190,7 @@ def test_small_batches_are_made_together() -> None:
 def test_one_that_is_not_even_leaves_its_neighbours_so(open_store: OpenStore) -> None:
     def put(*makers: Make) -> tuple[list[bytes | None], list[bytes | None]]:
         """The unique keys that are known from those put by these, and from those put last."""
-        asked = [(("T", 0), 0, 1, BORN_HOST, batch_of(make), 0) for make in makers]
+        asked = [Batch(("T", 0), 0, 1, BORN_HOST, batch_of(make)) for make in makers]
         places = store.put_batches(asked, SHARED)
         assert not any(isinstance(placed, Exception) for placed in places)
         known = [item[4] for item in store.state.index.pending]
@@ -217,7 +217,7 @@ def test_unique_keys_that_stand_alone_are_known(open_store: OpenStore) -> None:
 
 def test_where_a_file_ends_they_go_on_in_the_next(open_store: OpenStore) -> None:
     store = open_store()  # its files have room for 320 messages and for 16 entries
-    asked = [(("T", queue_id), 0, 1, BORN_HOST, batch_of(plain), 0) for queue_id in (0, 1, 0)] * 5
+    asked = [Batch(("T", queue), 0, 1, BORN_HOST, batch_of(plain)) for queue in (0, 1, 0)] * 5
     places = [placed for placed in store.put_batches(asked, SHARED) if isinstance(placed, tuple)]
     assert len(places) == len(asked)
     store.write_staged()

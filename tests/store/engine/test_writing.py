@@ -34,7 +34,7 @@ ALL = 1 << 60
 
 def records(store: MessageStore, topic: str = "T", queue_id: int = 0) -> list[Record]:
     """Every message of a queue, as pulls hand them out."""
-    found = []
+    found: list[Record] = []
     offset = store.min_offset(topic, queue_id)
     while True:
         result = store.get(topic, queue_id, offset, 32, 1 << 20)
@@ -184,7 +184,7 @@ def test_a_delayed_message_has_its_time_of_delivery_in_the_queue(
 
 
 def a_message(topic: str, queue_id: int, body: bytes, **more: Any) -> Message:
-    values = {"tags_code": 5, "properties": b""} | more
+    values: dict[str, Any] = {"tags_code": 5, "properties": b""} | more
     return Message(
         (topic, queue_id), 0, 0, 0, HOST, body, values["properties"], values["tags_code"]
     )

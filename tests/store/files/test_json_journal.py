@@ -57,7 +57,7 @@ def test_a_line_that_the_disk_refuses_was_never_there(
     class Full(disk.Disk):
         fails = True
 
-        def pwrite(self, fd: int, data: Any, at: int) -> int:  # type: ignore[override]
+        def pwrite(self, fd: int, data: Any, at: int) -> int:
             if self.fails:
                 os.pwrite(fd, data[:20], at)
                 raise OSError(errno.ENOSPC, "no room")

@@ -171,7 +171,7 @@ def test_a_file_that_can_not_be_retired_stays_as_it_was(
         patched.setattr(disk.current, "unlink", broken)
         with pytest.raises(StoreError, match=r"can't delete .*/0: Input/output error"):
             made.retire()
-    assert made.memory[:4] == kept == b"kept"
+    assert bytes(made.memory[:4]) == bytes(kept) == b"kept"
     assert made.status is not None
     made.path.unlink()
     assert made.retire() is not None  # gone already: nothing more to do

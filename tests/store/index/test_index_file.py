@@ -2,7 +2,9 @@
 
 import random
 import struct
+from itertools import accumulate, count, cycle
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -17,6 +19,8 @@ from aerobee.store.index.index_file import (
     file_name,
 )
 from aerobee.store.kernels.interpreted import InterpretedKernels
+from hypothesis import given, settings
+from hypothesis import strategies as some
 
 SLOTS, ENTRIES = 7, 64
 
@@ -72,22 +76,29 @@ def random_keys(seed: int, count: int = 100) -> list[tuple[int, int, int]]:
     return keys
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_batches_of_any_size_equal_keys_one_by_one(tmp_path: Path, seed: int) -> None:
-    keys = random_keys(seed)
+@settings(max_examples=20)
+@given(
+    hashes=some.lists(some.integers(0, (1 << 31) - 1), min_size=100, max_size=100),
+    pauses_ms=some.lists(some.sampled_from([0, 1, 400, 5_000, -3_000]), min_size=100, max_size=100),
+    sizes=some.lists(some.sampled_from([1, 2, 3, 10, 50]), min_size=1),
+)
+def test_batches_of_any_size_equal_keys_one_by_one(
+    hashes: list[int], pauses_ms: list[int], sizes: list[int]
+) -> None:
+    moments_ms = accumulate(pauses_ms, initial=1_700_000_000_000)
+    keys = list(zip(hashes, count(0, 100), moments_ms, strict=False))
     plain = OneByOne()
     taken = sum(plain.put(*key) for key in keys)
-    file = made(tmp_path)
-    draw = random.Random(seed)
-    done = 0
-    while done < len(keys):
-        count = draw.choice([1, 2, 3, 10, 50])
-        done += count
-        if insert(file, keys[done - count : done]) < count and file.is_full:
-            break
     assert taken == ENTRIES - 1
-    assert file.count == ENTRIES
-    assert file.segment.view[:] == bytes(plain.data)
+    with TemporaryDirectory() as folder:
+        file = made(Path(folder))
+        rest, size = keys, cycle(sizes)
+        while rest and not file.is_full:
+            batch = rest[: next(size)]
+            insert(file, batch)
+            rest = rest[len(batch) :]
+        assert file.count == ENTRIES
+        assert file.segment.view[:] == bytes(plain.data)
 
 
 def test_a_file_behind_a_full_one_counts_its_first_key_from_that_ones_end(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
 """Compiled and interpreted kernels return the same records and write the same index files."""
 
-from itertools import product
+from itertools import cycle, product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
 
 pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 
@@ -18,7 +21,7 @@ from aerobee.store.kernels.interpreted import InterpretedKernels
 from ..conftest import OpenStore, put
 
 BOTH: tuple[Kernels, Kernels] = (InterpretedKernels(), CompiledKernels())
-SLOTS, CAPACITY = 50, 2_000  # of an index file
+SLOTS, CAPACITY = 50, 500  # of an index file
 COUNT = 300  # of messages of different sizes, over several files of the log and of each queue
 
 
@@ -98,20 +101,25 @@ def test_neighbours_are_not_copied(open_store: OpenStore) -> None:
     assert store.get("T", 0, 0, 1, 5_000).count == 1
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_same_keys_make_the_same_index_file(tmp_path: Path, seed: int) -> None:
-    files = []
+hashes = some.lists(some.integers(0, (1 << 31) - 1), min_size=1, max_size=90)
+
+
+@settings(max_examples=50)
+@given(blocks=some.lists(some.tuples(hashes, some.integers(0, 3_000)), min_size=1, max_size=20))
+def test_the_same_keys_make_the_same_index_file(blocks: list[tuple[list[int], int]]) -> None:
+    files: list[tuple[bytes, int, int]] = []
     for kernels in BOTH:
-        chance = np.random.default_rng(seed)
-        file = IndexFile.create(tmp_path / f"{len(files)}", SLOTS, CAPACITY)
-        moment_ms, added = 1_700_000_000_000, 0
-        while not file.is_full:
-            count = int(chance.integers(1, 90))
-            hashes = chance.integers(0, 1 << 31, count)
-            offsets = np.sort(chance.integers(0, 1 << 40, count))
-            added += file.insert(hashes, offsets, np.full(count, moment_ms), kernels)
-            moment_ms += int(chance.integers(0, 3_000))
-        assert added == CAPACITY - 1
-        files.append((bytes(file.segment.view), file.used_slots, file.count))
+        with TemporaryDirectory() as folder:
+            file = IndexFile.create(Path(folder) / "0", SLOTS, CAPACITY)
+            moment_ms, offset, added = 1_700_000_000_000, 0, 0
+            for keys, pause_ms in cycle(blocks):
+                if file.is_full:
+                    break
+                offsets = np.arange(offset, offset + len(keys)) << 20
+                columns = np.array(keys), offsets, np.full(len(keys), moment_ms)
+                added += file.insert(*columns, kernels)
+                moment_ms += pause_ms
+                offset += len(keys)
+            assert added == CAPACITY - 1
+            files.append((bytes(file.segment.view), file.used_slots, file.count))
     assert files[0] == files[1]
-    assert files[0][1] == SLOTS

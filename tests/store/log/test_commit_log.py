@@ -3,6 +3,7 @@
 import os
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aerobee.protocol.message.record import MAGIC_BLANK, Record, encode_record
@@ -159,7 +160,7 @@ def test_zeros_are_written_ahead_of_records_and_never_over_them(
     written: list[tuple[int, bytes]] = []
 
     class Spy(disk.Disk):
-        def pwrite(self, fd: int, data: bytes | memoryview, at: int) -> int:
+        def pwrite(self, fd: int, data: Any, at: int) -> int:
             written.append((at, bytes(data)))
             return os.pwrite(fd, data, at)
 

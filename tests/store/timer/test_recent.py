@@ -19,7 +19,8 @@ def places(fresh: Fresh, offset: int, most: int = 100, until_ms: int = FAR_MS) -
         return None
     assert run.topics == [f"T{place // 10}" for place in run.places]
     assert len(run.lengths) == len(run.slots_ms) == len(run.places)
-    return run.places.tolist()
+    found: list[int] = run.places.tolist()
+    return found
 
 
 def test_a_run_ends_where_one_is_not_known() -> None:

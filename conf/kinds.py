@@ -1,0 +1,11 @@
+"""The types of settings that several daemons have."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+BindAddress = Annotated[str, Meta(min_length=1)]  # an empty one would be every address
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+IntervalMs = Annotated[int, Meta(ge=10, le=86_400_000)]
+IdleSeconds = Annotated[int, Meta(ge=10, le=86_400)]
+TlsMode = Literal["disabled", "permissive", "enforcing"]

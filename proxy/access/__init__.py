@@ -1,0 +1,1 @@
+"""Signatures and permissions of gRPC calls."""

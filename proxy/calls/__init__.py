@@ -1,0 +1,1 @@
+"""The RPCs of the messaging service, a file for each."""

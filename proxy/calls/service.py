@@ -1,0 +1,116 @@
+"""What every RPC works with, and the frame around each: identity, access, errors as statuses."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...client.errors import AerobeeError
+from ...protocol.errors import Refusal
+from ..access.access import Access
+from ..handles.keeper import Keeper
+from ..handles.popped import Popped
+from ..http2.call import SERVER_STREAM, UNARY, Call, Method
+from ..messages import definitions, times
+from ..messages.status import Code, Status, StatusError, of_error
+from ..routes.brokers import Brokers
+from ..routes.topics import Topics
+from ..settings.config import ProxyConfig
+from ..telemetry.checks import Checks
+from ..telemetry.clients import Clients
+
+log = logging.getLogger(__name__)
+
+CLIENT_ID_CHARS_MAX = 512
+
+
+@dataclass(slots=True)
+class Service:
+    """The parts of a proxy."""
+
+    config: ProxyConfig
+    brokers: Brokers
+    topics: Topics
+    popped: Popped
+    keeper: Keeper
+    clients: Clients
+    checks: Checks
+    access: Access
+    own_port: Callable[[], int]  # known once the proxy listens
+
+
+def client_id_of(call: Call) -> str:
+    """The id of the client; StatusError CLIENT_ID_REQUIRED without one."""
+    found = call.text(b"x-mq-client-id").strip()
+    if not found:
+        raise StatusError(Code.CLIENT_ID_REQUIRED, "client id cannot be empty")
+    if len(found) > CLIENT_ID_CHARS_MAX:
+        raise StatusError(
+            Code.BAD_REQUEST,
+            f"the client id has {len(found)} characters, the limit is {CLIENT_ID_CHARS_MAX}",
+        )
+    return found
+
+
+# Called with the parts, the call, the client's id and the request; returns the answer.
+Unary = Callable[[Service, Call, str, Any], Awaitable[Any]]
+
+
+def unary(name: str, handle: Unary, service: Service) -> Method:
+    """The method of an RPC with one answer; errors become its status."""
+    answer_class = definitions.message(f"{name}Response")
+
+    async def serve(call: Call, request: Any) -> Any:
+        try:
+            client_id = client_id_of(call)
+            await service.access.check(name, call, request)
+            service.clients.heard(client_id)
+            return await handle(service, call, client_id, request)
+        except (StatusError, AerobeeError, Refusal) as wrong:
+            return answer_class(status=of_error(wrong).status())
+        except Exception:
+            log.exception("%s failed", name)
+            return answer_class(status=_our_fault())
+
+    return Method(UNARY, definitions.message(f"{name}Request").FromString, serve)
+
+
+# Called with the same; writes its answers itself, and its error is the last of them.
+Streaming = Callable[[Service, Call, str, Any], Awaitable[None]]
+
+
+def streaming(
+    name: str, handle: Streaming, service: Service, finish: Callable[[Any, int], None] | None = None
+) -> Method:
+    """The method of an RPC with a stream of answers. `finish` completes the last answer after an
+    error; it gets that answer and the time in ms."""
+    answer_class = definitions.message(f"{name}Response")
+
+    async def serve(call: Call, request: Any) -> None:
+        try:
+            client_id = client_id_of(call)
+            await service.access.check(name, call, request)
+            service.clients.heard(client_id)
+            await handle(service, call, client_id, request)
+            return
+        except (StatusError, AerobeeError, Refusal) as wrong:
+            status = of_error(wrong).status()
+        except Exception:
+            log.exception("%s failed", name)
+            status = _our_fault()
+        call.put(answer_class(status=status))
+        if finish is not None:
+            last = answer_class()
+            finish(last, service.brokers.now_ms())
+            call.put(last)
+
+    return Method(SERVER_STREAM, definitions.message(f"{name}Request").FromString, serve)
+
+
+def delivery_time(answer: Any, now_ms: int) -> None:
+    """The last answer of a receive."""
+    times.set_ms(answer.delivery_timestamp, now_ms)
+
+
+def _our_fault() -> Any:
+    return Status(code=Code.INTERNAL_SERVER_ERROR, message="the proxy failed; its log says why")

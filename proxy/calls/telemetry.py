@@ -1,0 +1,139 @@
+"""Telemetry, Heartbeat and NotifyClientTermination: clients come, stay and leave."""
+
+import logging
+from typing import Any
+
+from ...client.errors import AerobeeError
+from ..http2 import status as grpc
+from ..http2.call import Call
+from ..http2.status import GrpcError
+from ..messages import definitions
+from ..messages.names import group_of, topic_of
+from ..messages.sending import MIXED, TRANSACTION
+from ..messages.status import OK_STATUS, Code, StatusError, of_error
+from ..telemetry import settings as merged
+from ..telemetry.clients import Client
+from .service import Service, client_id_of
+
+log = logging.getLogger(__name__)
+
+TelemetryCommand = definitions.message("TelemetryCommand")
+HeartbeatResponse = definitions.message("HeartbeatResponse")
+NotifyResponse = definitions.message("NotifyClientTerminationResponse")
+_TYPES = definitions.enum("ClientType")
+_KNOWN_TYPES = {_TYPES[name] for name in ("PRODUCER", "PUSH_CONSUMER", "SIMPLE_CONSUMER")}
+TOPICS_MAX = 10_000  # of one client
+_UNKNOWN_CLIENT = "cannot find client settings for this client"
+
+
+async def telemetry(service: Service, call: Call) -> None:
+    """The stream of a client: settings both ways, commands to the client."""
+    try:
+        client_id = client_id_of(call)
+    except StatusError as wrong:
+        call.put(TelemetryCommand(status=wrong.status()))
+        return
+    try:
+        while (command := await call.read()) is not None:
+            service.clients.heard(client_id)
+            if command.WhichOneof("command") == "settings":
+                try:
+                    await service.access.check("Telemetry", call, command)
+                except StatusError as wrong:
+                    call.put(TelemetryCommand(status=wrong.status()))
+                    return
+                await _settings(service, call, client_id, command.settings)
+    except (StatusError, AerobeeError) as wrong:
+        found = of_error(wrong)
+        code = grpc.INVALID_ARGUMENT if 40_000 <= found.code < 50_000 else grpc.INTERNAL
+        said = f"process client telemetryCommand failed. {found.message}"
+        raise GrpcError(code, said) from None
+    finally:
+        service.clients.stream_ended(client_id, call)
+
+
+async def _settings(service: Service, call: Call, client_id: str, sent: Any) -> None:
+    kind = sent.WhichOneof("pub_sub")
+    if kind is None:
+        raise StatusError(
+            Code.BAD_REQUEST, "there is no publishing or subscription data in settings"
+        )
+    if kind == "publishing":
+        if len(sent.publishing.topics) > TOPICS_MAX:
+            raise StatusError(
+                Code.BAD_REQUEST,
+                f"the settings have {len(sent.publishing.topics)} topics, the limit is "
+                f"{TOPICS_MAX}",
+            )
+        topics = [topic_of(each) for each in sent.publishing.topics]
+        client = service.clients.put(client_id, sent, call)
+        await tell(service, client)
+        for topic in topics:
+            if await _may_be_asked(service, topic):
+                await service.checks.join(topic)
+        return
+    group_of(sent.subscription.group)
+    for entry in sent.subscription.subscriptions:
+        topic_of(entry.topic)
+    await tell(service, service.clients.put(client_id, sent, call))
+
+
+async def tell(service: Service, client: Client) -> None:
+    """Send a client its settings."""
+    told = await settings_for(service, client)
+    client.told = told.SerializeToString(deterministic=True)
+    client.streams[-1].put(TelemetryCommand(status=OK_STATUS, settings=told))
+
+
+async def tell_changes(service: Service) -> None:
+    """Send new settings to the consumers whose group changed."""
+    for client in service.clients:
+        if not client.streams or not client.group:
+            continue
+        try:
+            told = await settings_for(service, client)
+        except (StatusError, AerobeeError) as wrong:
+            log.info("group %s can't be read: %s", client.group, wrong)
+            continue
+        as_bytes = told.SerializeToString(deterministic=True)
+        if client.streams and as_bytes != client.told:
+            client.told = as_bytes
+            client.streams[-1].put(TelemetryCommand(status=OK_STATUS, settings=told))
+
+
+async def settings_for(service: Service, client: Client) -> Any:
+    """What a client is told."""
+    if client.group:
+        group = await service.topics.group(client.group)
+        return merged.of_consumer(client.settings, service.config, group)
+    return merged.of_producer(client.settings, service.config)
+
+
+async def _may_be_asked(service: Service, topic: str) -> bool:
+    try:
+        return await service.topics.type_of(topic) in (TRANSACTION, MIXED)
+    except (StatusError, AerobeeError):  # it doesn't exist yet
+        return False
+
+
+async def heartbeat(service: Service, call: Call, client_id: str, request: Any) -> Any:
+    """The client is still there."""
+    client = service.clients.get(client_id)
+    if client is None or client.settings is None:
+        raise StatusError(Code.UNRECOGNIZED_CLIENT_TYPE, _UNKNOWN_CLIENT)
+    kind = client.settings.client_type
+    if kind not in _KNOWN_TYPES:
+        raise StatusError(Code.UNRECOGNIZED_CLIENT_TYPE, f"unrecognized client type: {kind}")
+    if kind != _TYPES["PRODUCER"]:
+        group_of(request.group)
+    return HeartbeatResponse(status=OK_STATUS)
+
+
+async def notify_termination(service: Service, call: Call, client_id: str, request: Any) -> Any:
+    """The client leaves; its unfinished messages are visible soon."""
+    client = service.clients.remove(client_id)
+    if client is None:
+        raise StatusError(Code.UNRECOGNIZED_CLIENT_TYPE, _UNKNOWN_CLIENT)
+    await service.keeper.release(client_id)
+    await service.checks.leave_unused()
+    return NotifyResponse(status=OK_STATUS)

@@ -1,0 +1,1 @@
+"""Receipt handles: their text, their newest form, their renewal."""

@@ -1,0 +1,1 @@
+"""Brokers, topics and groups as the proxy knows them."""

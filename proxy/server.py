@@ -1,0 +1,151 @@
+"""A proxy: connects the port of gRPC, the client of the cluster, and the RPCs between them.
+
+proxy = Proxy(ProxyConfig(namesrv_addr="127.0.0.1:9876"))
+await proxy.start()
+...
+await proxy.stop()
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ..client.base.identity import now_ms
+from ..client.base.security import Security
+from ..client.cluster.cluster import Cluster, every
+from ..protocol.aio.connection import host_text
+from .access.access import Access
+from .calls import table
+from .calls.service import Service
+from .calls.telemetry import tell_changes
+from .handles.keeper import Keeper
+from .handles.popped import Popped
+from .http2 import health
+from .http2.connection import Shared
+from .http2.listener import GrpcTls, Listener
+from .messages import definitions
+from .routes.brokers import Brokers
+from .routes.topics import Topics
+from .settings.config import ProxyConfig
+from .telemetry.checks import Checks
+from .telemetry.clients import Clients
+
+log = logging.getLogger(__name__)
+
+SWEEP_SECONDS = 1.0
+TELL_SECONDS = 5.0
+
+
+class Proxy:
+    """One proxy. Create it anywhere; `start` and `stop` it inside a running loop.
+
+    `clock` gives the brokers' time in ms; a parameter so that tests can move it.
+    """
+
+    def __init__(self, config: ProxyConfig, clock: Callable[[], int] = now_ms) -> None:
+        self.config = config
+        self._clock = clock
+        self._listener: Listener | None = None
+        self._service: Service | None = None
+        self._cluster: Cluster | None = None
+        self._upkeep: list[asyncio.Task[None]] = []
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return self._listener.port if self._listener is not None else 0
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as "host:port"."""
+        return host_text((self.config.bind_address, self.port))
+
+    @property
+    def service(self) -> Service:
+        """Its parts, once it is started."""
+        assert self._service is not None, "the proxy is not started"
+        return self._service
+
+    async def start(self) -> None:
+        """Listen; OSError with a plain sentence for a used port or unusable certificates."""
+        config = self.config
+        tls = GrpcTls(config.tls_server_mode, config.tls_cert_path, config.tls_key_path)
+        cluster = Cluster(config.namesrv_addr or None, security=Security(*config.credentials()))
+        service = self._connect(cluster)
+        methods = table.methods(service) | health.methods([definitions.SERVICE])
+        shared = Shared(methods, config.grpc_max_inbound_message_size)
+        listener = Listener(
+            shared,
+            tls,
+            idle_seconds=config.grpc_client_idle_time_mills / 1_000,
+            grace_seconds=config.grpc_shutdown_time_seconds,
+        )
+        self._listener, self._service, self._cluster = listener, service, cluster
+        try:
+            await listener.start(config.bind_address, config.grpc_server_port)
+        except BaseException:
+            await cluster.close()
+            raise
+        cluster.serve(service.checks.rows())
+        cluster.start()
+        service.keeper.start()
+        self._upkeep = [
+            asyncio.create_task(every(SWEEP_SECONDS, self._sweep, "looking after clients")),
+            asyncio.create_task(every(TELL_SECONDS, self._tell, "telling changed settings")),
+        ]
+        log.info("the proxy listens on %s", self.address)
+
+    async def stop(self) -> None:
+        """Let calls under way end, give unfinished messages back, leave the brokers."""
+        if self._listener is None or self._service is None or self._cluster is None:
+            return
+        for task in self._upkeep:
+            task.cancel()
+        await asyncio.gather(*self._upkeep, return_exceptions=True)
+        for client in self._service.clients:
+            for stream in client.streams:
+                stream.stop_reading()
+        await self._listener.stop()
+        await asyncio.gather(*self._leaving, return_exceptions=True)
+        await self._service.keeper.stop()
+        await self._service.topics.close()
+        await self._service.access.close()
+        await self._service.checks.close()
+        await self._cluster.close()
+
+    def _connect(self, cluster: Cluster) -> Service:
+        config = self.config
+        brokers = Brokers(cluster, self._clock)
+        topics = Topics(brokers, config)
+        popped = Popped(brokers, topics)
+        clients = Clients(
+            self._gone,
+            expire_seconds=config.channel_expired_timeout / 1_000,
+            grace_seconds=config.client_grace_millis / 1_000,
+        )
+        return Service(
+            config,
+            brokers,
+            topics,
+            popped,
+            Keeper(brokers, topics, popped, config),
+            clients,
+            Checks(brokers, clients),
+            Access(brokers, config),
+            lambda: self.port,
+        )
+
+    def _gone(self, client_id: str) -> None:
+        assert self._service is not None
+        log.info("client %s is gone; its unfinished messages are visible soon", client_id)
+        task = asyncio.get_running_loop().create_task(self._service.keeper.release(client_id))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def _sweep(self) -> None:
+        self.service.clients.sweep()
+        await self.service.checks.leave_unused()
+
+    async def _tell(self) -> None:
+        await tell_changes(self.service)

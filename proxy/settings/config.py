@@ -1,0 +1,123 @@
+"""The settings of a proxy, under the names of RocketMQ's ProxyConfig."""
+
+import json
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from ...conf.load import Keys
+
+BindAddress = Annotated[str, Meta(min_length=1)]
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+Bytes = Annotated[int, Meta(ge=1, le=1 << 30)]
+Count = Annotated[int, Meta(ge=0, le=1_000_000)]
+Millis = Annotated[int, Meta(ge=0, le=31_536_000_000)]
+Seconds = Annotated[int, Meta(ge=1, le=86_400)]
+TlsMode = Literal["disabled", "permissive", "enforcing"]
+
+
+class ProxyConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """All settings. The defaults are RocketMQ's, except that the port accepts only connections from
+    this machine, and that endpoints are what the client dialled, port too.
+
+    Sizes in bytes, times in ms unless the name says seconds. A limit of 0 is none where RocketMQ
+    has it so.
+    """
+
+    namesrv_addr: str = ""
+    bind_address: BindAddress = "127.0.0.1"
+    grpc_server_port: Port = 8081
+    tls_server_mode: TlsMode = "permissive"
+    tls_key_path: str = ""
+    tls_cert_path: str = ""
+    grpc_max_inbound_message_size: Bytes = 136_314_880
+    grpc_client_idle_time_mills: Annotated[int, Meta(ge=10_000, le=86_400_000)] = 120_000
+    grpc_shutdown_time_seconds: Annotated[int, Meta(ge=0, le=3_600)] = 30
+    use_endpoint_port_from_request: bool = True
+
+    max_message_size: Annotated[int, Meta(ge=0, le=1 << 30)] = 4_194_304
+    enable_message_body_empty_check: bool = True
+    max_user_property_size: Bytes = 16_384
+    user_property_max_num: Count = 128
+    max_message_group_size: Count = 64
+    max_transaction_recovery_second: Count = 3_600
+    enable_topic_message_type_check: bool = True
+    auto_create_topic: bool = False
+
+    default_invisible_time_mills: Millis = 60_000
+    min_invisible_time_mills_for_recv: Millis = 10_000
+    max_invisible_time_mills: Millis = 43_200_000
+    invisible_time_mills_when_clear: Millis = 1_000
+    enable_proxy_auto_renew: bool = True
+    renew_ahead_time_millis: Millis = 10_000
+    renew_max_time_millis: Millis = 10_800_000
+    renew_schedule_period_millis: Annotated[int, Meta(ge=10, le=600_000)] = 5_000
+    max_renew_retry_times: Annotated[int, Meta(ge=1, le=100)] = 3
+
+    grpc_client_producer_max_attempts: Annotated[int, Meta(ge=1, le=100)] = 3
+    grpc_client_producer_backoff_initial_millis: Millis = 10
+    grpc_client_producer_backoff_max_millis: Millis = 1_000
+    grpc_client_producer_backoff_multiplier: Annotated[int, Meta(ge=1, le=100)] = 2
+    grpc_client_consumer_max_long_polling_timeout_millis: Millis = 20_000
+    grpc_client_consumer_long_polling_batch_size: Annotated[int, Meta(ge=1, le=32)] = 32
+    channel_expired_timeout: Millis = 120_000
+    client_grace_millis: Millis = 10_000
+    topic_route_cache_refresh_seconds: Seconds = 20
+    topic_config_cache_refresh_seconds: Seconds = 20
+    subscription_group_config_cache_refresh_seconds: Seconds = 20
+    user_cache_refresh_seconds: Seconds = 20
+    acl_cache_refresh_seconds: Seconds = 20
+
+    authentication_enabled: bool = False
+    authorization_enabled: bool = False
+    inner_client_authentication_credentials: str = ""
+
+    def __post_init__(self) -> None:
+        self.credentials()
+
+    def credentials(self) -> tuple[str, str]:
+        """Access key and secret key towards brokers; empty without. ValueError for odd JSON."""
+        text = self.inner_client_authentication_credentials
+        if not text:
+            return "", ""
+        try:
+            found = json.loads(text)
+            return str(found["accessKey"]), str(found["secretKey"])
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(
+                "innerClientAuthenticationCredentials can't be read; write "
+                '{"accessKey":"…","secretKey":"…"}'
+            ) from None
+
+
+# Keys of RocketMQ's proxy that have no effect here, with their Java types.
+ACCEPTED = {
+    "rocketMQClusterName": "String",
+    "proxyClusterName": "String",
+    "proxyName": "String",
+    "proxyMode": "String",
+    "localServeAddr": "String",
+    "remotingListenPort": "int",
+    "heartbeatSyncerTopicClusterName": "String",
+    "heartbeatSyncerTopicName": "String",
+    "systemTopicClusterName": "String",
+    "grpcBossLoopNum": "int",
+    "grpcWorkerLoopNum": "int",
+    "enableGrpcEpoll": "boolean",
+    "grpcThreadPoolNums": "int",
+    "grpcThreadPoolQueueCapacity": "int",
+    "grpcProxyRelayRequestTimeoutInSeconds": "int",
+    "brokerConfigPath": "String",
+    "maxDelayTimeMills": "long",
+    "grpcClientConsumerMinLongPollingTimeoutMillis": "long",
+    "tlsTestModeEnable": "boolean",
+    "enableACL": "boolean",
+    "enableBatchAck": "boolean",
+    "useDelayLevel": "boolean",
+    "metricCollectorMode": "String",
+    "metricsExporterType": "String",
+    "metricsPromExporterPort": "int",
+    "metricsPromExporterHost": "String",
+}
+KEYS = Keys(ProxyConfig, accepted=ACCEPTED)

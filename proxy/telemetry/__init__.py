@@ -1,0 +1,1 @@
+"""Clients of the proxy: their settings, their streams, commands to them."""

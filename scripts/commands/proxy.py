@@ -1,0 +1,131 @@
+"""`aerobee proxy`: the process that serves clients of RocketMQ 5 by gRPC."""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...conf.described import Described, described
+from ...conf.load import given_settings, load, text_of
+from ...proxy.settings.config import KEYS, ProxyConfig
+from .. import logs, serving
+from ..output.command_error import CommandError
+from ..serving import Stack
+from .daemons import print_config
+
+if TYPE_CHECKING:
+    from ...proxy.server import Proxy
+
+log = logging.getLogger(__name__)
+
+SECRET = "innerClientAuthenticationCredentials"  # noqa: S105 - the key of a setting
+MISSING = (
+    "the proxy needs the packages h2 and protobuf, and {} is not installed; run "
+    "pip install 'aerobee[grpc]'"
+)
+
+
+def declare(command: str, parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    add = parser.add_argument
+    add("-n", "--namesrv", metavar="ADDR;ADDR", help="name servers of the brokers behind it")
+    add(
+        *("-pc", "-c", "--config"),
+        dest="file",
+        type=Path,
+        metavar="FILE",
+        help="settings: rmq-proxy.json, properties or YAML",
+    )
+    add("--listen-port", metavar="N", help="0: any free one (8081)")
+    add("--with-parent", action="store_true", help="end when standard input closes")
+    add(
+        "--print-config",
+        nargs="?",
+        choices=("all", "changed", "json"),
+        const="all",
+        help="show all settings (* marks yours), yours with their origin, or all as JSON",
+    )
+    add(
+        *("--set", "-s"),
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="KEY=VALUE",
+        help="a setting by its RocketMQ name; may be repeated",
+    )
+    logs.add_options(parser, "info", logs.FULL)
+    parser.set_defaults(run=proxy)
+
+
+def proxy(options: argparse.Namespace) -> int:
+    """A proxy by itself, or a look at its settings."""
+    settings = list(options.settings)
+    for key, value in (("namesrvAddr", options.namesrv), ("grpcServerPort", options.listen_port)):
+        if value is not None:
+            settings.append(f"{key}={value}")
+    try:
+        config, warnings = load(KEYS, file=options.file, options=settings, environ=os.environ)
+    except ValueError as wrong:
+        raise CommandError(str(wrong)) from wrong
+    for warning in warnings:
+        log.warning("%s", warning)
+    if options.print_config:
+        given = given_settings(KEYS, file=options.file, options=settings, environ=os.environ)
+        rows = _described(config, {setting.key: setting.source for setting in given})
+        return print_config(rows, options.print_config)
+
+    async def parts(stack: Stack) -> str:
+        ours = started(config)
+        await stack.start(ours)
+        if options.with_parent:
+            asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _end_with_input)
+        known = config.namesrv_addr or "127.0.0.1:9876"
+        return f"the proxy is ready on {ours.address}, name servers: {known}; {tls_note(config)}"
+
+    return serving.run(parts)
+
+
+def _end_with_input() -> None:
+    if not os.read(sys.stdin.fileno(), 4_096):
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        signal.raise_signal(signal.SIGTERM)
+
+
+def started(config: ProxyConfig) -> "Proxy":
+    """A proxy, not started yet; CommandError without its packages."""
+    try:
+        from ...proxy.server import Proxy
+    except ImportError as wrong:
+        raise CommandError(MISSING.format(wrong.name)) from None
+    return Proxy(config)
+
+
+def tls_note(config: ProxyConfig) -> str:
+    """Which clients get in with these settings of TLS."""
+    if config.tls_server_mode == "disabled":
+        return "TLS is off: clients of Java, Go, C++ and C# must switch it off, too"
+    if config.tls_cert_path or config.tls_key_path:
+        found = "TLS with your certificate"
+    else:
+        found = (
+            "TLS with a certificate made now, which clients of Java, Go, C++ and C# accept and "
+            "those of Python, Node.js and Rust don't"
+        )
+    if config.tls_server_mode == "permissive":
+        return f"{found}; plain connections on the same port"
+    return f"{found}; no plain connections"
+
+
+def _described(config: ProxyConfig, origins: dict[str, str]) -> list[Described]:
+    return described(KEYS, _values(config), _values(ProxyConfig()), origins)
+
+
+def _values(config: ProxyConfig) -> dict[str, str]:
+    values = {key: text_of(getattr(config, info.name)) for key, info in KEYS.fields.items()}
+    if values[SECRET]:
+        values[SECRET] = "******"
+    return values

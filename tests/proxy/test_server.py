@@ -1,0 +1,43 @@
+"""A proxy: starts, stops, says why it doesn't."""
+
+import pytest
+from aerobee.proxy.server import Proxy
+from aerobee.proxy.settings.config import ProxyConfig
+from aerobee.testing import LocalCluster
+
+from .support import code_of, resource, setup
+
+
+async def test_a_used_port_is_told(cluster: LocalCluster) -> None:
+    async with setup(cluster) as proxied:
+        config = ProxyConfig(namesrv_addr=cluster.name_server, grpc_server_port=proxied.proxy.port)
+        with pytest.raises(OSError, match="another program listens there"):
+            await Proxy(config).start()
+
+
+async def test_without_a_name_server_a_call_says_so() -> None:
+    with LocalCluster() as cluster:
+        address = cluster.name_server
+    config = ProxyConfig(namesrv_addr=address, grpc_server_port=0, grpc_shutdown_time_seconds=0)
+    proxy = Proxy(config)
+    await proxy.start()
+    try:
+        service = proxy.service
+        with pytest.raises(Exception, match="no name server answered"):
+            await service.topics.route("T")
+    finally:
+        await proxy.stop()
+
+
+async def test_a_proxy_goes_on_after_a_restart_of_the_broker() -> None:
+    with LocalCluster() as cluster:
+        async with setup(cluster) as proxied:
+            await proxied.create("Restarted", queues=1)
+            client = proxied.client()
+            assert code_of(await client.send("Restarted", "x")) == "OK"
+            cluster.restart()
+            answers = [await client.send("Restarted", "x") for _ in range(20)]
+            while code_of(answers[-1]) != "OK":
+                answers.append(await client.send("Restarted", "x"))
+            route = await client.call("QueryRoute", topic=resource("Restarted"))
+            assert code_of(route) == "OK"
