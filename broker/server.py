@@ -11,7 +11,6 @@ import logging
 import socket
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,6 +66,7 @@ from .runtime.periodic import Periodic
 from .runtime.persistent import PersistentTable
 from .runtime.stats import Stats
 from .runtime.syncer import Syncer
+from .runtime.threads import Threads
 from .scheduled.delays import Delays
 from .scheduled.delivery_policy import DeliveryPolicy
 from .scheduled.timers import Timers, open_timers
@@ -133,15 +133,18 @@ class Broker:
         now_ms: Callable[[], int] = wall_clock_ms,
         alive_ms: Callable[[], int] | None = None,
         client_ms: Callable[[], int] | None = None,
+        threads: Threads | None = None,
         progress: Progress | None = None,
         membership: Membership | None = None,
     ) -> None:
         """`now_ms` is the time of messages; `alive_ms` the time for timeouts of clients, by default
         the same; `client_ms` the time that the clocks of clients show, by default the same.
 
-        `progress` is called during a long recovery, as by `MessageStore.open`. `membership` is the
-        role in controller mode: `member.Member` makes a broker for each role.
+        `threads` are the system's by default. `progress` is called during a long recovery, as by
+        `MessageStore.open`. `membership` is the role in controller mode: `member.Member` makes a
+        broker for each role.
         """
+        self._threads = threads = threads or Threads()
         self._progress = progress
         self.membership = membership
         self.sync_state: SyncState | None = None  # of a master in controller mode
@@ -166,7 +169,7 @@ class Broker:
         self.access: Access | None = None  # where there are users
         self.ha_slave: HaSlave | None = None
         self.replica: Replica | None = None  # a slave's work besides following the log
-        self._files = ThreadPoolExecutor(1, thread_name_prefix="aerobee-files")
+        self._files = threads.executor("aerobee-files")
 
     @property
     def address(self) -> str:
@@ -297,7 +300,7 @@ class Broker:
         self.store = MessageStore(self.root, config.store_settings(), host, now_ms)
         self.store.open(self._progress)
         closers.append(self._close_store)
-        self.log_ahead = LogPrefault(self.store)
+        self.log_ahead = LogPrefault(self.store, self._threads.executor("aerobee-ahead"))
         closers.append(self.log_ahead.stop)
         member = self.membership
         if member is not None and member.role.is_master:
@@ -411,11 +414,12 @@ class Broker:
             is_sync=config.flush_disk_type == "SYNC_FLUSH",
             has_slaves=config.acks_needed > 0 or self.sync_state is not None,
             slave_timeout_ms=config.slave_timeout,
+            threads=self._threads,
         )
         self.syncer.start()
         self.syncer.on_synced(self._on_synced)
         closers.append(self.syncer.stop)
-        self.cleaner = Cleaner(self.store)
+        self.cleaner = Cleaner(self.store, self._threads.executor("aerobee-cleaner"))
         closers.append(self.cleaner.stop)
         self.forwarding = Forwarding(config)
         closers.append(self.forwarding.close)

@@ -48,7 +48,7 @@ class Handlers:
         self._live = live
         self._elected = elected
         self._changing = asyncio.Lock()
-        self._tasks: set[asyncio.Task[Response]] = set()
+        self._tasks: dict[asyncio.Task[Response], None] = {}
 
     def rows(self) -> list[Row]:
         """The request table."""
@@ -219,8 +219,8 @@ class Handlers:
             )
         # A task of its own: a client that disconnects does not interrupt a write.
         task = asyncio.get_running_loop().create_task(self._commit(decide, then))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         return await asyncio.shield(task)
 
     async def _commit(

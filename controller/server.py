@@ -59,7 +59,7 @@ class Controller:
         self._server: Server | None = None
         self._peers: Peers | None = None
         self._scan_timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     @property
     def config(self) -> ControllerConfig:
@@ -175,5 +175,5 @@ class Controller:
             work.close()
             return
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)

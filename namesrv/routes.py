@@ -41,7 +41,7 @@ class RouteTable:
         # Of static topics, by topic and broker name: which logical queues the broker leads.
         self.mappings: dict[str, dict[str, TopicQueueMappingInfo]] = {}
         self._filter_servers: dict[Address, list[str]] = {}
-        self._addresses_of: dict[Hashable, set[Address]] = {}  # by connection
+        self._addresses_of: dict[Hashable, dict[Address, None]] = {}  # by connection
         self._topics_max = topics_max
         self._addresses_max = addresses_max
 
@@ -137,7 +137,7 @@ class RouteTable:
 
     def lost(self, connection: Hashable) -> Gone:
         """Forget the addresses that registered on this connection: it is closed."""
-        return self._forget(self._addresses_of.get(connection, set()).copy())
+        return self._forget(list(self._addresses_of.get(connection, ())))
 
     def version_of(self, cluster: str, addr: str) -> DataVersion | None:
         """The version of the topics that the address registered last."""
@@ -164,7 +164,7 @@ class RouteTable:
             self.topics.pop(topic, None)
             self.mappings.pop(topic, None)
             return
-        for broker_name in self.clusters.get(cluster, ()):
+        for broker_name in sorted(self.clusters.get(cluster, ())):
             self._remove_queues(topic, broker_name)
 
     def wipe_write_perm(self, broker_name: str) -> int:
@@ -332,14 +332,14 @@ class RouteTable:
             now_ms, timeout_ms, said.version, connection, said.ha_addr,
             said.broker_name, said.broker_id,
         )  # fmt: skip
-        self._addresses_of.setdefault(connection, set()).add(address)
+        self._addresses_of.setdefault(connection, {})[address] = None
 
     def _drop_live(self, address: Address) -> None:
         live = self.live.pop(address, None)
         if live is None:
             return
         addresses = self._addresses_of[live.connection]
-        addresses.discard(address)
+        addresses.pop(address, None)
         if not addresses:
             del self._addresses_of[live.connection]
 

@@ -61,7 +61,7 @@ class NameServer:
         self._server: Server | None = None
         self._peers: Peers | None = None
         self._scan_timer: asyncio.TimerHandle | None = None
-        self._notices: set[asyncio.Task[None]] = set()
+        self._notices: dict[asyncio.Task[None], None] = {}
 
     @property
     def config(self) -> NamesrvConfig:
@@ -147,8 +147,8 @@ class NameServer:
                 log.warning("not telling %s: %d notices are on their way", addr, NOTICES_MAX)
                 return
             task = asyncio.get_running_loop().create_task(self._send(self._peers, addr, header))
-            self._notices.add(task)
-            task.add_done_callback(self._notices.discard)
+            self._notices[task] = None
+            task.add_done_callback(self._notices.pop)
 
     async def _send(self, peers: Peers, addr: str, header: MinBrokerIdChange) -> None:
         try:

@@ -210,7 +210,7 @@ class Filters(PersistentTable):
             )
 
     def _of(self, group: str) -> list[ConsumerFilterData]:
-        return [self._table[topic, group] for topic in self._topics.get(group, ())]
+        return [self._table[topic, group] for topic in sorted(self._topics.get(group, ()))]
 
     def _register(self, group: str, wanted: SubscriptionData) -> None:
         key = (wanted.topic, group)

@@ -207,7 +207,7 @@ class Clients:
 
     def lost(self, connection: Connection) -> None:
         """The connection closed: its client leaves every group."""
-        produces, consumes = self._groups_of.pop(connection, ((), ()))
+        produces, consumes = map(sorted, self._groups_of.pop(connection, ((), ())))
         for name in list(produces):
             self._leave_producers(name, connection)
         for name in list(consumes):

@@ -83,7 +83,7 @@ class Registration:
             [],
         )  # the values that those texts were made of
         self._in_order = asyncio.Lock()  # a topic's older state must not arrive after its newer one
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._timer: asyncio.Task[None] | None = None
         self._away: set[str] = set()  # name servers that don't answer, logged once each time
         self.registered: dict[str, bool] = dict.fromkeys(self._servers, False)
@@ -143,8 +143,8 @@ class Registration:
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name="register")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     async def _tell_each(self, server: str, topics: dict[str, TopicConfig]) -> None:
         """Each topic by a request of its own, which leaves a broker's other topics alone."""

@@ -8,7 +8,7 @@ or by an administrator.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 
 from ...store.engine.cleaning import Step
 from ...store.engine.store import MessageStore
@@ -23,9 +23,9 @@ BY_HAND_ROUNDS = (
 class Cleaner:
     """The rounds of one store. `delete_expired` and `clean_queues` come back at once."""
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: MessageStore, thread: Executor) -> None:
         self._store = store
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="aerobee-cleaner")
+        self._thread = thread
         self._by_hand = 0
         self._one = asyncio.Lock()
         self._asked: dict[str, asyncio.Task[None]] = {}

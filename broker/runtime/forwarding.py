@@ -3,7 +3,7 @@
 The name servers know the addresses of brokers; these are cached for a while.
 """
 
-import time
+import asyncio
 
 from ...protocol import codes
 from ...protocol.aio.peers import Peers
@@ -81,7 +81,8 @@ class Forwarding:
     # --- inside ---------------------------------------------------------------------------------
 
     async def _address(self, broker_name: str) -> str:
-        if broker_name not in self._masters or time.monotonic() >= self._known_until:
+        now = asyncio.get_running_loop().time()
+        if broker_name not in self._masters or now >= self._known_until:
             await self._learn()
         address = self._masters.get(broker_name)
         if address is None:
@@ -102,7 +103,7 @@ class Forwarding:
             for name, broker in found.broker_addr_table.items()
             if MASTER_ID in broker.broker_addrs
         }
-        self._known_until = time.monotonic() + ADDRESSES_S
+        self._known_until = asyncio.get_running_loop().time() + ADDRESSES_S
 
     async def _ask_name_servers(self, code: int, header: Header | None) -> Command:
         """The response of the first name server that answers."""

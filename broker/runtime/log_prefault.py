@@ -6,7 +6,7 @@ from the senders; so it runs before, for the burst that follows a pause.
 """
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 
 from ...store.engine.store import MessageStore
 
@@ -19,9 +19,9 @@ FIRST_BYTES = 1 << 20  # before the first step: a broker that hardly writes need
 class LogPrefault:
     """Prefaults the log of this store. Call `step` ten times a second."""
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: MessageStore, thread: Executor) -> None:
         self._store = store
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="aerobee-ahead")
+        self._thread = thread
         self._last = store.log_end
         self._first = store.log_end + FIRST_BYTES
         self._ahead = 0  # everything before this position is prefaulted

@@ -9,9 +9,9 @@ had happened: the store takes no more writes, and all waiting senders get an err
 
 A sync begins at the end of a loop iteration, to release all sends of that iteration. The loop's
 thread hands a plan to the other one through a queue. Where the disk is quick, the loop waits for
-the result, at most `QUICK_SECONDS`: two running threads take the interpreter from each other so
-often that this costs more than the disk does. Otherwise, or when the sync takes longer, the loop
-goes on and the thread calls it back.
+the result, at most `threads.QUICK_SECONDS`: two running threads take the interpreter from each
+other so often that this costs more than the disk does. Otherwise, or when the sync takes longer,
+the loop goes on and the thread calls it back.
 
 A SYNC_MASTER's response also waits until enough slaves have its message, at most
 `slave_timeout_ms`; then it is FLUSH_SLAVE_TIMEOUT, which like the other means stored. A response
@@ -23,9 +23,6 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from queue import Empty, SimpleQueue
-from threading import Thread
-from time import perf_counter
 from typing import Protocol
 
 from ...protocol import codes
@@ -35,11 +32,11 @@ from ...protocol.command import Command, Response
 from ...store.base.errors import StoreError
 from ...store.engine.store import MessageStore
 from ...store.engine.sync import SyncPlan
+from .threads import SyncResult, SyncThread, Threads
 
 log = logging.getLogger(__name__)
 
 WAITING_MAX = 100_000  # responses that wait for the disk or for slaves
-QUICK_SECONDS = 0.001  # how long the loop may block for a sync
 LAST_SECONDS = 2.0  # how long a stop waits for slaves
 
 Answers = list[tuple[Connection, Command, Response | bytes]]
@@ -113,6 +110,7 @@ class Syncer:
         is_sync: bool = True,
         has_slaves: bool = False,
         slave_timeout_ms: int = 0,
+        threads: Threads | None = None,
     ) -> None:
         """`is_sync`: responses wait for the disk; `has_slaves`: they wait until `replicated` says
         that enough slaves have their messages."""
@@ -126,11 +124,8 @@ class Syncer:
         self._now_ms = now_ms
         self._groups: deque[ResponseGroup] = deque()
         self._waiting = 0  # responses in the groups
-        self._plans: SimpleQueue[SyncPlan | None] = SimpleQueue()
-        self._results: SimpleQueue[tuple[SyncPlan, Exception | None]] = SimpleQueue()
-        self._is_watched = False  # the loop's thread waits for the result
-        self._is_quick = False  # the last sync took less than QUICK_SECONDS
-        self._thread = Thread(target=self._work, name="aerobee-syncer", daemon=True)
+        self._threads = threads or Threads()
+        self._thread: SyncThread
         self.is_due = False  # a sync begins at the end of this loop iteration
         self._is_syncing = False  # the thread has a plan
         self._is_stopped = False
@@ -164,7 +159,7 @@ class Syncer:
     def start(self) -> None:
         """Start the thread and the timer, in the running loop."""
         self._loop = asyncio.get_running_loop()
-        self._thread.start()
+        self._thread = self._threads.syncs(self._loop, self._ended)
         self._timer = self._loop.call_later(self._interval_s, self._tick)
 
     def on_synced(self, callback: Callable[[], None]) -> None:
@@ -265,8 +260,7 @@ class Syncer:
             await self.settle(LAST_SECONDS)
             while self._groups:
                 self._give_up(codes.FLUSH_SLAVE_TIMEOUT)
-        self._plans.put(None)
-        self._thread.join()
+        self._thread.stop()
 
     # ---- in the loop's thread
 
@@ -288,40 +282,39 @@ class Syncer:
         self.is_due = False
         if self._is_syncing or self._is_stopped:
             return
-        self._is_watched = self._is_quick
-        self._begin()
-        if not self._is_syncing or not self._is_watched:
-            self._is_watched = False
-            return
-        try:
-            result = self._results.get(timeout=QUICK_SECONDS)
-        except Empty:
-            self._is_watched = False
-            self._ended()  # it may have come just now
-        else:
-            self._is_watched = False
-            self._take(*result)
+        plan = self._plan()
+        if plan is not None:
+            self._take_if_ended(self._thread.begin_watched(plan))
 
     def _begin(self) -> None:
+        plan = self._plan()
+        if plan is not None:
+            self._thread.begin(plan)
+
+    def _plan(self) -> SyncPlan | None:
+        """What is to be synced now; None when nothing is, or it can't be."""
         if self.failure is not None:
             self.sweep()
             self._wake()
-            return
+            return None
         try:
             plan = self._store.sync_plan()
         except (OSError, StoreError) as wrong:
             self._fail(wrong)
-            return
+            return None
         if plan is None:
             self._answer(self._released())
-            return
+            return None
         self._is_syncing = True
-        self._plans.put(plan)
+        return plan
 
     def _ended(self) -> None:
         """Take the result of a finished plan, unless it was taken already."""
-        with suppress(Empty):
-            self._take(*self._results.get_nowait())
+        self._take_if_ended(self._thread.result())
+
+    def _take_if_ended(self, result: SyncResult | None) -> None:
+        if result is not None:
+            self._take(*result)
 
     def _take(self, plan: SyncPlan, wrong: Exception | None) -> None:
         """Handle a plan's result: send the responses that are safe now, or fail."""
@@ -382,19 +375,3 @@ class Syncer:
         done = self._loop.create_future()
         self._reaching.append(done)
         await done
-
-    # ---- in the syncer's thread
-
-    def _work(self) -> None:
-        while (plan := self._plans.get()) is not None:
-            wrong: Exception | None = None
-            begin = perf_counter()
-            try:
-                plan.run()
-            except Exception as found:
-                wrong = found
-            self._is_quick = perf_counter() - begin < QUICK_SECONDS
-            self._results.put((plan, wrong))
-            if not self._is_watched:
-                with suppress(RuntimeError):  # the loop is closed: nothing waits in it
-                    self._loop.call_soon_threadsafe(self._ended)

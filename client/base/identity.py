@@ -1,4 +1,4 @@
-"""Identity of a client: local ip, client id, message ids; and the clock."""
+"""Identity of a client: local ip, client id, message ids; and the clocks."""
 
 import os
 import socket
@@ -21,19 +21,37 @@ def own_ip() -> str:
             return LOOPBACK
 
 
+class Machine:
+    """What a client learns from its machine, in one place, so that a simulation can be another."""
+
+    ip = staticmethod(own_ip)
+    pid = staticmethod(os.getpid)
+    time_ns = staticmethod(time.time_ns)
+    monotonic = staticmethod(time.monotonic)
+
+
+current = Machine()
+
+
 def new_client_id(ip: str | None = None, instance: str | None = None) -> str:
     """A client id as Java makes one: ip@pid#ns, or ip@instance when the instance has a name."""
-    return f"{ip or own_ip()}@{instance or f'{os.getpid()}#{time.time_ns()}'}"
+    return f"{ip or current.ip()}@{instance or f'{current.pid()}#{current.time_ns()}'}"
 
 
 def new_unique_ids(ip: str | None = None) -> UniqueIds:
     """A generator of UNIQ_KEYs for this ip, process and the wall clock."""
-    return UniqueIds(socket.inet_aton(ip or own_ip()) + bytes(PORT_BYTES), now_ms)
+    host = socket.inet_aton(ip or current.ip()) + bytes(PORT_BYTES)
+    return UniqueIds(host, now_ms, current.pid())
 
 
 def now_ms() -> int:
     """The wall clock, in ms since the epoch."""
-    return time.time_ns() // 1_000_000
+    return current.time_ns() // 1_000_000
+
+
+def monotonic() -> float:
+    """A clock in seconds that only goes forward."""
+    return current.monotonic()
 
 
 def host_text(ip: bytes, port: int) -> str:

@@ -5,7 +5,6 @@ message now. A request for a group that this client does not have is refused.
 """
 
 import sys
-import time
 import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from types import FrameType
@@ -22,6 +21,7 @@ from ...protocol.headers.clients import (
     ConsumerRunningInfo,
 )
 from ...protocol.headers.groups import GroupTopic
+from ..base.identity import monotonic
 from .heartbeat import ConsumerMember
 
 
@@ -79,9 +79,9 @@ def table_of(
 
 
 async def _consume(member: ConsumerMember, command: Command, broker_name: str | None) -> Response:
-    began = time.monotonic()
+    began = monotonic()
     result = await member.consume_directly(command, broker_name)
-    result.spent_time_mills = round((time.monotonic() - began) * 1000)
+    result.spent_time_mills = round((monotonic() - began) * 1000)
     return Response(body=result.encode())
 
 

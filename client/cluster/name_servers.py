@@ -9,7 +9,6 @@ import asyncio
 import logging
 import os
 import random
-import time
 from collections.abc import Iterable
 
 from ...protocol import codes
@@ -17,6 +16,7 @@ from ...protocol.aio.peers import Peers
 from ...protocol.command import Command
 from ...protocol.wire import Header
 from ..base.arguments import check_type
+from ..base.identity import monotonic
 from ..errors import BrokerError, ClientError, UnreachableError
 from . import top_addressing
 
@@ -145,7 +145,7 @@ class NameServers:
         if not self.addresses:
             await self.look_up()
         failures: list[str] = []
-        began = time.monotonic()
+        began = monotonic()
         addresses, first = self.addresses, self._at
         for step in range(len(addresses)):
             address = addresses[(first + step) % len(addresses)]
@@ -167,7 +167,7 @@ class NameServers:
                 raise BrokerError(answer.code, answer.remark, address, what)
             return answer
         raise UnreachableError(
-            f"no name server answered, {len(failures)} tried in {time.monotonic() - began:.2g} s "
+            f"no name server answered, {len(failures)} tried in {monotonic() - began:.2g} s "
             f"({'; '.join(failures)}); check that it runs (`aerobee up` starts one), and the "
             "address, the port and the firewall"
         )

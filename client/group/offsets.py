@@ -190,7 +190,7 @@ async def persist_surely(store: OffsetStore, queues: Iterable[MessageQueue]) -> 
     (ConsumerOffsetManager.commitOffset in 5.3.3) loses one of the first two offsets of a group in
     a topic when both arrive together.
     """
-    queues = set(queues)
-    first = set({(queue.topic, queue.broker_name): queue for queue in queues}.values())
-    for together in (first, queues - first):
+    queues = sorted(set(queues))
+    first = list({(queue.topic, queue.broker_name): queue for queue in queues}.values())
+    for together in (first, [queue for queue in queues if queue not in first]):
         await asyncio.gather(*(store.persist(queue) for queue in together))

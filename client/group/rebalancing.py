@@ -14,14 +14,14 @@ class Rebalancing:
     """The running rebalances of one consumer, each in its own task."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[float]] = set()
+        self._tasks: dict[asyncio.Task[float], None] = {}
         self._closed = False
 
     async def run(self, look: Coroutine[None, None, float], group: str) -> float:
         """What `look` gives: seconds until the next one."""
         task = asyncio.create_task(look, name=f"rebalance-{group}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         try:
             return await task
         except asyncio.CancelledError:

@@ -10,7 +10,6 @@ into redelivered messages; for all others it is built here from the response hea
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import monotonic
 
 from ...protocol import codes
 from ...protocol.bodies.body import MessageQueue
@@ -21,7 +20,7 @@ from ...protocol.message import pop_handles
 from ...protocol.message import properties as props
 from ...protocol.message.batch import unwrap
 from ...protocol.message.record import Record, decode_all
-from ..base.identity import now_ms
+from ..base.identity import monotonic, now_ms
 from ..base.responses import header_of
 from ..cluster.cluster import Cluster
 from ..errors import BrokerError, ClientError

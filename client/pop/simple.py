@@ -8,13 +8,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable
-from time import monotonic
 
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.heartbeat import ConsumerData
 from ...protocol.bodies.route import MASTER_ID
 from ...protocol.message import pop_handles
-from ..base.identity import now_ms
+from ..base.identity import monotonic, now_ms
 from ..base.lifecycle import Startable
 from ..base.message_view import MessageView
 from ..base.security import OPEN, Security
@@ -102,7 +101,7 @@ class SimpleConsumer(Startable, PassiveMember):
         self._pending: dict[tuple[str, str], asyncio.Task[list[Popped]]] = {}
         self._ready: deque[PoppedMessage] = deque()
         self._failed: dict[tuple[str, str], float] = {}
-        self._acks: set[asyncio.Task[None]] = set()  # of messages with another tag
+        self._acks: dict[asyncio.Task[None], None] = {}  # of messages with another tag
         self._cluster: Cluster | None = None
         self._closed = False
         self._started_ms = 0
@@ -262,8 +261,8 @@ class SimpleConsumer(Startable, PassiveMember):
                 log.warning("%r, whose tag is not wanted, comes again: %s", message, wrong)
 
         task = asyncio.create_task(acknowledge(), name=f"pop-ack-{self.group}")
-        self._acks.add(task)
-        task.add_done_callback(self._acks.discard)
+        self._acks[task] = None
+        task.add_done_callback(self._acks.pop)
 
     def _open(self) -> Cluster:
         if self._cluster is None or self._closed:

@@ -56,7 +56,7 @@ class ProducerCalls:
         self.checks: dict[str, Check] = {}
         self.on_checked: dict[str, OnChecked] = {}
         self._waiting: dict[str, asyncio.Future[MessageView]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     def rows(self) -> list[Row]:
         return [
@@ -101,8 +101,8 @@ class ProducerCalls:
         else:
             work = self._check(check, message, group, header, connection)
             task = asyncio.get_running_loop().create_task(work, name=f"check-{group}")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
         return OK
 
     def on_reply(self, header: ReplyMessage, command: Command, _: Connection) -> Response:

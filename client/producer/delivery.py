@@ -7,7 +7,6 @@ if it fails.
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -18,6 +17,7 @@ from ...protocol.bodies.route import MASTER_ID
 from ...protocol.command import Command
 from ...protocol.headers.send import SendMessageResponse
 from ...protocol.message.record import TRANSACTION_MASK, TRANSACTION_PREPARED
+from ..base.identity import monotonic
 from ..base.latency import LatencyFaults
 from ..base.receipts import STATUS_OF_CODE, SendReceipt, SendStatus, receipt_of
 from ..base.responses import header_of
@@ -67,10 +67,10 @@ class Delivery:
         self._open = open_cluster
         self._group = group
         self._tries = tries
-        self._faults = LatencyFaults(time.monotonic) if latency_faults else None
+        self._faults = LatencyFaults(monotonic) if latency_faults else None
         self._retry_not_stored = retry_not_stored
         self._vip_channel = vip_channel
-        self._going_on: set[asyncio.Task[SendReceipt]] = set()
+        self._going_on: dict[asyncio.Task[SendReceipt], None] = {}
 
     async def close(self) -> None:
         """Wait for sends taken over from the fast path; the cluster must be closed."""
@@ -123,7 +123,7 @@ class Delivery:
         future."""
 
         def done(task: asyncio.Task[SendReceipt]) -> None:
-            self._going_on.discard(task)
+            self._going_on.pop(task, None)
             wrong = None if task.cancelled() else task.exception()
             if result.done():
                 return
@@ -136,7 +136,7 @@ class Delivery:
 
         work = self.send(encoded, None, first_try.timeout_s, first_try)
         task = asyncio.create_task(work, name=f"send-{encoded.msg_id}")
-        self._going_on.add(task)
+        self._going_on[task] = None
         task.add_done_callback(done)
         result.add_done_callback(lambda _: task.cancel())
 
@@ -238,7 +238,7 @@ class Delivery:
         faults = self._faults
         if faults is None:
             return await self._send_once(queue, encoded, timeout_s)
-        began = time.monotonic()
+        began = monotonic()
         try:
             receipt = await self._send_once(queue, encoded, timeout_s)
         except BrokerError:
@@ -247,7 +247,7 @@ class Delivery:
         except (UnreachableError, NoAnswerError):
             faults.failed(queue.broker_name, answered=False)
             raise
-        faults.done(queue.broker_name, (time.monotonic() - began) * 1000)
+        faults.done(queue.broker_name, (monotonic() - began) * 1000)
         return receipt
 
     async def _send_once(

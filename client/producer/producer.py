@@ -5,7 +5,7 @@ queue keep their order as long as they are started in that order and none is ret
 """
 
 import asyncio
-import time
+import random
 import uuid
 from collections.abc import Iterable
 from typing import Any
@@ -20,6 +20,7 @@ from ...protocol.message.compression import LEVEL
 from ...protocol.names import check_group, with_namespace
 from ..base import telemetry
 from ..base.arguments import check_count, check_type
+from ..base.identity import monotonic
 from ..base.lifecycle import Startable
 from ..base.message import BODY_BYTES_MAX, Message
 from ..base.message_view import MessageView
@@ -129,7 +130,7 @@ class Producer(Startable):
         self._quick = QuickSends(
             group, self._packer, delivery.round_robin, delivery.window, delivery.fall_back
         )
-        self._begun: set[asyncio.Task[SendReceipt]] = set()
+        self._begun: dict[asyncio.Task[SendReceipt], None] = {}
         self._requested: set[str] = set()  # topics that requests were sent to
         self._calls = ProducerCalls()
         self._cluster: Cluster | None = None
@@ -220,8 +221,8 @@ class Producer(Startable):
             return full
         work = self.send(message, timeout=timeout)
         task = asyncio.create_task(work, name=f"send-{message.topic}")
-        self._begun.add(task)
-        task.add_done_callback(self._begun.discard)
+        self._begun[task] = None
+        task.add_done_callback(self._begun.pop)
         return task
 
     async def request(
@@ -236,8 +237,8 @@ class Producer(Startable):
         NoAnswerError if none came within the timeout; the request may be consumed nevertheless.
         """
         cluster = self._open()
-        deadline = time.monotonic() + timeout
-        correlation_id = str(uuid.uuid4())
+        deadline = monotonic() + timeout
+        correlation_id = str(uuid.UUID(int=random.getrandbits(128), version=4))
         more = {
             props.CORRELATION_ID: correlation_id,
             props.REPLY_TO_CLIENT: cluster.client_id,
@@ -251,8 +252,8 @@ class Producer(Startable):
             self._requested.add(message.topic)
         waiting = self._calls.expect(correlation_id)
         try:
-            await self._delivery.send(outgoing, queue, deadline - time.monotonic())
-            async with asyncio.timeout(deadline - time.monotonic()):
+            await self._delivery.send(outgoing, queue, deadline - monotonic())
+            async with asyncio.timeout(deadline - monotonic()):
                 return await waiting
         except TimeoutError as late:
             if isinstance(late, NoAnswerError):

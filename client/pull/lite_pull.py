@@ -295,7 +295,7 @@ class LitePullConsumer(Startable, LiteOffsets):
         return known.get(topic) or subscription_of(topic, "*")
 
     async def _look_up(self, topics: Iterable[str]) -> None:
-        for topic in set(topics):
+        for topic in dict.fromkeys(topics):
             try:
                 await self._open().cluster.route(topic)
             except NoRouteError as unknown:

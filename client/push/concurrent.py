@@ -66,11 +66,11 @@ class ConcurrentService:
         self._send_back = send_back
         self._settings = settings
         self._emit = emit
-        self._timers: set[asyncio.TimerHandle] = set()
+        self._timers: dict[asyncio.TimerHandle, None] = {}
         # With the application since the last look, and since the one before. No times: a look at a
         # clock for each message costs more than knowing the age to a look.
-        self._young: set[ReceivedMessage | Batch] = set()
-        self._old: set[ReceivedMessage | Batch] = set()
+        self._young: dict[ReceivedMessage | Batch, None] = {}
+        self._old: dict[ReceivedMessage | Batch, None] = {}
         self._closed = False
 
     def deliver(self, process_queue: ProcessQueue, records: list[Record]) -> None:
@@ -82,7 +82,7 @@ class ConcurrentService:
 
     def taken(self, message: ReceivedMessage) -> None:
         """The application has taken the message."""
-        self._young.add(message)
+        self._young[message] = None
 
     def close(self) -> None:
         """Hand nothing out any more."""
@@ -96,9 +96,9 @@ class ConcurrentService:
 
     def acknowledge(self, message: ReceivedMessage) -> None:
         """The message is done: the group may move past it."""
-        self._young.discard(message)
+        self._young.pop(message, None)
         if self._old:
-            self._old.discard(message)
+            self._old.pop(message, None)
         process_queue = message.source
         offset = process_queue.settle(message.offset)
         if offset >= 0:
@@ -139,20 +139,20 @@ class ConcurrentService:
 
     def _again_later(self, message: ReceivedMessage) -> None:
         def come() -> None:
-            self._timers.discard(timer)
+            self._timers.pop(timer, None)
             message.reconsume_times += 1
             message.reopen()
             self.again(message)
 
         if not self._closed:
             timer = asyncio.get_running_loop().call_later(RETRY_LOCALLY_SECONDS, come)
-            self._timers.add(timer)
+            self._timers[timer] = None
 
     # --- for a listener -------------------------------------------------------------------------
 
     def begin(self, batch: Batch) -> None:
         """The listener has it now."""
-        self._young.add(batch)
+        self._young[batch] = None
 
     async def finish(self, batch: Batch, verdict: Verdict) -> None:
         """The first messages are done, the others go back."""
@@ -174,7 +174,7 @@ class ConcurrentService:
 
     async def give_up_expired(self) -> None:
         """Send back messages that the application has had for too long; called once per timeout."""
-        expired, self._old, self._young = self._old, self._young, set()
+        expired, self._old, self._young = self._old, self._young, {}
         seen: dict[ProcessQueue, int] = {}
         for message in _messages(expired):
             process_queue = message.source
@@ -182,7 +182,7 @@ class ConcurrentService:
                 continue
             seen[process_queue] = seen.get(process_queue, 0) + 1
             if seen[process_queue] > EXPIRED_MAX:
-                self._old.add(message)  # the next time
+                self._old[message] = None  # the next time
                 continue
             log.warning(
                 "%r is with the application for more than %g s; it is sent back",
@@ -192,8 +192,8 @@ class ConcurrentService:
             await message.nack(EXPIRED_LEVEL)
 
     def _forget(self, taken: ReceivedMessage | Batch) -> None:
-        self._young.discard(taken)
-        self._old.discard(taken)
+        self._young.pop(taken, None)
+        self._old.pop(taken, None)
 
 
 def _messages(taken: Iterable[ReceivedMessage | Batch]) -> Iterator[ReceivedMessage]:

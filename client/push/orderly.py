@@ -73,7 +73,7 @@ class OrderlyService:
         self._freed = freed
         self._batch_max = batch_max
         self._lines: dict[ProcessQueue, _Line] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._closed = False
 
     def deliver(self, process_queue: ProcessQueue, records: list[Record]) -> None:
@@ -233,8 +233,8 @@ class OrderlyService:
             task = asyncio.create_task(
                 self._lock_again(line), name=f"lock {name_of(process_queue.queue)}"
             )
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
             return
         size = min(self._batch_max, len(line.waiting))
         line.under_way = [line.waiting.popleft() for _ in range(size)]

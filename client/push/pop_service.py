@@ -8,9 +8,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Iterable
 from contextlib import suppress
-from time import monotonic
 
-from ..base.identity import now_ms
+from ..base.identity import monotonic, now_ms
 from ..cluster.cluster import Cluster
 from ..errors import AerobeeError
 from ..group.process_queue import ProcessQueue
@@ -36,7 +35,7 @@ class InFlightMessages:
     """The popped messages of one queue in this client, until each is settled or has expired."""
 
     def __init__(self) -> None:
-        self._messages: set[PoppedReceivedMessage] = set()
+        self._messages: dict[PoppedReceivedMessage, None] = {}
         self._fewer = asyncio.Event()
 
     def __len__(self) -> int:
@@ -44,17 +43,17 @@ class InFlightMessages:
 
     def add(self, message: "PoppedReceivedMessage") -> None:
         """It came."""
-        self._messages.add(message)
+        self._messages[message] = None
 
     def remove(self, message: "PoppedReceivedMessage") -> None:
         """Forget the message: the application has finished it."""
-        self._messages.discard(message)
+        self._messages.pop(message, None)
         self._fewer.set()
 
     async def at_most(self, count: int) -> None:
         """Wait until at most this many messages remain."""
         while len(self._messages) > count:
-            self._messages = {each for each in self._messages if not each.is_expired}
+            self._messages = {each: None for each in self._messages if not each.is_expired}
             if len(self._messages) > count:
                 self._fewer.clear()
                 with suppress(TimeoutError):
@@ -101,7 +100,7 @@ class PopService:
         self._group = group
         self._send_back = send_back
         self._emit = emit
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     def deliver(
         self, found: Iterable[Popped], expires_at: float, in_flight: InFlightMessages
@@ -202,8 +201,8 @@ class PopService:
 
     def _in_background(self, telling: Awaitable[None]) -> None:
         task = asyncio.create_task(_told(telling), name=f"pop-ack-{self._group}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
 
 async def _told(telling: Awaitable[None]) -> None:

@@ -6,7 +6,6 @@ is not popped any more, and its messages in this client are ignored.
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,7 +14,7 @@ from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.running import PopProcessQueueInfo
 from ...protocol.bodies.subscription import SubscriptionData
 from ..base.arguments import check_count, check_type
-from ..base.identity import now_ms
+from ..base.identity import monotonic, now_ms
 from ..cluster.cluster import Cluster
 from ..errors import AerobeeError, BrokerError, ClientError
 from ..group.consume_stats import ConsumeStats
@@ -179,7 +178,7 @@ class PoppedQueues:
 
     async def _pop(self, place: _Place, subscription: SubscriptionData) -> None:
         queue, settings, stats = place.queue, self._settings, self._stats.of(place.queue.topic)
-        began = time.monotonic()
+        began = monotonic()
         place.last_pop_ms = now_ms()
         found = await pop(
             self._cluster,
@@ -197,7 +196,7 @@ class PoppedQueues:
             stats=stats,
         )
         if found:
-            came = time.monotonic()
+            came = monotonic()
             stats.pulls += 1
             stats.pulled += len(found)
             stats.pull_seconds += came - began

@@ -144,7 +144,7 @@ class Connection(asyncio.Protocol):
         self._queued = False  # it is flushed when the tick ends
         self._reader: EpollReader | None = None  # reads for it, while its transport is paused
         self._is_behind = False  # some of what was written may still lie in the transport
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._lost: str | None = None
         self._closing = False
 
@@ -677,10 +677,10 @@ class Connection(asyncio.Protocol):
             self._finish(command, reply, perf_counter()),
             name=f"request-{command.code}-{self.address}",
         )
-        self._tasks.add(task)
+        self._tasks[task] = None
 
         def done(task: asyncio.Task[None]) -> None:
-            self._tasks.discard(task)
+            self._tasks.pop(task, None)
             self.budget.add(-size)
 
         task.add_done_callback(done)

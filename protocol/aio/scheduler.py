@@ -155,7 +155,7 @@ class Scheduler:
         self._was_delayed = False  # the last tick left the heavy senders out
         self.is_planned = False  # a tick will run, or runs
         self._woken = False  # since this tick's end began
-        self._waiting: set[Requests] = set()
+        self._waiting: dict[Requests, None] = {}
         self._ticking = False
 
     def add(self, connection: "Connection") -> None:
@@ -203,7 +203,7 @@ class Scheduler:
 
     def watch(self, requests: "Requests") -> None:
         """These wait for responses: look for overdue ones from now on."""
-        self._waiting.add(requests)
+        self._waiting[requests] = None
         if not self._ticking:
             self._ticking = True
             self.loop.call_later(TIMEOUT_SECONDS, self._expire)
@@ -313,7 +313,7 @@ class Scheduler:
         now = self.loop.time()
         for requests in list(self._waiting):
             if not requests.expire(now):
-                self._waiting.discard(requests)
+                del self._waiting[requests]
         if self._waiting:
             self.loop.call_later(TIMEOUT_SECONDS, self._expire)
         else:

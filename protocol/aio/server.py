@@ -7,7 +7,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, KeysView, Mapping
 
 from ..codec import header_json
 from .connection import Connection, Row
@@ -84,7 +84,7 @@ class Server:
         latency: RpcLatency | None = None,
         tls: Tls | None = None,
     ) -> None:
-        self.connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}
         self.scheduler = Scheduler(before_write=before_write, budget=budget, latency=latency)
         self._on_lost = on_lost
         self._tls = tls if tls is not None and tls.mode != "disabled" else None
@@ -96,6 +96,11 @@ class Server:
         self._idle_timer: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
         self._empty.set()
+
+    @property
+    def connections(self) -> KeysView[Connection]:
+        """The open connections, the oldest first."""
+        return self._connections.keys()
 
     async def listen(
         self,
@@ -153,12 +158,12 @@ class Server:
             hot = {row.code: row.header for row in rows.values() if row.hot and row.header}
             expected = self._expected[id(rows)] = header_json.expected(hot)
         connection = Connection(self.scheduler, rows, on_lost=self._lost, expected=expected)
-        self.connections.add(connection)
+        self._connections[connection] = None
         self._empty.clear()
         return connection if self._tls is None else Greeting(connection, self._tls)
 
     def _lost(self, connection: Connection) -> None:
-        self.connections.discard(connection)
+        self._connections.pop(connection, None)
         if not self.connections:
             self._empty.set()
         if self._on_lost is not None:

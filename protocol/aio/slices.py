@@ -25,6 +25,7 @@ QUIET_SLICE_SECONDS = 0.001  # the same while nobody else asks for anything
 QUIET_SLICES = 16  # slices without another request, from which on it is quiet
 RESPONSES_MAX = 16  # long answers in the making at a time
 
+work_clock: Callable[[], float] = time.perf_counter  # seconds; a simulation has its own
 BLOCK_BYTES = 64 << 10  # small pieces of a body are put together to so much
 
 LongResponse = Response | Coroutine[Any, Any, Response]
@@ -52,18 +53,18 @@ class OnePerTick:
 
 class Slices:
     """Runs generators in slices. Slices of different generators, and whatever else enters `part`,
-    never come in the same turn. `clock` gives seconds."""
+    never come in the same turn. `clock` gives seconds, by default `work_clock`."""
 
     def __init__(
         self,
         scheduler: Scheduler,
         part: OnePerTick | None = None,
         *,
-        clock: Callable[[], float] = time.perf_counter,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._part = part or OnePerTick()
-        self._clock = clock
+        self._clock = clock or work_clock
         self._answers = 0
 
     def respond(

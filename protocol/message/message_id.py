@@ -7,7 +7,7 @@ own (4), milliseconds since the month began in local time (4), a counter (2).
 
 import itertools
 import os
-import secrets
+import random
 import time
 from collections.abc import Callable
 
@@ -67,7 +67,7 @@ class UniqueIds:
     ) -> None:
         """`host` is ip and port (8 or 20 bytes), of which the ip is used."""
         number = os.getpid() if pid is None else pid
-        own = secrets.randbits(32) if instance is None else instance & 0xFFFFFFFF
+        own = random.getrandbits(32) if instance is None else instance & 0xFFFFFFFF
         self._prefix = f"{host[:-PORT_BYTES].hex().upper()}{number & 0xFFFF:04X}{own:08X}"
         self._now_ms = now_ms
         self._counter = itertools.count()

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 from aerobee.broker.runtime import syncer as syncer_module
+from aerobee.broker.runtime import threads
 from aerobee.broker.runtime.syncer import Syncer
 from aerobee.protocol import codes
 from aerobee.protocol.codec.frame import decode_all, encode_request, encode_response
@@ -115,7 +116,7 @@ def quick(make: Make, store: Store, monkeypatch: pytest.MonkeyPatch) -> Quick:
     """A syncer that has seen a fast disk, and the peer of its first response."""
 
     async def start() -> tuple[Syncer, Peer]:
-        monkeypatch.setattr(syncer_module, "QUICK_SECONDS", 20.0)
+        monkeypatch.setattr(threads, "QUICK_SECONDS", 20.0)
         syncer, peer = await make(), Peer()
         put(store, syncer, peer, 1)
         await asyncio.wait_for(peer.came.wait(), 60)
@@ -187,7 +188,7 @@ async def test_a_disk_that_becomes_slow_does_not_block_the_loop(
     quick: Quick, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     syncer, peer = await quick()
-    monkeypatch.setattr(syncer_module, "QUICK_SECONDS", 0.0)
+    monkeypatch.setattr(threads, "QUICK_SECONDS", 0.0)
     store.open.clear()
     for number in (2, 3):
         peer.came.clear()

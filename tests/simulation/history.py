@@ -1,0 +1,451 @@
+"""One history of a cluster: clients at work, faults that a seed draws, and what must hold after.
+
+`run` gives its lines and faults. The checks: no acknowledged message is lost, an offset has one
+message for ever, a first delivery to an orderly group is in order, every group gets every
+acknowledged message, committed offsets go back by at most `OFFSETS_SECONDS`, and when the faults
+have ended all servers start and all masters take messages.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from random import Random
+
+from aerobee.broker.server import Broker
+from aerobee.client import (
+    Consumer,
+    Message,
+    MessageQueue,
+    PoppedMessage,
+    Producer,
+    ReceivedMessage,
+    SendStatus,
+    SimpleConsumer,
+)
+from aerobee.client.admin.admin import Admin
+from aerobee.client.errors import AerobeeError, NoRouteError
+from aerobee.client.pull.reader import Reader
+from aerobee.protocol.message.record import decode_all
+from aerobee.store.base.errors import StoreError
+
+from ..loss.ledger import Event, Ledger, Queue
+from .cluster import Cluster
+from .machines import Machine, Machines, simulated
+
+EVENTS = 10
+QUEUES = 2  # of each topic on each master
+PAUSE_SECONDS = 2.0  # between two faults, at most
+DOWN_SECONDS = 4.0  # how long a machine is down, at most
+SEND_SECONDS = 0.5  # between two sends to a queue, at most
+START_SECONDS = 30.0  # a start that fails is tried again for so long
+WORKS_SECONDS = 60.0  # after the faults, until all masters take messages
+CONSUMED_SECONDS = 150.0  # after that, until every group has every message
+OFFSETS_SECONDS = 6.0  # flushConsumerOffsetInterval, and the time that writing the file takes
+# A machine's own fault: its process is killed, or its power goes.
+DYING = ("kill", "kill", "power")
+BETWEEN = ("partition", "stall", "cut")
+
+Offsets = dict[str, dict[int, int]]
+
+
+@dataclass
+class Story:
+    """What happened: a line for each event, the faults, and a digest of it all."""
+
+    seed: int
+    lines: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    digest: str = ""
+    acknowledged: int = 0
+    delivered: int = 0
+    seconds: float = 0.0  # virtual
+
+
+def run(seed: int, events: int = EVENTS) -> Story:
+    """The history of this seed."""
+    with simulated(seed) as machines:
+        history = _History(machines, seed, events)
+        observer = machines.add("observer")
+        began = machines.world.now
+        try:
+            machines.world.run(observer.boot(), history.work())
+        except AssertionError as wrong:
+            history.fault(str(wrong))
+        story = history.story
+        story.seconds = machines.world.now - began
+        story.faults += history.ledger.faults() + machines.world.errors
+        text = [*story.lines, *map(_text, history.ledger.events), *story.faults]
+        text.append(machines.network.digest.hexdigest())
+        story.digest = hashlib.sha256("\n".join(text).encode()).hexdigest()[:16]
+        history.story = Story(seed)  # what its clients say at their end is no part of it
+        return story
+
+
+class _History:
+    def __init__(self, machines: Machines, seed: int, events: int) -> None:
+        self.story = Story(seed)
+        self.ledger = Ledger()
+        self._machines = machines
+        self._cluster = Cluster(machines)
+        self._draw = Random(f"faults {seed}")
+        self._events = events
+        self._ends_with_promotion = self._draw.random() < 0.4
+        self._is_over = False  # the faults have ended
+        self._heals: list[Callable[[], None]] = []
+        self._starting: dict[str, asyncio.Task[None]] = {}
+        self._body = 0
+        self._acknowledged: dict[str, dict[bytes, None]] = {}  # by topic
+        self._sent: dict[bytes, Queue] = {}
+        self._worked: dict[Queue, float] = {}  # when a queue took a message last
+        self._got: dict[str, dict[bytes, None]] = {}  # by topic, which has one group
+        self._last_first: dict[Queue, int] = {}
+        self._offsets: dict[str, list[tuple[float, Offsets]]] = {}  # of each master
+        self._lost_power: set[str] = set()
+
+    # ---- the story
+
+    async def work(self) -> None:
+        cluster = self._cluster
+        for name in list(self._servers()):
+            await cluster.start(name)
+        async with Admin(cluster.name_servers) as admin:
+            await asyncio.sleep(1)
+            for topic in ("push", "orderly", "pop"):
+                await admin.create_topic(topic, QUEUES)
+        self._begin_clients()
+        watching = asyncio.create_task(self._watch())
+        await asyncio.sleep(3)
+        for _ in range(self._events):
+            await asyncio.sleep(self._draw.random() * PAUSE_SECONDS)
+            self._one_fault()
+        if self._ends_with_promotion:
+            await self._promote()
+        await self._end_faults()
+        await self._until(self._all_work, WORKS_SECONDS, "no message was taken by")
+        self._note("all queues take messages")
+        await self._until(self._all_consumed, CONSUMED_SECONDS, "not consumed:")
+        self._note("all is consumed")
+        watching.cancel()
+        await self._read_all()
+
+    def fault(self, text: str) -> None:
+        self.story.faults.append(text)
+
+    def _note(self, text: str) -> None:
+        self.story.lines.append(f"{self._machines.world.now - 1_000:9.4f} {text}")
+
+    def _servers(self) -> list[str]:
+        return [
+            machine.name
+            for machine in self._machines.table.values()
+            if machine.name not in ("observer", "producer", "consumer-1", "consumer-2")
+            and not machine.is_gone
+        ]
+
+    async def _until(self, missing: Callable[[], list[str]], seconds: float, what: str) -> None:
+        deadline = self._machines.world.now + seconds
+        while missing():
+            if self._machines.world.now > deadline:
+                left = missing()
+                raise AssertionError(f"{what} {', '.join(left[:5])} ({len(left)}) in {seconds:g} s")
+            await asyncio.sleep(0.5)
+
+    # ---- faults
+
+    def _one_fault(self) -> None:
+        draw = self._draw
+        kind = draw.choice((*DYING, *BETWEEN, *BETWEEN, "slow"))
+        name = draw.choice(self._servers())
+        if kind in BETWEEN:
+            others = [each for each in self._machines.table if each not in (name, "observer")]
+            self._between(kind, name, draw.choice(others))
+        elif kind == "slow":
+            machine = self._machines.table[name]
+            machine.slow_disk(slow=True)
+            self._later(f"{name}: the disk is slow", lambda: machine.slow_disk(slow=False))
+        elif self._machines.table[name].is_up and name not in self._starting:
+            power = kind == "power" and not (
+                # What a slave confirms is in its memory: promotion needs that.
+                self._ends_with_promotion and name == "broker-a-slave"
+            )
+            self._die(name, power=power)
+
+    def _between(self, kind: str, one: str, other: str) -> None:
+        network = self._machines.network
+        a, b = (self._machines.table[name].host.ip for name in (one, other))
+        if kind == "cut":
+            self._note(f"{one} and {other}: connections are reset")
+            network.cut(a, b)
+            return
+        pairs = [(a, b), (b, a)] if kind == "partition" else [(a, b)]
+        for pair in pairs:
+            network.stall(*pair)
+
+        def heal() -> None:
+            for pair in pairs:
+                network.heal(*pair)
+
+        arrow = "and" if kind == "partition" else "to"
+        self._later(
+            f"{one} {arrow} {other}: nothing arrives",
+            heal,
+        )
+
+    def _later(self, text: str, heal: Callable[[], None]) -> None:
+        """A fault that ends after a drawn time, at the latest when the faults end."""
+        self._note(text)
+
+        def end() -> None:
+            if end in self._heals:
+                self._heals.remove(end)
+                self._note(f"{text}: over")
+                heal()
+
+        self._heals.append(end)
+        seconds = self._draw.random() * 3 * DOWN_SECONDS
+        asyncio.get_running_loop().call_later(seconds, end)
+
+    def _die(self, name: str, *, power: bool) -> None:
+        self._note(f"{name}: {'its power is cut' if power else 'it is killed'}")
+        if power:
+            self._lost_power.add(name)
+        self._cluster.kill(name, power=power)
+        seconds = self._draw.random() * DOWN_SECONDS
+        self._starting[name] = asyncio.create_task(self._start(name, seconds))
+
+    async def _start(self, name: str, seconds: float) -> None:
+        died = self._machines.world.now
+        deadline = died + seconds + START_SECONDS
+        try:
+            while True:
+                await asyncio.sleep(seconds)
+                try:
+                    await self._cluster.start(name)
+                    break
+                except (OSError, StoreError) as wrong:
+                    self._note(f"{name}: it does not start: {wrong}")
+                    if self._machines.world.now > deadline:
+                        raise AssertionError(f"{name} does not start: {wrong}") from None
+                    self._cluster.kill(name, power=False)
+                    seconds = 2.0
+            self._note(f"{name}: it serves again")
+            self._compare_offsets(name, died)
+        finally:
+            self._starting.pop(name, None)
+
+    async def _promote(self) -> None:
+        """The master's machine is gone for good, whatever else goes on."""
+        self._note("broker-a: its machine is gone; its slave is to be the master")
+        forgiven = [
+            body
+            for body, (topic, _) in self._sent.items()
+            if topic.startswith("broker-a:")
+            and body not in self._acknowledged.get(topic.partition(":")[2], {})
+        ]
+        for name in ("broker-a", "broker-a-slave"):
+            starting = self._starting.pop(name, None)
+            if starting is not None:
+                starting.cancel()
+                await asyncio.wait([starting])
+        self._offsets.pop("broker-a", None)
+        self.ledger.crashed(forgiven)
+        for heal in self._heals.copy():
+            heal()
+        await self._cluster.promote()
+        self._note("broker-a-slave: it is the master")
+
+    async def _end_faults(self) -> None:
+        for heal in self._heals.copy():
+            heal()
+        while self._starting:
+            await asyncio.gather(*self._starting.values())
+        self._is_over = True
+        self._over_at = self._machines.world.now
+        self._note("the faults are over")
+
+    # ---- clients
+
+    def _begin_clients(self) -> None:
+        work: dict[str, list[Callable[[], Awaitable[None]]]] = {
+            "producer": [self._produce],
+            "consumer-1": [lambda: self._push("push"), lambda: self._push("orderly"), self._pop],
+            "consumer-2": [lambda: self._push("push"), lambda: self._push("orderly")],
+        }
+        for name, programs in work.items():
+            machine = self._machines.add(name)
+            loop = machine.boot()
+            for program in programs:
+                loop.create_task(self._again(machine, program))
+
+    async def _again(self, machine: Machine, program: Callable[[], Awaitable[None]]) -> None:
+        """Run a client's program, and again when it fails."""
+        while True:
+            try:
+                await program()
+                return
+            except (AerobeeError, OSError) as wrong:
+                self._note(f"{machine.name}: {type(wrong).__name__}")
+                await asyncio.sleep(1)
+            except Exception as wrong:
+                self.fault(f"{machine.name}: {wrong!r}")
+                raise
+
+    async def _produce(self) -> None:
+        async with Producer(self._cluster.name_servers, group="makers", tries=1) as producer:
+            await asyncio.gather(
+                *(
+                    self._send_to(producer, MessageQueue(topic, broker, number))
+                    for topic in ("push", "orderly", "pop")
+                    for broker in self._cluster.masters
+                    for number in range(QUEUES)
+                )
+            )
+
+    async def _send_to(self, producer: Producer, queue: MessageQueue) -> None:
+        draw = Random(f"{queue} {self.story.seed}")
+        place = _place(queue)
+        while not (self._is_over and self._worked.get(place, 0) > self._over_at):
+            await asyncio.sleep(draw.random() * SEND_SECONDS)
+            self._body += 1
+            body = b"%06d " % self._body + b"x" * draw.randrange(200)
+            self._sent[body] = place
+            self.ledger.sent(body, place)
+            began = self._machines.world.now
+            try:
+                receipt = await producer.send(Message(queue.topic, body), queue=queue, timeout=3)
+            except AerobeeError:
+                continue
+            if receipt.status == SendStatus.OK:
+                self.ledger.acknowledged(body, receipt.queue_offset)
+                self._acknowledged.setdefault(queue.topic, {})[body] = None
+                self._worked[place] = began
+                self.story.acknowledged += 1
+
+    async def _push(self, topic: str) -> None:
+        consumer = Consumer(
+            self._cluster.name_servers,
+            group=f"{topic}-group",
+            topics=[topic],
+            start="earliest",
+            ordered=topic == "orderly",
+        )
+        async with consumer:
+            async for message in consumer:
+                async with message.process():
+                    self._delivered(topic, message)
+
+    async def _pop(self) -> None:
+        consumer = SimpleConsumer(
+            self._cluster.name_servers, group="pop-group", topics=["pop"], start="earliest"
+        )
+        async with consumer:
+            while True:
+                for message in await consumer.receive(invisible=10, timeout=5):
+                    self._delivered("pop", message)
+                    await message.ack()
+
+    def _delivered(self, topic: str, message: ReceivedMessage | PoppedMessage) -> None:
+        self.story.delivered += 1
+        got = self._got.setdefault(topic, {})
+        offset, body = message.offset, message.body
+        if message.record.topic == topic:  # else it comes from a retry topic
+            place = _place(message.queue)
+            self.ledger.delivered(place, offset, body)
+            if topic == "orderly" and body not in got:
+                last = self._last_first.get(place, -1)
+                if offset < last and not self._ends_with_promotion:
+                    self.fault(f"{place}: {offset} was delivered first after {last}")
+                self._last_first[place] = offset
+        got[body] = None
+
+    # ---- what must hold
+
+    async def _watch(self) -> None:
+        """Note the groups' offsets of each master, as they are in its memory."""
+        while True:
+            await asyncio.sleep(0.5)
+            for name in self._cluster.masters:
+                broker = self._cluster.broker(name)
+                if broker is not None:
+                    found = _offsets(broker)
+                    self._offsets.setdefault(name, []).append((self._machines.world.now, found))
+
+    def _compare_offsets(self, name: str, died: float) -> None:
+        broker = self._cluster.broker(name)
+        noted = [found for at, found in self._offsets.get(name, []) if at < died - OFFSETS_SECONDS]
+        if broker is None:
+            return
+        now = _offsets(broker)
+        self._offsets[name] = [(self._machines.world.now, now)]
+        if not noted:
+            return
+        for key, queues in noted[-1].items():
+            for queue_id, offset in queues.items():
+                restored = now.get(key, {}).get(queue_id, 0)
+                if restored < offset:
+                    self.fault(
+                        f"{name}: {key} {queue_id} went back from {offset} to {restored}, which "
+                        f"was committed {OFFSETS_SECONDS:g} s before the crash"
+                    )
+
+    def _all_work(self) -> list[str]:
+        return [
+            f"{topic} {number}"
+            for broker in self._cluster.masters
+            for kind in ("push", "orderly", "pop")
+            for topic, number in ((f"{broker}:{kind}", n) for n in range(QUEUES))
+            if self._worked.get((topic, number), 0) < self._over_at
+        ]
+
+    def _all_consumed(self) -> list[str]:
+        return [
+            f"{body[:6].decode()} of {topic}"
+            for topic, bodies in self._acknowledged.items()
+            for body in bodies
+            if body not in self._got.get(topic, {}) and not self._may_be_skipped(body)
+        ]
+
+    def _may_be_skipped(self, body: bytes) -> bool:
+        """A consumer that got what only the old master had is ahead of the new one, and passes over
+        the messages that get these offsets next: a classic pair has no confirm offset."""
+        return self._ends_with_promotion and self._sent[body][0].startswith("broker-a:")
+
+    async def _read_all(self) -> None:
+        """Read every queue from its beginning, and note what is there."""
+        async with Reader(self._cluster.name_servers) as reader:
+            for topic in ("push", "orderly", "pop"):
+                for queue in await self._queues(reader, topic):
+                    first, end = await reader.min_offset(queue), await reader.max_offset(queue)
+                    at = first
+                    while at < end:
+                        pulled = await reader.pull(queue, at)
+                        for record in decode_all(pulled.body):
+                            self.ledger.delivered(_place(queue), record.queue_offset, record.body)
+                        if pulled.next_offset <= at:
+                            break
+                        at = pulled.next_offset
+                    self.ledger.read_all(_place(queue), first, end)
+
+    async def _queues(self, reader: Reader, topic: str) -> list[MessageQueue]:
+        """The queues of all masters. A name server that has started knows them after 30 s."""
+        while True:
+            with suppress(NoRouteError):
+                found = await reader.queues(topic)
+                if len(found) == QUEUES * len(self._cluster.masters):
+                    return found
+            await asyncio.sleep(1)
+
+
+def _text(event: Event) -> str:
+    return repr([sorted(each) if isinstance(each, frozenset) else each for each in event])
+
+
+def _offsets(broker: Broker) -> Offsets:
+    table = broker.offsets.to_body().offset_table
+    return {key: dict(queues) for key, queues in table.items()}
+
+
+def _place(queue: MessageQueue) -> Queue:
+    return f"{queue.broker_name}:{queue.topic}", queue.queue_id

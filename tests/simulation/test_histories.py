@@ -1,0 +1,79 @@
+"""Histories that a seed decides: none has a fault, and faults in the product are found.
+
+A history that fails prints the line that repeats it.
+"""
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from aerobee.broker.settings.config import BrokerConfig
+from aerobee.store.queues.consume_queue import ConsumeQueue
+
+from .command import repeat
+from .history import Story, run
+
+ROOT = Path(__file__).resolve().parents[2]
+SEEDS = int(os.environ.get("AEROBEE_SIMULATIONS", "20"))
+FIRST_SEED = int(os.environ.get("AEROBEE_SIMULATIONS_SEED", "1"))
+
+
+@pytest.fixture(autouse=True)
+def silence() -> Iterator[None]:
+    """To keep what servers log takes longer than what they do."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + SEEDS))
+def test_a_history_has_no_fault(seed: int) -> None:
+    story = run(seed)
+    assert not story.faults, "\n".join([*story.lines, *story.faults, repeat(seed)])
+    assert story.acknowledged > 100
+
+
+def test_a_seed_gives_the_same_history_in_every_process() -> None:
+    def told(hash_seed: str) -> bytes:
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "tests.simulation.command", "--from", "1", "--to", "2"]
+        return subprocess.run(
+            command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=100
+        ).stdout
+
+    first = told("1")
+    assert first.count(b" 0 faults") == 2
+    assert told("2") == first
+
+
+def answer_without_the_slave(patch: pytest.MonkeyPatch) -> None:
+    """A SYNC_MASTER's answers don't wait for its slave."""
+    patch.setattr(BrokerConfig, "acks_needed", property(lambda config: 0))
+
+
+def give_an_offset_twice(patch: pytest.MonkeyPatch) -> None:
+    """Messages can be read before the disk has them: after a power cut others get their offsets,
+    and the consumers that are ahead pass over those."""
+    patch.setattr(ConsumeQueue, "readable_end", lambda queue, log_end: queue.next)
+
+
+@pytest.mark.parametrize(
+    ("plant", "seed", "what"),
+    [
+        (answer_without_the_slave, 11, "lies before it"),
+        (give_an_offset_twice, 1, "not consumed"),
+    ],
+)
+def test_a_planted_fault_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None],
+    seed: int,
+    what: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plant(monkeypatch)
+    story: Story = run(seed)
+    assert any(what in fault for fault in story.faults), "\n".join(story.lines)
