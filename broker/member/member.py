@@ -66,7 +66,11 @@ class Member:
     """A broker whose role the controllers decide. `broker` is None while its role changes."""
 
     def __init__(
-        self, config: BrokerConfig, make: Make, now_ms: Callable[[], int] = steady_ms
+        self,
+        config: BrokerConfig,
+        make: Make,
+        now_ms: Callable[[], int] = steady_ms,
+        wall_ms: Callable[[], int] = wall_ms,
     ) -> None:
         self.config = config
         self.role = Role(0)
@@ -76,6 +80,7 @@ class Member:
         self._replicas: dict[int, str] = {}  # that the leader knows, with their addresses
         self._make = make
         self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self._files = IdentityFiles(
             config.store_dir, config.broker_cluster_name, config.broker_name
         )
@@ -106,7 +111,7 @@ class Member:
         config = self.config
         self.controllers = Controllers(config.controllers, self._peers)
         self._leader = Leader(
-            self.controllers, config.broker_cluster_name, config.broker_name, wall_ms
+            self.controllers, config.broker_cluster_name, config.broker_name, self._wall_ms
         )
         try:
             if self.address in config.controllers:
@@ -214,7 +219,7 @@ class Member:
         self._switches += 1 if role.epoch else 0
         membership = Membership(
             *(role, self.ports, self._authority, self._now_ms, self._alter, self.look),
-            *(lambda: self._replicas, wall_ms(), self._switches),
+            *(lambda: self._replicas, self._wall_ms(), self._switches),
         )
         broker = self._make(_in_role(self.config, role), membership=membership)
         await broker.start()
@@ -281,7 +286,7 @@ class Member:
 
     def _application(self, broker_id: int) -> Identity:
         config = self.config
-        code = f"{self.address};{wall_ms()}"
+        code = f"{self.address};{self._wall_ms()}"
         return Identity(config.broker_cluster_name, config.broker_name, broker_id, code)
 
     # --- heartbeats and the disk ----------------------------------------------------------------

@@ -6,7 +6,7 @@ broker imports store, and store imports protocol, so the arrow from broker to pr
 """
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +15,7 @@ FOLDERS = (
     *("protocol", "store", "namesrv", "controller", "broker", "client", "proxy"),
     *("spark", "console", "conf", "testing", "scripts"),
 )
+MESSAGE_FOLDERS = ("protocol", "store", "broker", "client")
 Graph = Mapping[str, set[str]]
 Namer = Callable[[str], str]  # of a room
 
@@ -35,10 +36,10 @@ def subject(room: str) -> str:
 
 
 def table() -> str:
-    """Every room with its subject, as a table."""
-    lines = ["| room | what it is |", "| --- | --- |"]
-    lines += [f"| `{room}/` | {subject(room)} |" for room in rooms()]
-    return "\n".join(lines) + "\n"
+    """Every folder, and every room of the folders that a message goes through, as a table."""
+    return _table(
+        room for room in rooms() if "/" not in room or room.partition("/")[0] in MESSAGE_FOLDERS
+    )
 
 
 def folders_diagram() -> str:
@@ -84,9 +85,19 @@ def reduced(graph: Graph) -> dict[str, set[str]]:
 
 
 def folder_pages() -> str:
-    """A heading and a diagram for each folder that has rooms."""
+    """A heading, a diagram and a table for each folder that has rooms."""
     with_rooms = [folder for folder in FOLDERS if f"{folder}/" in "\n".join(rooms())]
-    return "\n".join(f"## `{folder}/`\n\n{rooms_diagram(folder)}" for folder in with_rooms)
+    return "\n".join(
+        f"## `{folder}/`\n\n{rooms_diagram(folder)}\n"
+        + _table(room for room in rooms() if room.startswith(f"{folder}/"))
+        for folder in with_rooms
+    )
+
+
+def _table(names: Iterable[str]) -> str:
+    lines = ["| room | what it is |", "| --- | --- |"]
+    lines += [f"| `{room}/` | {subject(room)} |" for room in names]
+    return "\n".join(lines) + "\n"
 
 
 def _reachable(graph: Graph, start: str) -> set[str]:

@@ -22,6 +22,7 @@ ASKS = {
 # The sources: a caller gives another clock or thread, or a simulation puts one there.
 SOURCES = {
     "broker/server.py": "wall_clock_ms, the default of now_ms",
+    "broker/member/member.py": "steady_ms and wall_ms, the defaults of the clocks",
     "broker/runtime/threads.py": "the threads of a broker",
     "client/base/identity.py": "Machine",
     "controller/server.py": "steady_ms, the default of clock",

@@ -114,7 +114,7 @@ def batch_of(make: Make, first: int = 0) -> bytes:
 
 def keys(store: MessageStore) -> list[object]:
     """What goes into the index: topic, place, time, keys of each message that has any."""
-    found = []
+    found: list[object] = []
     for topic, raw, place, store_ms, only in store.state.index.pending:
         assert only is None or index_keys(raw) == [only]
         if index_keys(raw):
