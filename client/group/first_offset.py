@@ -44,9 +44,12 @@ class FirstOffset:
         address = self._cluster.address_for(queue)
         if start.where == LAST or is_retry:
             code, header = codes.GET_MAX_OFFSET, QueueAddress(queue.topic, queue.queue_id)
-            answer = await self._cluster.ask(address, code, header)
-        else:
-            code = codes.SEARCH_OFFSET_BY_TIMESTAMP
-            search = SearchOffset(queue.topic, queue.queue_id, start.ms)
-            answer = await self._cluster.ask(address, code, search)
+            end = header_of(await self._cluster.ask(address, code, header), OffsetResponse, code)
+            # The broker says 0 for a young queue once it has a message: the first may have come
+            # between the two requests, and must not be skipped.
+            known = await self._store.read(queue, self._where)
+            return known if known >= 0 else end.offset
+        code = codes.SEARCH_OFFSET_BY_TIMESTAMP
+        search = SearchOffset(queue.topic, queue.queue_id, start.ms)
+        answer = await self._cluster.ask(address, code, search)
         return header_of(answer, OffsetResponse, code).offset

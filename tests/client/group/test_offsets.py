@@ -196,8 +196,6 @@ async def test_one_queue_is_persisted_for_sure_and_a_refusal_is_only_logged(
     assert "offset 7 of group g in queue 1 of orders is not persisted yet" in caplog.text
 
 
-@pytest.mark.requirement("Progress: OffsetStore.updateConsumeOffsetToBroker")
-@pytest.mark.requirement("Progress: UpdateConsumerOffsetRequestHeader, 5 s")
 class RacingStore(LocalOffsetStore):
     """A store whose `persist` races as RocketMQ's ConsumerOffsetManager.commitOffset does."""
 
@@ -223,6 +221,8 @@ async def test_the_first_offsets_of_a_group_do_not_race_at_the_broker() -> None:
     assert store.kept == {topic: dict.fromkeys(range(4), 5) for topic in "AB"}
 
 
+@pytest.mark.requirement("Progress: OffsetStore.updateConsumeOffsetToBroker")
+@pytest.mark.requirement("Progress: UpdateConsumerOffsetRequestHeader, 5 s")
 async def test_telling_a_broker_raises_unless_it_is_oneway(
     fake: FakeCluster, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from aerobee.protocol import codes
 from aerobee.protocol.aio.connection import Connection
 from aerobee.protocol.bodies.heartbeat import HeartbeatData
 from aerobee.protocol.command import OK, Command, Response
-from aerobee.protocol.headers.offsets import SearchOffset
+from aerobee.protocol.headers.offsets import QueueAddress, SearchOffset
 from aerobee.protocol.headers.pull import COMMIT_OFFSET, SUSPEND, PullMessage
 from aerobee.protocol.headers.send import ConsumerSendMsgBack
 from aerobee.protocol.message import properties as props
@@ -300,6 +300,24 @@ async def test_a_new_group_begins_where_it_was_told(
         assert [header.timestamp_ms for header in headers] == [start]
         asked.discard(codes.GET_MAX_OFFSET)  # the retry topic's
     assert asked == ({code} if code else set())
+
+
+async def test_a_first_message_that_comes_while_a_new_group_looks_is_not_skipped(
+    one_queue: FakeCluster,
+) -> None:
+    broker = one_queue.broker
+
+    def end(command: Command, _: Connection) -> Response:
+        if command.header(QueueAddress).topic == "orders":  # its first message has just come
+            zero = Response(fields={"offset": "0"})
+            broker.answers[codes.QUERY_CONSUMER_OFFSET] = lambda *_: zero
+        return Response(fields={"offset": "1"})
+
+    broker.answers[codes.GET_MAX_OFFSET] = end
+    log = Log(broker, [])
+    async with Consumer(one_queue.address, group="g", topics=["orders"], start="latest"):
+        await until(lambda: len(log.served) == 2)
+    assert {pull.offset for pull in log.served if pull.topic == "orders"} == {0}
 
 
 @pytest.mark.parametrize(
