@@ -103,14 +103,15 @@ async def test_creating_a_topic_is_answered_after_its_registration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker = await start(config(namesrv_addr=namesrv.address))
-    caller, gate = Caller(broker), hold_back(broker, monkeypatch)
-    making = asyncio.create_task(make_topic(caller, "T"))
-    while broker.topics.get("T") is None:
-        await caller.send("other", queue_id=0)
-    await caller.send("other")
-    assert not making.done()
-    gate.set()
-    await making
+    caller = Caller(broker)
+    with hold_back(broker, monkeypatch) as gate:
+        making = asyncio.create_task(make_topic(caller, "T"))
+        while broker.topics.get("T") is None:
+            await caller.send("other", queue_id=0)
+        await caller.send("other")
+        assert not making.done()
+        gate.set()
+        await making
     assert await brokers_of(namesrv, "T") == ["broker-a"]
     await caller.peers.close()
 
