@@ -48,7 +48,8 @@ ROOMS = {
         "monitoring",
     ],
     "client": [
-        *(".", "base", "cluster", "group", "producer", "pop", "push", "pull", "admin", "blocking"),
+        *(".", "base", "cluster", "group", "producer", "pop", "push", "pull", "admin", "mirror"),
+        "blocking",
     ],
     "proxy": [
         *("definitions", "settings", "messages", "http2", "routes", "access", "handles"),
