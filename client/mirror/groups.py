@@ -11,8 +11,10 @@ import re
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.names import SYSTEM_GROUPS, is_system_group
 from ..errors import AerobeeError
-from .queue_copy import PRODUCER_GROUP, QueueCopy
+from .origin import GROUP
+from .queue_copy import QueueCopy
 from .side import Side
+from .source import Source
 
 log = logging.getLogger(__name__)
 
@@ -20,24 +22,20 @@ log = logging.getLogger(__name__)
 class GroupCopy:
     """Copies the groups whose names match `pattern`."""
 
-    def __init__(self, sides: tuple[Side, Side], pattern: re.Pattern[str]) -> None:
+    def __init__(self, sides: tuple[Source, Side], pattern: re.Pattern[str]) -> None:
         self._from, self._to = sides
         self._pattern = pattern
         self._set: dict[tuple[str, MessageQueue], int] = {}  # the source's offsets that are done
 
     def matches(self, group: str) -> bool:
         """Whether this group is copied."""
-        is_own = group == PRODUCER_GROUP or group in SYSTEM_GROUPS or is_system_group(group)
+        is_own = group == GROUP or group in SYSTEM_GROUPS or is_system_group(group)
         return not is_own and self._pattern.fullmatch(group) is not None
 
     async def copy_settings(self) -> int:
         """Make the groups that the target lacks; how many were made."""
-        wanted = {
-            name: config
-            for wrapper in (await self._from.groups()).values()
-            for name, config in wrapper.subscription_group_table.items()
-            if self.matches(name)
-        }
+        groups = await self._from.groups()
+        wanted = {name: config for name, config in groups.items() if self.matches(name)}
         for wrapper in (await self._to.groups()).values():
             for name in wrapper.subscription_group_table:
                 wanted.pop(name, None)
@@ -48,16 +46,10 @@ class GroupCopy:
     async def copy_offsets(self, queues: dict[MessageQueue, QueueCopy]) -> int:
         """Set the offsets that have changed at the source; how many were set."""
         changed: dict[str, list[tuple[QueueCopy, int]]] = {}
-        for broker_name, address in (await self._from.masters()).items():
-            for key, offsets in (await self._from.all_offsets(address)).offset_table.items():
-                topic, _, group = key.partition("@")
-                if not self.matches(group):
-                    continue
-                for queue_id, offset in offsets.items():
-                    queue = MessageQueue(topic, broker_name, queue_id)
-                    copy = queues.get(queue)
-                    if copy is not None and self._set.get((group, queue)) != offset:
-                        changed.setdefault(group, []).append((copy, offset))
+        for (group, queue), offset in (await self._from.offsets(self.matches)).items():
+            copy = queues.get(queue)
+            if copy is not None and self._set.get((group, queue)) != offset:
+                changed.setdefault(group, []).append((copy, offset))
         count = 0
         for group, moves in changed.items():
             try:

@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from ...protocol.bodies.body import MessageQueue
-from ...protocol.bodies.group import SubscriptionGroupConfig
-from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from ..base.identity import now_ms
 from ..base.lifecycle import Startable
 from ..base.security import OPEN, Security
@@ -16,8 +15,12 @@ from ..base.start_from import Start, StartFrom
 from ..errors import AerobeeError, BrokerError, ClientError
 from ..group.process_queue import name_of
 from .groups import GroupCopy
-from .queue_copy import PRODUCER_GROUP, QueueCopy
+from .kafka import SCHEME, KafkaSource
+from .origin import GROUP
+from .queue_copy import QueueCopy
+from .rocketmq import RocketMQSource
 from .side import Side
+from .source import Source
 from .topic_copy import COPIES_AT_ONCE, TopicCopy
 
 log = logging.getLogger(__name__)
@@ -47,6 +50,7 @@ class Report:
 
 class Mirror(Startable):
     """Copies the topics and groups whose names match, from `source` to `target` (name servers).
+    `source` may also be "kafka://host:port,host:port", the brokers of a Kafka cluster.
 
     Messages keep body, keys, tags, properties, born time and id. The broker that stores the copy
     writes its own store time, host and offset. Retry and dead letter topics go with their groups.
@@ -68,12 +72,11 @@ class Mirror(Startable):
         source_security: Security = OPEN,
         target_security: Security = OPEN,
     ) -> None:
-        self._from = Side(source, group=PRODUCER_GROUP, security=source_security)
-        self._to = Side(target, group=PRODUCER_GROUP, security=target_security)
+        self._from = _source(source, source_security, relay=relay)
+        self._to = Side(target, group=GROUP, security=target_security)
         self._pattern = _pattern("topics", topics)
         self._groups = GroupCopy((self._from, self._to), _pattern("groups", groups))
         self._begin = StartFrom.read(start)
-        self._relay = relay
         self._cluster = cluster
         self._topics: dict[str, TopicCopy] = {}
         self._failures: dict[str, str] = {}  # by topic, or what else fails
@@ -86,8 +89,7 @@ class Mirror(Startable):
         await self._from.start()
         await self._to.start()
         if self._cluster is None:
-            tables = (await self._from.cluster_info()).cluster_addr_table
-            self._cluster = ",".join(sorted(tables))
+            self._cluster = await self._from.name()
 
     async def close(self) -> None:
         """Close the connections."""
@@ -143,19 +145,15 @@ class Mirror(Startable):
         for prefix in (RETRY_PREFIX, DLQ_PREFIX):
             if topic.startswith(prefix):
                 return self._groups.matches(topic.removeprefix(prefix))
-        return not is_system_topic(topic) and self._pattern.fullmatch(topic) is not None
+        return self._pattern.fullmatch(topic) is not None
 
     async def _look_for_topics(self) -> None:
         assert self._cluster is not None
         try:
-            clusters = (await self._from.cluster_info()).cluster_addr_table
-            own = {*clusters, *(name for names in clusters.values() for name in names)}
-            for name in await self._from.topics():  # a cluster and a broker have a topic each
-                if name not in own and name not in self._topics and self._matches(name):
+            for name in await self._from.topics():
+                if name not in self._topics and self._matches(name):
                     sides = (self._from, self._to)
-                    self._topics[name] = TopicCopy(
-                        sides, name, self._cluster, self._begin, relay=self._relay
-                    )
+                    self._topics[name] = TopicCopy(sides, name, self._cluster, self._begin)
             await self._groups.copy_settings()
         except AerobeeError as wrong:
             self._failed("looking for topics and groups", wrong)
@@ -184,13 +182,15 @@ class Mirror(Startable):
         """The mirror's own progress at the source, for tools that show the lag of groups."""
         if not self._commits:
             return
+        moved = {
+            copy.source: copy.offset
+            for copy in self._copies()
+            if copy.copied and copy.offset != self._committed.get(copy.source)
+        }
         try:
-            if not self._committed:
-                await self._from.update_group(SubscriptionGroupConfig(PRODUCER_GROUP))
-            for copy in self._copies():
-                if copy.copied and copy.offset != self._committed.get(copy.source):
-                    await self._from.commit(copy.source, copy.offset)
-                    self._committed[copy.source] = copy.offset
+            if moved:
+                await self._from.commit(moved)
+                self._committed |= moved
         except BrokerError as wrong:
             self._commits = False
             log.warning("the source does not keep the progress of the mirror: %s", wrong)
@@ -209,6 +209,12 @@ class Mirror(Startable):
         if self._failures.get(what) != str(wrong):
             log.warning("%s: %s", what, wrong)
         self._failures[what] = str(wrong)
+
+
+def _source(addresses: str | Iterable[str], security: Security, *, relay: bool) -> Source:
+    if isinstance(addresses, str) and addresses.startswith(SCHEME):
+        return KafkaSource(addresses.removeprefix(SCHEME), security)
+    return RocketMQSource(Side(addresses, group=GROUP, security=security), relay=relay)
 
 
 def _pattern(name: str, text: str) -> re.Pattern[str]:

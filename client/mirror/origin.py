@@ -8,6 +8,7 @@ from ...protocol.bodies.body import MessageQueue
 from ...protocol.message import properties as props
 from ...protocol.message.record import Record
 
+GROUP = "aerobee-mirror"  # of its sends, and of its progress at the source
 PROPERTY = "aerobee.mirror"  # its value: "cluster/broker/queue/offset" at the source
 _RAW_PROPERTY = PROPERTY.encode()
 
@@ -30,9 +31,3 @@ class Origin:
         if offset == value or not (offset.isascii() and offset.isdecimal()):
             return None
         return int(offset)
-
-
-def is_copy(record: Record) -> bool:
-    """Whether any mirror has copied this message."""
-    raw = record.raw_properties
-    return _RAW_PROPERTY in raw and props.find(raw, _RAW_PROPERTY) is not None

@@ -1,45 +1,27 @@
 """The copy of one queue: every message once, in order."""
 
 import logging
-import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from ...protocol import codes
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.headers.send import SendMessage
 from ...protocol.message import properties as props
-from ...protocol.message.batch import ENTRY_BYTES_MIN, Entry, encode_batch, unwrap_all
-from ...protocol.message.record import (
-    COMPRESSED,
-    COMPRESSION_MASK,
-    MULTI_TAGS,
-    Record,
-    decode_all,
-)
+from ...protocol.message.batch import ENTRY_BYTES_MIN, Entry, encode_batch
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from ..cluster.routes import TEMPLATE_QUEUES_MAX, TEMPLATE_TOPIC
-from ..errors import AerobeeError, BrokerError, ClientError
+from ..errors import AerobeeError, BrokerError
 from ..group.process_queue import name_of
 from ..producer.batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
-from ..pull.reader import Pulled
-from .origin import PROPERTY, Origin, is_copy
+from .origin import GROUP, PROPERTY, Origin
 from .side import Side
+from .source import Copyable, Source
 
 log = logging.getLogger(__name__)
 
-PRODUCER_GROUP = "aerobee-mirror"
-PULL_MESSAGES = 1_024
 TAIL_MESSAGES = 32  # one pull of the search for the last copied message
 TAIL_MESSAGES_MAX = 4_096  # of other senders behind the last copied message
 MARK_BYTES = 300  # room for the property, in the size of a batch
-KEPT_FLAGS = COMPRESSED | COMPRESSION_MASK | MULTI_TAGS  # of the system flag
-# A broker acts on these, or writes them: what they asked for has been done at the source.
-DROPPED = (
-    *(props.TRAN_MSG, props.DELAY, props.REAL_TOPIC, props.REAL_QID, props.POP_CK, props.CRC32),
-    *(props.TIMER_DELAY_SEC, props.TIMER_DELAY_MS, props.TIMER_DELIVER_MS, props.TIMER_DEL_UNIQKEY),
-    PROPERTY,
-)
-MAY_BE_DROPPED = re.compile("|".join(map(re.escape, DROPPED)).encode())
 
 
 class QueueCopy:
@@ -49,21 +31,17 @@ class QueueCopy:
     `target_offset` where the last copied message is in the target. One request is under way at a
     time. When its outcome is unknown the target's newest messages tell: so nothing is copied twice,
     unless other senders put more than `TAIL_MESSAGES_MAX` messages behind the last copied one.
-    With `relay` the copies of another mirror are copied, too.
     """
 
     def __init__(
         self,
-        sides: tuple[Side, Side],
+        sides: tuple[Source, Side],
         queues: tuple[MessageQueue, MessageQueue],
         cluster: str,
-        *,
-        relay: bool = False,
     ) -> None:
         self._from, self._to = sides
         self.source, self.target = queues
         self.origin = Origin(cluster, self.source)
-        self._relay = relay
         self.offset = 0
         self.end = 0
         self.target_offset = -1  # unknown
@@ -147,50 +125,32 @@ class QueueCopy:
         self._is_doubtful = False
 
     async def _copy_some(self) -> None:
-        pulled = await self._from.pull(self.source, self.offset, PULL_MESSAGES, bulk=True)
-        if pulled.code != codes.SUCCESS:
-            self._pass_over(pulled)
-            return
-        records = [
-            record
-            for record in unwrap_all(decode_all(pulled.body))
-            if record.queue_offset >= self.offset
-        ]
-        for part in parts(record for record in records if self._relay or not is_copy(record)):
+        found = await self._from.read(self.source, self.offset)
+        for part in parts(found.messages, self.target.topic):
             await self._send(part)
-        self.offset = max(self.offset, pulled.next_offset)
-
-    def _pass_over(self, pulled: Pulled) -> None:
-        """The source does not have the message at `offset`."""
-        if pulled.next_offset > self.offset:
-            log.warning(
-                "messages %d to %d of %s were deleted before they were copied",
-                self.offset,
-                pulled.next_offset - 1,
+        if not found.messages and found.next_offset > self.offset:
+            log.info(
+                "%s has nothing to copy at %d to %d",
                 name_of(self.source),
+                self.offset,
+                found.next_offset - 1,
             )
-            self.offset = pulled.next_offset
-            return
-        if pulled.max_offset < self.offset:
-            raise ClientError(
-                f"{name_of(self.source)} ends at {pulled.max_offset}, and was copied up to "
-                f"{self.offset}: it has lost messages, or is another topic of this name; delete "
-                "the topic at the target to copy it from its beginning"
-            )
-        self.end = self.offset
+        elif found.next_offset <= self.offset and not found.messages:
+            self.end = self.offset  # it said more than there is
+        self.offset = max(self.offset, found.next_offset)
 
-    async def _send(self, part: list[Record]) -> None:
-        first = part[0]
+    async def _send(self, part: list[Copyable]) -> None:
+        first, last = part[0], part[-1]
         if len(part) == 1:
-            code, body, flags = codes.SEND_MESSAGE_V2, first.body, first.sys_flag & KEPT_FLAGS
-            text, flag = self._properties(first).decode(errors="replace"), first.flag
+            code, body, flags, flag = codes.SEND_MESSAGE_V2, first.body, first.sys_flag, first.flag
+            text = self._properties(first).decode(errors="replace")
         else:
             code, flags, text, flag = codes.SEND_BATCH_MESSAGE, 0, "", 0
             body = encode_batch(
-                Entry(record.flag, record.body, self._properties(record)) for record in part
+                Entry(each.flag, each.body, self._properties(each)) for each in part
             )
         header = SendMessage(
-            PRODUCER_GROUP,
+            GROUP,
             self.target.topic,
             TEMPLATE_TOPIC,
             TEMPLATE_QUEUES_MAX,
@@ -212,21 +172,18 @@ class QueueCopy:
             raise
         self._is_doubtful = False
         self.target_offset = at + len(part) - 1
-        self.offset = part[-1].queue_offset + 1
-        self.store_ms = part[-1].store_ms
+        self.offset = last.offset + 1
+        self.store_ms = last.store_ms
         self.copied += len(part)
 
-    def _properties(self, record: Record) -> bytes:
+    def _properties(self, message: Copyable) -> bytes:
         """The properties of the copy, in their stored form."""
-        kept = record.raw_properties
-        if MAY_BE_DROPPED.search(kept) is not None:
-            kept = props.without(kept, *DROPPED)
-        kept, mark = props.ended(kept), self.origin.pair(record.queue_offset)
+        kept, mark = message.raw_properties, self.origin.pair(message.offset)
         if len(kept) + len(mark) > props.PROPERTIES_BYTES_MAX:
             log.warning(
                 "message %d of %s has %d bytes of properties: its copy lacks the property %s, for "
                 "which %d are needed, and comes twice if the mirror stops right behind it",
-                record.queue_offset,
+                message.offset,
                 name_of(self.source),
                 len(kept),
                 PROPERTY,
@@ -236,30 +193,26 @@ class QueueCopy:
         return kept + mark
 
 
-def parts(records: Iterable[Record]) -> Iterator[list[Record]]:
-    """What goes in one request each: a batch has one born time, and no compressed body."""
-    part: list[Record] = []
+def parts(messages: Iterable[Copyable], topic: str) -> Iterator[list[Copyable]]:
+    """What goes in one request each: a batch has one born time, and no compressed body. There are
+    no batches for retry and dead letter topics."""
+    is_single = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+    part: list[Copyable] = []
     size = 0
-    for record in records:
-        more = ENTRY_BYTES_MIN + len(record.body) + len(record.raw_properties) + MARK_BYTES
-        if part and not (
-            _is_for_batch(record)
-            and _is_for_batch(part[0])
-            and record.born_ms == part[0].born_ms
-            and len(part) < BATCH_MESSAGES_MAX
-            and size + more <= BATCH_BYTES_MAX
+    for message in messages:
+        more = ENTRY_BYTES_MIN + len(message.body) + len(message.raw_properties) + MARK_BYTES
+        if part and (
+            is_single
+            or message.sys_flag
+            or part[0].sys_flag
+            or message.reconsume_times != part[0].reconsume_times
+            or message.born_ms != part[0].born_ms
+            or len(part) >= BATCH_MESSAGES_MAX
+            or size + more > BATCH_BYTES_MAX
         ):
             yield part
             part, size = [], 0
-        part.append(record)
+        part.append(message)
         size += more
     if part:
         yield part
-
-
-def _is_for_batch(record: Record) -> bool:
-    return (
-        not record.sys_flag & KEPT_FLAGS
-        and not record.reconsume_times
-        and not record.topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
-    )

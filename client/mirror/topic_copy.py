@@ -5,10 +5,11 @@ import logging
 
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.topic import PERM_READ, PERM_WRITE
-from ..base.start_from import FIRST, LAST, StartFrom
+from ..base.start_from import StartFrom
 from ..errors import ClientError, NoRouteError
-from .queue_copy import PRODUCER_GROUP, QueueCopy
+from .queue_copy import QueueCopy
 from .side import Side
+from .source import Source
 
 log = logging.getLogger(__name__)
 
@@ -20,21 +21,17 @@ COPIES_AT_ONCE = 32  # requests to the target, of all topics
 class TopicCopy:
     """Copies the queues of `topic`, the first to the first of the target, the second to the second,
     in the order of broker names and queue ids. So each queue keeps its order, and queues of several
-    brokers can be on one broker.
-
-    A queue without any copied message begins at the offset of the group aerobee-mirror, and without
-    one at `start`.
+    brokers can be on one broker. A queue without any copy begins at `start`.
     """
 
     def __init__(
-        self, sides: tuple[Side, Side], topic: str, cluster: str, start: StartFrom, *, relay: bool
+        self, sides: tuple[Source, Side], topic: str, cluster: str, start: StartFrom
     ) -> None:
         self.topic = topic
         self._sides = sides
         self._from, self._to = sides
         self._cluster = cluster
         self._start = start
-        self._relay = relay
         self.queues: dict[MessageQueue, QueueCopy] = {}  # by the source's queue
 
     async def look(self) -> None:
@@ -45,20 +42,15 @@ class TopicCopy:
         sources = await self._from.queues(self.topic)
         if sources != list(self.queues):
             await self._pair(sources)
-        table = (await self._from.topic_stats(self.topic)).offset_table
-        for queue, copy in self.queues.items():
-            found = table.get(queue)
-            if found is not None:
-                copy.end = found.max_offset
-            else:  # the queues of a static topic are not in the table
-                copy.end = await self._from.max_offset(queue)
+        for queue, end in (await self._from.ends(sources)).items():
+            self.queues[queue].end = end
 
     async def catch_up(self, room: asyncio.Semaphore) -> None:
         """Copy all queues up to the ends that `look` found."""
 
         async def one(queue: MessageQueue, copy: QueueCopy) -> None:
             async with room:
-                await copy.catch_up(lambda: self._first_offset(queue))
+                await copy.catch_up(lambda: self._from.first_offset(queue, self._start))
 
         behind = [item for item in self.queues.items() if item[1].is_behind]
         await asyncio.gather(*(one(*item) for item in behind))
@@ -79,13 +71,12 @@ class TopicCopy:
         for source, target in zip(sources, targets, strict=False):
             known = self.queues.get(source)
             if known is None or known.target != target:
-                pair = (source, target)
-                self.queues[source] = QueueCopy(self._sides, pair, self._cluster, relay=self._relay)
+                self.queues[source] = QueueCopy(self._sides, (source, target), self._cluster)
         self.queues = {source: self.queues[source] for source in sources}
 
     async def _make(self, count: int) -> list[MessageQueue]:
         """Make the topic at the target, with at least this number of queues."""
-        config = next(iter((await self._from.topic_config(self.topic)).values()))
+        config = await self._from.settings(self.topic)
         masters = await self._to.masters()
         each = -(-count // len(masters))
         await self._to.create_topic(
@@ -106,13 +97,3 @@ class TopicCopy:
                 break
             await asyncio.sleep(ROUTE_PAUSE_SECONDS)
         return found
-
-    async def _first_offset(self, queue: MessageQueue) -> int:
-        committed = await self._from.committed(PRODUCER_GROUP, queue)
-        if committed is not None:
-            return committed
-        if self._start.where == FIRST:
-            return await self._from.min_offset(queue)
-        if self._start.where == LAST:
-            return await self._from.max_offset(queue)
-        return await self._from.offset_at(queue, self._start.ms)
