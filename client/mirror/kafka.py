@@ -2,8 +2,8 @@
 
 A partition becomes the queue of its number. The key of a record becomes the sharding key and the
 key of its message, headers become properties; what is no text is written in Base64 under a name
-that says so. A message has at least one byte: the body of a record without a value (a tombstone), or
-with an empty one, is a zero byte, and the property `kafka.value` says null or empty.
+that says so. A message has at least one byte: the body of a record without a value (a tombstone),
+or with an empty one, is a zero byte, and the property `kafka.value` says null or empty.
 """
 
 import asyncio
