@@ -9,8 +9,8 @@ SYNC_FLUSH it reports what its disk has.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 
+from ...protocol.aio.tasks import ended
 from ...protocol.errors import Malformed
 from ...protocol.ha_auto_switch import Chunk, MasterHello, MasterStream, SlaveHello, report
 from ...store.base.errors import DamagedStore, StoreError
@@ -98,8 +98,7 @@ class AutoSwitchConnection(MasterConnection):
     async def finished(self) -> None:
         for task in (self._agreeing, self._syncing):
             if task is not None:
-                with suppress(asyncio.CancelledError):
-                    await task
+                await ended(task)
 
     def _begin(self) -> None:
         """Tell the id of this broker; the master answers with its epochs."""

@@ -8,9 +8,9 @@ controller may elect any member of the set: each must have all that is confirmed
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from typing import NamedTuple
 
+from ...protocol.aio.tasks import end
 from .sync_state import SyncState
 
 log = logging.getLogger(__name__)
@@ -99,9 +99,7 @@ class SetKeeper:
     async def stop(self) -> None:
         """Ask nothing any more."""
         if self._asking is not None:
-            self._asking.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._asking
+            await end(self._asking)
 
     # ---- inside
 

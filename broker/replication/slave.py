@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import cast
 
+from ...protocol.aio.tasks import end
 from ...protocol.bodies.ha import HAClientRuntimeInfo, HARuntimeInfo
 from ...protocol.errors import Malformed, reason_of
 from ...protocol.ha import REPORT, Chunks
@@ -86,9 +87,7 @@ class HaSlave:
     async def stop(self) -> None:
         """Leave the master. The log stays, up to the last whole message."""
         if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await end(self._task)
             self._task = None
 
     def sweep(self) -> None:

@@ -14,10 +14,11 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ...protocol.aio.tasks import end
 
 if TYPE_CHECKING:
     from .fast_path import CompiledSends
@@ -61,9 +62,7 @@ class CompiledEngine:
     async def stop(self) -> None:
         """Stop making it."""
         if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await end(self._task)
 
     async def _run(self) -> bool:
         try:

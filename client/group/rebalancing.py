@@ -25,7 +25,8 @@ class Rebalancing:
         try:
             return await task
         except asyncio.CancelledError:
-            if self._closed and task.cancelled():
+            caller = asyncio.current_task()
+            if self._closed and task.cancelled() and not (caller and caller.cancelling()):
                 return rebalance_service.SECONDS  # the caller rebalances other groups, too
             raise
 

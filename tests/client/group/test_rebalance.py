@@ -1,5 +1,6 @@
 """Rebalancing: when it runs, the order of its steps, and its listeners."""
 
+import asyncio
 import itertools
 import logging
 import re
@@ -11,6 +12,7 @@ from aerobee.client import Consumer, Limits, MessageQueue, PullSettings
 from aerobee.client.cluster.cluster import Cluster
 from aerobee.client.errors import ClientError
 from aerobee.client.group.rebalance import Rebalance
+from aerobee.client.group.rebalancing import Rebalancing
 from aerobee.protocol import codes
 from aerobee.protocol.aio.connection import Connection
 from aerobee.protocol.bodies.clients import GetConsumerListByGroupResponseBody
@@ -433,3 +435,19 @@ async def test_the_debug_log_has_the_number_of_assigned_queues(
         await until(lambda: len(consumer.queues) == 1)
     told = [text for text in caplog.messages if text.startswith("group g has ")]
     assert any(re.search(r"has 1 of the \d queues of topic orders, shared by", x) for x in told)
+
+
+async def test_the_rebalance_service_ends_although_its_group_ends_with_it() -> None:
+    rebalancing = Rebalancing()
+
+    async def look() -> float:
+        await asyncio.Event().wait()
+        return 1.0
+
+    caller = asyncio.create_task(rebalancing.run(look(), "g"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    caller.cancel()
+    await rebalancing.close()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
