@@ -194,9 +194,8 @@ def test_connections_know_no_request() -> None:
             text = node.value if isinstance(node, ast.Constant) else None
             found = written.findall(text if isinstance(text, bytes) else str(text).encode())
             if is_name or any(int(number) in numbers for number in found):
-                wrong.append(
-                    f"{path.name}:{node.lineno}: pass {ast.unparse(node)} in from its owner"
-                )  # type: ignore[attr-defined]
+                line = getattr(node, "lineno", 0)
+                wrong.append(f"{path.name}:{line}: pass {ast.unparse(node)} in from its owner")
     assert not wrong, "\n".join(wrong)
 
 

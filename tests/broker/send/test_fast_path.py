@@ -540,13 +540,13 @@ async def test_the_fast_path_stores_the_same_as_the_slow_path(
             await broker.engine.load()
             put_plain = broker.store.put_plain
 
-            def counting(plain, *rest, put_plain=put_plain):  # type: ignore[no-untyped-def]
+            def counting(plain: Any, *rest: Any, put_plain: Any = put_plain) -> bool:
                 nonlocal batched
-                is_put = put_plain(plain, *rest)
+                is_put: bool = put_plain(plain, *rest)
                 batched += plain.count if is_put else 0
                 return is_put
 
-            broker.store.put_plain = counting  # type: ignore[method-assign]
+            broker.store.put_plain = counting  # type: ignore[assignment]
         told = await store_all(broker, seed)
         counts = {
             name: (target.puts.messages, target.puts.bytes)
