@@ -119,8 +119,8 @@ async def test_an_unknown_topic_is_created_with_the_clients_queue_count(
     assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (4, 4, 6)
 
 
-async def test_without_auto_creation_an_unknown_topic_is_refused(  # type: ignore[no-untyped-def]
-    start, config: Config
+async def test_without_auto_creation_an_unknown_topic_is_refused(
+    start: Start, config: Config
 ) -> None:
     broker = await start(config(auto_create_topic_enable=False))
     caller = Caller(broker)
@@ -350,8 +350,8 @@ async def test_a_send_creates_a_retry_topic_like_any_other(broker: Broker, calle
     assert (unit.write_queue_nums, unit.topic_sys_flag) == (4, 2)
 
 
-async def test_without_auto_creation_a_send_creates_a_retry_topic_with_one_queue(  # type: ignore[no-untyped-def]
-    start, config: Config
+async def test_without_auto_creation_a_send_creates_a_retry_topic_with_one_queue(
+    start: Start, config: Config
 ) -> None:
     broker = await start(config(auto_create_topic_enable=False))
     caller = Caller(broker)
