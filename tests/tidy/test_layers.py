@@ -85,6 +85,7 @@ PLACES = {
         "proxy/settings",
         "scripts/commands/daemons.py",
         "scripts/commands/controller.py",
+        "scripts/commands/daemon_options.py",
     ],
     "numba": COMPILED,
     "numpy": ["store", "spark", "broker/scheduled/timer_counters.py", *COMPILED],
