@@ -306,6 +306,9 @@ class Chance(random.Random):
         super().__init__(0)
         self._data, self._at = data, 0
 
+    def __repr__(self) -> str:
+        return f"Chance({self._data.rstrip(bytes(1))!r} and zeros)"
+
     def is_left(self) -> bool:
         """Whether there are bytes for another choice."""
         return self._at < len(self._data)
@@ -318,9 +321,9 @@ class Chance(random.Random):
         return self.getrandbits(24) / (1 << 24)
 
 
-def chances(examples: int) -> Callable[[Callable[[bytes], None]], Callable[[], None]]:
-    """A decorator for a test of bytes that make about 50 to 200 random requests."""
-    drawn = given(st.binary(min_size=DRAWN_BYTES, max_size=DRAWN_BYTES))
+def chances(examples: int) -> Callable[[Callable[[Chance], None]], Callable[[], None]]:
+    """A decorator for a test of choices that are enough for about 100 random requests."""
+    drawn = given(st.binary(min_size=DRAWN_BYTES, max_size=DRAWN_BYTES).map(Chance))
     return lambda test: settings(max_examples=examples)(drawn(test))
 
 
@@ -398,9 +401,8 @@ def test_random_sends_that_are_taken_are_read_alike(plain: PlainSends) -> None:
     made = taken = 0
 
     @chances(300)
-    def read_alike(drawn: bytes) -> None:
+    def read_alike(chance: Chance) -> None:
         nonlocal made, taken
-        chance = Chance(drawn)
         while chance.is_left():
             data = changed(odd(chance), chance) if chance.random() < 0.9 else odd(chance)
             made += 1
@@ -441,9 +443,8 @@ def test_a_send_that_resembles_the_previous_one_is_read_alike(plain: PlainSends)
     taken = 0
 
     @chances(200)
-    def read_alike(drawn: bytes) -> None:
+    def read_alike(chance: Chance) -> None:
         nonlocal taken
-        chance = Chance(drawn)
         while chance.is_left():
             frames = alike(chance)
             for kept in read_in_chunks(plain, frames):
@@ -482,9 +483,8 @@ def test_random_signed_sends_are_read_alike(guarded: PlainSends) -> None:
     taken = 0
 
     @chances(120)
-    def read_alike(drawn: bytes) -> None:
+    def read_alike(chance: Chance) -> None:
         nonlocal taken
-        chance = Chance(drawn)
         while chance.is_left():
             frames = [
                 as_signed(odd(chance) if chance.random() < 0.3 else send(opaque=5), chance)
