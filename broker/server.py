@@ -2,7 +2,7 @@
 
 This module takes no decisions. A request's path: `protocol/aio/connection` receives bytes, `table`
 names the handler, the handler works on the parts below. The response leaves at the end of the loop
-iteration, after the messages of the iteration are in the log (`_end_of_turn`).
+iteration, after the messages of the iteration are in the log (`_end_of_tick`).
 """
 
 import asyncio
@@ -233,7 +233,7 @@ class Broker:
         Call it after moving the clock: on return, everything that became due is done.
         """
         await self._periodic.catch_up()
-        self._end_of_turn()
+        self._end_of_tick()
 
     def _use_compiled(self, compiled_sends: "type[CompiledSends]") -> None:
         """From now on, handle plain sends with compiled code."""
@@ -271,7 +271,7 @@ class Broker:
         config = self.config
         self.server = Server(
             on_lost=self._on_lost,
-            before_write=self._end_of_turn,
+            before_write=self._end_of_tick,
             idle_seconds=config.server_channel_max_idle_time_seconds,
             budget=MemoryBudget(config.client_memory_bytes_max),
             latency=self.latency,
@@ -770,7 +770,7 @@ class Broker:
         except (OSError, StoreError) as wrong:
             log.warning("the next start makes the timer wheel again: %s", wrong)
 
-    def _end_of_turn(self) -> None:
+    def _end_of_tick(self) -> None:
         """Write the iteration's messages to the log, then serve the pulls parked for them.
 
         The responses are sent after that. WritesRefused when messages were dropped.

@@ -3,9 +3,10 @@
 Each daemon listens on a free port of the loopback and is stopped afterwards.
 """
 
+import logging
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -63,3 +64,13 @@ async def namesrv() -> AsyncIterator[NameServer]:
     await server.start()
     yield server
     await server.stop()
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Keeps the messages of the store out of the log, for tests that open it thousands of times."""
+    log = logging.getLogger("aerobee.store")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    yield
+    log.setLevel(before)

@@ -10,10 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import cast
 
-from ...protocol.bodies.ha import HAConnectionRuntimeInfo, HARuntimeInfo
-from ...protocol.errors import Malformed
 from ...protocol.ha_auto_switch import (
     EPOCHS_MAX,
     NO_EPOCH,
@@ -22,19 +19,15 @@ from ...protocol.ha_auto_switch import (
     SlaveStream,
     chunk_head,
 )
-from ...store.base.errors import StoreError
 from ...store.engine.store import MessageStore
 from ..settings.config import SLAVES_MAX, BrokerConfig
 from ..settings.ha_addresses import is_allowed, networks_of
-from .flow import Flow
+from .log_sender import LogSender, MasterEnd
 from .set_keeper import SetKeeper, Standing
 from .sync_state import SyncState
 
 log = logging.getLogger(__name__)
 
-SEND_BYTES_MAX = 256 << 10  # given to one slave at once
-BUFFER_BYTES_MAX = 1 << 20  # that a slave has not read; then it gets no more
-LAST_SECONDS = 2.0  # how long a stop waits for slaves to have all
 SWEEP_SECONDS = 0.1  # how late bytes may be that no loop iteration has sent
 HEARTBEAT_MS = 1_000  # at most, between two packets; haSendHeartbeatInterval may be less
 ALIVE_MS = 3_000  # a slave that was heard within this time keeps its id for itself
@@ -45,7 +38,7 @@ Alter = Callable[[frozenset[int]], Awaitable[None]]
 Replicas = Callable[[], Mapping[int, str]]
 
 
-class AutoSwitchMaster:
+class AutoSwitchMaster(MasterEnd["SlaveLink"]):
     """The slaves of this broker in controller mode: their connections are in `slaves`.
 
     `state` has the sync state set and `confirm_offset`, which moves as slaves report.
@@ -80,22 +73,16 @@ class AutoSwitchMaster:
         `on_acked(end)` is called when messages before another end may be acknowledged,
         `on_confirmed()` when more of the log may be read.
         """
-        self.store = store
+        super().__init__(config, store, server, now_ms)
         self.broker_id = broker_id
         self.master_epoch = master_epoch
         self.state = state
-        self.config = config
-        self.now_ms = now_ms
-        self.slaves: list[SlaveLink] = []
         self.acked = 0  # messages before this log offset may be acknowledged
-        self.refused = 0  # connections closed for a bad request
         self.replicas = replicas
-        self._server = server
         self._all_ack = all_ack
         self._on_acked = on_acked
         self._on_confirmed = on_confirmed
         self._keeper = SetKeeper(broker_id, state, alter, now_ms)
-        self._moved = asyncio.Event()  # a slave has said something, or the set has changed
         self._sweeper: asyncio.TimerHandle | None = None
         self._is_stopped = False
 
@@ -115,21 +102,8 @@ class AutoSwitchMaster:
         self._is_stopped = True
         if self._sweeper is not None:
             self._sweeper.cancel()
-        self._server.close()
         await self._keeper.stop()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_SECONDS):
-                while any(each.is_late for each in self.slaves):
-                    self.send()
-                    await self._next_move()
-        for slave in self.slaves.copy():
-            slave.close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_SECONDS):
-                while self.slaves:
-                    await self._next_move()
-        for slave in self.slaves.copy():
-            slave.abort()
+        await super().stop()
 
     def apply(self, members: Iterable[int], set_epoch: int) -> None:
         """The controller says that the sync state set is this one. An older `set_epoch` than the
@@ -144,34 +118,20 @@ class AutoSwitchMaster:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_ms / 1000):
                 while self.state.confirm_offset < offset:
-                    await self._next_move()
+                    await self._next_progress()
         return self.state.confirm_offset >= offset
 
     def send(self) -> None:
-        """Send each slave the new part of the log. To be called after it was written."""
-        for slave in self.slaves.copy():
-            slave.send()
+        super().send()
         self.confirm()
 
     def sweep(self) -> None:
         """Send what is left over and heartbeats, close the connections of silent slaves, and
         propose another sync state set where it is time."""
-        for slave in self.slaves.copy():
-            slave.send()
-            slave.sweep()
+        super().sweep()
         self._check_size()
         self.confirm()
         self._propose()
-
-    def info(self) -> HARuntimeInfo:
-        """How slaves stand, as GET_BROKER_HA_STATUS (907) answers it."""
-        found = [slave.info() for slave in self.slaves]
-        return HARuntimeInfo(
-            master=True,
-            master_commit_log_max_offset=self.store.log_end,
-            in_sync_slave_nums=len(self.state.members - {self.broker_id}),
-            ha_connection_info=found,
-        )
 
     def confirm(self) -> None:
         """Work out how far the log is confirmed, and tell it."""
@@ -181,7 +141,7 @@ class AutoSwitchMaster:
         confirmed = self.store.confirmed_end
         if confirmed > self.state.confirm_offset:
             self.state.confirm_offset = confirmed
-            self._moved.set()
+            self._progress.set()
             self._on_confirmed()
         acked = confirmed if self._all_ack else self._acked_by_count()
         if acked > self.acked:
@@ -195,16 +155,14 @@ class AutoSwitchMaster:
         return SlaveLink(self)
 
     def lost(self, slave: "SlaveLink") -> None:
-        """This connection is closed."""
-        self.slaves.remove(slave)
-        self._moved.set()
+        super().lost(slave)
         self._propose()
         self.confirm()
 
     def heard(self, slave: "SlaveLink") -> None:
         """A slave has reported its end of the log."""
         self.state.last_report_ms[slave.slave_id] = self.now_ms()
-        self._moved.set()
+        self._progress.set()
         self.confirm()
         self._propose()
 
@@ -274,161 +232,60 @@ class AutoSwitchMaster:
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._tick)
         self.sweep()
 
-    async def _next_move(self) -> None:
-        self._moved.clear()
-        await self._moved.wait()
+    def _in_sync_count(self) -> int:
+        return len(self.state.members - {self.broker_id})
 
 
-class SlaveLink(asyncio.Protocol):
-    """The connection of one slave. `next` is the log offset of the next byte to send, `acked` the
-    reported end: both are -1 before its first report. `caught_up_ms` is the last time at which it
-    had all that the master had."""
+class SlaveLink(LogSender[AutoSwitchMaster]):
+    """The connection of one slave. `caught_up_ms` is the last time at which it had all that the
+    master had."""
 
     def __init__(self, master: AutoSwitchMaster) -> None:
+        super().__init__(master)
         self.slave_id = 0  # before its handshake
         self.is_learner = False
-        self.next = -1
-        self.acked = -1
-        self.flow = Flow(master.now_ms)
         self.caught_up_ms = 0
-        self.heard_ms = self._sent_ms = master.now_ms()
-        self._from_last_file = False
         self._mark = (0, 0)  # an end of the log, and when it was that
-        self._master = master
         self._stream = SlaveStream()
-        self._is_full = False  # the slave doesn't read
-        self._goes_on = False  # another `send` is scheduled
-        self._is_closed = False
-        self._transport: asyncio.Transport
-        self.address = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        master = self._master
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=BUFFER_BYTES_MAX)
-        host, port, *_ = transport.get_extra_info("peername") or ("", 0)
-        self.address = f"{host}:{port}"
-        master.slaves.append(self)
-        if len(master.slaves) > SLAVES_MAX:
+        super().connection_made(transport)
+        if len(self._master.slaves) > SLAVES_MAX:
             self._refuse(f"{SLAVES_MAX} are connected, which is the limit; stop some of them")
-        elif not master.may_come(host):
+        elif not self._master.may_come(self.address.rpartition(":")[0]):
             self._refuse(
                 "its address is neither loopback nor that of a replica which the controller knows; "
                 "if it may take the log, add it to haAllowedAddresses"
             )
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._master.lost(self)
-        if not self._is_closed:
-            self._is_closed = True
-            log.warning("the slave %s is gone, it has the log up to %d", self._name, self.acked)
-
-    def pause_writing(self) -> None:
-        self._is_full = True
-
-    def resume_writing(self) -> None:
-        self._is_full = False
-        self.send()
-
-    def data_received(self, data: bytes) -> None:
-        if self._is_closed:
-            return
-        self.heard_ms = self._master.now_ms()
-        try:
-            packets = self._stream.feed(data)
-        except Malformed as wrong:
-            self._refuse(f"it doesn't speak as a slave does: {wrong}")
-            return
-        ends = []
-        for packet in packets:
-            if isinstance(packet, SlaveHello):
-                self._greet(packet)
-            else:
-                ends.append(packet)
-        if ends and not self._is_closed:
-            self._take(ends)
-
-    def send(self) -> None:
-        """Go on with the log, as far as it is written and the slave has read."""
-        if self._is_full or self._is_closed or self._goes_on or self.next < 0:
-            return
-        store = self._master.store
-        end = store.written_end
-        pieces: list[bytes] = []
-        size = 0
-        try:
-            while self.next < end and size < SEND_BYTES_MAX:
-                data = self._chunk(pieces)
-                if not data:
-                    break
-                size += data
-        except StoreError as wrong:
-            self._refuse(str(wrong))
-            return
-        if pieces:
-            self._write(b"".join(pieces))
-        if self.next >= end:
-            return
-        if self.next < store.log_start or store.epochs.epoch_at(self.next) is None:
-            self._refuse(
-                f"it is to get the log from {self.next} on, which begins at {store.log_start} by "
-                "now, or no epoch is known there; delete its store folder, so that it begins anew"
-            )
-        elif not self._is_full:
-            self._goes_on = True  # others get served
-            asyncio.get_running_loop().call_soon(self._go_on)
-
     def sweep(self) -> None:
-        """Let the slave know that we are alive; close when it has been silent for too long."""
-        now, config = self._master.now_ms(), self._master.config
-        self.flow.sample()
-        self._note_caught_up(now)
-        if now - self.heard_ms > config.ha_housekeeping_interval:
-            self._refuse(
-                f"it has said nothing for {now - self.heard_ms} ms, the limit is "
-                f"{config.ha_housekeeping_interval} (haHousekeepingInterval)"
-            )
-        elif (
-            now - self._sent_ms >= min(HEARTBEAT_MS, config.ha_send_heartbeat_interval)
-            and self.next >= 0
-            and not self._is_full
-        ):
-            self._write(self._heartbeat())
-
-    def info(self) -> HAConnectionRuntimeInfo:
-        """How this slave stands."""
-        master = self._master
-        return HAConnectionRuntimeInfo(
-            addr=self.address,
-            slave_ack_offset=self.acked,
-            diff=master.store.log_end - self.acked,
-            in_sync=self.slave_id in master.state.members,
-            transferred_byte_in_second=self.flow.bytes_a_second,
-            transfer_from_where=self.next,
-        )
-
-    def close(self) -> None:
-        """Close the connection, after the bytes in its buffer."""
-        self._is_closed = True
-        self._transport.close()
-
-    def abort(self) -> None:
-        """Close the connection at once."""
-        self._is_closed = True
-        self._transport.abort()
+        self._note_caught_up(self._master.now_ms())
+        super().sweep()
 
     @property
     def is_late(self) -> bool:
-        """Whether it lacks a part of the log, and is there to take it."""
-        master = self._master
-        is_there = master.now_ms() - self.heard_ms < ALIVE_MS
-        return is_there and 0 <= self.acked < master.store.written_end
+        is_there = self._master.now_ms() - self.heard_ms < ALIVE_MS
+        return is_there and super().is_late
+
+    @property
+    def is_in_sync(self) -> bool:
+        return self.slave_id in self._master.state.members
 
     # ---- inside
 
     @property
     def _name(self) -> str:
         return f"{self.slave_id or 'without a handshake'} ({self.address})"
+
+    def _take(self, data: bytes) -> None:
+        ends = []
+        for packet in self._stream.feed(data):
+            if isinstance(packet, SlaveHello):
+                self._greet(packet)
+            else:
+                ends.append(packet)
+        if ends and not self._is_closed:
+            self._report(ends)
 
     def _greet(self, hello: SlaveHello) -> None:
         """Answer a handshake with the epochs of this log."""
@@ -476,37 +333,19 @@ class SlaveLink(asyncio.Protocol):
             )
         return None
 
-    def _take(self, ends: list[int]) -> None:
+    def _report(self, ends: list[int]) -> None:
         """The slave has reported these ends of its log."""
-        master = self._master
-        end = master.store.written_end
         if not self.slave_id:
             self._refuse("it reports the end of its log without a handshake before")
-        elif max(ends) > end:
-            self._refuse(
-                f"its log ends at {max(ends)}, this one at {end}: it has what was lost here, or is "
-                "no slave of this broker. Let it be the master, or delete its store folder"
-            )
-        else:
+        elif self._is_behind(max(ends)):
             if self.next < 0:
                 self._begin(ends[0])
             self.acked = ends[-1]
-            self._note_caught_up(master.now_ms())
-            master.heard(self)
+            self._note_caught_up(self._master.now_ms())
+            self._master.heard(self)
             self.send()
 
-    def _begin(self, place: int) -> None:
-        """The slave asks for the log from a place on; 0 says that it has nothing."""
-        store = self._master.store
-        if place == 0:
-            place = store.log_start
-            if self._from_last_file:
-                place = store.written_end - store.written_end % store.segment_bytes
-        self.next = place
-        log.info("the slave %s gets the log from %d on", self._name, place)
-
     def _chunk(self, pieces: list[bytes]) -> int:
-        """Add the next chunk, of one file and one epoch; returns its size without the head."""
         master = self._master
         store, place = master.store, self.next
         entry = store.epochs.epoch_at(place)
@@ -526,6 +365,18 @@ class SlaveLink(asyncio.Protocol):
         entry = master.store.epochs.epoch_at(self.next - 1) or (NO_EPOCH, 0)
         return chunk_head(0, self.next, *entry, master.state.confirm_offset)
 
+    def _heartbeat_ms(self) -> int:
+        return min(HEARTBEAT_MS, self._master.config.ha_send_heartbeat_interval)
+
+    def _why_lost(self) -> str | None:
+        store = self._master.store
+        if self.next >= store.log_start and store.epochs.epoch_at(self.next) is not None:
+            return None
+        return (
+            f"it is to get the log from {self.next} on, which begins at {store.log_start} by now, "
+            "or no epoch is known there; delete its store folder, so that it begins anew"
+        )
+
     def _note_caught_up(self, now: int) -> None:
         """Note when the slave last had all that the master had, by an end that is marked and that
         it reports later."""
@@ -538,17 +389,3 @@ class SlaveLink(asyncio.Protocol):
         elif self.acked >= self._mark[0]:
             self.caught_up_ms = max(self.caught_up_ms, self._mark[1])
             self._mark = end, now
-
-    def _go_on(self) -> None:
-        self._goes_on = False
-        self.send()
-
-    def _write(self, data: bytes) -> None:
-        self._sent_ms = self._master.now_ms()
-        self.flow.bytes += len(data)
-        self._transport.write(data)
-
-    def _refuse(self, reason: str) -> None:
-        log.error("closing the slave %s: %s", self._name, reason)
-        self._master.refused += 1
-        self.abort()

@@ -115,9 +115,7 @@ class Consumer(Blocking[_consumer.Consumer]):
         """Pull again."""
         self._run(value_of(lambda: self._client.resume()))
 
-    def drain(self, timeout: float | None = None) -> bool:
-        """Settle all received messages, commit and leave the group; see `client.Consumer.drain`."""
-        return self._run(self._client.drain(timeout))
+    drain = awaited(_consumer.Consumer.drain)
 
     def run(self, *, handle_signals: bool = True, drain_timeout: float | None = None) -> None:
         """Block until the consumer is stopped; needs a listener. See `client.Consumer.run`."""
@@ -233,20 +231,8 @@ class LitePullConsumer(Blocking[_lite_pull.LitePullConsumer]):
         return self._run(value_of(lambda: self._client.assignment))
 
     fetch_queues = awaited(_lite_pull.LitePullConsumer.fetch_queues)
-
-    def poll(self, timeout: float = _lite_pull.POLL_SECONDS) -> list[MessageView]:
-        """Messages of one queue, in order; an empty list after `timeout` seconds without any."""
-        return self._run(self._client.poll(timeout))
-
-    def commit(
-        self,
-        offsets: Mapping[MessageQueue, int] | Iterable[MessageQueue] | None = None,
-        *,
-        persist: bool = True,
-    ) -> None:
-        """Commit the polled offsets of all queues or of some, or the given offsets."""
-        self._run(self._client.commit(offsets, persist=persist))
-
+    poll = awaited(_lite_pull.LitePullConsumer.poll)
+    commit = awaited(_lite_pull.LitePullConsumer.commit)
     committed = awaited(_lite_pull.LitePullConsumer.committed)
     seek = awaited(_lite_pull.LitePullConsumer.seek)
     seek_to_begin = awaited(_lite_pull.LitePullConsumer.seek_to_begin)

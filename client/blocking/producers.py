@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..base.message import Message
-from ..base.message_view import MessageView
 from ..base.receipts import BatchReceipt, SendReceipt
 from ..cluster.route import MessageQueue
 from ..producer import producer as _producer
@@ -14,7 +13,7 @@ from ..producer import transactions as _transactions
 from ..producer.broker_requests import TransactionState
 from ..producer.producer import DEFAULT_GROUP, SEND_SECONDS
 from ..producer.select_queue import Selector
-from ..producer.transactions import Checker, Local
+from ..producer.transactions import Checker
 from .sends import BegunSends
 from .sync_wrapper import Blocking, awaited
 
@@ -81,9 +80,7 @@ class Producer(Blocking[_producer.Producer]):
         """
         return self._begun.begin(message, timeout)
 
-    def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
-        """Send and don't wait: whether a broker took it stays unknown."""
-        self._run(self._client.send_oneway(message, queue=queue))
+    send_oneway = awaited(_producer.Producer.send_oneway)
 
     def send_batch(
         self,
@@ -95,29 +92,10 @@ class Producer(Blocking[_producer.Producer]):
         """Send many messages of one topic in few requests; see `client.Producer.send_batch`."""
         return self._run(self._client.send_batch(list(messages), queue=queue, timeout=timeout))
 
-    def request(
-        self,
-        message: Message,
-        *,
-        queue: MessageQueue | None = None,
-        timeout: float = SEND_SECONDS,
-    ) -> MessageView:
-        """Send and wait for the reply of a consumer; see `client.Producer.request`."""
-        return self._run(self._client.request(message, queue=queue, timeout=timeout))
-
-    def reply(
-        self, request: MessageView, body: bytes, *, timeout: float = SEND_SECONDS
-    ) -> SendReceipt:
-        """Reply to a received request."""
-        return self._run(self._client.reply(request, body, timeout=timeout))
-
-    def recall(self, topic: str, handle: str | None, timeout: float = SEND_SECONDS) -> str:
-        """Take a message back that waits for its time; see `client.Producer.recall`."""
-        return self._run(self._client.recall(topic, handle, timeout))
-
-    def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues that `topic` can be sent to, in their order."""
-        return self._run(self._client.queues(topic))
+    request = awaited(_producer.Producer.request)
+    reply = awaited(_producer.Producer.reply)
+    recall = awaited(_producer.Producer.recall)
+    queues = awaited(_producer.Producer.queues)
 
 
 class TransactionProducer(Producer):
@@ -127,7 +105,8 @@ class TransactionProducer(Producer):
             with producer.transaction(Message("orders", b"...", keys=["o-1"])):
                 database.insert(...)       # leaving commits, raising rolls back
 
-    The arguments are those of `client.TransactionProducer`; a plain `check` runs in a thread.
+    The arguments and the methods are those of `client.TransactionProducer`; a plain `check` and a
+    plain `local` run in a thread.
     """
 
     _client: _transactions.TransactionProducer
@@ -161,8 +140,4 @@ class TransactionProducer(Producer):
             raise
         self._run(self._client.end(receipt, TransactionState.COMMIT))
 
-    def send_in_transaction(
-        self, message: Message, local: Local, timeout: float = SEND_SECONDS
-    ) -> tuple[SendReceipt, TransactionState]:
-        """Send a half message, run `local` in a thread, and report its result to the broker."""
-        return self._run(self._client.send_in_transaction(message, local, timeout))
+    send_in_transaction = awaited(_transactions.TransactionProducer.send_in_transaction)

@@ -96,15 +96,8 @@ class PushService:
         if settings.listener is not None:
             self.workers = Workers(group, settings.listener, self.settling)
         self._batch_max = (settings.listener and settings.listener.batch_max) or 1
-        self.loop = PullLoop(
-            self.cluster,
-            Puller(self.cluster, group, self.store, settings.pull, clustering=clustering),
-            wanted,
-            self.consume_service.deliver,
-            interval_s=settings.pull.interval_s,
-            in_order=self.locks is not None,
-            is_explained=lambda: self.subscription_check.is_broken,
-        )
+        puller = Puller(self.cluster, group, self.store, settings.pull, clustering=clustering)
+        self.loop = self._pull_loop(puller, settings.pull, wanted)
         self.assigned = AssignedQueues(
             self.store,
             self.loop,
@@ -197,6 +190,19 @@ class PushService:
             await self.tracer.close()
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _pull_loop(
+        self, puller: Puller, settings: PullSettings, wanted: Mapping[str, SubscriptionData]
+    ) -> PullLoop:
+        return PullLoop(
+            self.cluster,
+            puller,
+            wanted,
+            self.consume_service.deliver,
+            interval_s=settings.interval_s,
+            in_order=self.locks is not None,
+            is_explained=lambda: self.subscription_check.is_broken,
+        )
 
     def _traced(self, settings: PushSettings, namespace: str) -> Tracer | None:
         """The tracer, if the settings want one; messages are then settled through it."""

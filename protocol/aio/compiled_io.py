@@ -16,10 +16,10 @@ from ..kernels.plain_reading import Numbers
 if TYPE_CHECKING:
 
     def _recv(fd: int, address: int, size: int, flags: int) -> int:
-        """Read up to so many bytes to this address; how many came, 0 at the end, or -1."""
+        """Read up to `size` bytes to this address; the number read, 0 at the end, or -1."""
 
     def _send(fd: int, address: int, size: int, flags: int) -> int:
-        """Write so many bytes that lie at this address; how many were taken, or -1."""
+        """Write the `size` bytes at this address; the number written, or -1."""
 
 else:
     # recv(2) and send(2), as the C library of this process has them.

@@ -20,7 +20,7 @@ import numpy as np
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# Arrays are only looked at, so numba need not count who has them: a third of the time.
+# Arrays are only read, so numba need not count references to them: a third of the time.
 _OPTIONS: dict[str, Any] = {"cache": True, "forceinline": True, "_nrt": False}
 
 

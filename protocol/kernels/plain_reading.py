@@ -1,11 +1,11 @@
 """Many sends (SEND_MESSAGE_V2, SEND_BATCH_MESSAGE) read at once: compiled. See `plain_sends.py`.
 
 Only plain ones: a JSON header as clients write it, without spaces, with the fields of a send and
-nothing else; properties of ASCII that are whole pairs, of which one may say that the message is to
-wait and none anything else that is asked of a broker, with a unique key of letters and digits; a
-body. Bytes with anything else in them are left to the common way (`frame.FrameDecoder`), which
-decides what is wrong and what is only unusual. So this reader may refuse what it likes, and must
-never read a thing differently. Each message of a batch is one send here; the last has the answer.
+nothing else; properties of ASCII that are whole pairs, of which one may delay the message and none
+asks anything else of a broker, with a unique key of letters and digits; a body. Bytes with anything
+else in them are left to the slow path (`frame.FrameDecoder`), which decides what is wrong and what
+is only unusual. So this reader may refuse anything, and must never read anything differently. Each
+message of a batch is one send here; the last has the response.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ Numbers = npt.NDArray[np.int64]
 Table = npt.NDArray[np.void]
 
 # One send. Places are in the bytes read, those of properties in the texts that were made of them.
-# Its answer is that of so many sends (`answered`) up to this one, and says the unique key of the
+# Its response is for the last `answered` sends up to this one, and has the unique key of the
 # request (`name`). Its properties as they came end at `sent_end`; a last PAIR_END may follow.
 SEND = np.dtype(
     [
@@ -37,10 +37,9 @@ SEND = np.dtype(
         )
     ]
 )  # fmt: skip
-# Those for one queue that are to wait for the same, as one of their properties says, or not to
-# wait, and have the same `marks`: how many messages, the bytes of their bodies and properties,
-# those of the largest, and requests. Places are in the names that are kept from turn to turn, as
-# the groups are.
+# The sends to one queue with the same delay, or none, and the same `marks`: the number of messages,
+# the bytes of their bodies and properties, the bytes of the largest, and the number of requests.
+# Places are in the names, which are kept between ticks, as the groups are.
 GROUP = np.dtype(
     [
         (name, np.int64)
@@ -50,7 +49,7 @@ GROUP = np.dtype(
         )
     ]
 )  # fmt: skip
-SEND_BYTES_MIN = 64  # few are shorter; more than have room are left to the common way
+SEND_BYTES_MIN = 64  # few are shorter; more than have room are left to the slow path
 ENTRY_BYTES_MIN = 22  # of a batch
 STORED_EXTRA_MAX = 512  # bytes that a record has besides body and own properties, and more
 FIFO, BATCH, ONEWAY = 1, 2, 4  # marks of a group: a sharding key, batches, no answer wanted
@@ -58,7 +57,7 @@ PART_NUMBERS = 5  # that are told of each group
 # Of each signed request: its piece and group, where what was signed begins and ends in `contents`,
 # and where the user's name and the signature do in the bytes read.
 SIGNED_NUMBERS = 8
-GROUPS_MAX = 1_024  # that are kept, and in a turn
+GROUPS_MAX = 1_024  # that are kept, and in a tick
 NAMES_BYTES = 256 << 10  # of these
 WAITING_TEXT_MAX = 8_000  # bytes of properties, to which some come where the message has to wait
 NOT_PLAIN = -1
@@ -378,7 +377,7 @@ def _entries(
 
 @compiled
 def _note(spans: Numbers, kind: int, at: int, end: int) -> None:
-    """One more value, behind those that are noted."""
+    """One more value, behind the noted ones."""
     number = spans[SPANS]
     spans[number * 3], spans[number * 3 + 1], spans[number * 3 + 2] = kind, at, end
     spans[SPANS] = number + 1
@@ -386,12 +385,12 @@ def _note(spans: Numbers, kind: int, at: int, end: int) -> None:
 
 @compiled_unchecked
 def _same(data: Bytes, at: int, other: int, size: int) -> bool:
-    """Whether so many bytes at these two places are the same."""
+    """Whether `size` bytes at these two places are the same."""
     if size < 0 or at < 0 or other < 0 or at + size > len(data) or other + size > len(data):
         return False
     first, second = np.uint64(at), np.uint64(other)
     differs = np.uint8(0)
-    for place in range(np.uint64(size)):  # without a way out, so many bytes are compared at once
+    for place in range(np.uint64(size)):  # without an exit, so that bytes are compared in blocks
         differs |= data[first + place] ^ data[second + place]
     return bool(differs == 0)
 
@@ -708,7 +707,7 @@ def _signed_content(
     to: int,
 ) -> int:
     """Write what the sender of a request signed: the values of its fields in the order of their
-    names, and the body. Where that ends. The `values` lie so many bytes further on in the data."""
+    names, and the body. Where that ends. The `values` lie `shift` bytes further on in the data."""
     key_at, key_end = values[2 * ACCESS_KEY], values[2 * ACCESS_KEY + 1]
     to = copied(data, key_at + shift, key_end + shift, contents, to)
     for letter in range(LETTERS):
@@ -767,7 +766,7 @@ def read_sends(
                 is_plain = False
                 break
             if end > piece_end:
-                # Only the common way knows whether it may become so long.
+                # Only the slow path knows whether it may become this long.
                 break
             if end - header_end > body_bytes_max or count >= len(sends) or known[0] >= len(groups):
                 is_plain = False
@@ -857,6 +856,6 @@ def read_sends(
         else:
             taken[piece] = 0
             count, to, requests, contents_to = first, first_to, first_request, first_content
-            before_size = 0  # it may be one of those that are forgotten now
+            before_size = 0  # it may be one of the forgotten ones
         piece_start = piece_end
     return count, _count_groups(sends, count, groups, known[0], parts), done, requests

@@ -66,7 +66,7 @@ def write_responses(
     """Write the answers to these sends, all of which are stored.
 
     `words` has, up to its `word_ends`, what the recall handles of each group begin with; nothing
-    where they have none. `ends` gets where the answers to each piece end. Who wants none gets none.
+    where they have none. `ends` gets where the answers to each piece end. A oneway send gets none.
     """
     to = done = 0
     for number in range(count):

@@ -1,4 +1,4 @@
-"""The plain sends of a turn: read at once, and answered at once, by compiled code.
+"""The plain sends of a tick: read at once, and answered at once, by compiled code.
 
 `plain_reading.py` says which sends are plain; `store/kernels/plain_records.py` makes their records.
 """
@@ -53,15 +53,15 @@ Signed = tuple[int, int, int, int, int, int, int, int]
 
 
 class PlainSends:
-    """The plain sends of a turn. `answer` is the text of their answers between the values
+    """The plain sends of a tick. `answer` is the text of their answers between the values
     (`headers.send.answer_parts`).
 
     After `read`: the bytes read (`data`), how many sends there are (`count`), `taken` as in
     `read_sends` (None when all of all `pieces` was), and the `parts`. The `groups` are kept
-    with their numbers from turn to turn, until they are too many: `forgot` counts how often.
+    with their numbers from tick to tick, until they are too many: `forgot` counts how often.
 
-    Where requests have to be signed (`is_guarded`), `signed` lists those that are, and others are
-    not plain. No signature is checked here.
+    Where requests have to be signed (`is_guarded`), `signed` lists the signed ones, and others
+    are not plain. No signature is checked here.
     """
 
     def __init__(self, answer: Sequence[bytes], *, is_guarded: bool = False) -> None:
@@ -131,7 +131,7 @@ class PlainSends:
             self.groups.append(group)
 
     def forget(self) -> None:
-        """Begin anew with the groups and their numbers."""
+        """Drop the groups; new ones are numbered from 0."""
         self._known[:] = 0
         self._table[:] = 0
         self.groups = []

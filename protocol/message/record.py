@@ -217,6 +217,15 @@ def decode_record(data: Data, at: int = 0) -> Record:
                         bytes(data[place + 1 : topic_end]).decode(errors="replace"),
                         bytes(data[topic_end + 2 : end]),
                     )  # fmt: skip
+    return _decode_field_by_field(data, at)
+
+
+def _decode_field_by_field(data: Data, at: int) -> Record:
+    """`decode_record` for IPv6 hosts and long topics, and for what is no record."""
+    available = len(data) - at
+    size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag, born_ms, *_ = (
+        HEAD.unpack_from(data, at)
+    )
     if magic not in (MAGIC_V1, MAGIC_V2):
         raise Malformed(f"the record at {at} has the unknown magic {magic:08X}")
     if not RECORD_BYTES_MIN <= size <= available:

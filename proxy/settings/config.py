@@ -1,20 +1,18 @@
 """The settings of a proxy, under the names of RocketMQ's ProxyConfig."""
 
 import json
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from ...conf.kinds import BindAddress, Port, TlsMode
 from ...conf.load import Keys
 
-BindAddress = Annotated[str, Meta(min_length=1)]
-Port = Annotated[int, Meta(ge=0, le=65_535)]
 Bytes = Annotated[int, Meta(ge=1, le=1 << 30)]
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 Millis = Annotated[int, Meta(ge=0, le=31_536_000_000)]
 Seconds = Annotated[int, Meta(ge=1, le=86_400)]
-TlsMode = Literal["disabled", "permissive", "enforcing"]
 
 
 class ProxyConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

@@ -7,15 +7,12 @@ name whose brokers know a newer epoch than it does.
 
 import argparse
 import asyncio
-import logging
-import os
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
 from ...conf.kinds import BindAddress
-from ...conf.load import Keys, load
+from ...conf.load import Keys
 from ...controller.config import ControllerConfig
 from ...protocol.aio.peers import Peers
 from ...store.base.errors import StoreError
@@ -23,13 +20,12 @@ from .. import logs, serving
 from ..output.command_error import CommandError
 from ..output.table import Columns, print_rows
 from ..serving import Stack
+from .daemon_options import add_file, add_settings, loaded, setting
 from .replicas import Replica, Replicas, elect, replicas_of
 
 HTTP_PORT_OFF = -1
 DEFAULT_ADDRESS = "127.0.0.1:9878"
 COLUMNS: Columns = ("ID", "ADDRESS", "ROLE", "ALIVE", "IN SET", "EPOCH", "LOG END")
-
-log = logging.getLogger(__name__)
 
 
 class ControllerSettings(ControllerConfig, frozen=True, kw_only=True):
@@ -71,23 +67,10 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
     )
     add("--cluster", default="DefaultCluster", help="with rebuild: its cluster (DefaultCluster)")
     add("--elect", type=int, metavar="ID", help="with rebuild: make this member the master")
-    add(
-        *("-c", "--config"),
-        dest="file",
-        type=Path,
-        metavar="FILE",
-        help="settings: properties or YAML",
-    )
+    add_file(parser, "-c", "--config", kinds="properties")
     add("--listen-port", metavar="N", help="0: any free one (9878)")
     add("--store", metavar="DIR", help="where the state is kept (./aerobee-controller)")
-    add(
-        *("--set", "-s"),
-        action="append",
-        default=[],
-        dest="settings",
-        metavar="KEY=VALUE",
-        help="a setting by its RocketMQ name; may be repeated",
-    )
+    add_settings(parser)
     logs.add_options(parser, "info", logs.FULL)
     parser.set_defaults(run=controller)
 
@@ -136,19 +119,12 @@ def controller(options: argparse.Namespace) -> int:
     """A controller by itself, or a look at a broker name at one that runs."""
     if options.rebuild:
         return rebuild(options)
-    settings = list(options.settings)
-    for key, value in (
-        ("listenPort", options.listen_port),
-        ("controllerStorePath", options.store),
-    ):
-        if value is not None:
-            settings.append(f"{key}={value}")
-    try:
-        config, warnings = load(KEYS, file=options.file, options=settings, environ=os.environ)
-    except ValueError as wrong:
-        raise CommandError(str(wrong)) from wrong
-    for warning in warnings:
-        log.warning("%s", warning)
+    settings = [
+        *options.settings,
+        *setting("listenPort", options.listen_port),
+        *setting("controllerStorePath", options.store),
+    ]
+    config = loaded(KEYS, options.file, settings)
 
     async def parts(stack: Stack) -> str:
         from ...controller import overview

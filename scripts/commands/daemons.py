@@ -1,18 +1,16 @@
 """`aerobee up`, `namesrv` and `broker`: from options to settings, and the ready line of each."""
 
 import argparse
-import logging
 import os
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from ...conf.described import DEFAULT, Described
 from ...conf.kinds import BindAddress
 from ...conf.load import Keys, given_settings, load
 from ...conf.sources import ENVIRONMENT_PREFIX, from_environment
@@ -21,9 +19,8 @@ from ...protocol.aio.connection import host_text
 from .. import logs, serving
 from ..output.command_error import CommandError
 from ..output.progress import bytes_bar
-from ..output.sanitize import json_line, plain
-from ..output.table import print_rows
 from ..serving import Stack
+from .daemon_options import add_file, add_print_config, add_settings, print_config, setting, warn
 
 if TYPE_CHECKING:
     from ...broker.settings.config import BrokerConfig
@@ -39,8 +36,6 @@ UP_KV_CONFIG = "namesrv/kvConfig.json"  # in the store folder
 # Settings that `up` turns on by default; `aerobee broker` leaves them off.
 UP_TURNS_ON = ("enablePropertyFilter", "recallMessageEnable")
 RECOVERING = "recovering the store"
-
-log = logging.getLogger(__name__)
 
 
 class NamesrvSettings(NamesrvConfig, frozen=True, kw_only=True):
@@ -71,36 +66,17 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
         )
         parser.set_defaults(run=up)
     else:
-        add(
-            *("-c", "--config"),
-            dest="file",
-            type=Path,
-            metavar="FILE",
-            help="settings: properties or YAML",
-        )
+        add_file(parser, "-c", "--config", kinds="properties")
     if command == "namesrv":
         add("--listen-port", type=_port, metavar="N", help="0: any free one (9876)")
         parser.set_defaults(run=namesrv)
     if command == "broker":
         add("-n", "--namesrv", metavar="ADDR;ADDR", help="name servers to register with")
-        add(
-            "--print-config",
-            nargs="?",
-            choices=("all", "changed", "json"),
-            const="all",
-            help="show all settings (* marks yours), yours with their origin, or all as JSON",
-        )
+        add_print_config(parser)
         add("--enable-proxy", action="store_true", help="start a proxy for gRPC, too")
         add("-pc", "--proxy-config", type=Path, metavar="FILE", help="settings of that proxy")
         parser.set_defaults(run=broker)
-    add(
-        *("--set", "-s"),
-        action="append",
-        default=[],
-        dest="settings",
-        metavar="KEY=VALUE",
-        help="a setting by its RocketMQ name; may be repeated",
-    )
+    add_settings(parser)
     logs.add_options(parser, "warning" if command == "up" else "info", logs.FULL)
 
 
@@ -110,8 +86,8 @@ def up(options: argparse.Namespace) -> int:
 
     for_namesrv = [text for text in options.settings if _is_only_of_namesrv(text, KEYS.fields)]
     settings = [text for text in options.settings if text not in for_namesrv]
-    settings += _option("listenPort", options.listen_port)
-    settings += _option("storePathRootDir", options.store)
+    settings += setting("listenPort", options.listen_port)
+    settings += setting("storePathRootDir", options.store)
     set_outside = {each.key for each in from_environment(os.environ, KEYS.fields)}
     settings = [f"{key}=true" for key in UP_TURNS_ON if key not in set_outside] + settings
     config, _ = load_broker(options=settings, environ=os.environ)
@@ -123,11 +99,11 @@ def up(options: argparse.Namespace) -> int:
         *for_namesrv,
         *(f"bindAddress={config.bind_address}", f"listenPort={options.namesrv_port}"),
     ]
-    for_namesrv += _option("tlsServerMode", config.tls_server_mode)
-    for_namesrv += _option("tlsServerCertPath", config.tls_server_cert_path)
-    for_namesrv += _option("tlsServerKeyPath", config.tls_server_key_path)
+    for_namesrv += setting("tlsServerMode", config.tls_server_mode)
+    for_namesrv += setting("tlsServerCertPath", config.tls_server_cert_path)
+    for_namesrv += setting("tlsServerKeyPath", config.tls_server_key_path)
     names_config, names_warnings = load(NAMESRV_KEYS, options=for_namesrv)
-    _warn(names_warnings)
+    warn(names_warnings)
 
     async def parts(stack: Stack) -> str:
         names, bind = _name_server(names_config), config.bind_address
@@ -136,7 +112,7 @@ def up(options: argparse.Namespace) -> int:
         final, warnings = load_broker(
             options=[*settings, f"namesrvAddr={address}"], environ=os.environ
         )
-        _warn(warnings)
+        warn(warnings)
         port, page = await _start_broker(stack, final)
         elsewhere = "" if address == "127.0.0.1:9876" else f" -n {address}"
         grpc = ""
@@ -154,11 +130,11 @@ def up(options: argparse.Namespace) -> int:
 
 def namesrv(options: argparse.Namespace) -> int:
     """A name server by itself."""
-    settings = [*options.settings, *_option("listenPort", options.listen_port)]
+    settings = [*options.settings, *setting("listenPort", options.listen_port)]
     config, warnings = load(
         NAMESRV_KEYS, file=options.file, options=settings, environ=_without_broker(os.environ)
     )
-    _warn(warnings)
+    warn(warnings)
 
     async def parts(stack: Stack) -> str:
         from ...namesrv import overview
@@ -180,12 +156,12 @@ def broker(options: argparse.Namespace) -> int:
     """A broker by itself, or a look at its settings."""
     from ...broker.settings.config import KEYS, describe, load_broker
 
-    settings = [*options.settings, *_option("namesrvAddr", options.namesrv)]
+    settings = [*options.settings, *setting("namesrvAddr", options.namesrv)]
     config, warnings = load_broker(file=options.file, options=settings, environ=os.environ)
-    _warn(warnings)
+    warn(warnings)
     if options.print_config:
         given = given_settings(KEYS, file=options.file, options=settings, environ=os.environ)
-        origins = {setting.key: setting.source for setting in given}
+        origins = {each.key: each.source for each in given}
         if options.namesrv is not None:
             origins["namesrvAddr"] = "-n"
         return print_config(describe(config, origins), options.print_config)
@@ -238,21 +214,6 @@ async def _start_broker(stack: Stack, config: "BrokerConfig") -> tuple[int, str]
     return port, _page(endpoint.url)
 
 
-def print_config(rows: Sequence[Described], how: str) -> int:
-    """Settings as lines; the given ones as a table; or an object a line."""
-    if how == "json":
-        for row in rows:
-            print(json_line(row._asdict()))
-        return 0
-    if how == "changed":
-        columns = ("KEY", "VALUE", "DEFAULT", "FROM", "STATE")
-        return print_rows(columns, [row for row in rows if row.origin != DEFAULT], as_json=False)
-    for row in rows:
-        state = row.state if row.origin == DEFAULT else f"{row.state} *"
-        print(plain(f"{state:<26}{row.key}={row.value}"))
-    return 0
-
-
 def _name_server(config: NamesrvConfig) -> "NameServer":
     from ...namesrv.server import NameServer
 
@@ -268,10 +229,6 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _option(key: str, value: object) -> list[str]:
-    return [] if value is None else [f"{key}={value}"]
-
-
 def _without_broker(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables for a name server.
 
@@ -283,9 +240,9 @@ def _without_broker(environ: Mapping[str, str]) -> dict[str, str]:
 
     of_broker = {*KEYS.accepted, *KEYS.fields} - NAMESRV_KEYS.fields.keys()
     dropped = {
-        setting.source.rpartition(" ")[2]
-        for setting in from_environment(environ, of_broker)
-        if setting.key in of_broker
+        each.source.rpartition(" ")[2]
+        for each in from_environment(environ, of_broker)
+        if each.key in of_broker
     }
     return {name: text for name, text in environ.items() if name not in dropped}
 
@@ -293,11 +250,6 @@ def _without_broker(environ: Mapping[str, str]) -> dict[str, str]:
 def _is_only_of_namesrv(text: str, of_broker: Collection[str]) -> bool:
     key = text.partition("=")[0].strip()
     return key in NAMESRV_KEYS.fields and key not in of_broker
-
-
-def _warn(warnings: Iterable[str]) -> None:
-    for warning in warnings:
-        log.warning("%s", warning)
 
 
 def _to_connect(bind_address: str, port: int) -> str:

@@ -2,25 +2,28 @@
 
 import argparse
 import asyncio
-import logging
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...conf.described import Described, described
-from ...conf.load import given_settings, load, text_of
+from ...conf.load import given_settings, text_of
 from ...proxy.settings.config import KEYS, ProxyConfig
 from .. import logs, serving
 from ..output.command_error import CommandError
 from ..serving import Stack
-from .daemons import print_config
+from .daemon_options import (
+    add_file,
+    add_print_config,
+    add_settings,
+    loaded,
+    print_config,
+    setting,
+)
 
 if TYPE_CHECKING:
     from ...proxy.server import Proxy
-
-log = logging.getLogger(__name__)
 
 SECRET = "innerClientAuthenticationCredentials"  # noqa: S105 - the key of a setting
 MISSING = (
@@ -33,49 +36,26 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add = parser.add_argument
     add("-n", "--namesrv", metavar="ADDR;ADDR", help="name servers of the brokers behind it")
-    add(
-        *("-pc", "-c", "--config"),
-        dest="file",
-        type=Path,
-        metavar="FILE",
-        help="settings: rmq-proxy.json, properties or YAML",
-    )
+    add_file(parser, "-pc", "-c", "--config", kinds="rmq-proxy.json, properties")
     add("--listen-port", metavar="N", help="0: any free one (8081)")
     add("--with-parent", action="store_true", help="end when standard input closes")
-    add(
-        "--print-config",
-        nargs="?",
-        choices=("all", "changed", "json"),
-        const="all",
-        help="show all settings (* marks yours), yours with their origin, or all as JSON",
-    )
-    add(
-        *("--set", "-s"),
-        action="append",
-        default=[],
-        dest="settings",
-        metavar="KEY=VALUE",
-        help="a setting by its RocketMQ name; may be repeated",
-    )
+    add_print_config(parser)
+    add_settings(parser)
     logs.add_options(parser, "info", logs.FULL)
     parser.set_defaults(run=proxy)
 
 
 def proxy(options: argparse.Namespace) -> int:
     """A proxy by itself, or a look at its settings."""
-    settings = list(options.settings)
-    for key, value in (("namesrvAddr", options.namesrv), ("grpcServerPort", options.listen_port)):
-        if value is not None:
-            settings.append(f"{key}={value}")
-    try:
-        config, warnings = load(KEYS, file=options.file, options=settings, environ=os.environ)
-    except ValueError as wrong:
-        raise CommandError(str(wrong)) from wrong
-    for warning in warnings:
-        log.warning("%s", warning)
+    settings = [
+        *options.settings,
+        *setting("namesrvAddr", options.namesrv),
+        *setting("grpcServerPort", options.listen_port),
+    ]
+    config = loaded(KEYS, options.file, settings)
     if options.print_config:
         given = given_settings(KEYS, file=options.file, options=settings, environ=os.environ)
-        rows = _described(config, {setting.key: setting.source for setting in given})
+        rows = _described(config, {each.key: each.source for each in given})
         return print_config(rows, options.print_config)
 
     async def parts(stack: Stack) -> str:

@@ -1,11 +1,8 @@
 """Words that docstrings, comments, documents and names don't use, each with its cure.
 
     python -m aerobee.scripts.dev.wording FILE...     prints what is found in these files
-    python -m aerobee.scripts.dev.wording --shrink    takes clean files off the list of unclean ones
 
-The list of unclean files is tests/tidy/unclean.txt. It only shrinks: a file that is not on it must
-be clean, and a file on it that is clean must leave it. Code in backquotes and in blocks of a
-document is passed over.
+Code in backquotes and in blocks of a document is passed over.
 """
 
 import ast
@@ -18,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-LIST = ROOT / "tests" / "tidy" / "unclean.txt"
 FOLDERS = (
     *("protocol", "store", "namesrv", "broker", "client", "spark", "console", "conf", "testing"),
     *("controller", "proxy", "scripts", "examples", "tests", "docs"),
@@ -97,12 +93,9 @@ NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print findings, or shrink the list."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    if words == ["--shrink"]:
-        LIST.write_text("".join(f"{file}\n" for file in unclean() if findings(ROOT / file)))
-        return 0
-    found = [(file, finding) for file in words for finding in findings(Path(file))]
+    """Print findings."""
+    names = sys.argv[1:] if argv is None else argv
+    found = [(file, finding) for file in names for finding in findings(Path(file))]
     for file, finding in found:
         print(f"{file}:{finding.line}: {finding.text!r}: {finding.cure}")
     return 1 if found else 0
@@ -118,11 +111,6 @@ def files() -> list[str]:
     return sorted(
         name for name in names if not name.startswith(("docs/reference/", "tests/golden/"))
     )
-
-
-def unclean() -> list[str]:
-    """The list of files that are not clean yet; files that are gone are left out."""
-    return [name for name in LIST.read_text().split() if (ROOT / name).exists()]
 
 
 def findings(path: Path) -> list[Finding]:

@@ -12,36 +12,31 @@ from __future__ import annotations
 import argparse
 import base64
 import json
-import selectors
-import socket
-import struct
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 
 from ..harness.clusters import BROKER_NAME
-from .loadgen import RUN_SECONDS_MAX, Load, LoadFailed
+from .frames import Wire, drive, frame, report, run_alone
+from .loadgen import Load, LoadFailed
 
 POP_MESSAGE, ACK_MESSAGE, BATCH_ACK_MESSAGE = 200_050, 200_051, 200_151
 INVISIBLE_MS = 60_000
 POLL_MS = 5_000
-READ_BYTES = 1 << 18
-FRAME = struct.Struct(">ii")
-TAIL = ',"flag":0,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":479}'
 
 
-class Popper:
+class Popper(Wire):
     """One connection. `acked` counts the messages whose acknowledgement was answered."""
 
-    def __init__(self, address: tuple[str, int], topic: str, group: str, broker: str) -> None:
-        self.socket = socket.create_connection(address, timeout=60)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(
+        self, address: tuple[str, int], topic: str, group: str, broker: str, *, batched: bool
+    ) -> None:
+        super().__init__(address)
         self.acked = 0
         self.refused = 0
         self.pop_us: list[float] = []
         self._topic, self._group, self._broker = topic, group, broker
-        self._data = b""
+        self._batched = batched
         self._asked = 0.0
 
     def pop(self, more: bytes = b"") -> None:
@@ -54,19 +49,11 @@ class Popper:
             f'"expType":"TAG","exp":"*"}}'
         )
         self._asked = time.perf_counter()
-        self.socket.sendall(more + _frame(fields))
+        self.socket.sendall(more + frame(fields, 0))
 
-    def read(self, *, batched: bool) -> None:
+    def read(self) -> None:
         """Take what came in, acknowledge it and ask for more."""
-        self._data += self.socket.recv(READ_BYTES)
-        data, at = self._data, 0
-        while len(data) - at >= FRAME.size:
-            length, header_bytes = FRAME.unpack_from(data, at)
-            end = at + 4 + length
-            if len(data) < end:
-                break
-            header = data[at + 8 : at + 8 + (header_bytes & 0xFFFFFF)]
-            at = end
+        for header in self.headers():
             place = header.index(b'"opaque":') + 9
             count = int(header[place : header.index(b",", place)])
             is_done = header.startswith(b'{"code":0,')
@@ -77,15 +64,13 @@ class Popper:
                     self.refused += count
                 continue
             self.pop_us.append((time.perf_counter() - self._asked) * 1e6)
-            acks = self._acks(json.loads(header)["extFields"], batched=batched) if is_done else b""
-            self.pop(acks)
-        self._data = data[at:]
+            self.pop(self._acks(json.loads(header)["extFields"]) if is_done else b"")
 
-    def _acks(self, found: dict[str, str], *, batched: bool) -> bytes:
+    def _acks(self, found: dict[str, str]) -> bytes:
         starts = [entry.split(" ") for entry in found["startOffsetInfo"].split(";")]
         offsets = [entry.split(" ")[2].split(",") for entry in found["msgOffsetInfo"].split(";")]
         how = f"{found['popTime']} {found['invisibleTime']} {found['reviveQid']}"
-        if batched:
+        if self._batched:
             return self._batch(found, starts, offsets)
         frames = []
         for (retry, queue, start), each in zip(starts, offsets, strict=True):
@@ -94,7 +79,7 @@ class Popper:
                 f'{{"code":{ACK_MESSAGE},"extFields":{{"consumerGroup":"{self._group}","topic":'
                 f'"{self._topic}","queueId":"{queue}","extraInfo":"{handle}'
             )
-            frames += [_frame(f'{head}{offset}","offset":"{offset}"}}', count=1) for offset in each]
+            frames += [frame(f'{head}{offset}","offset":"{offset}"}}', 1) for offset in each]
         return b"".join(frames)
 
     def _batch(
@@ -111,27 +96,17 @@ class Popper:
             )
         body = json.dumps({"brokerName": self._broker, "acks": acks}).encode()
         count = sum(map(len, offsets))
-        return _frame(f'{{"code":{BATCH_ACK_MESSAGE}', body, count=count)
-
-
-def _frame(fields: str, body: bytes = b"", count: int = 0) -> bytes:
-    header = (fields + TAIL % count).encode()
-    return FRAME.pack(4 + len(header) + len(body), len(header)) + header + body
+        return frame(f'{{"code":{BATCH_ACK_MESSAGE}', count, body)
 
 
 def start(address: str, topic: str, group: str, load: Load, *, batched: bool) -> dict[str, float]:
     """Runs a load in a process of its own; its line. LoadFailed when a request was refused."""
-    host, _, port = address.partition(":")
-    module = "aerobee.scripts.loads.popgen"
-    argv = [sys.executable, "-m", module, host, port, topic, "--group", group]
-    argv += ["--broker", BROKER_NAME, "--conns", str(load.conns), "--count", str(load.count)]
-    argv += ["--batched"] if batched else []
-    done = subprocess.run(  # noqa: S603 - no shell
-        argv, capture_output=True, text=True, timeout=RUN_SECONDS_MAX
-    )
-    found: dict[str, float] = json.loads(done.stdout) if done.returncode == 0 else {"errors": 1}
+    words = ["--group", group, "--broker", BROKER_NAME]
+    words += ["--conns", str(load.conns), "--count", str(load.count)]
+    words += ["--batched"] if batched else []
+    found: dict[str, float] = run_alone("popgen", address, topic, words, load)
     if found["errors"]:
-        raise LoadFailed(f"{load.name} on {topic}: {done.stderr[-1_000:]} {done.stdout}")
+        raise LoadFailed(f"{load.name} on {topic}: {found}")
     return found
 
 
@@ -139,29 +114,16 @@ def run(options: argparse.Namespace) -> dict[str, float]:
     """Pop and acknowledge `options.count` messages; what it took."""
     address = (options.host, options.port)
     poppers = [
-        Popper(address, options.topic, options.group, options.broker) for _ in range(options.conns)
+        Popper(address, options.topic, options.group, options.broker, batched=options.batched)
+        for _ in range(options.conns)
     ]
-    with selectors.DefaultSelector() as selector:
-        for popper in poppers:
-            selector.register(popper.socket, selectors.EVENT_READ, popper)
-            popper.pop()
-        begin = time.perf_counter()
-        while sum(popper.acked + popper.refused for popper in poppers) < options.count:
-            for key, _ in selector.select(timeout=60):
-                key.data.read(batched=options.batched)
-        seconds = time.perf_counter() - begin
     for popper in poppers:
-        popper.socket.close()
-    acked = sum(popper.acked for popper in poppers)
-    times = sorted(us for popper in poppers for us in popper.pop_us)
-    return {
-        "messages": acked,
-        "errors": sum(popper.refused for popper in poppers),
-        "seconds": seconds,
-        "msgs_per_s": acked / seconds,
-        "p50_us": times[len(times) // 2],
-        "p99_us": times[len(times) * 99 // 100],
-    }
+        popper.pop()
+    seconds = drive(
+        poppers, lambda: sum(one.acked + one.refused for one in poppers) >= options.count
+    )
+    acked, refused = sum(one.acked for one in poppers), sum(one.refused for one in poppers)
+    return report(acked, refused, seconds, [us for one in poppers for us in one.pop_us])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,25 +11,21 @@ import argparse
 import json
 import selectors
 import socket
-import struct
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
 from ...protocol.security.signature import signed
-from .loadgen import RUN_SECONDS_MAX, Load, LoadFailed
+from .frames import FRAME, READ_BYTES, frame, report, run_alone
+from .loadgen import Load, LoadFailed
 
 SEND_MESSAGE_V2 = 310
 QUEUES = 4
-FRAME = struct.Struct(">ii")
-READ_BYTES = 1 << 16
-TAIL = ',"flag":0,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":475}'
 TAKEN = b'{"code":0,'  # how the header of a success begins
 
 
-def frame(number: int, topic: str, user: str, secret: str, body: bytes) -> bytes:
+def signed_send(number: int, topic: str, user: str, secret: str, body: bytes) -> bytes:
     """The frame of one signed send."""
     properties = f"UNIQ_KEY\x01{number:032X}\x02WAIT\x01true\x02TAGS\x01t{number % 4}"
     fields = {
@@ -48,30 +44,22 @@ def frame(number: int, topic: str, user: str, secret: str, body: bytes) -> bytes
         "m": "false",
     }
     text = json.dumps(signed(fields, body, user, secret), separators=(",", ":"))
-    header = (f'{{"code":{SEND_MESSAGE_V2},"extFields":{text}' + TAIL % number).encode()
-    return FRAME.pack(4 + len(header) + len(body), len(header)) + header + body
+    return frame(f'{{"code":{SEND_MESSAGE_V2},"extFields":{text}', number, body)
 
 
 def start(address: str, topic: str, user: str, secret: str, load: Load) -> dict[str, float]:
     """Runs a load in a process of its own; its line. LoadFailed when a request was refused."""
-    host, _, port = address.partition(":")
-    argv = [sys.executable, "-m", "aerobee.scripts.loads.signedgen", host, port, topic]
-    argv += ["--user", user, "--conns", str(load.conns), "--count", str(load.count)]
-    argv += ["--size", str(load.size)]
-    done = subprocess.run(  # noqa: S603 - no shell
-        argv, capture_output=True, input=secret, text=True, timeout=RUN_SECONDS_MAX
-    )
-    if done.returncode != 0:
-        raise LoadFailed(f"{load.name} on {topic}: {done.stderr[-1_000:]} {done.stdout}")
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    words = ["--user", user, "--conns", str(load.conns), "--count", str(load.count)]
+    words += ["--size", str(load.size)]
+    return run_alone("signedgen", address, topic, words, load, secret)
 
 
 def run(options: argparse.Namespace, secret: str) -> dict[str, float]:
     """Send `options.count` messages; what it took. LoadFailed at the first refusal."""
     body = bytes(options.size)
     frames = [
-        frame(number, options.topic, options.user, secret, body) for number in range(options.count)
+        signed_send(number, options.topic, options.user, secret, body)
+        for number in range(options.count)
     ]
     address = (options.host, options.port)
     waits: list[float] = []
@@ -99,14 +87,7 @@ def run(options: argparse.Namespace, secret: str) -> dict[str, float]:
                     sent_at[connection] = now
                     connection.sendall(one)
         seconds = time.perf_counter() - begin
-    waits.sort()
-    return {
-        "messages": options.count,
-        "seconds": seconds,
-        "msgs_per_s": options.count / seconds,
-        "p50_us": waits[len(waits) // 2],
-        "p99_us": waits[len(waits) * 99 // 100],
-    }
+    return report(options.count, 0, seconds, waits)
 
 
 def _check(response: bytes) -> None:

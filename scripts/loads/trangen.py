@@ -9,21 +9,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import selectors
-import socket
-import struct
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 
-from .loadgen import RUN_SECONDS_MAX, Load, LoadFailed, refused_max
+from .frames import Wire, drive, frame, report, run_alone
+from .loadgen import Load, LoadFailed, refused_max
 
 SEND_MESSAGE_V2, END_TRANSACTION = 310, 37
 COMMIT = 8
 GROUP = "TransactionLoad"
-READ_BYTES = 1 << 18
-FRAME = struct.Struct(">ii")
 ENDS = 1 << 20  # added to the number of a transaction when it ends
 HALF = (
     f'{{"code":{SEND_MESSAGE_V2},"extFields":{{"a":"{GROUP}","b":"%s","c":"TBW102","d":"4",'
@@ -35,15 +30,13 @@ END = (
     f'"tranStateTableOffset":"%s","commitLogOffset":"%d","commitOrRollback":"{COMMIT}",'
     '"fromTransactionCheck":"false","msgId":"%s","transactionId":"%s"}'
 )
-TAIL = ',"flag":0,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":479}'
 
 
-class Beginner:
+class Beginner(Wire):
     """One connection. `ended` counts the transactions whose commit was accepted."""
 
     def __init__(self, address: tuple[str, int], topic: str, number: int, size: int) -> None:
-        self.socket = socket.create_connection(address, timeout=60)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().__init__(address)
         self.ended = 0
         self.refused = 0
         self.code = ""  # of the last refusal
@@ -51,7 +44,6 @@ class Beginner:
         self._topic, self._prefix, self._body = topic, f"{number:08X}", b"x" * size
         self._begun = 0
         self._began: dict[int, float] = {}
-        self._data = b""
 
     def begin(self, count: int) -> None:
         """Send this many half messages."""
@@ -59,16 +51,8 @@ class Beginner:
 
     def read(self) -> None:
         """Take what came in: commit what was accepted, begin another for each that ended."""
-        self._data += self.socket.recv(READ_BYTES)
-        data, at = self._data, 0
         out = []
-        while len(data) - at >= FRAME.size:
-            length, header_bytes = FRAME.unpack_from(data, at)
-            end = at + 4 + length
-            if len(data) < end:
-                break
-            header = json.loads(data[at + 8 : at + 8 + (header_bytes & 0xFFFFFF)])
-            at = end
+        for header in map(json.loads, self.headers()):
             slot = header["opaque"]
             if slot < ENDS and header["code"] == 0:
                 out.append(self._end(slot, header["extFields"]))
@@ -81,7 +65,6 @@ class Beginner:
                 self.refused += 1
                 self.code = str(header["code"])
             out.append(self._half(slot))
-        self._data = data[at:]
         if out:
             self.socket.sendall(b"".join(out))
 
@@ -90,34 +73,23 @@ class Beginner:
         unique = f"{self._prefix}{self._begun:024X}"
         self._began[slot] = time.perf_counter()
         fields = HALF % (self._topic, slot % 4, int(time.time() * 1_000), unique)
-        return _frame(fields, slot, self._body)
+        return frame(fields, slot, self._body)
 
     def _end(self, slot: int, answer: dict[str, str]) -> bytes:
         unique = answer["transactionId"]
         place = int(answer["msgId"][-16:], 16)
-        return _frame(
-            END % (self._topic, answer["queueOffset"], place, unique, unique), slot + ENDS
-        )
-
-
-def _frame(fields: str, opaque: int, body: bytes = b"") -> bytes:
-    header = (fields + TAIL % opaque).encode()
-    return FRAME.pack(4 + len(header) + len(body), len(header)) + header + body
+        fields = END % (self._topic, answer["queueOffset"], place, unique, unique)
+        return frame(fields, slot + ENDS)
 
 
 def start(address: str, topic: str, load: Load) -> dict[str, float]:
     """Runs a load in a process of its own; its line. LoadFailed when requests were refused, but for
     the few that the real broker is too busy for."""
-    host, _, port = address.partition(":")
-    argv = [sys.executable, "-m", "aerobee.scripts.loads.trangen", host, port, topic]
-    argv += ["--conns", str(load.conns), "--inflight", str(load.inflight)]
-    argv += ["--size", str(load.size), "--count", str(load.count)]
-    done = subprocess.run(  # noqa: S603 - no shell
-        argv, capture_output=True, text=True, timeout=RUN_SECONDS_MAX
-    )
-    found = json.loads(done.stdout) if done.returncode == 0 else None
-    if found is None or found["errors"] > refused_max(load, found["code"]):
-        raise LoadFailed(f"{load.name} on {topic}: {done.stderr[-1_000:]} {done.stdout}")
+    words = ["--conns", str(load.conns), "--inflight", str(load.inflight)]
+    words += ["--size", str(load.size), "--count", str(load.count)]
+    found = run_alone("trangen", address, topic, words, load)
+    if found["errors"] > refused_max(load, found["code"]):
+        raise LoadFailed(f"{load.name} on {topic}: {found}")
     del found["code"]
     return dict(found)
 
@@ -130,28 +102,14 @@ def run(options: argparse.Namespace) -> dict[str, float | str]:
         Beginner(address, options.topic, mark + number, options.size)
         for number in range(options.conns)
     ]
-    with selectors.DefaultSelector() as selector:
-        for beginner in beginners:
-            selector.register(beginner.socket, selectors.EVENT_READ, beginner)
-            beginner.begin(options.inflight)
-        begin = time.perf_counter()
-        while sum(one.ended + one.refused for one in beginners) < options.count:
-            for key, _ in selector.select(timeout=60):
-                key.data.read()
-        seconds = time.perf_counter() - begin
     for beginner in beginners:
-        beginner.socket.close()
-    ended = sum(one.ended for one in beginners)
-    times = sorted(us for one in beginners for us in one.took_us)
-    return {
-        "messages": ended,
-        "errors": sum(one.refused for one in beginners),
-        "seconds": seconds,
-        "msgs_per_s": ended / seconds,
-        "p50_us": times[len(times) // 2],
-        "p99_us": times[len(times) * 99 // 100],
-        "code": "".join({one.code for one in beginners}),
-    }
+        beginner.begin(options.inflight)
+    seconds = drive(
+        beginners, lambda: sum(one.ended + one.refused for one in beginners) >= options.count
+    )
+    ended, refused = sum(one.ended for one in beginners), sum(one.refused for one in beginners)
+    found = report(ended, refused, seconds, [us for one in beginners for us in one.took_us])
+    return found | {"code": "".join({one.code for one in beginners})}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 SPECIAL_FLAGS = TRANSACTION_PREPARED | BORN_HOST_V6 | STORE_HOST_V6 | INNER_BATCH
 
 
+Results = list[Placed | StoreError]  # for each message where it is, or why it is not stored
+
+
 class Appender:
     """Stores messages: one by one, or all plain messages of a tick at once."""
 
@@ -60,30 +63,27 @@ class Appender:
             raise placed
         return placed
 
-    def put_all(
-        self, messages: Iterable[MessageFields], *, until_error: bool = False
-    ) -> list[Placed | StoreError]:
-        """Store messages in order. Returns for each where it is, or the error.
+    def put_all(self, messages: Iterable[MessageFields], *, until_error: bool = False) -> Results:
+        """Store messages in order.
 
         Messages are readable after the next `write_staged`. In SCHEDULE_TOPIC_XXXX the tags code
         follows from the property DELAY, or from the level of the queue if it is None. With
         `until_error` the first error ends the call and is the last result.
         """
-        log, queues, host = self._log, self._plain_queues, self._state.host
+        log, queues, state = self._log, self._plain_queues, self._state
         staged, pending = log.staged, self._pending_keys
-        if len(pending) > self._state.index_pending_max:
-            self._state.relieve_index()
-        body_bytes_max = self._state.settings.max_message_bytes
-        store_ms, start = self._state.now_ms(), log.end
-        places: list[Placed | StoreError] = []
+        if len(pending) > state.index_pending_max:
+            state.relieve_index()
+        host, body_bytes_max = state.host, state.settings.max_message_bytes
+        store_ms, start = state.now_ms(), log.end
+        places: Results = []
         for message in messages:
             (
                 key, flag, sys_flag, born_ms, born_host, body, properties, tags_code,
                 reconsume_times, prepared_offset, unique,
             ) = message  # fmt: skip
             queue = queues.get(key)
-            body_bytes = len(body)
-            properties_bytes = len(properties)
+            body_bytes, properties_bytes = len(body), len(properties)
             try:
                 if (
                     queue is None
@@ -99,20 +99,13 @@ class Appender:
                 log_offset = log.end
                 end = log_offset + size
                 if end > log.room_end:
-                    log.roll(size)
-                    log_offset = log.end
+                    log_offset = log.roll(size)
                     end = log_offset + size
-                at = queue.at
+                at, queue_offset = queue.at, queue.next
                 if at >= queue.limit:
-                    queue.make_room()
-                    at = queue.at
-                queue_offset = queue.next
+                    at = queue.make_room()
                 if queue.is_schedule:
-                    levels_ms = self._state.settings.delay_levels_ms
-                    if tags_code is None:
-                        tags_code = store_ms + levels_ms[key[1]]
-                    else:
-                        tags_code = due_ms(properties, store_ms, levels_ms, tags_code)
+                    tags_code = self._due_code(key[1], properties, store_ms, tags_code)
                 staged += (
                     HEAD.pack(
                         size, queue.magic, crc32(body) & CRC_MASK, key[1], flag, queue_offset,
@@ -130,15 +123,24 @@ class Appender:
                 queue.next = queue_offset + 1
                 pending.append((key[0], properties, log_offset, store_ms, unique))
                 if end - log.written > STAGED_BYTES_MAX:
-                    self._log.write_staged()
+                    log.write_staged()
                 places.append((log_offset, queue_offset, end))
             except StoreError as wrong:
                 places.append(wrong)
                 if until_error:
                     break
         if log.end != start:
-            self._state.last_ms = store_ms
+            state.last_ms = store_ms
         return places
+
+    def _due_code(
+        self, queue_id: int, properties: bytes, store_ms: int, tags_code: int | None
+    ) -> int:
+        """The tags code of a message in SCHEDULE_TOPIC_XXXX: when it is delivered, in ms."""
+        levels_ms = self._state.settings.delay_levels_ms
+        if tags_code is None:
+            return store_ms + levels_ms[queue_id]
+        return due_ms(properties, store_ms, levels_ms, tags_code)
 
     def plain_queue(self, key: tuple[str, int]) -> ConsumeQueue | None:
         """This queue if it takes plain messages, else None."""
@@ -198,7 +200,7 @@ class Appender:
         message = Message(*fields)
         topic, queue_id = message.key
         if message.tags_code is None:
-            due = store_ms + self._state.settings.delay_levels_ms[queue_id]
+            due = self._due_code(queue_id, message.properties, store_ms, None)
             message = message._replace(tags_code=due)
         if queue is None and self._state.has_batch_queue(topic, queue_id):
             return self._batch_queues.put(message, 1)
@@ -222,8 +224,7 @@ class Appender:
             )
         log = self._log
         if queue.is_schedule:
-            levels_ms = self._state.settings.delay_levels_ms
-            tags_code = due_ms(properties, store_ms, levels_ms, tags_code)
+            tags_code = self._due_code(queue.queue_id, properties, store_ms, tags_code)
         is_queued = sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)
         queue_offset = queue.next if is_queued else 0
         if self._state.settings.append_crc:

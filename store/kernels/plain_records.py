@@ -6,7 +6,7 @@ What `writing.put_all` does message by message, for messages of which
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -128,6 +128,46 @@ def _key_hash(before: int, texts: Bytes, at: int, end: int) -> int:
     return found
 
 
+@compiled
+def _put_fields(records: Bytes, at: int, send: Any, extra: int, store_extra: int) -> None:
+    """Write the fixed fields that a send has itself into the record at `at`.
+
+    The hosts take `extra` bytes more than two of IPv4, `store_extra` of them the one of the store.
+    """
+    flags = send.sys_flag | (STORE_HOST_V6 if store_extra else 0)
+    flags |= BORN_HOST_V6 if extra - store_extra else 0
+    put32(records, at + SIZE_AT, send.size)
+    put32(records, at + FLAG_AT, send.flag)
+    put64(records, at + QUEUE_OFFSET_AT, send.queue_offset)
+    put64(records, at + LOG_OFFSET_AT, send.log_offset)
+    put32(records, at + SYS_FLAG_AT, flags)
+    put64(records, at + BORN_MS_AT, send.born_ms)
+    put32(records, at + RECONSUME_TIMES_AT + extra, send.times)
+    put64(records, at + PREPARED_OFFSET_AT + extra, 0)
+    put32(records, at + BODY_LENGTH_AT + extra, send.body_end - send.body_at)
+
+
+@compiled
+def _put_keys(
+    texts: Bytes, send: Any, topic_hash: int, hashes: Numbers, places: Numbers, keys: int
+) -> int:
+    """Add the keys of a send to the `keys` that there are; returns the new number of them."""
+    if send.unique_end:
+        hashes[keys] = _key_hash(topic_hash, texts, send.unique_at, send.unique_end)
+        places[keys] = send.log_offset
+        keys += 1
+    if send.keys_end:
+        start = send.keys_at
+        for place in range(send.keys_at, send.keys_end + 1):
+            if place == send.keys_end or texts[place] == BLANK:
+                if place > start:
+                    hashes[keys] = _key_hash(topic_hash, texts, start, place)
+                    places[keys] = send.log_offset
+                    keys += 1
+                start = place + 1
+    return keys
+
+
 class RecordDestination(NamedTuple):
     """The queue of a group of plain sends, and the properties that are appended to their own
     (`more`). With a delay level their entries have the delivery time in the place of the tags,
@@ -169,7 +209,6 @@ def make_records(
     """
     to = keys = 0
     store_extra = len(store_host) - HOST_BYTES_V4  # bytes by which IPv6 moves what is behind
-    store_flag = STORE_HOST_V6 if store_extra else 0
     for number in range(count):
         send = sends[number]
         destination = send.group
@@ -182,26 +221,17 @@ def make_records(
         host_at = host_ends[send.piece - 1] if send.piece else wide(0)
         born_extra = host_end - host_at - HOST_BYTES_V4
         extra = born_extra + store_extra
-        flags = send.sys_flag | store_flag | (BORN_HOST_V6 if born_extra else 0)
         size = HEAD_BYTES + extra + body + field_end - field_at + LENGTH_BYTES + text
         offset = base + to
         send.size, send.log_offset, send.queue_offset = size, offset, queues[queue, 0]
         queues[queue, 0] += 1
-        put32(records, to + SIZE_AT, size)
         put32(records, to + MAGIC_AT, queues[queue, 2])
         put32(records, to + BODY_CRC_AT, body_crc(data, send.body_at, send.body_end) & 0x7FFFFFFF)
         put32(records, to + QUEUE_ID_AT, queues[queue, 6])
-        put32(records, to + FLAG_AT, send.flag)
-        put64(records, to + QUEUE_OFFSET_AT, send.queue_offset)
-        put64(records, to + LOG_OFFSET_AT, offset)
-        put32(records, to + SYS_FLAG_AT, flags)
-        put64(records, to + BORN_MS_AT, send.born_ms)
-        copied(hosts, host_at, host_end, records, to + BORN_HOST_AT)
         put64(records, to + STORE_MS_AT + born_extra, store_ms)
+        _put_fields(records, to, send, extra, store_extra)
+        copied(hosts, host_at, host_end, records, to + BORN_HOST_AT)
         copied(store_host, 0, len(store_host), records, to + STORE_HOST_AT + born_extra)
-        put32(records, to + RECONSUME_TIMES_AT + extra, send.times)
-        put64(records, to + PREPARED_OFFSET_AT + extra, 0)
-        put32(records, to + BODY_LENGTH_AT + extra, body)
         to = copied(data, send.body_at, send.body_end, records, to + HEAD_BYTES + extra)
         to = copied(shared, field_at, field_end, records, to)
         records[to] = text >> 8
@@ -216,20 +246,7 @@ def make_records(
         put32(entries, entry + ENTRY_SIZE_AT, size)
         put64(entries, entry + TAGS_AT, send.tags if delay_ms < 0 else store_ms + delay_ms)
 
-        before = queues[queue, 5]
-        if send.unique_end:
-            hashes[keys] = _key_hash(before, texts, send.unique_at, send.unique_end)
-            places[keys] = offset
-            keys += 1
-        if send.keys_end:
-            start = send.keys_at
-            for place in range(send.keys_at, send.keys_end + 1):
-                if place == send.keys_end or texts[place] == BLANK:
-                    if place > start:
-                        hashes[keys] = _key_hash(before, texts, start, place)
-                        places[keys] = offset
-                        keys += 1
-                    start = place + 1
+        keys = _put_keys(texts, send, queues[queue, 5], hashes, places, keys)
     return to, keys
 
 

@@ -83,8 +83,11 @@ class CommitLog:
         self.end = self.written = end
         self.set_room()
 
-    def roll(self, size: int) -> None:
-        """Go on in a new file, because `size` more bytes don't fit. StoreError when it can't be."""
+    def roll(self, size: int) -> int:
+        """Go on in a new file, because `size` more bytes don't fit; returns where it begins.
+
+        StoreError when that can't be.
+        """
         if self.refusal is not None:
             raise WritesRefused(self.refusal)
         for reason in self.paused.values():
@@ -107,6 +110,7 @@ class CommitLog:
                 raise self._broken(closed, wrong) from wrong
         self.end = self.written = base
         self.room_end = segment.end - BLANK_BYTES_MIN
+        return base
 
     def write_staged(self) -> None:
         """Write what is staged. StoreError when the disk fails: then nothing staged is kept."""

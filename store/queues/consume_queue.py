@@ -132,10 +132,10 @@ class ConsumeQueue:
             self.next += count
             done += count
 
-    def make_room(self, count: int = 1) -> None:
+    def make_room(self, count: int = 1) -> int:
         """Reserve room for the next `count` entries, in a new file if the last one is full.
 
-        At least `RESERVE_BYTES`, and no more than the file takes.
+        At least `RESERVE_BYTES`, and no more than the file takes. Returns the place of the first.
         """
         segments = self.segments
         size = segments.size
@@ -157,6 +157,7 @@ class ConsumeQueue:
         self.view = segment.view  # may fail; nothing has changed until then
         self.at = place - segment.base
         self.limit = limit
+        return self.at
 
     def begin_at(self, offset: int) -> None:
         """Let an empty queue begin at `offset`, because earlier messages are not in the log."""

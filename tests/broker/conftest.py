@@ -1,7 +1,7 @@
 """A running broker on a free port, without a name server, and a client that speaks plain frames."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message import properties
 from aerobee.protocol.message.record import Record, decode_all
 from aerobee.protocol.wire import Header
+
+from .parts import Parts
 
 Config = Callable[..., BrokerConfig]
 Start = Callable[[BrokerConfig], Awaitable[Broker]]
@@ -252,3 +254,11 @@ async def run(clock: Clock, tmp_path: Path, engine: Ready) -> AsyncIterator[Run]
     for broker, caller in running:
         await caller.peers.close()
         await broker.stop()
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Iterator[Parts]:
+    """The parts of a broker without its sockets."""
+    parts = Parts(tmp_path)
+    yield parts
+    parts.store.close()

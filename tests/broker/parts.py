@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from aerobee.broker.admin.broker import AdminBrokerHandlers
 from aerobee.broker.admin.clients import AdminClientHandlers
 from aerobee.broker.admin.groups import AdminGroupHandlers
@@ -37,6 +38,7 @@ from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, Produ
 from aerobee.protocol.bodies.subscription import subscription
 from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.command import Command, Response, read_ext
+from aerobee.protocol.errors import Refusal
 from aerobee.protocol.message import properties
 from aerobee.protocol.message.tags import tag_hash
 from aerobee.store.engine.messages import Message
@@ -235,3 +237,10 @@ class Parts:
 
 def _text(value: object) -> str:
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def refused(parts: Parts, code: int, body: bytes | None = None, /, **fields: object) -> Refusal:
+    """The refusal of a request."""
+    with pytest.raises(Refusal) as caught:
+        parts.ask(code, body, **fields)
+    return caught.value

@@ -60,10 +60,10 @@ def test_batches_are_read_one_by_one_and_the_real_broker_goes_on_with_their_queu
     brokers: dict[str, Cluster], java: Java, mqadmin: Mqadmin
 ) -> None:
     keys: list[str] = []
-    for turn, name in enumerate(("ours", "java", "ours")):
+    for step, name in enumerate(("ours", "java", "ours")):
         cluster = brokers[name]
         cluster.start()
-        if turn == 0:
+        if step == 0:
             answer = mqadmin(
                 *("updateTopic", "-n", cluster.namesrv, "-b", cluster.broker, "-t", TOPIC),
                 *("-r", "2", "-w", "2", "-a", "+queue.type=BatchCQ"),
@@ -71,12 +71,12 @@ def test_batches_are_read_one_by_one_and_the_real_broker_goes_on_with_their_queu
             assert "success" in answer, answer
             one = java.produce(namesrv=cluster.namesrv, topic=TOPIC, prefix="single")
             keys += [each["key"] for each in one]
-        keys += send_batches(java, cluster, f"turn{turn}")
-        got = read(java, cluster, f"BG{turn}", len(keys))
+        keys += send_batches(java, cluster, f"step{step}")
+        got = read(java, cluster, f"BG{step}", len(keys))
         assert sorted(each["key"] for each in got) == sorted(keys)
         assert all(each["body"] == each["key"] for each in got)
         for queue in range(2):
             offsets = sorted(each["offset"] for each in got if each["queue"] == queue)
             assert offsets == list(range(len(offsets)))
-        cluster.stop_broker(kill=turn == 0)
+        cluster.stop_broker(kill=step == 0)
         cluster.stop()

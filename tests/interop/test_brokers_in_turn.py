@@ -99,17 +99,17 @@ def test_a_group_goes_on_from_its_stored_offset_whichever_broker_ended_and_howev
 ) -> None:
     sent: list[dict[str, Any]] = []
     got: list[dict[str, Any]] = []
-    for turn, (name, end) in enumerate(TURNS):
+    for step, (name, end) in enumerate(TURNS):
         cluster = brokers[name]
         cluster.start()
         orders = {"namesrv": cluster.namesrv, "topic": TOPIC, "count": COUNT}
-        if turn == 0:
+        if step == 0:
             sent += java.produce(**orders, prefix="first")
         # The next broker redelivers the message that fails on the first delivery.
-        got = consume(java, cluster, got, tmp_path / "store", len(sent), fail=int(turn == 0))
+        got = consume(java, cluster, got, tmp_path / "store", len(sent), fail=int(step == 0))
         assert set(map(key, got)) == set(map(key, sent))
         if end != "end":
-            sent += java.produce(**orders, prefix=f"turn{turn}")
+            sent += java.produce(**orders, prefix=f"step{step}")
             cluster.stop_broker(kill=end == "kill")
             cluster.stop()
     times = Counter(map(key, got))

@@ -96,8 +96,8 @@ class Both(NamedTuple):
 @pytest.fixture(scope="module")
 def both(java_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     folder = tmp_path_factory.mktemp("metrics")
-    door, exporter = java_side.free_ports(2)
-    ours = AerobeeCluster(folder / "ours", {**SETTINGS, "httpPort": door})
+    endpoint, exporter = java_side.free_ports(2)
+    ours = AerobeeCluster(folder / "ours", {**SETTINGS, "httpPort": endpoint})
     export: dict[str, str | int] = {
         "metricsExporterType": "PROM",
         "metricsPromExporterHost": "127.0.0.1",
@@ -106,7 +106,7 @@ def both(java_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     # Two processes: in one process the broker would count the name server's requests as its own.
     real = JavaCluster(folder / "real", SETTINGS | export, apart=True, flags=TEST_BROKER_FLAGS)
     with side_by_side(ours, real):
-        urls = tuple(f"http://127.0.0.1:{port}/metrics" for port in (door, exporter))
+        urls = tuple(f"http://127.0.0.1:{port}/metrics" for port in (endpoint, exporter))
         yield Both(ours, real, urls)  # type: ignore[arg-type]
 
 

@@ -177,8 +177,8 @@ async def test_a_python_group_continues_from_its_committed_offset(
     topic = "GoesOn"
     await asyncio.to_thread(mqadmin.create_topic, cluster, topic, 4)
     async with Producer(cluster.namesrv) as producer:
-        for turn in range(2):
-            keys = sorted(f"turn-{turn}-{number:02}" for number in range(20))
+        for batch in range(2):
+            keys = sorted(f"batch-{batch}-{number:02}" for number in range(20))
             await producer.send_batch(Message(topic, b"body", keys=[key]) for key in keys)
             async with (
                 Consumer(

@@ -65,7 +65,7 @@ def made(start: int) -> Log:
         for number in range(40):
             run.put((A0, B0, A1)[number % 3], size=(20, 700, 1_200)[number % 3])
             puts += run.staged
-            run.end_turn()
+            run.end_tick()
         end = run.store.log_end
         data = b"".join(
             run.store.raw(place, SEGMENT)

@@ -113,7 +113,7 @@ class Run:
         )
         self.staged.append(Put(body, queue, offset, end))
 
-    def end_turn(self) -> None:
+    def end_tick(self) -> None:
         """Write the staged messages, then respond, or let the responses wait for the disk."""
         try:
             self.store.write_staged()
@@ -134,13 +134,13 @@ class Run:
 
     def send(self, queue: Queue, size: int = 20) -> None:
         self.put(queue, size)
-        self.end_turn()
+        self.end_tick()
 
     def send_two(self) -> None:
         """Two messages in one loop iteration."""
         self.put(A0)
         self.put(B0, 500)
-        self.end_turn()
+        self.end_tick()
 
     def send_batch(self, queue: Queue) -> None:
         """Three messages in one request."""
@@ -156,7 +156,7 @@ class Run:
             batch += body + b"\0\0"
         first, _, end = self.store.put_batch(Batch(queue, 0, 1, HOST, batch), b"p\x01q\x02")
         self.staged += [Put(body, queue, first + n, end) for n, body in enumerate(bodies)]
-        self.end_turn()
+        self.end_tick()
 
     def sync(self, during: Callable[[], None] | None = None) -> None:
         """A round of the syncer; `during` runs while its thread waits for the disk."""

@@ -1,8 +1,6 @@
 """Requests about the broker as a whole: its settings, what it is doing, cleaning."""
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from aerobee.protocol import codes
@@ -34,13 +32,6 @@ RUNTIME_NAMES = {
     "timerDequeueTps", "timerEnqueueTps", "timerOffsetBehind", "timerReadBehind",
 }  # fmt: skip
 THREE_RATES = re.compile(r"\d+\.\d+ \d+\.\d+ \d+\.\d+")
-
-
-@pytest.fixture
-def parts(tmp_path: Path) -> Iterator[Parts]:
-    parts = Parts(tmp_path)
-    yield parts
-    parts.store.close()
 
 
 def runtime(parts: Parts) -> dict[str, str]:

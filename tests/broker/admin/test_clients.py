@@ -1,8 +1,5 @@
 """Requests that are handed on to a consumer: 307 and 309."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.topic import TopicConfig
@@ -15,13 +12,6 @@ from ..parts import HOST, Parts
 
 RUNNING = codes.GET_CONSUMER_RUNNING_INFO
 DIRECTLY = codes.CONSUME_MESSAGE_DIRECTLY
-
-
-@pytest.fixture
-def parts(tmp_path: Path) -> Iterator[Parts]:
-    parts = Parts(tmp_path)
-    yield parts
-    parts.store.close()
 
 
 async def refused(parts: Parts, code: int, /, **fields: object) -> Refusal:

@@ -1,6 +1,5 @@
 """Requests about consumer groups and their members, with the texts of a real broker."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,26 +12,12 @@ from aerobee.protocol.bodies.group import (
     SubscriptionGroupWrapper,
 )
 from aerobee.protocol.bodies.topic import TopicList
-from aerobee.protocol.errors import Refusal
 from aerobee.protocol.names import GROUP_CHARS_MAX
 
-from ..parts import ADDRESS, START_MS, Parts
+from ..parts import ADDRESS, START_MS, Parts, refused
 
 UPDATE = codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
 UPDATE_LIST = codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
-
-
-@pytest.fixture
-def parts(tmp_path: Path) -> Iterator[Parts]:
-    parts = Parts(tmp_path)
-    yield parts
-    parts.store.close()
-
-
-def refused(parts: Parts, code: int, body: bytes | None = None, /, **fields: object) -> Refusal:
-    with pytest.raises(Refusal) as caught:
-        parts.ask(code, body, **fields)
-    return caught.value
 
 
 # --- 200, 225 -------------------------------------------------------------------------------------

@@ -1,8 +1,6 @@
 """Requests that read, copy and reset progress: 43, 45, 222, 223, 308, 314."""
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from aerobee.broker.admin.offsets import OFFSET_MAX
@@ -21,23 +19,10 @@ from aerobee.protocol.headers.offsets import UpdateConsumerOffset
 from aerobee.protocol.headers.pull import COMMIT_OFFSET
 
 from ..conftest import Caller, parked
-from ..parts import START_MS, Parts
+from ..parts import START_MS, Parts, refused
 
 RESET = codes.INVOKE_BROKER_TO_RESET_OFFSET
 STATUS = codes.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
-
-
-@pytest.fixture
-def parts(tmp_path: Path) -> Iterator[Parts]:
-    parts = Parts(tmp_path)
-    yield parts
-    parts.store.close()
-
-
-def refused(parts: Parts, code: int, /, **fields: object) -> Refusal:
-    with pytest.raises(Refusal) as caught:
-        parts.ask(code, **fields)
-    return caught.value
 
 
 def queue(number: int) -> MessageQueue:

@@ -1,8 +1,5 @@
 """Requests about progress and rates: 208, 303, 315, 317."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.body import MessageQueue
@@ -14,22 +11,8 @@ from aerobee.protocol.bodies.stats import (
     OffsetWrapper,
     QueryConsumeTimeSpanBody,
 )
-from aerobee.protocol.errors import Refusal
 
-from ..parts import ADDRESS, START_MS, Parts
-
-
-@pytest.fixture
-def parts(tmp_path: Path) -> Iterator[Parts]:
-    parts = Parts(tmp_path)
-    yield parts
-    parts.store.close()
-
-
-def refused(parts: Parts, code: int, /, **fields: object) -> Refusal:
-    with pytest.raises(Refusal) as caught:
-        parts.ask(code, **fields)
-    return caught.value
+from ..parts import ADDRESS, START_MS, Parts, refused
 
 
 def progress(parts: Parts, **fields: object) -> ConsumeStats:

@@ -1,6 +1,5 @@
 """Requests about topics, with the remarks that a real broker gives."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from aerobee.protocol.bodies.topic import (
 from aerobee.protocol.command import Response
 from aerobee.protocol.errors import Refusal
 
-from ..parts import START_MS, Parts
+from ..parts import START_MS, Parts, refused
 
 # What a Java broker without a name of its own calls its system topics; see the live answers.
 SYSTEM_TOPICS = {
@@ -26,13 +25,6 @@ SYSTEM_TOPICS = {
     "rmq_sys_wheel_timer", "CHECKPOINT_TOPIC", "rmq_sys_SYNC_BROKER_MEMBER_broker-a",
     "RMQ_SYS_TRANS_OP_HALF_TOPIC", "broker-a",
 }  # fmt: skip
-
-
-@pytest.fixture
-def parts(tmp_path: Path) -> Iterator[Parts]:
-    parts = Parts(tmp_path)
-    yield parts
-    parts.store.close()
 
 
 def update(parts: Parts, topic: str, **fields: object) -> Response:
@@ -50,12 +42,6 @@ def update(parts: Parts, topic: str, **fields: object) -> Response:
         "force": False,
     }
     return parts.ask(codes.UPDATE_AND_CREATE_TOPIC, **(wanted | fields))
-
-
-def refused(parts: Parts, code: int, body: bytes | None = None, /, **fields: object) -> Refusal:
-    with pytest.raises(Refusal) as caught:
-        parts.ask(code, body, **fields)
-    return caught.value
 
 
 # --- 17 -------------------------------------------------------------------------------------------

@@ -1,8 +1,6 @@
 """Members that subscribe differently are found, named in the log and told on."""
 
 import logging
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from aerobee.broker.groups.subscription_check import SubscriptionCheck
@@ -14,13 +12,6 @@ from aerobee.protocol.bodies.subscription import subscription
 from ..parts import Parts, Wire, connection_of
 
 Says = dict[str, str]  # topic -> tag expression
-
-
-@pytest.fixture
-def parts(tmp_path: Path) -> Iterator[Parts]:
-    parts = Parts(tmp_path)
-    yield parts
-    parts.store.close()
 
 
 def heard(

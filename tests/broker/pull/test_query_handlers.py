@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,22 +13,9 @@ from aerobee.protocol.errors import Refusal
 from aerobee.protocol.message.record import Record, decode_all
 from aerobee.protocol.message.tags import string_hash
 
-from ..parts import START_MS, Parts
+from ..parts import START_MS, Parts, refused
 
 ON_BOTH_ENGINES = True
-
-
-@pytest.fixture
-def parts(tmp_path: Path) -> Iterator[Parts]:
-    parts = Parts(tmp_path)
-    yield parts
-    parts.store.close()
-
-
-def refused(parts: Parts, code: int, /, **fields: object) -> Refusal:
-    with pytest.raises(Refusal) as caught:
-        parts.ask(code, **fields)
-    return caught.value
 
 
 def query(parts: Parts, key: str, **fields: object) -> Response:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aerobee.broker import server
 from aerobee.broker.monitoring.overview import overview
+from aerobee.broker.replication import log_sender
 from aerobee.broker.replication import master as ha_master
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
@@ -282,8 +283,8 @@ async def test_a_slave_over_the_limit_is_refused(
 async def test_a_slave_that_does_not_read_uses_at_most_its_buffer(
     run: Run, config: Config, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ha_master, "BUFFER_BYTES_MAX", 100_000)
-    monkeypatch.setattr(ha_master, "SEND_BYTES_MAX", 50_000)
+    monkeypatch.setattr(log_sender, "BUFFER_BYTES_MAX", 100_000)
+    monkeypatch.setattr(log_sender, "SEND_BYTES_MAX", 50_000)
     broker, caller = await run(config(mapped_file_size_commit_log=16 << 20))
     await fill(caller, 1)
     slow, quick = await connect(broker), await connect(broker)

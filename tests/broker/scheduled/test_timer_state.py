@@ -522,10 +522,10 @@ def test_a_full_queue_delays_due_messages_in_order_without_duplicates(
     # The first file of each queue is full; every third attempt makes room.
     nth = iter(range(1_000))
 
-    def fails(queue: ConsumeQueue) -> None:
+    def fails(queue: ConsumeQueue) -> int:
         if queue.topic in ("T", "U") and next(nth) % 3:
             raise DiskFull("no room")
-        make_room(queue)
+        return make_room(queue)
 
     def leave_no_room() -> None:
         for topic in ("T", "U"):

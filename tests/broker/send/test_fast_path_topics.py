@@ -34,7 +34,7 @@ class Compiled:
         self._client = client
         self.taken = taken  # messages stored by the fast path, per call
 
-    async def send(self, **changes: object) -> list[Command]:
+    async def send(self, **changes: Any) -> list[Command]:
         """The responses to COUNT simultaneous sends, two to each queue."""
         frames = [send(number, **changes) for number in range(COUNT)]
         self._client.writer.write(b"".join(frames))

@@ -1,7 +1,6 @@
 """SEND in all its forms over a socket: stored records, responses, refusals."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 from aerobee.broker.server import Broker
@@ -13,7 +12,7 @@ from aerobee.protocol.message import properties
 from aerobee.protocol.message.batch import Entry, encode_batch, split_batch, unwrap
 from aerobee.protocol.message.message_id import parse_offset_message_id
 
-from ..conftest import Caller, Config, parked, records
+from ..conftest import Caller, Config, Start, parked, records
 
 ON_BOTH_ENGINES = True
 
@@ -39,7 +38,7 @@ async def test_a_message_is_stored_as_sent(broker: Broker, caller: Caller) -> No
 
 
 async def test_messages_and_responses_carry_trace_on_false_if_tracing_is_off(
-    start: Callable, config: Config
+    start: Start, config: Config
 ) -> None:
     caller = Caller(await start(config(trace_on=False, timer_wheel_enable=True)))
     body = encode_batch([Entry(0, b"1", b""), Entry(0, b"2", b"")])
@@ -120,8 +119,8 @@ async def test_an_unknown_topic_is_created_with_the_clients_queue_count(
     assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (4, 4, 6)
 
 
-async def test_without_auto_creation_an_unknown_topic_is_refused(  # type: ignore[no-untyped-def]
-    start, config: Config
+async def test_without_auto_creation_an_unknown_topic_is_refused(
+    start: Start, config: Config
 ) -> None:
     broker = await start(config(auto_create_topic_enable=False))
     caller = Caller(broker)
@@ -174,7 +173,7 @@ async def test_the_system_flag_of_batch_queue_records_is_illegal_in_a_send(
 
 async def test_the_property_of_batch_queue_records_is_illegal_in_a_send(caller: Caller) -> None:
     for more in ({}, {"TRAN_MSG": "true", "PGROUP": "pg"}):
-        answer = await caller.send("T", INNER_NUM="2", **more)
+        answer = await caller.send("T", INNER_NUM="2", pairs=more)
         assert answer.code == codes.MESSAGE_ILLEGAL
         assert "INNER_NUM" in (answer.remark or "")
     assert (await caller.send("T", MY_INNER_NUM="2")).code == codes.SUCCESS
@@ -198,8 +197,8 @@ async def test_an_ordered_topic_is_closed_while_the_broker_takes_no_writes(
 
 
 async def test_ordered_topics_are_closed_on_a_broker_started_without_write_permission(
-    start, config: Config
-) -> None:  # type: ignore[no-untyped-def]
+    start: Start, config: Config
+) -> None:
     broker = await start(config(broker_permission=4))
     broker.topics.put(TopicConfig("Ordered", 1, 1, order=True))
     caller = Caller(broker)
@@ -300,7 +299,7 @@ async def test_a_compacted_topic_takes_no_message_without_a_key(
 ) -> None:
     broker.topics.put(TopicConfig("C", 1, 1, attributes={"cleanup.policy": "COMPACTION"}))
     for pairs in ({}, {"KEYS": " "}, {"TAGS": "KEYS"}):
-        answer = await caller.send("C", **pairs)
+        answer = await caller.send("C", pairs=pairs)
         assert answer.code == codes.MESSAGE_ILLEGAL
         assert (answer.remark or "").startswith("Required message key is missing: topic C has")
         assert answer.fields()["TRACE_ON"] == "true"
@@ -351,8 +350,8 @@ async def test_a_send_creates_a_retry_topic_like_any_other(broker: Broker, calle
     assert (unit.write_queue_nums, unit.topic_sys_flag) == (4, 2)
 
 
-async def test_without_auto_creation_a_send_creates_a_retry_topic_with_one_queue(  # type: ignore[no-untyped-def]
-    start, config: Config
+async def test_without_auto_creation_a_send_creates_a_retry_topic_with_one_queue(
+    start: Start, config: Config
 ) -> None:
     broker = await start(config(auto_create_topic_enable=False))
     caller = Caller(broker)

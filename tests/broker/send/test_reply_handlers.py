@@ -1,7 +1,7 @@
 """Request and reply: the answer of one client finds the producer that asked."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 from aerobee.broker.server import Broker
@@ -14,7 +14,7 @@ from aerobee.protocol.command import Command, Response
 from aerobee.protocol.headers.send import ReplyMessage, SendMessage, SendMessageV1
 from aerobee.protocol.message import properties
 
-from ..conftest import BORN_MS, Caller, Config, records
+from ..conftest import BORN_MS, Caller, Config, Start, records
 
 TOPIC = "DefaultCluster_REPLY_TOPIC"
 
@@ -110,7 +110,7 @@ async def test_a_reply_wakes_a_reader_of_its_topic(caller: Caller, asker: Asker)
         assert [record.body for record in records(await pull)] == [b"the answer"]
 
 
-async def test_a_broker_may_keep_no_replies(start: Callable, config: Config) -> None:
+async def test_a_broker_may_keep_no_replies(start: Start, config: Config) -> None:
     caller = Caller(await start(config(store_reply_message_enable=False)))
     asker = Asker(caller)
     await asker.come()

@@ -55,10 +55,10 @@ async def fill(
 
 async def stored(cluster: LocalCluster, topic: str) -> dict[MessageQueue, list[Record]]:
     """All messages of a topic, by queue."""
-    found = {}
+    found: dict[MessageQueue, list[Record]] = {}
     async with Reader(cluster.name_server) as reader:
         for queue in await reader.queues(topic):
-            found[queue] = records = []
+            records = found[queue] = []
             end = await reader.max_offset(queue)
             while len(records) < end:
                 pulled = await reader.pull(queue, len(records), 1_024, bulk=True)

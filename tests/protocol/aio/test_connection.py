@@ -210,7 +210,7 @@ async def test_a_response_over_the_frame_limit_is_refused_and_the_connection_sta
     desk: Desk, server: Server, peers: Peers
 ) -> None:
     for body in (bytes(16 << 20), [bytes(8 << 20), bytes(8 << 20)]):
-        desk.big = lambda header, command, connection, body=body: Response(0, body=body)  # type: ignore[assignment, misc]
+        desk.big = lambda header, command, connection, body=body: Response(0, body=body)  # type: ignore[method-assign, misc]
         server = Server()
         port = await server.listen("127.0.0.1", 0, desk.rows())
         where = f"127.0.0.1:{port}"
@@ -334,7 +334,7 @@ async def test_notifications_are_dropped_for_a_client_that_does_not_read(
         (("fe80::1%eth0", 1, 0, 3), "fe80" + "0" * 27 + "100000001"),
     ],
 )
-def test_hosts_are_written_as_rocketmq_stores_them(name: tuple, expected: str) -> None:
+def test_hosts_are_written_as_rocketmq_stores_them(name: tuple[object, ...], expected: str) -> None:
     assert host_bytes(name).hex() == expected
 
 

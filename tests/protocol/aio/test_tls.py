@@ -96,9 +96,8 @@ async def test_one_port_accepts_tls_and_plain_connections(
     serve: Callable[[Tls], Awaitable[tuple[str, Desk]]], pem: Path, body: bytes
 ) -> None:
     address, _ = await serve(Tls("permissive", str(pem)))
-    found = await asyncio.gather(
-        echo(address, trusting(pem), body), echo(address, None, body), echo(address, None, body)
-    )
+    contexts = (trusting(pem), None, None)
+    found = await asyncio.gather(*(echo(address, each, body) for each in contexts))
     assert found == [body] * 3
 
 

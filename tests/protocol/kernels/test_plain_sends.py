@@ -1,10 +1,12 @@
 """The compiled reader of plain sends reads the sends it takes as the slow path does."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 
@@ -20,6 +22,7 @@ from aerobee.protocol.message.tags import tag_hash
 from aerobee.protocol.security.signature import signed, signed_content
 
 BODY_BYTES_MAX = 2_000
+DRAWN_BYTES = 3_500  # of an example, less than half of what hypothesis draws for one
 EXPECTED = {codes.SEND_MESSAGE_V2: SendMessage, codes.SEND_BATCH_MESSAGE: SendMessage}
 TEXT_BYTES_MAX = 32_700
 WAITS = ("DELAY", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
@@ -296,6 +299,34 @@ def test_the_response_to_a_batch_has_the_ids_of_all_messages(plain: PlainSends) 
     assert plain.answers[:end].tobytes() == wanted
 
 
+class Chance(random.Random):
+    """Random choices made from bytes, which hypothesis draws at once and can shrink."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(0)
+        self._data, self._at = data, 0
+
+    def __repr__(self) -> str:
+        return f"Chance({self._data.rstrip(bytes(1))!r} and zeros)"
+
+    def is_left(self) -> bool:
+        """Whether there are bytes for another choice."""
+        return self._at < len(self._data)
+
+    def getrandbits(self, k: int) -> int:
+        start, self._at = self._at, self._at + (k + 7) // 8
+        return int.from_bytes(self._data[start : self._at], "little") & ((1 << k) - 1)
+
+    def random(self) -> float:
+        return self.getrandbits(24) / (1 << 24)
+
+
+def chances(examples: int) -> Callable[[Callable[[Chance], None]], Callable[[], None]]:
+    """A decorator for a test of choices that are enough for about 100 random requests."""
+    drawn = given(st.binary(min_size=DRAWN_BYTES, max_size=DRAWN_BYTES).map(Chance))
+    return lambda test: settings(max_examples=examples)(drawn(test))
+
+
 def changed(data: bytes, chance: random.Random) -> bytes:
     """The frame with one or two header bytes changed, removed or inserted; the lengths fit."""
     size = int.from_bytes(data[4:8], "big")
@@ -366,46 +397,62 @@ def odd(chance: random.Random) -> bytes:
     return send(body=chance.randbytes(chance.randrange(0, 40)), **chance.choice(make)())
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_random_sends_that_are_taken_are_read_alike(plain: PlainSends, seed: int) -> None:
-    chance = random.Random(seed)
-    taken = 0
-    for _ in range(5_000):
-        data = changed(odd(chance), chance) if chance.random() < 0.9 else odd(chance)
-        if is_taken(plain, data):
-            taken += 1
-            assert_read_alike(plain, data)
-    assert taken > 500
+def test_random_sends_that_are_taken_are_read_alike(plain: PlainSends) -> None:
+    made = taken = 0
+
+    @chances(300)
+    def read_alike(chance: Chance) -> None:
+        nonlocal made, taken
+        while chance.is_left():
+            data = changed(odd(chance), chance) if chance.random() < 0.9 else odd(chance)
+            made += 1
+            if is_taken(plain, data):
+                taken += 1
+                assert_read_alike(plain, data)
+
+    read_alike()
+    assert (made > 25_000, taken > 3_000) == (True, True), (made, taken)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_send_that_resembles_the_previous_one_is_read_alike(plain: PlainSends, seed: int) -> None:
-    chance = random.Random(seed)
+def alike(chance: random.Random) -> list[bytes]:
+    """Some sends, the later ones with most fields of the first; some of them are changed."""
+    others = [
+        send(
+            body=chance.randbytes(chance.randrange(1, 9)),
+            opaque=chance.choice((7, 42, 99)),
+            e=chance.choice((0, 1, 3, 12)),
+            g=chance.choice((1_700_000_000_123, 1_800_000_000_456, 5)),
+            i=chance.choice((TEXT, TEXT.replace("9F", "A0"), TEXT.replace("T", "t"))),
+            h=chance.choice((7, 7, 8)),
+        )
+        for _ in range(chance.randrange(1, 5))
+    ]
+    first = odd(chance) if chance.random() < 0.3 else send(opaque=chance.randrange(100))
+    return [first, *(changed(each, chance) if chance.random() < 0.3 else each for each in others)]
+
+
+def read_in_chunks(plain: PlainSends, frames: list[bytes]) -> Iterator[bytes]:
+    """Reads the frames as one chunk, then as one chunk each; yields what `plain` took of them."""
+    for data in ([b"".join(frames)], frames):
+        read(plain, data)
+        sizes = plain.taken or list(map(len, data))
+        yield b"".join(each[:size] for each, size in zip(data, sizes, strict=True))
+
+
+def test_a_send_that_resembles_the_previous_one_is_read_alike(plain: PlainSends) -> None:
     taken = 0
-    for _ in range(2_000):
-        first = odd(chance) if chance.random() < 0.3 else send(opaque=chance.randrange(100))
-        others = [
-            send(
-                body=chance.randbytes(chance.randrange(1, 9)),
-                opaque=chance.choice((7, 42, 99)),
-                e=chance.choice((0, 1, 3, 12)),
-                g=chance.choice((1_700_000_000_123, 1_800_000_000_456, 5)),
-                i=chance.choice((TEXT, TEXT.replace("9F", "A0"), TEXT.replace("T", "t"))),
-                h=chance.choice((7, 7, 8)),
-            )
-            for _ in range(chance.randrange(1, 5))
-        ]
-        frames = [
-            first,
-            *(changed(each, chance) if chance.random() < 0.3 else each for each in others),
-        ]
-        for data in ([b"".join(frames)], frames):
-            read(plain, data)
-            sizes = plain.taken or list(map(len, data))
-            kept = b"".join(each[:size] for each, size in zip(data, sizes, strict=True))
-            taken += plain.count
-            assert_read_alike(plain, b"".join(data), kept)
-    assert taken > 5_000
+
+    @chances(200)
+    def read_alike(chance: Chance) -> None:
+        nonlocal taken
+        while chance.is_left():
+            frames = alike(chance)
+            for kept in read_in_chunks(plain, frames):
+                taken += plain.count
+                assert_read_alike(plain, b"".join(frames), kept)
+
+    read_alike()
+    assert taken > 30_000, taken
 
 
 @pytest.fixture(scope="module")
@@ -432,22 +479,24 @@ def test_a_signed_request_with_an_additional_field_is_left_to_the_slow_path(
         assert not is_taken(guarded, encode_request(codes.SEND_MESSAGE_V2, 1, fields, b"body"))
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_random_signed_sends_are_read_alike(guarded: PlainSends, seed: int) -> None:
-    chance = random.Random(seed)
+def test_random_signed_sends_are_read_alike(guarded: PlainSends) -> None:
     taken = 0
-    for _ in range(2_000):
-        frames = [
-            as_signed(odd(chance) if chance.random() < 0.3 else send(opaque=5), chance)
-            for _ in range(chance.randrange(1, 5))
-        ]
-        frames = [changed(each, chance) if chance.random() < 0.3 else each for each in frames]
-        for data in ([b"".join(frames)], frames):
-            read(guarded, data)
-            sizes = guarded.taken or list(map(len, data))
-            kept = b"".join(each[:size] for each, size in zip(data, sizes, strict=True))
-            taken += len(guarded.signed)
-            assert_read_alike(guarded, b"".join(data), kept)
-            if kept == b"".join(data):
-                assert_signed_alike(guarded, kept)
-    assert taken > 2_000
+
+    @chances(120)
+    def read_alike(chance: Chance) -> None:
+        nonlocal taken
+        while chance.is_left():
+            frames = [
+                as_signed(odd(chance) if chance.random() < 0.3 else send(opaque=5), chance)
+                for _ in range(chance.randrange(1, 5))
+            ]
+            frames = [changed(each, chance) if chance.random() < 0.3 else each for each in frames]
+            whole = b"".join(frames)
+            for kept in read_in_chunks(guarded, frames):
+                taken += len(guarded.signed)
+                assert_read_alike(guarded, whole, kept)
+                if kept == whole:
+                    assert_signed_alike(guarded, kept)
+
+    read_alike()
+    assert taken > 8_000, taken

@@ -41,8 +41,8 @@ def test_what_can_not_be_copied_is_told(
     cluster: LocalCluster, target: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for one, queues in ((cluster, "3"), (target, "2")):
-        words = ("topics", "create", "small", "--queues", queues, "-n", one.name_server)
-        assert here(capsys, *words)[0] == 0
+        create = ("topics", "create", "small", "--queues", queues, "-n", one.name_server)
+        assert here(capsys, *create)[0] == 0
     words = ("mirror", "--from", cluster.name_server, "--to", target.name_server, "--once")
     code, out, _ = here(capsys, *words, "--topics", "small", "--groups", "none")
     assert code == 1

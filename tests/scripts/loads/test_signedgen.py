@@ -4,36 +4,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from aerobee.broker.server import Broker
-from aerobee.broker.settings.config import BrokerConfig
 from aerobee.scripts.loads import signedgen
 from aerobee.scripts.loads.loadgen import LoadFailed
 
 USER, SECRET = "shop", "12345678"
-
-
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    """A broker that checks signatures, with one user."""
-    config = BrokerConfig(
-        broker_name="broker-a",
-        broker_ip1="127.0.0.1",
-        listen_port=0,
-        store_path_root_dir=str(tmp_path),
-        mapped_file_size_commit_log=16 << 20,
-        max_hash_slot_num=1_000,
-        max_index_num=4_000,
-        authentication_enabled=True,
-        init_authentication_user=f'{{"username":"{USER}","password":"{SECRET}"}}',
-    )
-    running = Broker(config)
-    await running.start()
-    yield running
-    await running.stop()
+SETTINGS = {
+    "authentication_enabled": True,
+    "init_authentication_user": f'{{"username":"{USER}","password":"{SECRET}"}}',
+}
 
 
 def options(broker: Broker) -> argparse.Namespace:

@@ -4,25 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from pathlib import Path
 
 from aerobee.broker.server import Broker
-from aerobee.broker.settings.config import BrokerConfig
 from aerobee.scripts.loads import trangen
 
 
-async def test_every_transaction_that_it_begins_is_committed(tmp_path: Path) -> None:
-    config = BrokerConfig(
-        broker_name="broker-a",
-        broker_ip1="127.0.0.1",
-        listen_port=0,
-        store_path_root_dir=str(tmp_path),
-        mapped_file_size_commit_log=16 << 20,
-        max_hash_slot_num=1_000,
-        max_index_num=4_000,
-    )
-    broker = Broker(config)
-    await broker.start()
+async def test_every_transaction_that_it_begins_is_committed(broker: Broker) -> None:
     options = argparse.Namespace(
         host="127.0.0.1", port=broker.port, topic="T", conns=2, inflight=4, size=64, count=50
     )
@@ -33,4 +20,3 @@ async def test_every_transaction_that_it_begins_is_committed(tmp_path: Path) -> 
     assert dict(broker.transaction_counts.commits())["T"] >= 50
     stored = sum(broker.store.max_offset("T", queue) for queue in range(4))
     assert stored == dict(broker.transaction_counts.commits())["T"]
-    await broker.stop()

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -58,16 +57,6 @@ def bodies(store: MessageStore) -> dict[str, int]:
 
 def log_bytes(store: MessageStore) -> bytes:
     return b"".join(store.raw(each.base, each.size) for each in store.state.log.segments.items)
-
-
-@pytest.fixture
-def quiet() -> Iterator[None]:
-    """A thousand starts say what they found: too much to keep."""
-    log = logging.getLogger("aerobee.store")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
-    yield
-    log.setLevel(before)
 
 
 @pytest.fixture

@@ -1,0 +1,281 @@
+"""What the master's ends of both kinds of replication share: a connection that sends the log.
+
+A slave gets the bytes of the file, so that its files become the same. Each slave has its own
+position in the log; `send` continues there at the end of every loop iteration that wrote something.
+A slave that doesn't read costs no more than the socket's buffer and one of fixed size.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Generic, TypeVar, cast
+
+from ...protocol.bodies.ha import HAConnectionRuntimeInfo, HARuntimeInfo
+from ...protocol.errors import Malformed
+from ...store.base.errors import StoreError
+from ...store.engine.store import MessageStore
+from ..settings.config import BrokerConfig
+from .flow import Flow
+
+log = logging.getLogger(__name__)
+
+SEND_BYTES_MAX = 256 << 10  # given to one slave at once
+BUFFER_BYTES_MAX = 1 << 20  # that a slave has not read; then it gets no more
+LAST_SECONDS = 2.0  # how long a stop waits for slaves to have all
+
+Sender = TypeVar("Sender", bound="LogSender[Any]")
+Master = TypeVar("Master", bound="MasterEnd[Any]")
+
+
+class MasterEnd(Generic[Sender]):
+    """The slaves of a master: their connections are in `slaves`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        server: asyncio.Server,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`server` listens and makes a sender for each slave; `now_ms` is a clock for timeouts, not
+        for messages."""
+        self.config = config
+        self.store = store
+        self.now_ms = now_ms
+        self.slaves: list[Sender] = []
+        self.refused = 0  # connections closed for a bad request
+        self._server = server
+        self._progress = asyncio.Event()  # a slave has said something, or is gone
+
+    def send(self) -> None:
+        """Send each slave the new part of the log. To be called after it was written."""
+        for slave in self.slaves.copy():
+            slave.send()
+
+    def sweep(self) -> None:
+        """Send what is left over, send heartbeats, and close the connections of silent slaves."""
+        for slave in self.slaves.copy():
+            slave.send()
+            slave.sweep()
+
+    def info(self) -> HARuntimeInfo:
+        """How slaves stand, as GET_BROKER_HA_STATUS (907) answers it."""
+        found = [slave.info() for slave in self.slaves]
+        return HARuntimeInfo(
+            master=True,
+            master_commit_log_max_offset=self.store.log_end,
+            in_sync_slave_nums=self._in_sync_count(),
+            ha_connection_info=found,
+        )
+
+    def lost(self, slave: Sender) -> None:
+        """This connection is closed."""
+        self.slaves.remove(slave)
+        self._progress.set()
+
+    async def stop(self) -> None:
+        """Let the slaves have the rest of the log, for a while, and close the connections."""
+        self._server.close()
+        try:
+            async with asyncio.timeout(LAST_SECONDS):
+                while any(slave.is_late for slave in self.slaves):
+                    self.send()
+                    await self._next_progress()
+        except TimeoutError:
+            log.warning("stopping before all slaves have all of the log")
+        for slave in self.slaves.copy():
+            slave.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_SECONDS):
+                while self.slaves:
+                    await self._next_progress()
+        for slave in self.slaves.copy():
+            slave.abort()
+
+    async def _next_progress(self) -> None:
+        self._progress.clear()
+        await self._progress.wait()
+
+    def _in_sync_count(self) -> int:
+        return sum(slave.is_in_sync for slave in self.slaves)
+
+
+class LogSender(asyncio.Protocol, Generic[Master]):
+    """The connection of one slave. `next` is the log offset of the next byte to send, `acked` the
+    reported end: both are -1 before its first report."""
+
+    def __init__(self, master: Master) -> None:
+        self.next = -1
+        self.acked = -1
+        self.address = ""
+        self.flow = Flow(master.now_ms)
+        self.heard_ms = self._sent_ms = master.now_ms()
+        self._master = master
+        # As in RocketMQ: an empty slave gets the last file, not the whole log.
+        self._from_last_file = True
+        self._is_full = False  # the slave doesn't read
+        self._goes_on = False  # another `send` is scheduled
+        self._is_closed = False
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=BUFFER_BYTES_MAX)
+        host, port, *_ = transport.get_extra_info("peername") or ("", 0)
+        self.address = f"{host}:{port}"
+        self._master.slaves.append(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._master.lost(self)
+        if not self._is_closed:
+            self._is_closed = True
+            log.warning("the slave %s is gone, it has the log up to %d", self._name, self.acked)
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self.send()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_closed:
+            return
+        self.heard_ms = self._master.now_ms()
+        try:
+            self._take(data)
+        except Malformed as wrong:
+            self._refuse(f"it doesn't speak as a slave does: {wrong}")
+
+    def send(self) -> None:
+        """Go on with the log, as far as it is written and the slave has read."""
+        if self._is_full or self._is_closed or self._goes_on or self.next < 0:
+            return
+        end = self._master.store.written_end
+        pieces: list[bytes] = []
+        size = 0
+        try:
+            while self.next < end and size < SEND_BYTES_MAX:
+                added = self._chunk(pieces)
+                if not added:
+                    break
+                size += added
+        except StoreError as wrong:
+            self._refuse(str(wrong))
+            return
+        if pieces:
+            self._write(b"".join(pieces))
+        if self.next >= end:
+            return
+        lost = self._why_lost()
+        if lost is not None:
+            self._refuse(lost)
+        elif not self._is_full:
+            self._goes_on = True  # others get served
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def sweep(self) -> None:
+        """Let the slave know that we are alive; close when it has been silent for too long."""
+        now, most = self._master.now_ms(), self._master.config.ha_housekeeping_interval
+        self.flow.sample()
+        if now - self.heard_ms > most:
+            self._refuse(
+                f"it has said nothing for {now - self.heard_ms} ms, the limit is {most} "
+                "(haHousekeepingInterval)"
+            )
+        elif now - self._sent_ms >= self._heartbeat_ms() and self.next >= 0 and not self._is_full:
+            self._write(self._heartbeat())
+
+    def info(self) -> HAConnectionRuntimeInfo:
+        """How this slave stands."""
+        return HAConnectionRuntimeInfo(
+            addr=self.address,
+            slave_ack_offset=self.acked,
+            diff=self._master.store.log_end - self.acked,
+            in_sync=self.is_in_sync,
+            transferred_byte_in_second=self.flow.bytes_a_second,
+            transfer_from_where=self.next,
+        )
+
+    def close(self) -> None:
+        """Close the connection, after the bytes in its buffer."""
+        self._is_closed = True
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._is_closed = True
+        self._transport.abort()
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it lacks a part of the log, and may still get it."""
+        return 0 <= self.acked < self._master.store.written_end
+
+    # ---- what each kind of replication does in its own way
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether the slave counts as one that follows."""
+        raise NotImplementedError
+
+    @property
+    def _name(self) -> str:
+        return self.address
+
+    def _take(self, data: bytes) -> None:
+        """These bytes came from the slave; Malformed for others than a slave sends."""
+        raise NotImplementedError
+
+    def _chunk(self, pieces: list[bytes]) -> int:
+        """Add the chunk at `next` and go on behind it; returns its size without the head."""
+        raise NotImplementedError
+
+    def _heartbeat(self) -> bytes:
+        """A chunk without bytes."""
+        raise NotImplementedError
+
+    def _heartbeat_ms(self) -> int:
+        """How long after the last bytes a heartbeat is sent."""
+        raise NotImplementedError
+
+    def _why_lost(self) -> str | None:
+        """Why the log can't be given from `next` on, or None."""
+        raise NotImplementedError
+
+    # ---- for these
+
+    def _is_behind(self, place: int) -> bool:
+        """Whether the slave's log ends within this one; closes the connection where it doesn't."""
+        end = self._master.store.written_end
+        if place > end:
+            self._refuse(
+                f"its log ends at {place}, this one at {end}: it has what was lost here, or is no "
+                "slave of this broker. Let it be the master, or delete its store folder"
+            )
+        return place <= end
+
+    def _begin(self, place: int) -> None:
+        """The slave asks for the log from a place on; 0 says that it has nothing."""
+        store = self._master.store
+        if place == 0:
+            place = store.log_start
+            if self._from_last_file:
+                place = store.written_end - store.written_end % store.segment_bytes
+        self.next = place
+        log.info("the slave %s gets the log from %d on", self._name, place)
+
+    def _go_on(self) -> None:
+        self._goes_on = False
+        self.send()
+
+    def _write(self, data: bytes) -> None:
+        self._sent_ms = self._master.now_ms()
+        self.flow.bytes += len(data)
+        self._transport.write(data)
+
+    def _refuse(self, reason: str) -> None:
+        log.error("closing the slave %s: %s", self._name, reason)
+        self._master.refused += 1
+        self.abort()
