@@ -24,11 +24,13 @@ from .http2 import health
 from .http2.connection import Shared
 from .http2.listener import GrpcTls, Listener
 from .messages import definitions
+from .messages.recent_transactions import RecentTransactions
 from .routes.brokers import Brokers
 from .routes.topics import Topics
 from .settings.config import ProxyConfig
-from .telemetry.checks import Checks
 from .telemetry.clients import Clients
+from .telemetry.commands import Commands
+from .telemetry.membership import Membership
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +89,7 @@ class Proxy:
         except BaseException:
             await cluster.close()
             raise
-        cluster.serve(service.checks.rows())
+        cluster.serve(service.commands.rows())
         cluster.start()
         service.keeper.start()
         self._upkeep = [
@@ -104,6 +106,8 @@ class Proxy:
             task.cancel()
         await asyncio.gather(*self._upkeep, return_exceptions=True)
         for client in self._service.clients:
+            if client.streams:
+                self._service.commands.reconnect(client)
             for stream in client.streams:
                 stream.stop_reading()
         await self._listener.stop()
@@ -111,7 +115,7 @@ class Proxy:
         await self._service.keeper.stop()
         await self._service.topics.close()
         await self._service.access.close()
-        await self._service.checks.close()
+        await self._service.membership.close()
         await self._cluster.close()
 
     def _connect(self, cluster: Cluster) -> Service:
@@ -119,6 +123,7 @@ class Proxy:
         brokers = Brokers(cluster, self._clock)
         topics = Topics(brokers, config)
         popped = Popped(brokers, topics)
+        recent = RecentTransactions(config.transaction_data_expire_millis / 1_000)
         clients = Clients(
             self._gone,
             expire_seconds=config.channel_expired_timeout / 1_000,
@@ -131,7 +136,12 @@ class Proxy:
             popped,
             Keeper(brokers, topics, popped, config),
             clients,
-            Checks(brokers, clients),
+            Commands(
+                *(brokers, clients, recent),
+                seconds=config.grpc_proxy_relay_request_timeout_in_seconds,
+            ),
+            Membership(brokers, topics, clients),
+            recent,
             Access(brokers, config),
             lambda: self.port,
         )
@@ -145,7 +155,7 @@ class Proxy:
 
     async def _sweep(self) -> None:
         self.service.clients.sweep()
-        await self.service.checks.leave_unused()
+        await self.service.membership.refresh()
 
     async def _tell(self) -> None:
         await tell_changes(self.service)

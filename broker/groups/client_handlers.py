@@ -11,8 +11,8 @@ from ...protocol.bodies.request import body_of
 from ...protocol.codec.header_binary import LANGUAGES
 from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
-from ...protocol.headers.clients import PROXIED, ConsumerGroup, Heartbeat, UnregisterClient
-from ...protocol.names import RETRY_PREFIX
+from ...protocol.headers.clients import ConsumerGroup, Heartbeat, UnregisterClient
+from ...protocol.names import PROXIED, RETRY_PREFIX
 from ..filters.filters import Filters
 from ..settings.config import BrokerConfig
 from ..topics.topics import Topics, retry_config

@@ -100,6 +100,12 @@ class ConsumerGroup:
             and topic in (retry_topic(origin, self.name), retry_topic(origin, self.name, v2=True))
         )
 
+    def is_member(self, connection: Connection) -> bool:
+        """Whether a member has this connection, or is behind it."""
+        return ClientKey(connection) in self.members or any(
+            key.connection is connection for key in self.members
+        )
+
     def client_ids(self) -> list[str]:
         """The ids of the members; kept, as every member asks for them."""
         if self._ids is None:

@@ -9,14 +9,11 @@ class Heartbeat(Header):
     """HEART_BEAT (34): fields of aerobee's proxy, for a client behind it.
 
     `proxied_address` is the client's "host:port". A broker that keeps such clients apart on one
-    connection says so with the field `PROXIED` of its response; RocketMQ's don't.
+    connection says so with the field PROXIED of its response; RocketMQ's don't.
     """
 
     proxied_address: str | None = field(name="proxiedAddress", default=None)
     proxied_language: str = field(name="proxiedLanguage", default="OTHER")
-
-
-PROXIED = "aerobeeProxied"
 
 
 class UnregisterClient(Header):

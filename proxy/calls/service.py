@@ -12,12 +12,14 @@ from ..handles.keeper import Keeper
 from ..handles.popped import Popped
 from ..http2.call import SERVER_STREAM, UNARY, Call, Method
 from ..messages import definitions, times
+from ..messages.recent_transactions import RecentTransactions
 from ..messages.status import Code, Status, StatusError, of_error
 from ..routes.brokers import Brokers
 from ..routes.topics import Topics
 from ..settings.config import ProxyConfig
-from ..telemetry.checks import Checks
 from ..telemetry.clients import Clients
+from ..telemetry.commands import Commands
+from ..telemetry.membership import Membership
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +36,9 @@ class Service:
     popped: Popped
     keeper: Keeper
     clients: Clients
-    checks: Checks
+    commands: Commands
+    membership: Membership
+    recent: RecentTransactions
     access: Access
     own_port: Callable[[], int]  # known once the proxy listens
 

@@ -44,6 +44,7 @@ class ProxyConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     max_transaction_recovery_second: Count = 3_600
     enable_topic_message_type_check: bool = True
     auto_create_topic: bool = False
+    transaction_data_expire_millis: Millis = 30_000
 
     default_invisible_time_mills: Millis = 60_000
     min_invisible_time_mills_for_recv: Millis = 10_000
@@ -63,6 +64,7 @@ class ProxyConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     grpc_client_consumer_long_polling_batch_size: Annotated[int, Meta(ge=1, le=32)] = 32
     channel_expired_timeout: Millis = 120_000
     client_grace_millis: Millis = 10_000
+    grpc_proxy_relay_request_timeout_in_seconds: Seconds = 5
     topic_route_cache_refresh_seconds: Seconds = 20
     topic_config_cache_refresh_seconds: Seconds = 20
     subscription_group_config_cache_refresh_seconds: Seconds = 20
@@ -107,7 +109,6 @@ ACCEPTED = {
     "enableGrpcEpoll": "boolean",
     "grpcThreadPoolNums": "int",
     "grpcThreadPoolQueueCapacity": "int",
-    "grpcProxyRelayRequestTimeoutInSeconds": "int",
     "brokerConfigPath": "String",
     "maxDelayTimeMills": "long",
     "grpcClientConsumerMinLongPollingTimeoutMillis": "long",

@@ -13,7 +13,8 @@ from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from aerobee.protocol.bodies.subscription import subscription
 from aerobee.protocol.command import Command, Response
-from aerobee.protocol.headers.clients import PROXIED, ConsumerRunningInfo, Heartbeat
+from aerobee.protocol.headers.clients import ConsumerRunningInfo, Heartbeat
+from aerobee.protocol.names import PROXIED
 
 from ..conftest import Caller
 

@@ -10,20 +10,7 @@ from aerobee.proxy.calls.telemetry import tell_changes
 from aerobee.testing import LocalCluster
 
 from ..support import CLIENT_TYPES, Client, Setup, bodies, code_of, new, resource, setup
-
-
-def consumer(group: str, topic: str, kind: str = "PUSH_CONSUMER") -> Any:
-    """The settings of a consumer."""
-    settings = new("Settings", client_type=CLIENT_TYPES[kind])
-    settings.subscription.group.name = group
-    settings.subscription.subscriptions.add().topic.name = topic
-    return settings
-
-
-def producer(topic: str) -> Any:
-    settings = new("Settings", client_type=CLIENT_TYPES["PRODUCER"])
-    settings.publishing.topics.add(name=topic)
-    return settings
+from ..telemetry.talking import consumer, producer
 
 
 async def told(stream: Any, settings: Any) -> Any:
