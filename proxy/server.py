@@ -20,7 +20,7 @@ from .calls.service import Service
 from .calls.telemetry import tell_changes
 from .handles.keeper import Keeper
 from .handles.popped import Popped
-from .http2 import health
+from .http2 import health, reflection
 from .http2.connection import Shared
 from .http2.listener import GrpcTls, Listener
 from .messages import definitions
@@ -76,12 +76,14 @@ class Proxy:
         cluster = Cluster(config.namesrv_addr or None, security=Security(*config.credentials()))
         service = self._connect(cluster)
         methods = table.methods(service) | health.methods([definitions.SERVICE])
+        methods |= reflection.methods([*definitions.descriptor_set().file, health.FILE])
         shared = Shared(methods, config.grpc_max_inbound_message_size)
         listener = Listener(
             shared,
             tls,
             idle_seconds=config.grpc_client_idle_time_mills / 1_000,
             grace_seconds=config.grpc_shutdown_time_seconds,
+            balancers=config.balancers(),
         )
         self._listener, self._service, self._cluster = listener, service, cluster
         try:

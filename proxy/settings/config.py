@@ -1,5 +1,6 @@
 """The settings of a proxy, under the names of RocketMQ's ProxyConfig."""
 
+import ipaddress
 import json
 from typing import Annotated, Literal
 
@@ -31,6 +32,7 @@ class ProxyConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     tls_server_mode: TlsMode = "permissive"
     tls_key_path: str = ""
     tls_cert_path: str = ""
+    proxy_protocol_addresses: str = ""
     grpc_max_inbound_message_size: Bytes = 136_314_880
     grpc_client_idle_time_mills: Annotated[int, Meta(ge=10_000, le=86_400_000)] = 120_000
     grpc_shutdown_time_seconds: Annotated[int, Meta(ge=0, le=3_600)] = 30
@@ -77,6 +79,18 @@ class ProxyConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     def __post_init__(self) -> None:
         self.credentials()
+        self.balancers()
+
+    def balancers(self) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+        """The networks of proxyProtocolAddresses. ValueError for what is none."""
+        words = filter(None, map(str.strip, self.proxy_protocol_addresses.split(",")))
+        try:
+            return tuple(ipaddress.ip_network(word, strict=False) for word in words)
+        except ValueError as wrong:
+            raise ValueError(
+                f"proxyProtocolAddresses: {wrong}; write addresses or networks with commas "
+                "between, such as 10.0.0.7,10.1.0.0/16"
+            ) from None
 
     def credentials(self) -> tuple[str, str]:
         """Access key and secret key towards brokers; empty without. ValueError for odd JSON."""

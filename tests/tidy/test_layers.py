@@ -67,7 +67,7 @@ COMPILED = [
 PLACES = {
     "aiohttp": ["console", "client/cluster/top_addressing.py"],
     "cryptography": ["protocol/security/self_signed.py"],
-    "google": ["proxy/messages/definitions.py", "proxy/http2/health.py"],  # protobuf
+    "google": ["proxy/messages/definitions.py", "proxy/http2/built.py"],  # protobuf
     "grpc_tools": ["scripts/dev/definitions.py"],
     "h2": ["proxy/http2/library.py"],
     "isal": ["protocol/message/record.py"],

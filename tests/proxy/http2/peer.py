@@ -177,12 +177,14 @@ class Host:
 
 
 @asynccontextmanager
-async def host(mode: Any = "permissive", **more: Any) -> AsyncIterator[Host]:
+async def host(
+    mode: Any = "permissive", tls: GrpcTls | None = None, **more: Any
+) -> AsyncIterator[Host]:
     """A listener with the methods of `Service`."""
     service = Service()
     shared = Shared(service.methods(), MESSAGE_MAX)
     more.setdefault("grace_seconds", 0.2)
-    listener = Listener(shared, GrpcTls(mode), **more)
+    listener = Listener(shared, tls or GrpcTls(mode), **more)
     await listener.start("127.0.0.1", 0)
     found = Host(listener, shared, service)
     try:
