@@ -16,6 +16,7 @@ from ..client.cluster.cluster import Cluster, every
 from ..protocol.aio.connection import host_text
 from .access.access import Access
 from .calls import table
+from .calls.counts import CallCounts
 from .calls.service import Service
 from .calls.telemetry import tell_changes
 from .handles.keeper import Keeper
@@ -49,6 +50,7 @@ class Proxy:
         self._clock = clock
         self._listener: Listener | None = None
         self._service: Service | None = None
+        self.shared = Shared({}, config.grpc_max_inbound_message_size)
         self._cluster: Cluster | None = None
         self._upkeep: list[asyncio.Task[None]] = []
         self._leaving: set[asyncio.Task[None]] = set()
@@ -64,6 +66,11 @@ class Proxy:
         return host_text((self.config.bind_address, self.port))
 
     @property
+    def calls_under_way(self) -> int:
+        """Calls that have not ended, streams as well."""
+        return sum(len(connection.calls) for connection in self.shared.connections)
+
+    @property
     def service(self) -> Service:
         """Its parts, once it is started."""
         assert self._service is not None, "the proxy is not started"
@@ -77,7 +84,7 @@ class Proxy:
         service = self._connect(cluster)
         methods = table.methods(service) | health.methods([definitions.SERVICE])
         methods |= reflection.methods([*definitions.descriptor_set().file, health.FILE])
-        shared = Shared(methods, config.grpc_max_inbound_message_size)
+        shared = self.shared = Shared(methods, config.grpc_max_inbound_message_size)
         listener = Listener(
             shared,
             tls,
@@ -144,6 +151,7 @@ class Proxy:
             ),
             Membership(brokers, topics, clients),
             recent,
+            CallCounts(),
             Access(brokers, config),
             lambda: self.port,
         )

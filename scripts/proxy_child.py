@@ -6,6 +6,7 @@ its parent is killed.
 
 import asyncio
 import logging
+import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ log = logging.getLogger(__name__)
 
 STOP_SECONDS = 40.0  # the grace of its calls, and a little more
 READY_SECONDS = 60.0
+HTTP_PORT = "AEROBEE_HTTP_PORT"  # the parent's own; the child takes the one above its port of gRPC
 
 
 class ProxyChild:
@@ -33,6 +35,7 @@ class ProxyChild:
             *(sys.executable, "-m", "aerobee.scripts.cli", "proxy", "--with-parent", *self._words),
             stdin=PIPE,
             stdout=PIPE,
+            env={name: text for name, text in os.environ.items() if name != HTTP_PORT},
         )
         assert self._process.stdout is not None
         try:

@@ -37,6 +37,10 @@ class ProxyConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     grpc_client_idle_time_mills: Annotated[int, Meta(ge=10_000, le=86_400_000)] = 120_000
     grpc_shutdown_time_seconds: Annotated[int, Meta(ge=0, le=3_600)] = 30
     use_endpoint_port_from_request: bool = True
+    http_port: Annotated[int, Meta(ge=-1, le=65_535)] | None = None
+    http_bind_address: BindAddress = "127.0.0.1"
+    proxy_cluster_name: str = "DefaultCluster"
+    proxy_name: str = ""
 
     max_message_size: Annotated[int, Meta(ge=0, le=1 << 30)] = 4_194_304
     enable_message_body_empty_check: bool = True
@@ -110,8 +114,6 @@ class ProxyConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 # Keys of RocketMQ's proxy that have no effect here, with their Java types.
 ACCEPTED = {
     "rocketMQClusterName": "String",
-    "proxyClusterName": "String",
-    "proxyName": "String",
     "proxyMode": "String",
     "localServeAddr": "String",
     "remotingListenPort": "int",

@@ -78,7 +78,7 @@ class Commands:
             answer.set_result(command)
 
     def reconnect(self, client: Client) -> None:
-        """Ask a client to make its connection anew, because this one will end."""
+        """Ask a client to connect again, because this connection will end."""
         told = TelemetryCommand()
         told.reconnect_endpoints_command.nonce = uuid.uuid4().hex
         client.streams[-1].put(told)

@@ -64,7 +64,7 @@ class _Told:
 
 
 class Membership:
-    """Registers the clients, and removes those that have left."""
+    """Registers the clients, and removes clients that have left."""
 
     def __init__(self, brokers: Brokers, topics: Topics, clients: Clients) -> None:
         self._brokers = brokers

@@ -79,12 +79,19 @@ def proxy(options: argparse.Namespace) -> int:
         return print_config(rows, options.print_config)
 
     async def parts(stack: Stack) -> str:
+        from ..endpoints import proxy_endpoint
+
         ours = started(config)
         await stack.start(ours)
+        endpoint = proxy_endpoint(ours)
+        await stack.start(endpoint)
         if options.with_parent:
             asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _end_with_input)
         known = config.namesrv_addr or "127.0.0.1:9876"
-        return f"the proxy is ready on {ours.address}, name servers: {known}; {tls_note(config)}"
+        page = f", status page {endpoint.url}" if endpoint.url else ""
+        return (
+            f"the proxy is ready on {ours.address}{page}, name servers: {known}; {tls_note(config)}"
+        )
 
     return serving.run(parts)
 
