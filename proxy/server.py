@@ -19,6 +19,7 @@ from .calls import table
 from .calls.counts import CallCounts
 from .calls.service import Service
 from .calls.telemetry import tell_changes
+from .handles.handover import Handover, Worker
 from .handles.keeper import Keeper
 from .handles.popped import Popped
 from .http2 import health, reflection
@@ -42,11 +43,19 @@ TELL_SECONDS = 5.0
 class Proxy:
     """One proxy. Create it anywhere; `start` and `stop` it inside a running loop.
 
-    `clock` gives the brokers' time in ms; a parameter so that tests can move it.
+    `clock` gives the brokers' time in ms; a parameter so that tests can move it. A `worker` shares
+    its port with others.
     """
 
-    def __init__(self, config: ProxyConfig, clock: Callable[[], int] = now_ms) -> None:
+    def __init__(
+        self,
+        config: ProxyConfig,
+        clock: Callable[[], int] = now_ms,
+        worker: Worker | None = None,
+    ) -> None:
         self.config = config
+        self._worker = worker
+        self._handover: Handover | None = None
         self._clock = clock
         self._listener: Listener | None = None
         self._service: Service | None = None
@@ -94,13 +103,17 @@ class Proxy:
         )
         self._listener, self._service, self._cluster = listener, service, cluster
         try:
-            await listener.start(config.bind_address, config.grpc_server_port)
+            shares = self._worker is not None
+            await listener.start(config.bind_address, config.grpc_server_port, shares=shares)
         except BaseException:
             await cluster.close()
             raise
         cluster.serve(service.commands.rows())
         cluster.start()
         service.keeper.start()
+        if self._worker is not None:
+            self._handover = Handover(self._worker, service.keeper)
+            await self._handover.start()
         self._upkeep = [
             asyncio.create_task(every(SWEEP_SECONDS, self._sweep, "looking after clients")),
             asyncio.create_task(every(TELL_SECONDS, self._tell, "telling changed settings")),
@@ -121,6 +134,8 @@ class Proxy:
                 stream.stop_reading()
         await self._listener.stop()
         await asyncio.gather(*self._leaving, return_exceptions=True)
+        if self._handover is not None:
+            await self._handover.stop()
         await self._service.keeper.stop()
         await self._service.topics.close()
         await self._service.access.close()

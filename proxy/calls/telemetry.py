@@ -73,6 +73,7 @@ async def _settings(service: Service, call: Call, client_id: str, sent: Any) -> 
         for entry in sent.subscription.subscriptions:
             topic_of(entry.topic)
     client = service.clients.put(client_id, sent, call)
+    await service.keeper.fetch(client_id)
     await tell(service, client)
     await service.membership.join(client)
 

@@ -4,6 +4,7 @@ in two steps."""
 import asyncio
 import logging
 import os
+import socket
 import ssl
 import time
 from contextlib import suppress
@@ -58,6 +59,25 @@ class GrpcTls(Tls):
         return found
 
 
+def shared_port(host: str, port: int) -> socket.socket:
+    """A socket that is bound beside others of this user (SO_REUSEPORT), and does not listen.
+
+    OSError with a plain sentence when the port can't be had.
+    """
+    if not hasattr(socket, "SO_REUSEPORT"):
+        raise OSError("grpcWorkers needs SO_REUSEPORT, which this system lacks; set it to 1")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        found.setblocking(False)
+        found.bind((host, port))
+    except OSError as wrong:
+        found.close()
+        raise OSError(wrong.errno, f"can't listen on {host}:{port}: {wrong.strerror}") from None
+    return found
+
+
 class Listener:
     """Accepts connections of gRPC. Make it inside a running loop.
 
@@ -84,9 +104,14 @@ class Listener:
         self._sweeper: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
-    async def start(self, host: str, port: int) -> None:
-        """Listen; OSError with a plain sentence when the port can't be had."""
-        self._server, self.port = await listen(self._accept, host, port)
+    async def start(self, host: str, port: int, *, shares: bool = False) -> None:
+        """Listen, with `shares` beside others that share the port; OSError with a plain sentence
+        when it can't be had."""
+        if shares:
+            with shared_port(host, port) as bound:
+                self._server, self.port = await listen(self._accept, host, port, bound=bound)
+        else:
+            self._server, self.port = await listen(self._accept, host, port)
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
     async def stop(self) -> None:

@@ -29,6 +29,7 @@ class ProxyConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     namesrv_addr: str = ""
     bind_address: BindAddress = "127.0.0.1"
     grpc_server_port: Port = 8081
+    grpc_workers: Annotated[int, Meta(ge=1, le=64)] = 1
     tls_server_mode: TlsMode = "permissive"
     tls_key_path: str = ""
     tls_cert_path: str = ""

@@ -83,6 +83,7 @@ PLACES = {
         "controller",
         "broker",
         "proxy/settings",
+        "proxy/handles/handover.py",
         "scripts/commands/daemons.py",
         "scripts/commands/controller.py",
     ],
