@@ -13,6 +13,8 @@ GROUP_CHARS_MAX = 120
 CLIENT_ID_CHARS_MAX = 512
 STORED_TOPIC_CHARS_MAX = 255  # of retry and dead letter topics, which carry a group's name
 
+# A field of a heartbeat's response: this broker keeps the clients behind a proxy apart.
+PROXIED = "aerobeeProxied"
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 NAMESPACE_SEPARATOR = "%"

@@ -16,19 +16,23 @@ from ..client.cluster.cluster import Cluster, every
 from ..protocol.aio.connection import host_text
 from .access.access import Access
 from .calls import table
+from .calls.counts import CallCounts
 from .calls.service import Service
 from .calls.telemetry import tell_changes
+from .handles.handover import Handover, Worker
 from .handles.keeper import Keeper
 from .handles.popped import Popped
-from .http2 import health
+from .http2 import health, reflection
 from .http2.connection import Shared
 from .http2.listener import GrpcTls, Listener
 from .messages import definitions
+from .messages.recent_transactions import RecentTransactions
 from .routes.brokers import Brokers
 from .routes.topics import Topics
 from .settings.config import ProxyConfig
-from .telemetry.checks import Checks
 from .telemetry.clients import Clients
+from .telemetry.commands import Commands
+from .telemetry.membership import Membership
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +43,23 @@ TELL_SECONDS = 5.0
 class Proxy:
     """One proxy. Create it anywhere; `start` and `stop` it inside a running loop.
 
-    `clock` gives the brokers' time in ms; a parameter so that tests can move it.
+    `clock` gives the brokers' time in ms; a parameter so that tests can move it. A `worker` shares
+    its port with others.
     """
 
-    def __init__(self, config: ProxyConfig, clock: Callable[[], int] = now_ms) -> None:
+    def __init__(
+        self,
+        config: ProxyConfig,
+        clock: Callable[[], int] = now_ms,
+        worker: Worker | None = None,
+    ) -> None:
         self.config = config
+        self._worker = worker
+        self._handover: Handover | None = None
         self._clock = clock
         self._listener: Listener | None = None
         self._service: Service | None = None
+        self.shared = Shared({}, config.grpc_max_inbound_message_size)
         self._cluster: Cluster | None = None
         self._upkeep: list[asyncio.Task[None]] = []
         self._leaving: set[asyncio.Task[None]] = set()
@@ -62,6 +75,11 @@ class Proxy:
         return host_text((self.config.bind_address, self.port))
 
     @property
+    def calls_under_way(self) -> int:
+        """Calls that have not ended, streams as well."""
+        return sum(len(connection.calls) for connection in self.shared.connections)
+
+    @property
     def service(self) -> Service:
         """Its parts, once it is started."""
         assert self._service is not None, "the proxy is not started"
@@ -74,22 +92,28 @@ class Proxy:
         cluster = Cluster(config.namesrv_addr or None, security=Security(*config.credentials()))
         service = self._connect(cluster)
         methods = table.methods(service) | health.methods([definitions.SERVICE])
-        shared = Shared(methods, config.grpc_max_inbound_message_size)
+        methods |= reflection.methods([*definitions.descriptor_set().file, health.FILE])
+        shared = self.shared = Shared(methods, config.grpc_max_inbound_message_size)
         listener = Listener(
             shared,
             tls,
             idle_seconds=config.grpc_client_idle_time_mills / 1_000,
             grace_seconds=config.grpc_shutdown_time_seconds,
+            balancers=config.balancers(),
         )
         self._listener, self._service, self._cluster = listener, service, cluster
         try:
-            await listener.start(config.bind_address, config.grpc_server_port)
+            shares = self._worker is not None
+            await listener.start(config.bind_address, config.grpc_server_port, shares=shares)
         except BaseException:
             await cluster.close()
             raise
-        cluster.serve(service.checks.rows())
+        cluster.serve(service.commands.rows())
         cluster.start()
         service.keeper.start()
+        if self._worker is not None:
+            self._handover = Handover(self._worker, service.keeper)
+            await self._handover.start()
         self._upkeep = [
             asyncio.create_task(every(SWEEP_SECONDS, self._sweep, "looking after clients")),
             asyncio.create_task(every(TELL_SECONDS, self._tell, "telling changed settings")),
@@ -104,14 +128,18 @@ class Proxy:
             task.cancel()
         await asyncio.gather(*self._upkeep, return_exceptions=True)
         for client in self._service.clients:
+            if client.streams:
+                self._service.commands.reconnect(client)
             for stream in client.streams:
                 stream.stop_reading()
         await self._listener.stop()
         await asyncio.gather(*self._leaving, return_exceptions=True)
+        if self._handover is not None:
+            await self._handover.stop()
         await self._service.keeper.stop()
         await self._service.topics.close()
         await self._service.access.close()
-        await self._service.checks.close()
+        await self._service.membership.close()
         await self._cluster.close()
 
     def _connect(self, cluster: Cluster) -> Service:
@@ -119,6 +147,7 @@ class Proxy:
         brokers = Brokers(cluster, self._clock)
         topics = Topics(brokers, config)
         popped = Popped(brokers, topics)
+        recent = RecentTransactions(config.transaction_data_expire_millis / 1_000)
         clients = Clients(
             self._gone,
             expire_seconds=config.channel_expired_timeout / 1_000,
@@ -131,7 +160,13 @@ class Proxy:
             popped,
             Keeper(brokers, topics, popped, config),
             clients,
-            Checks(brokers, clients),
+            Commands(
+                *(brokers, clients, recent),
+                seconds=config.grpc_proxy_relay_request_timeout_in_seconds,
+            ),
+            Membership(brokers, topics, clients),
+            recent,
+            CallCounts(),
             Access(brokers, config),
             lambda: self.port,
         )
@@ -145,7 +180,7 @@ class Proxy:
 
     async def _sweep(self) -> None:
         self.service.clients.sweep()
-        await self.service.checks.leave_unused()
+        await self.service.membership.refresh()
 
     async def _tell(self) -> None:
         await tell_changes(self.service)

@@ -1,13 +1,18 @@
-"""The HTTP endpoint of a name server or a controller."""
+"""The HTTP endpoint of a name server, a controller or a proxy."""
 
+import asyncio
+from collections.abc import Generator
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ..console.endpoint import DaemonView, Endpoint
 
 if TYPE_CHECKING:
     from ..controller.server import Controller
     from ..namesrv.server import NameServer
+    from ..proxy.server import Proxy
+
+Result = TypeVar("Result")
 
 
 def endpoint_of(
@@ -26,3 +31,27 @@ def endpoint_of(
         note=lambda: pages.note(daemon),
     )
     return Endpoint(address, port, view, listen_port=daemon.config.listen_port)
+
+
+def proxy_endpoint(proxy: "Proxy") -> Endpoint:
+    """An endpoint, not started yet, of a proxy that listens: it is healthy and ready then."""
+    from ..proxy import overview
+
+    async def in_slices(steps: Generator[object, None, Result], /) -> Result:
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            await asyncio.sleep(0)
+
+    view = DaemonView(
+        fault=lambda: None,
+        not_ready=lambda: None,
+        metrics=lambda: overview.families(proxy),
+        in_slices=in_slices,
+        status=lambda with_system: overview.overview(proxy, with_system=with_system),
+        note=lambda: overview.note(proxy),
+    )
+    config = proxy.config
+    return Endpoint(config.http_bind_address, config.http_port, view, listen_port=proxy.port)

@@ -6,6 +6,7 @@ its parent is killed.
 
 import asyncio
 import logging
+import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
@@ -16,13 +17,16 @@ log = logging.getLogger(__name__)
 
 STOP_SECONDS = 40.0  # the grace of its calls, and a little more
 READY_SECONDS = 60.0
+HTTP_PORT = "AEROBEE_HTTP_PORT"  # the parent's own; the child takes the one above its port of gRPC
 
 
 class ProxyChild:
-    """One child; `words` are the arguments of `aerobee proxy`. `ready` is its ready line."""
+    """One child; `words` are the arguments of `aerobee proxy`. `ready` is its ready line. With
+    `is_watched` the log says when it ends by itself."""
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, words: Sequence[str], *, is_watched: bool = True) -> None:
         self._words = list(words)
+        self._is_watched = is_watched
         self._process: Process | None = None
         self._watcher: asyncio.Task[None] | None = None
         self.ready = ""
@@ -33,6 +37,7 @@ class ProxyChild:
             *(sys.executable, "-m", "aerobee.scripts.cli", "proxy", "--with-parent", *self._words),
             stdin=PIPE,
             stdout=PIPE,
+            env={name: text for name, text in os.environ.items() if name != HTTP_PORT},
         )
         assert self._process.stdout is not None
         try:
@@ -44,7 +49,8 @@ class ProxyChild:
             await self.stop()
             raise CommandError("the proxy did not start; its message is above")
         self.ready = line.decode().strip()
-        self._watcher = asyncio.create_task(self._watch(self._process))
+        if self._is_watched:
+            self._watcher = asyncio.create_task(self._watch())
 
     async def stop(self) -> None:
         """End it; it has some seconds for the calls under way."""
@@ -63,6 +69,10 @@ class ProxyChild:
             process.kill()
             await process.wait()
 
-    async def _watch(self, process: Process) -> None:
-        code = await process.wait()
+    async def ended(self) -> int:
+        """Its exit code, once it has ended."""
+        return 0 if self._process is None else await self._process.wait()
+
+    async def _watch(self) -> None:
+        code = await self.ended()
         log.error("the proxy ended with code %d; start one with `aerobee proxy`", code)

@@ -72,11 +72,10 @@ class AdminClientHandlers:
         more: dict[str, str] | None = None,
     ) -> Response:
         """The consumer's answer to the same request, `more` header fields added."""
-        known = self.clients.consumer_group(group)
-        consumer = self.clients.find_consumer(group, client_id)
-        if known is None or consumer is None:
+        member = self.clients.find_consumer(group, client_id)
+        if member is None:
             raise Refusal(codes.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
-        version = known.members[consumer].version
+        consumer, version = member.connection, member.version
         if version < CALL_VERSION_MIN:
             raise Refusal(
                 codes.SYSTEM_ERROR,

@@ -95,11 +95,11 @@ class AdminOffsetHandlers:
         wanted = (header.client_id or "").strip()
         fields = ConsumerStatus(header.topic, header.group).to_fields()
         asked = [
-            (connection, member)
-            for connection, member in group.members.items()
-            if not wanted or member.client_id == wanted
+            member
+            for member in group.members.values()
+            if not member.is_proxied and (not wanted or member.client_id == wanted)
         ]
-        answers = await asyncio.gather(*(_ask(to, member, fields) for to, member in asked))
+        answers = await asyncio.gather(*(_ask(member, fields) for member in asked))
         found = GetConsumerStatusBody(consumer_table=dict(filter(None, answers)))
         return Response(codes.SUCCESS, body=found.encode())
 
@@ -202,8 +202,10 @@ class AdminOffsetHandlers:
         fields = ResetOffset(name, topic, header.timestamp_ms, False).to_fields()
         body = ResetOffsetBody(table).encode()
         told = body if command.language != "CPP" else _for_c(table)
-        for member in group.members:
-            member.oneway(codes.RESET_CONSUMER_CLIENT_OFFSET, fields, told)
+        for member in group.members.values():
+            if member.is_proxied:
+                continue  # it has no offsets: what it pops goes by the broker's
+            member.connection.oneway(codes.RESET_CONSUMER_CLIENT_OFFSET, fields, told)
         return Response(codes.SUCCESS, body=body)
 
     def _target(self, header: ResetOffset, queue_id: int) -> int:
@@ -236,11 +238,11 @@ def _check_versions(group: ConsumerGroup) -> None:
 
 
 async def _ask(
-    connection: Connection, member: Member, fields: dict[str, str]
+    member: Member, fields: dict[str, str]
 ) -> tuple[str, dict[MessageQueue, int]] | None:
     """A member's client id and offsets; None when it didn't answer them."""
     try:
-        answer = await connection.request(
+        answer = await member.connection.request(
             codes.GET_CONSUMER_STATUS_FROM_CLIENT, fields, b"", ASK_SECONDS
         )
         if answer.code != codes.SUCCESS or not answer.body:

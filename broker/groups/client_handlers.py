@@ -8,19 +8,22 @@ from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData
 from ...protocol.bodies.request import body_of
+from ...protocol.codec.header_binary import LANGUAGES
 from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
-from ...protocol.headers.clients import ConsumerGroup, UnregisterClient
-from ...protocol.names import RETRY_PREFIX
+from ...protocol.headers.clients import ConsumerGroup, Heartbeat, UnregisterClient
+from ...protocol.names import PROXIED, RETRY_PREFIX
 from ..filters.filters import Filters
 from ..settings.config import BrokerConfig
 from ..topics.topics import Topics, retry_config
-from .clients import Clients
+from .clients import Clients, Proxied
 from .groups import Groups
 
 # The fields of a heartbeat's response: V2 heartbeats are understood, and the body is always read.
 HEARTBEAT_FIELDS = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
 HEARD = Response(codes.SUCCESS, HEARTBEAT_FIELDS)
+PROXIED_HEARD = Response(codes.SUCCESS, HEARTBEAT_FIELDS | {PROXIED: "true"})
+ADDRESS_CHARS_MAX = 300  # of a client behind a proxy
 ACTIVELY = "CONSUME_ACTIVELY"  # the type of a consumer that pulls by itself
 REGISTERED_S_MAX = 1.0  # how long a heartbeat waits for the name servers; clients wait 3 s for it
 
@@ -38,14 +41,14 @@ class ClientHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.HEART_BEAT, None, self.on_heartbeat, "ANY"),
+            Row(codes.HEART_BEAT, Heartbeat, self.on_heartbeat, "ANY"),
             Row(codes.UNREGISTER_CLIENT, UnregisterClient, self.on_unregister, "ANY"),
             Row(codes.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroup, self.on_consumer_list, "SUB"),
             Row(codes.CHECK_CLIENT_CONFIG, None, self.on_check, "SUB"),
         ]
 
     def on_heartbeat(
-        self, header: None, command: Command, connection: Connection
+        self, header: Heartbeat, command: Command, connection: Connection
     ) -> Response | Coroutine[Any, Any, Response]:
         heartbeat = body_of(command, HeartbeatData)
         if not heartbeat.client_id:
@@ -67,6 +70,7 @@ class ClientHandlers:
             command.version,
             self.now_ms(),
             admit,
+            _proxied(header),
         )
         if self.filters.enabled:
             # After everything else is taken over: a faulty expression is refused at once, while in
@@ -75,12 +79,15 @@ class ClientHandlers:
                 for wanted in consumer.subscription_data_set:
                     self.filters.check(wanted)
         wait = self.topics.wait_registered
-        return HEARD if wait is None or not is_news else _after(wait(REGISTERED_S_MAX))
+        heard = HEARD if header.proxied_address is None else PROXIED_HEARD
+        return heard if wait is None or not is_news else _after(wait(REGISTERED_S_MAX), heard)
 
     def on_unregister(
         self, header: UnregisterClient, command: Command, connection: Connection
     ) -> Response:
-        self.clients.unregister(connection, header.producer_group, header.consumer_group)
+        self.clients.unregister(
+            connection, header.client_id, header.producer_group, header.consumer_group
+        )
         return OK
 
     def on_consumer_list(
@@ -123,7 +130,17 @@ class ClientHandlers:
         return bool(missing)
 
 
-async def _after(registered: Coroutine[Any, Any, None]) -> Response:
-    """The answer, once the name servers know of the new topics or had their time."""
+def _proxied(header: Heartbeat) -> Proxied | None:
+    if header.proxied_address is None:
+        return None
+    language = header.proxied_language.upper()
+    # The language is a label of metrics, so it has to be one of a few.
+    return Proxied(
+        header.proxied_address[:ADDRESS_CHARS_MAX], language if language in LANGUAGES else "OTHER"
+    )
+
+
+async def _after(registered: Coroutine[Any, Any, None], heard: Response) -> Response:
+    """The response, once the name servers know of the new topics or had their time."""
     await registered
-    return HEARD
+    return heard

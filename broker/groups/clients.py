@@ -1,12 +1,14 @@
 """The connected clients: producers and consumers by group, and the consumers' subscriptions.
 
-A client is its connection: when that closes, the client has left, at once. Heartbeats name the
-groups and subscriptions; a subscription with a later version replaces an earlier one.
+A client is its connection: when that closes, the client has left, at once. A proxy's connection
+has many clients, which are told apart by their ids. Heartbeats name the groups and subscriptions; a
+subscription with a later version replaces an earlier one.
 """
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection
@@ -20,8 +22,9 @@ from ...protocol.queues.allocation import sort_ids
 from .subscription_check import SubscriptionCheck
 
 GROUPS_MAX = 100_000  # groups with live clients, of producers and of consumers each
-GROUPS_PER_CLIENT_MAX = 1_000  # of each kind, on one connection
-MEMBERS_MAX = 500_000  # group and connection pairs
+GROUPS_PER_CLIENT_MAX = 1_000  # of each kind
+PROXIED_MAX = 100_000  # clients behind one connection of a proxy
+MEMBERS_MAX = 500_000  # group and client pairs
 # Consumer groups that may join have a configuration, whose name has a limit of its own.
 JOINED_CHARS_MAX = 255  # of a group in a heartbeat
 SHARE_OF_MEMORY = 4  # subscriptions may take this fraction (one part in N) of clientMemoryBytesMax
@@ -30,15 +33,40 @@ TAG_BYTES = 200
 BROADCASTING = "BROADCASTING"
 
 
+class ClientKey(NamedTuple):
+    """One client: its connection, and its id where it is behind a proxy, else ""."""
+
+    connection: Connection
+    proxied_id: str = ""
+
+
 @dataclass(slots=True)
 class Member:
     """One client of a group. `last_ms` is its last heartbeat."""
 
+    key: ClientKey
     client_id: str
     language: str
     version: int
     address: str
     last_ms: int
+
+    @property
+    def connection(self) -> Connection:
+        """Its connection, or that of the proxy before it."""
+        return self.key.connection
+
+    @property
+    def is_proxied(self) -> bool:
+        """Whether it is behind a proxy: it pops, and has neither queues nor offsets of its own."""
+        return bool(self.key.proxied_id)
+
+
+class Proxied(NamedTuple):
+    """A client as the proxy before it describes it: "host:port" and language."""
+
+    address: str
+    language: str
 
 
 @dataclass(slots=True)
@@ -52,7 +80,7 @@ class ConsumerGroup:
     consume_type: str | None = None
     message_model: str | None = None
     consume_from_where: str | None = None
-    members: dict[Connection, Member] = field(default_factory=dict)
+    members: dict[ClientKey, Member] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     last_ms: int = 0
     weight: int = 0  # bytes of memory for the subscriptions
@@ -70,6 +98,12 @@ class ConsumerGroup:
         return topic in self.subscriptions or (
             origin in self.subscriptions
             and topic in (retry_topic(origin, self.name), retry_topic(origin, self.name, v2=True))
+        )
+
+    def is_member(self, connection: Connection) -> bool:
+        """Whether a member has this connection, or is behind it."""
+        return ClientKey(connection) in self.members or any(
+            key.connection is connection for key in self.members
         )
 
     def client_ids(self) -> list[str]:
@@ -105,14 +139,15 @@ class Clients:
         on_subscriptions: Callable[[str, list[SubscriptionData]], None] = lambda *_: None,
     ) -> None:
         self._consumers: dict[str, ConsumerGroup] = {}
-        self._producers: dict[str, dict[Connection, Member]] = {}
-        self._producer_ids: dict[str, Connection] = {}  # by client id
-        # The groups of a connection by kind, so that a lost connection needs no search.
-        self._groups_of: dict[Connection, tuple[set[str], set[str]]] = {}
+        self._producers: dict[str, dict[ClientKey, Member]] = {}
+        self._producer_ids: dict[str, ClientKey] = {}  # by client id
+        # The groups of a client by kind, so that a lost connection needs no search.
+        self._groups_of: dict[ClientKey, tuple[set[str], set[str]]] = {}
+        self._proxied: dict[Connection, dict[str, ClientKey]] = {}  # by id, of proxies only
         self._members = 0  # in all groups
         # Characters in memory: each member's last subscriptions, and those in force in its groups.
         self.bytes = 0
-        self._bytes_of: dict[tuple[Connection, str], int] = {}
+        self._bytes_of: dict[tuple[ClientKey, str], int] = {}
         self._on_members = on_members
         self._on_subscriptions = on_subscriptions
 
@@ -125,7 +160,7 @@ class Clients:
     def consumer_groups(self) -> dict[str, ConsumerGroup]:
         return dict(self._consumers)
 
-    def producer_group(self, name: str) -> dict[Connection, Member]:
+    def producer_group(self, name: str) -> dict[ClientKey, Member]:
         """The members of a producer group, empty when there is none."""
         return dict(self._producers.get(name, {}))
 
@@ -133,20 +168,21 @@ class Clients:
         """The producer groups."""
         return list(self._producers)
 
-    def producers(self) -> dict[str, dict[Connection, Member]]:
+    def producers(self) -> dict[str, dict[ClientKey, Member]]:
         return {name: dict(members) for name, members in self._producers.items()}
 
     def find_producer(self, client_id: str) -> Connection | None:
         """The connection of a client that is in a producer group, None when it isn't there."""
-        return self._producer_ids.get(client_id)
+        found = self._producer_ids.get(client_id)
+        return None if found is None else found.connection
 
-    def find_consumer(self, group: str, client_id: str) -> Connection | None:
-        """The connection of a member, None when it isn't there."""
+    def find_consumer(self, group: str, client_id: str) -> Member | None:
+        """A member, None when it isn't there."""
         found = self._consumers.get(group)
         if found is not None:
-            for connection, member in found.members.items():
+            for member in found.members.values():
                 if member.client_id == client_id:
-                    return connection
+                    return member
         return None
 
     def differing(self) -> Iterator[tuple[str, str] | None]:
@@ -173,128 +209,161 @@ class Clients:
         version: int,
         now_ms: int,
         admit: Callable[[list[ConsumerData]], list[ConsumerData]],
+        proxied: Proxied | None = None,
     ) -> None:
-        """Take a heartbeat. `admit` gives the ones of its consumer groups that may join: the others
-        are left out, as in RocketMQ.
+        """Take a heartbeat, which a proxy sends for a `proxied` client. `admit` gives the ones of
+        its consumer groups that may join: the others are left out, as in RocketMQ.
 
         Refusal when it has more than the limit; then nothing of it is taken.
         """
-        self._check(heartbeat, connection)
-        member = Member(heartbeat.client_id, language, version, connection.address, now_ms)
-        produces, _ = self._groups_of.setdefault(connection, (set(), set()))
+        client_id, address = heartbeat.client_id, connection.address
+        key = ClientKey(connection)
+        if proxied is not None:
+            key = ClientKey(connection, client_id)
+            address, language = proxied
+        self._check(heartbeat, key)
+        if proxied is not None:
+            self._proxied.setdefault(connection, {}).setdefault(client_id, key)
+        member = Member(key, client_id, language, version, address, now_ms)
+        produces, _ = self._groups_of.setdefault(key, (set(), set()))
         for producer in heartbeat.producer_data_set:
             name = producer.group_name
             if name not in produces:
                 self._members += 1
                 produces.add(name)
             members = self._producers.setdefault(name, {})
-            known = members.get(connection)
-            members[connection] = member
-            if known is not None and known.client_id != member.client_id:
-                self._forget_producer(known.client_id, connection)
-            self._producer_ids[member.client_id] = connection
+            known = members.get(key)
+            members[key] = member
+            if known is not None and known.client_id != client_id:
+                self._forget_producer(known.client_id, key)
+            self._producer_ids[client_id] = key
         for consumer in admit(heartbeat.consumer_data_set):
-            self._join(consumer, connection, member, heartbeat.without_sub)
+            self._join(consumer, key, member, heartbeat.without_sub)
 
     def unregister(
-        self, connection: Connection, producer_group: str | None, consumer_group: str | None
+        self,
+        connection: Connection,
+        client_id: str,
+        producer_group: str | None,
+        consumer_group: str | None,
     ) -> None:
-        """The client on this connection leaves these groups."""
+        """A client leaves these groups: the one on this connection, or with this id behind it."""
+        key = self._proxied.get(connection, {}).get(client_id) or ClientKey(connection)
         if producer_group:
-            self._leave_producers(producer_group, connection)
+            self._leave_producers(producer_group, key)
         if consumer_group:
-            self._leave_consumers(consumer_group, connection)
+            self._leave_consumers(consumer_group, key)
+        if key.proxied_id and not any(self._groups_of[key]):
+            self._forget_proxied(key)
 
     def lost(self, connection: Connection) -> None:
-        """The connection closed: its client leaves every group."""
-        produces, consumes = map(sorted, self._groups_of.pop(connection, ((), ())))
-        for name in list(produces):
-            self._leave_producers(name, connection)
-        for name in list(consumes):
-            self._leave_consumers(name, connection)
+        """The connection closed: its clients leave every group."""
+        for key in (ClientKey(connection), *self._proxied.pop(connection, {}).values()):
+            self._lost(key)
 
     def expire(self, before_ms: int) -> Iterator[Connection | None]:
         """The connections whose last heartbeat is older, which the caller closes; None for each
-        group, after which others may work."""
-        members = [*self._producers.values(), *(one.members for one in self._consumers.values())]
-        for of_group in members:
-            for connection, member in list(of_group.items()):
-                if member.last_ms < before_ms:
-                    yield connection
+        group, after which others may work. A client behind a proxy leaves here."""
+        producers = [(name, "", members) for name, members in self._producers.items()]
+        consumers = [("", name, group.members) for name, group in self._consumers.items()]
+        for producer, consumer, members in [*producers, *consumers]:
+            for key, member in list(members.items()):
+                if member.last_ms >= before_ms:
+                    continue
+                if member.is_proxied:
+                    self.unregister(key.connection, key.proxied_id, producer, consumer)
+                else:
+                    yield key.connection
             yield None
 
+    def _lost(self, key: ClientKey) -> None:
+        produces, consumes = map(sorted, self._groups_of.pop(key, ((), ())))
+        for name in list(produces):
+            self._leave_producers(name, key)
+        for name in list(consumes):
+            self._leave_consumers(name, key)
+
+    def _forget_proxied(self, key: ClientKey) -> None:
+        self._groups_of.pop(key, None)
+        others = self._proxied.get(key.connection)
+        if others is not None:
+            others.pop(key.proxied_id, None)
+            if not others:
+                del self._proxied[key.connection]
+
     def _join(
-        self, consumer: ConsumerData, connection: Connection, member: Member, without_sub: bool
+        self, consumer: ConsumerData, key: ClientKey, member: Member, without_sub: bool
     ) -> None:
         name = consumer.group_name
         weight = 0 if without_sub else _weight(consumer.subscription_data_set)
-        known = self._bytes_of.get((connection, name), 0)
+        known = self._bytes_of.get((key, name), 0)
         group = self._consumers.get(name)
         if group is None:
             group = self._consumers[name] = ConsumerGroup(name)
-        before = group.members.get(connection)
+        before = group.members.get(key)
         changed = before is None
         self._members += changed
-        group.members[connection] = member
+        group.members[key] = member
         if before is None or before.client_id != member.client_id:
             group.members_changed()
-        self._groups_of[connection][1].add(group.name)
+        self._groups_of[key][1].add(group.name)
         group.last_ms = member.last_ms
         if not without_sub:
             group.consume_type = consumer.consume_type
             group.message_model = consumer.message_model
             group.consume_from_where = consumer.consume_from_where
             changed = _subscribe(group, consumer.subscription_data_set) or changed
-            group.subscription_check.heard(connection, member.client_id, consumer)
+            group.subscription_check.heard(key, member.client_id, consumer)
             holds = _weight(group.subscriptions.values())
             self.bytes += weight - known + holds - group.weight
-            self._bytes_of[connection, name] = weight
+            self._bytes_of[key, name] = weight
             group.weight = holds
             self._on_subscriptions(group.name, consumer.subscription_data_set)
         if changed:
             self._on_members(group)
 
-    def _leave_producers(self, name: str, connection: Connection) -> None:
+    def _leave_producers(self, name: str, key: ClientKey) -> None:
         members = self._producers.get(name)
-        if connection in self._groups_of:
-            self._groups_of[connection][0].discard(name)
+        if key in self._groups_of:
+            self._groups_of[key][0].discard(name)
         if members is not None:
-            member = members.pop(connection, None)
+            member = members.pop(key, None)
             self._members -= member is not None
             if not members:
                 del self._producers[name]
             if member is not None:
-                self._forget_producer(member.client_id, connection)
+                self._forget_producer(member.client_id, key)
 
-    def _forget_producer(self, client_id: str, connection: Connection) -> None:
+    def _forget_producer(self, client_id: str, key: ClientKey) -> None:
         """It is not in one of its groups any more under this id; perhaps it is in others."""
         # A client that came back under the same id has another connection by now.
-        if self._producer_ids.get(client_id) is not connection:
+        if self._producer_ids.get(client_id) != key:
             return
-        groups = self._groups_of.get(connection, ((), ()))[0]
-        members = (self._producers.get(name, {}).get(connection) for name in groups)
+        groups = self._groups_of.get(key, ((), ()))[0]
+        members = (self._producers.get(name, {}).get(key) for name in groups)
         if all(member is None or member.client_id != client_id for member in members):
             del self._producer_ids[client_id]
 
-    def _leave_consumers(self, name: str, connection: Connection) -> None:
+    def _leave_consumers(self, name: str, key: ClientKey) -> None:
         group = self._consumers.get(name)
-        if group is None or group.members.pop(connection, None) is None:
+        if group is None or group.members.pop(key, None) is None:
             return
         group.members_changed()
         self._members -= 1
-        self.bytes -= self._bytes_of.pop((connection, name), 0)
-        if connection in self._groups_of:
-            self._groups_of[connection][1].discard(name)
-        group.subscription_check.left(connection)
+        self.bytes -= self._bytes_of.pop((key, name), 0)
+        if key in self._groups_of:
+            self._groups_of[key][1].discard(name)
+        group.subscription_check.left(key)
         if not group.members:
             del self._consumers[name]
             self.bytes -= group.weight
         self._on_members(group)
 
-    def _check(self, heartbeat: HeartbeatData, connection: Connection) -> None:
+    def _check(self, heartbeat: HeartbeatData, key: ClientKey) -> None:
         """Refusal when a heartbeat says more than is kept."""
         check_client_id(heartbeat.client_id)
-        produces, consumes = self._groups_of.get(connection, (set(), set()))
+        self._check_proxied(key)
+        produces, consumes = self._groups_of.get(key, (set(), set()))
         names = {producer.group_name for producer in heartbeat.producer_data_set}
         come = self._check_groups("producer", names, produces, self._producers)
         names = {consumer.group_name for consumer in heartbeat.consumer_data_set}
@@ -310,9 +379,9 @@ class Clients:
             return
         more = 0
         for consumer in heartbeat.consumer_data_set:
-            known = self._bytes_of.get((connection, consumer.group_name), 0)
+            known = self._bytes_of.get((key, consumer.group_name), 0)
             more += max(0, _weight(consumer.subscription_data_set) - known)
-        limit = connection.budget.bytes_max // SHARE_OF_MEMORY
+        limit = key.connection.budget.bytes_max // SHARE_OF_MEMORY
         if more and self.bytes + 2 * more > limit:  # the member's, and its group's
             raise Refusal(
                 codes.SYSTEM_BUSY,
@@ -320,6 +389,15 @@ class Clients:
                 f"{heartbeat.client_id} {2 * more} more, the limit is {limit}; subscribe to less, "
                 "or raise clientMemoryBytesMax, of which they may have one part in "
                 f"{SHARE_OF_MEMORY}",
+            )
+
+    def _check_proxied(self, key: ClientKey) -> None:
+        known = self._proxied.get(key.connection, {})
+        if key.proxied_id and key.proxied_id not in known and len(known) >= PROXIED_MAX:
+            raise Refusal(
+                codes.SYSTEM_BUSY,
+                f"[OVERLOAD]{len(known)} clients are behind this proxy's connection, the limit is "
+                f"{PROXIED_MAX}; use more proxies",
             )
 
     def _check_groups(

@@ -9,9 +9,8 @@ import asyncio
 from collections.abc import Generator
 
 from ...protocol import codes
-from ...protocol.aio.connection import Connection
 from ...protocol.aio.slices import Slices
-from .clients import BROADCASTING, ConsumerGroup
+from .clients import BROADCASTING, ConsumerGroup, Member
 
 AT_ONCE_MAX = 64  # members notified in one loop iteration
 
@@ -34,8 +33,8 @@ class MemberNotices:
             work = self._work(group)
             self._rounds[group.name] = asyncio.create_task(work, name=f"notices-{group.name}")
         else:
-            for connection in group.members:
-                _tell(connection, group)
+            for member in group.members.values():
+                _tell(member, group)
 
     async def stop(self) -> None:
         """Send no more notices."""
@@ -55,11 +54,12 @@ class MemberNotices:
 
 
 def _round(group: ConsumerGroup) -> Generator[None, None, None]:
-    for connection in list(group.members):
-        if connection in group.members:
-            _tell(connection, group)
+    for key, member in list(group.members.items()):
+        if key in group.members:
+            _tell(member, group)
         yield
 
 
-def _tell(connection: Connection, group: ConsumerGroup) -> None:
-    connection.oneway(codes.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group.name})
+def _tell(member: Member, group: ConsumerGroup) -> None:
+    if not member.is_proxied:
+        member.connection.oneway(codes.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group.name})

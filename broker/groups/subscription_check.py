@@ -7,9 +7,9 @@ notice. The check keeps the subscriptions of each member's last heartbeat, witho
 
 import logging
 from collections import Counter
+from collections.abc import Hashable
 from typing import NamedTuple
 
-from ...protocol.aio.connection import Connection
 from ...protocol.bodies.heartbeat import ConsumerData
 from ...protocol.bodies.subscription import SubscriptionData
 from ...protocol.names import RETRY_PREFIX
@@ -37,12 +37,12 @@ class SubscriptionCheck:
 
     def __init__(self, group: str) -> None:
         self._group = group
-        self._by_member: dict[Connection, tuple[str, MemberSubscriptions]] = {}
+        self._by_member: dict[Hashable, tuple[str, MemberSubscriptions]] = {}
         self._counts: Counter[MemberSubscriptions] = Counter()
         self.differs = False
 
-    def heard(self, connection: Connection, client_id: str, consumer: ConsumerData) -> None:
-        """Take over the subscriptions in a member's heartbeat."""
+    def heard(self, key: Hashable, client_id: str, consumer: ConsumerData) -> None:
+        """Take over the subscriptions in a member's heartbeat; `key` tells members apart."""
         one = MemberSubscriptions(
             consumer.message_model or "",
             frozenset(
@@ -51,16 +51,16 @@ class SubscriptionCheck:
                 if not data.topic.startswith(RETRY_PREFIX)
             ),
         )
-        known = self._by_member.get(connection)
+        known = self._by_member.get(key)
         if known is None or known[1] != one:
-            self._forget(connection)
-            self._by_member[connection] = (client_id, one)
+            self._forget(key)
+            self._by_member[key] = (client_id, one)
             self._counts[one] += 1
             self._judge()
 
-    def left(self, connection: Connection) -> None:
+    def left(self, key: Hashable) -> None:
         """A member has left."""
-        self._forget(connection)
+        self._forget(key)
         self._judge()
 
     def describe(self) -> str:
@@ -82,8 +82,8 @@ class SubscriptionCheck:
             parts.append(f"and {len(split) - TOPICS_SHOWN_MAX} more topics")
         return "; ".join(parts)
 
-    def _forget(self, connection: Connection) -> None:
-        known = self._by_member.pop(connection, None)
+    def _forget(self, key: Hashable) -> None:
+        known = self._by_member.pop(key, None)
         if known is not None:
             self._counts[known[1]] -= 1
             if not self._counts[known[1]]:

@@ -262,7 +262,8 @@ def _connections(broker: "Broker", node: Node) -> Iterator[Family]:
 
 
 def _client(member: Member) -> tuple[str, str, str]:
-    return member.language.lower(), version_name(member.version).lower(), "remoting"
+    protocol = "grpc" if member.is_proxied else "remoting"
+    return member.language.lower(), version_name(member.version).lower(), protocol
 
 
 def _own(broker: "Broker", node: Node) -> Iterator[Family]:

@@ -252,7 +252,7 @@ class PullHandlers:
         """
         group = self.clients.consumer_group(header.group)
         if group is not None and (
-            connection in group.members or group.consume_type != "CONSUME_ACTIVELY"
+            group.consume_type != "CONSUME_ACTIVELY" or group.is_member(connection)
         ):
             return
         if header.group not in _TOOLS and not is_system_group(header.group):

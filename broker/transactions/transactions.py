@@ -243,7 +243,8 @@ class Transactions:
     def _ask(self, half: Record, pairs: dict[str, str]) -> None:
         """Ask one producer of the group, in rotation, how the transaction ended."""
         group = pairs.get(properties.PGROUP, "")
-        live = [one for one in self._clients.producer_group(group) if not one.is_lost]
+        members = self._clients.producer_group(group)
+        live = [key.connection for key in members if not key.connection.is_lost]
         if not live:
             log.warning(
                 "no producer of group %s is connected to say how transaction %s ended",

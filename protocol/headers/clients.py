@@ -5,6 +5,17 @@ from typing import ClassVar
 from ..wire import Header, Int32, field
 
 
+class Heartbeat(Header):
+    """HEART_BEAT (34): fields of aerobee's proxy, for a client behind it.
+
+    `proxied_address` is the client's "host:port". A broker that keeps such clients apart on one
+    connection says so with the field PROXIED of its response; RocketMQ's don't.
+    """
+
+    proxied_address: str | None = field(name="proxiedAddress", default=None)
+    proxied_language: str = field(name="proxiedLanguage", default="OTHER")
+
+
 class UnregisterClient(Header):
     """UNREGISTER_CLIENT (35)."""
 

@@ -24,7 +24,7 @@ _FROM_CHECK = definitions.enum("TransactionSource")["SOURCE_SERVER_CHECK"]
 async def end_transaction(service: Service, call: Call, client_id: str, request: Any) -> Any:
     """An unknown outcome changes nothing: the broker asks again."""
     topic = topic_of(request.topic)
-    half = read(request.transaction_id)
+    half = service.recent.take(topic, request.transaction_id) or read(request.transaction_id)
     outcome = _OUTCOMES.get(request.resolution)
     if outcome is None:
         return EndTransactionResponse(status=OK_STATUS)

@@ -112,14 +112,14 @@ async def _send(service: Service, route: TopicRoute, message: Outgoing) -> Any:
         answer = await service.brokers.cluster.request(
             address, codes.SEND_MESSAGE_V2, header, message.body, SEND_SECONDS
         )
-        return _entry(answer, message, broker)
+        return _entry(service, answer, message, broker)
     except AerobeeError as wrong:
         if service.brokers.cluster.connected(address) is None:
             service.topics.routes.forget(route.topic)  # the broker may have gone elsewhere
         return Entry(status=of_error(wrong).status())
 
 
-def _entry(answer: Command, message: Outgoing, broker: str) -> Any:
+def _entry(service: Service, answer: Command, message: Outgoing, broker: str) -> Any:
     if answer.code in _UNSAFE:
         status = of_broker(answer.code, None).status()
         status.message = f"send message failed, sendStatus={_UNSAFE[answer.code]}"
@@ -136,7 +136,7 @@ def _entry(answer: Command, message: Outgoing, broker: str) -> Any:
     )
     if message.kind == TRANSACTION:
         _, log_offset = parse_offset_message_id(sent.msg_id)
-        entry.transaction_id = TransactionId(
-            broker, sent.queue_offset, log_offset, message.message_id
-        ).text
+        half = TransactionId(broker, sent.queue_offset, log_offset, message.message_id)
+        service.recent.put(message.topic, half)
+        entry.transaction_id = half.text
     return entry

@@ -1,6 +1,7 @@
 """What every RPC works with, and the frame around each: identity, access, errors as statuses."""
 
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +13,15 @@ from ..handles.keeper import Keeper
 from ..handles.popped import Popped
 from ..http2.call import SERVER_STREAM, UNARY, Call, Method
 from ..messages import definitions, times
+from ..messages.recent_transactions import RecentTransactions
 from ..messages.status import Code, Status, StatusError, of_error
 from ..routes.brokers import Brokers
 from ..routes.topics import Topics
 from ..settings.config import ProxyConfig
-from ..telemetry.checks import Checks
 from ..telemetry.clients import Clients
+from ..telemetry.commands import Commands
+from ..telemetry.membership import Membership
+from .counts import CallCounts
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +38,10 @@ class Service:
     popped: Popped
     keeper: Keeper
     clients: Clients
-    checks: Checks
+    commands: Commands
+    membership: Membership
+    recent: RecentTransactions
+    counts: CallCounts
     access: Access
     own_port: Callable[[], int]  # known once the proxy listens
 
@@ -61,16 +68,19 @@ def unary(name: str, handle: Unary, service: Service) -> Method:
     answer_class = definitions.message(f"{name}Response")
 
     async def serve(call: Call, request: Any) -> Any:
+        began = time.monotonic()
         try:
             client_id = client_id_of(call)
             await service.access.check(name, call, request)
             service.clients.heard(client_id)
-            return await handle(service, call, client_id, request)
+            answer = await handle(service, call, client_id, request)
         except (StatusError, AerobeeError, Refusal) as wrong:
-            return answer_class(status=of_error(wrong).status())
+            answer = answer_class(status=of_error(wrong).status())
         except Exception:
             log.exception("%s failed", name)
-            return answer_class(status=_our_fault())
+            answer = answer_class(status=_our_fault())
+        service.counts.add(name, answer.status.code, time.monotonic() - began)
+        return answer
 
     return Method(UNARY, definitions.message(f"{name}Request").FromString, serve)
 
@@ -87,17 +97,20 @@ def streaming(
     answer_class = definitions.message(f"{name}Response")
 
     async def serve(call: Call, request: Any) -> None:
+        began = time.monotonic()
         try:
             client_id = client_id_of(call)
             await service.access.check(name, call, request)
             service.clients.heard(client_id)
             await handle(service, call, client_id, request)
+            service.counts.add(name, Code.OK, time.monotonic() - began)
             return
         except (StatusError, AerobeeError, Refusal) as wrong:
             status = of_error(wrong).status()
         except Exception:
             log.exception("%s failed", name)
             status = _our_fault()
+        service.counts.add(name, status.code, time.monotonic() - began)
         call.put(answer_class(status=status))
         if finish is not None:
             last = answer_class()

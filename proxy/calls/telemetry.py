@@ -9,7 +9,6 @@ from ..http2.call import Call
 from ..http2.status import GrpcError
 from ..messages import definitions
 from ..messages.names import group_of, topic_of
-from ..messages.sending import MIXED, TRANSACTION
 from ..messages.status import OK_STATUS, Code, StatusError, of_error
 from ..telemetry import settings as merged
 from ..telemetry.clients import Client
@@ -36,7 +35,9 @@ async def telemetry(service: Service, call: Call) -> None:
     try:
         while (command := await call.read()) is not None:
             service.clients.heard(client_id)
-            if command.WhichOneof("command") == "settings":
+            if command.WhichOneof("command") != "settings":
+                service.commands.answered(client_id, command)
+            else:
                 try:
                     await service.access.check("Telemetry", call, command)
                 except StatusError as wrong:
@@ -65,17 +66,16 @@ async def _settings(service: Service, call: Call, client_id: str, sent: Any) -> 
                 f"the settings have {len(sent.publishing.topics)} topics, the limit is "
                 f"{TOPICS_MAX}",
             )
-        topics = [topic_of(each) for each in sent.publishing.topics]
-        client = service.clients.put(client_id, sent, call)
-        await tell(service, client)
-        for topic in topics:
-            if await _may_be_asked(service, topic):
-                await service.checks.join(topic)
-        return
-    group_of(sent.subscription.group)
-    for entry in sent.subscription.subscriptions:
-        topic_of(entry.topic)
-    await tell(service, service.clients.put(client_id, sent, call))
+        for topic in sent.publishing.topics:
+            topic_of(topic)
+    else:
+        group_of(sent.subscription.group)
+        for entry in sent.subscription.subscriptions:
+            topic_of(entry.topic)
+    client = service.clients.put(client_id, sent, call)
+    await service.keeper.fetch(client_id)
+    await tell(service, client)
+    await service.membership.join(client)
 
 
 async def tell(service: Service, client: Client) -> None:
@@ -109,13 +109,6 @@ async def settings_for(service: Service, client: Client) -> Any:
     return merged.of_producer(client.settings, service.config)
 
 
-async def _may_be_asked(service: Service, topic: str) -> bool:
-    try:
-        return await service.topics.type_of(topic) in (TRANSACTION, MIXED)
-    except (StatusError, AerobeeError):  # it doesn't exist yet
-        return False
-
-
 async def heartbeat(service: Service, call: Call, client_id: str, request: Any) -> Any:
     """The client is still there."""
     client = service.clients.get(client_id)
@@ -135,5 +128,5 @@ async def notify_termination(service: Service, call: Call, client_id: str, reque
     if client is None:
         raise StatusError(Code.UNRECOGNIZED_CLIENT_TYPE, _UNKNOWN_CLIENT)
     await service.keeper.release(client_id)
-    await service.checks.leave_unused()
+    await service.membership.leave(client_id)
     return NotifyResponse(status=OK_STATUS)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from ...client.cluster.cluster import every
 from ..messages.status import Code, StatusError
@@ -55,6 +56,22 @@ class Kept:
         return (self.client_id, self.group, self.message_id, *self.receipt.place)
 
 
+class Others(Protocol):
+    """The other workers of this proxy."""
+
+    def keeps(self, client_id: str) -> None:
+        """This worker keeps a handle of this client."""
+
+    async def take(
+        self,
+        client_id: str,
+        group: str = "",
+        message_id: str = "",
+        place: tuple[str, int, int] | None = None,
+    ) -> list[Kept]:
+        """What they keep of a client, or of one message; they keep it no longer."""
+
+
 class Keeper:
     """The kept handles of all clients of this proxy."""
 
@@ -70,6 +87,7 @@ class Keeper:
         self._rounds: asyncio.Task[None] | None = None
         self._at_once = asyncio.Semaphore(RENEWALS_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
+        self.others: Others | None = None
         self.renewals = 0
         self.failures = 0
 
@@ -102,21 +120,49 @@ class Keeper:
         renews: bool = True,
     ) -> None:
         """Remember a handle and, with `renews`, keep its message invisible."""
-        if len(self._kept) >= HANDLES_MAX:
-            log.warning(
-                "%d handles are kept, which is the limit; one of client %s is not renewed",
-                HANDLES_MAX,
-                client_id,
-            )
-            return
         now = self._brokers.now_ms()
-        kept = Kept(client_id, group, topic, message_id, receipt, now, attempt, renews)
-        self._kept[kept.key] = kept
-        self._of_client.setdefault(client_id, set()).add(kept.key)
+        self._put(Kept(client_id, group, topic, message_id, receipt, now, attempt, renews))
 
     def find(self, client_id: str, group: str, message_id: str, receipt: Receipt) -> Kept | None:
         """The kept message that a handle of a client means."""
         return self._kept.get((client_id, group, message_id, *receipt.place))
+
+    async def find_anywhere(
+        self, client_id: str, group: str, message_id: str, receipt: Receipt
+    ) -> Kept | None:
+        """The same; another worker hands over what it keeps."""
+        found = self.find(client_id, group, message_id, receipt)
+        if found is None and self.others is not None:
+            for kept in await self.others.take(client_id, group, message_id, receipt.place):
+                self._put(kept)
+            found = self.find(client_id, group, message_id, receipt)
+        return found
+
+    async def fetch(self, client_id: str) -> None:
+        """A client has come here: take over what other workers keep of it."""
+        if self.others is not None:
+            for kept in await self.others.take(client_id):
+                self._put(kept)
+
+    def has_handles(self, client_id: str) -> bool:
+        """Whether any handle of this client is kept here."""
+        return client_id in self._of_client
+
+    async def give_all(self, client_id: str, most: int) -> list[Kept]:
+        """Up to `most` handles of a client, which are not kept here any longer."""
+        keys = list(self._of_client.get(client_id, ()))[:most]
+        return [kept for key in keys for kept in await self.give_one(key)]
+
+    async def give_one(self, key: Key) -> list[Kept]:
+        """One handle if it is here, which is not kept here any longer."""
+        kept = self._kept.get(key)
+        if kept is None:
+            return []
+        async with kept.lock:  # a renewal under way ends before
+            if self._kept.get(key) is not kept:
+                return []
+            self.drop(kept)
+            return [kept]
 
     def drop(self, kept: Kept) -> None:
         """Forget a handle: its message is acknowledged, or visible again."""
@@ -131,7 +177,7 @@ class Keeper:
         self, client_id: str, group: str, topic: str, message_id: str, receipt: Receipt
     ) -> None:
         """Acknowledge with the newest handle. It is forgotten once that is answered."""
-        kept = self.find(client_id, group, message_id, receipt)
+        kept = await self.find_anywhere(client_id, group, message_id, receipt)
         if kept is None:
             await self._popped.ack(group, topic, receipt)
             return
@@ -143,7 +189,7 @@ class Keeper:
         self, client_id: str, group: str, topic: str, message_id: str, receipt: Receipt, ms: int
     ) -> Receipt:
         """Change with the newest handle; the new handle, which is remembered."""
-        kept = self.find(client_id, group, message_id, receipt)
+        kept = await self.find_anywhere(client_id, group, message_id, receipt)
         if kept is None:
             new = await self._popped.change(group, topic, receipt, ms)
             self.keep(client_id, group, topic, message_id, new, attempt=1, renews=False)
@@ -157,7 +203,7 @@ class Keeper:
         self, client_id: str, group: str, topic: str, message_id: str, receipt: Receipt
     ) -> None:
         """Put the message into the dead letter topic with the newest handle."""
-        kept = self.find(client_id, group, message_id, receipt)
+        kept = await self.find_anywhere(client_id, group, message_id, receipt)
         if kept is None:
             await self._popped.forward(group, topic, receipt, message_id)
             return
@@ -192,6 +238,19 @@ class Keeper:
         await asyncio.gather(*(self._renew(kept) for kept in due))
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _put(self, kept: Kept) -> None:
+        if len(self._kept) >= HANDLES_MAX:
+            log.warning(
+                "%d handles are kept, which is the limit; one of client %s is not renewed",
+                HANDLES_MAX,
+                kept.client_id,
+            )
+            return
+        self._kept[kept.key] = kept
+        self._of_client.setdefault(kept.client_id, set()).add(kept.key)
+        if self.others is not None:
+            self.others.keeps(kept.client_id)
 
     async def _renew(self, kept: Kept) -> None:
         async with self._at_once, kept.lock:

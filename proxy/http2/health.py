@@ -1,14 +1,10 @@
-"""grpc.health.v1: whether the proxy serves, for load balancers and Kubernetes.
-
-Its two messages are built here, because they have one field each.
-"""
+"""grpc.health.v1: whether the proxy serves, for load balancers and Kubernetes."""
 
 import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
+from .built import INT32, STRING, Field, Rpc, build
 from .call import SERVER_STREAM, UNARY, Call, Method
 from .status import NOT_FOUND, GrpcError
 
@@ -16,29 +12,19 @@ SERVICE = "grpc.health.v1.Health"
 SERVING, SERVICE_UNKNOWN = 1, 3
 
 
-def _messages() -> tuple[Any, Any]:
-    """HealthCheckRequest and HealthCheckResponse."""
-    file = descriptor_pb2.FileDescriptorProto(
-        name="health.proto", package="grpc.health.v1", syntax="proto3"
-    )
-    field = descriptor_pb2.FieldDescriptorProto
-    for name, member, kind in (
-        ("HealthCheckRequest", "service", field.TYPE_STRING),
-        ("HealthCheckResponse", "status", field.TYPE_INT32),  # an enum on the wire is the same
-    ):
-        file.message_type.add(name=name).field.add(
-            name=member, number=1, type=kind, label=field.LABEL_OPTIONAL
-        )
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    request, response = (
-        message_factory.GetMessageClass(pool.FindMessageTypeByName(f"grpc.health.v1.{name}"))
-        for name in ("HealthCheckRequest", "HealthCheckResponse")
-    )
-    return request, response
-
-
-Request, Response = _messages()
+_BUILT = build(
+    *("grpc.health.v1", "Health"),
+    [
+        Rpc("Check", "HealthCheckRequest", "HealthCheckResponse"),
+        Rpc("Watch", "HealthCheckRequest", "HealthCheckResponse", streams_out=True),
+    ],
+    {
+        "HealthCheckRequest": [Field("service", 1, STRING)],
+        "HealthCheckResponse": [Field("status", 1, INT32)],  # an enum on the wire is the same
+    },
+)
+FILE = _BUILT.file
+Request, Response = _BUILT.classes.values()
 
 
 def methods(services: Iterable[str]) -> dict[bytes, Method]:

@@ -28,6 +28,11 @@ class StateMachine(H2Connection):  # type: ignore[misc]
     MAX_CLOSED_STREAMS = CLOSED_STREAMS_MAX
 
 
+def new_client() -> Any:
+    """The state machine of a client's end."""
+    return StateMachine(config.H2Configuration(client_side=True, header_encoding=None))
+
+
 def new_server(streams_max: int, stream_window: int) -> Any:
     """The state machine of a server's end, which accepts `streams_max` calls at once.
 

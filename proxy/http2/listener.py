@@ -3,12 +3,16 @@ in two steps."""
 
 import asyncio
 import logging
+import os
+import socket
 import ssl
 import time
+from contextlib import suppress
 
 from ...protocol.aio.server import listen
-from ...protocol.aio.tls import Greeting, Tls
+from ...protocol.aio.tls import Greeting, Mode, Tls
 from .connection import Http2Connection, Shared
+from .proxy_protocol import Networks, Preamble
 
 log = logging.getLogger(__name__)
 
@@ -21,36 +25,93 @@ SETTLE_SECONDS = 0.1  # between the two GOAWAYs: calls that are on their way sti
 
 
 class GrpcTls(Tls):
-    """TLS that agrees on HTTP/2."""
+    """TLS that agrees on HTTP/2. Changed files of a certificate are read again at the next
+    connection; what can't be read leaves the earlier certificate in use."""
+
+    def __init__(self, mode: Mode, cert_path: str = "", key_path: str = "") -> None:
+        super().__init__(mode, cert_path, key_path)
+        self._files = cert_path, key_path
+        self._stamps = self._look()
+
+    def _look(self) -> list[tuple[int, int, int]]:
+        """What tells the files of the certificate from changed ones."""
+        found = []
+        for path in filter(None, self._files):
+            with suppress(OSError):
+                stat = os.stat(path)
+                found.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
+        return found
+
+    def _reload(self) -> None:
+        if not any(self._files) or (stamps := self._look()) == self._stamps:
+            return
+        self._stamps = stamps
+        try:
+            self._context = Tls(self.mode, *self._files)._context
+            log.info("the certificate in %s has changed; it is in use now", self._files[0])
+        except OSError as wrong:
+            log.warning("the changed certificate is not used: %s", wrong)
 
     async def context(self) -> ssl.SSLContext:
+        self._reload()
         found = await super().context()
         found.set_alpn_protocols(["h2"])
         return found
+
+
+def shared_port(host: str, port: int) -> socket.socket:
+    """A socket that is bound beside others of this user (SO_REUSEPORT), and does not listen.
+
+    OSError with a plain sentence when the port can't be had.
+    """
+    if not hasattr(socket, "SO_REUSEPORT"):
+        raise OSError("grpcWorkers needs SO_REUSEPORT, which this system lacks; set it to 1")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        found.setblocking(False)
+        found.bind((host, port))
+    except OSError as wrong:
+        found.close()
+        raise OSError(wrong.errno, f"can't listen on {host}:{port}: {wrong.strerror}") from None
+    return found
 
 
 class Listener:
     """Accepts connections of gRPC. Make it inside a running loop.
 
     A connection without calls for `idle_seconds` is closed; at the end calls under way have
-    `grace_seconds`.
+    `grace_seconds`. Connections from `balancers` begin with a header of the PROXY protocol.
     """
 
     def __init__(
-        self, shared: Shared, tls: Tls, *, idle_seconds: float = 120.0, grace_seconds: float = 30.0
+        self,
+        shared: Shared,
+        tls: Tls,
+        *,
+        idle_seconds: float = 120.0,
+        grace_seconds: float = 30.0,
+        balancers: Networks = (),
     ) -> None:
         self.port = 0
         self._shared = shared
         self._tls = tls
         self._idle_seconds = idle_seconds
         self._grace_seconds = grace_seconds
+        self._balancers = balancers
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
-    async def start(self, host: str, port: int) -> None:
-        """Listen; OSError with a plain sentence when the port can't be had."""
-        self._server, self.port = await listen(self._accept, host, port)
+    async def start(self, host: str, port: int, *, shares: bool = False) -> None:
+        """Listen, with `shares` beside others that share the port; OSError with a plain sentence
+        when it can't be had."""
+        if shares:
+            with shared_port(host, port) as bound:
+                self._server, self.port = await listen(self._accept, host, port, bound=bound)
+        else:
+            self._server, self.port = await listen(self._accept, host, port)
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
     async def stop(self) -> None:
@@ -123,9 +184,12 @@ class Listener:
                 CONNECTIONS_MAX,
             )
             return _Refused()
-        if self._tls.mode == "disabled":
-            return connection
-        return Greeting(connection, self._tls)
+        following: asyncio.Protocol = connection
+        if self._tls.mode != "disabled":
+            following = Greeting(connection, self._tls)
+        if self._balancers:
+            return Preamble(following, connection, self._balancers)
+        return following
 
 
 class _Refused(asyncio.Protocol):

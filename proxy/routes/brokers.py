@@ -46,6 +46,10 @@ class Brokers:
             return None
         return known.get(MASTER_ID) or known[min(known)]
 
+    def master(self, name: str) -> str | None:
+        """The address of a master; None if there is none, or it is unknown."""
+        return self._addresses.get(name, {}).get(MASTER_ID)
+
     def names(self) -> list[str]:
         """The names of all known brokers."""
         return list(self._addresses)

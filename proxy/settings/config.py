@@ -1,5 +1,6 @@
 """The settings of a proxy, under the names of RocketMQ's ProxyConfig."""
 
+import ipaddress
 import json
 from typing import Annotated
 
@@ -26,13 +27,19 @@ class ProxyConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     namesrv_addr: str = ""
     bind_address: BindAddress = "127.0.0.1"
     grpc_server_port: Port = 8081
+    grpc_workers: Annotated[int, Meta(ge=1, le=64)] = 1
     tls_server_mode: TlsMode = "permissive"
     tls_key_path: str = ""
     tls_cert_path: str = ""
+    proxy_protocol_addresses: str = ""
     grpc_max_inbound_message_size: Bytes = 136_314_880
     grpc_client_idle_time_mills: Annotated[int, Meta(ge=10_000, le=86_400_000)] = 120_000
     grpc_shutdown_time_seconds: Annotated[int, Meta(ge=0, le=3_600)] = 30
     use_endpoint_port_from_request: bool = True
+    http_port: Annotated[int, Meta(ge=-1, le=65_535)] | None = None
+    http_bind_address: BindAddress = "127.0.0.1"
+    proxy_cluster_name: str = "DefaultCluster"
+    proxy_name: str = ""
 
     max_message_size: Annotated[int, Meta(ge=0, le=1 << 30)] = 4_194_304
     enable_message_body_empty_check: bool = True
@@ -42,6 +49,7 @@ class ProxyConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     max_transaction_recovery_second: Count = 3_600
     enable_topic_message_type_check: bool = True
     auto_create_topic: bool = False
+    transaction_data_expire_millis: Millis = 30_000
 
     default_invisible_time_mills: Millis = 60_000
     min_invisible_time_mills_for_recv: Millis = 10_000
@@ -61,6 +69,7 @@ class ProxyConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     grpc_client_consumer_long_polling_batch_size: Annotated[int, Meta(ge=1, le=32)] = 32
     channel_expired_timeout: Millis = 120_000
     client_grace_millis: Millis = 10_000
+    grpc_proxy_relay_request_timeout_in_seconds: Seconds = 5
     topic_route_cache_refresh_seconds: Seconds = 20
     topic_config_cache_refresh_seconds: Seconds = 20
     subscription_group_config_cache_refresh_seconds: Seconds = 20
@@ -73,6 +82,18 @@ class ProxyConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     def __post_init__(self) -> None:
         self.credentials()
+        self.balancers()
+
+    def balancers(self) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+        """The networks of proxyProtocolAddresses. ValueError for what is none."""
+        words = filter(None, map(str.strip, self.proxy_protocol_addresses.split(",")))
+        try:
+            return tuple(ipaddress.ip_network(word, strict=False) for word in words)
+        except ValueError as wrong:
+            raise ValueError(
+                f"proxyProtocolAddresses: {wrong}; write addresses or networks with commas "
+                "between, such as 10.0.0.7,10.1.0.0/16"
+            ) from None
 
     def credentials(self) -> tuple[str, str]:
         """Access key and secret key towards brokers; empty without. ValueError for odd JSON."""
@@ -92,8 +113,6 @@ class ProxyConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 # Keys of RocketMQ's proxy that have no effect here, with their Java types.
 ACCEPTED = {
     "rocketMQClusterName": "String",
-    "proxyClusterName": "String",
-    "proxyName": "String",
     "proxyMode": "String",
     "localServeAddr": "String",
     "remotingListenPort": "int",
@@ -105,7 +124,6 @@ ACCEPTED = {
     "enableGrpcEpoll": "boolean",
     "grpcThreadPoolNums": "int",
     "grpcThreadPoolQueueCapacity": "int",
-    "grpcProxyRelayRequestTimeoutInSeconds": "int",
     "brokerConfigPath": "String",
     "maxDelayTimeMills": "long",
     "grpcClientConsumerMinLongPollingTimeoutMillis": "long",

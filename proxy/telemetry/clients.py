@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...client.base.identity import now_ms
 from ..http2.call import Call
+from ..messages import definitions
 from ..messages.status import Code, StatusError
 
 CLIENTS_MAX = 100_000
+_SIMPLE = definitions.enum("ClientType")["SIMPLE_CONSUMER"]
 
 
 @dataclass(slots=True, eq=False)
@@ -25,6 +28,7 @@ class Client:
     version: str = ""
     address: str = ""
     settings: Any = None
+    since_ms: int = 0  # its first settings
     told: bytes = b""  # the settings that it was sent last
     streams: list[Call] = field(default_factory=list)
     heard_at: float = 0.0
@@ -40,6 +44,19 @@ class Client:
         if self.settings is None:
             return []
         return [topic.name for topic in self.settings.publishing.topics]
+
+    @property
+    def subscribed(self) -> list[str]:
+        """The topics that it subscribes to."""
+        if not self.has_settings("subscription"):
+            return []
+        return [entry.topic.name for entry in self.settings.subscription.subscriptions]
+
+    @property
+    def consume_type(self) -> str:
+        """What remoting calls its kind of consumer, as RocketMQ's proxy does."""
+        is_simple = self.settings is not None and self.settings.client_type == _SIMPLE
+        return "CONSUME_ACTIVELY" if is_simple else "CONSUME_PASSIVELY"
 
     @property
     def group(self) -> str:
@@ -105,6 +122,7 @@ class Clients:
             found = self._clients[client_id] = Client(client_id)
         self._forget_topics(found)
         found.settings = settings
+        found.since_ms = found.since_ms or now_ms()
         found.language = call.text(b"x-mq-language")
         found.version = call.text(b"x-mq-client-version")
         found.address = f"{call.peer[0]}:{call.peer[1]}"
@@ -131,9 +149,9 @@ class Clients:
             self._forget_topics(found)
         return found
 
-    def has_producers(self, topic: str) -> bool:
-        """Whether any client publishes to this topic."""
-        return topic in self._producers
+    def produced_topics(self) -> list[str]:
+        """The topics that clients publish to."""
+        return list(self._producers)
 
     def producer_of(self, topic: str) -> Client | None:
         """A connected producer of this topic; another one at each call."""

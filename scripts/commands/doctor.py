@@ -36,6 +36,7 @@ from .findings import (
     other_masters,
     slaves_needed,
 )
+from .grpc_findings import of_proxies
 from .replicas import replicas_of, told
 
 
@@ -43,6 +44,13 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.epilog = "Exit code 0 when nothing was found, 1 when something was."
     parser.add_argument("--json", action="store_true", help="one object a line, for each finding")
+    parser.add_argument(
+        "--grpc",
+        action="append",
+        default=[],
+        metavar="HOST:PORT",
+        help="look at a gRPC proxy as well, as its clients dial it; may be repeated",
+    )
     add_options(parser)
     parser.set_defaults(run=lambda options: run_admin(doctor, options))
 
@@ -50,7 +58,7 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
 async def doctor(admin: Admin, options: argparse.Namespace) -> int:
     """Prints the broker names in controller mode, then the findings, or that there are none."""
     lines, of_sets = await controlled(admin)
-    found = sorted({*await examine(admin), *of_sets})
+    found = sorted({*await examine(admin), *of_sets, *await of_proxies(admin, options.grpc)})
     if not options.json:
         for line in lines:
             print(plain(line))

@@ -5,10 +5,12 @@ import asyncio
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...conf.described import Described, described
 from ...conf.load import given_settings, text_of
+from ...protocol.aio.connection import host_text
 from ...proxy.settings.config import KEYS, ProxyConfig
 from .. import logs, serving
 from ..output.command_error import CommandError
@@ -39,6 +41,8 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
     add_file(parser, "-pc", "-c", "--config", kinds="rmq-proxy.json, properties")
     add("--listen-port", metavar="N", help="0: any free one (8081)")
     add("--with-parent", action="store_true", help="end when standard input closes")
+    add("--worker", metavar="N/COUNT", help=argparse.SUPPRESS)  # of a worker that a proxy starts
+    add("--worker-folder", type=Path, metavar="FOLDER", help=argparse.SUPPRESS)
     add_print_config(parser)
     add_settings(parser)
     logs.add_options(parser, "info", logs.FULL)
@@ -59,14 +63,49 @@ def proxy(options: argparse.Namespace) -> int:
         return print_config(rows, options.print_config)
 
     async def parts(stack: Stack) -> str:
-        ours = started(config)
-        await stack.start(ours)
+        if config.grpc_workers > 1 and options.worker is None:
+            where = await _workers(stack, config, _words(options))
+        else:
+            where = await _one(stack, config, options)
         if options.with_parent:
             asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _end_with_input)
         known = config.namesrv_addr or "127.0.0.1:9876"
-        return f"the proxy is ready on {ours.address}, name servers: {known}; {tls_note(config)}"
+        return f"the proxy is ready on {where}, name servers: {known}; {tls_note(config)}"
 
     return serving.run(parts)
+
+
+async def _one(stack: Stack, config: ProxyConfig, options: argparse.Namespace) -> str:
+    """Serve in this process; where."""
+    from ..endpoints import proxy_endpoint
+
+    ours = started(config, options.worker, options.worker_folder)
+    await stack.start(ours)
+    endpoint = proxy_endpoint(ours)
+    await stack.start(endpoint)
+    return f"{ours.address}, status page {endpoint.url}" if endpoint.url else ours.address
+
+
+async def _workers(stack: Stack, config: ProxyConfig, words: list[str]) -> str:
+    """Serve in processes that share the port; where."""
+    from ..proxy_workers import ProxyWorkers
+
+    started(config)  # tells here when packages are missing
+    address = config.bind_address, config.grpc_server_port
+    workers = ProxyWorkers(words, config.grpc_workers, address, config.http_port)
+    await stack.start(workers)
+    where = host_text((config.bind_address, workers.port))
+    return f"{where}, {config.grpc_workers} workers"
+
+
+def _words(options: argparse.Namespace) -> list[str]:
+    """The arguments with which a worker has the same settings."""
+    words = [word for each in options.settings for word in ("--set", each)]
+    if options.namesrv is not None:
+        words += ["-n", options.namesrv]
+    if options.file is not None:
+        words += ["-pc", str(options.file)]
+    return words
 
 
 def _end_with_input() -> None:
@@ -75,13 +114,17 @@ def _end_with_input() -> None:
         signal.raise_signal(signal.SIGTERM)
 
 
-def started(config: ProxyConfig) -> "Proxy":
-    """A proxy, not started yet; CommandError without its packages."""
+def started(config: ProxyConfig, worker: str | None = None, folder: Path | None = None) -> "Proxy":
+    """A proxy, not started yet; CommandError without its packages. `worker` is "N/COUNT"."""
     try:
+        from ...proxy.handles.handover import Worker
         from ...proxy.server import Proxy
     except ImportError as wrong:
         raise CommandError(MISSING.format(wrong.name)) from None
-    return Proxy(config)
+    if worker is None or folder is None:
+        return Proxy(config)
+    number, _, count = worker.partition("/")
+    return Proxy(config, worker=Worker(folder, int(number), int(count)))
 
 
 def tls_note(config: ProxyConfig) -> str:

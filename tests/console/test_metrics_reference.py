@@ -13,6 +13,9 @@ from aerobee.broker.settings.config import BrokerConfig
 from aerobee.console.exposition import Family
 from aerobee.namesrv import overview
 from aerobee.namesrv.server import NameServer
+from aerobee.proxy import overview as proxy_overview
+from aerobee.proxy.server import Proxy
+from aerobee.proxy.settings.config import ProxyConfig
 from aerobee.scripts.commands import daemons
 
 REFERENCE = Path(daemons.__file__).parents[2] / "docs" / "metrics.md"
@@ -60,4 +63,8 @@ async def test_the_reference_has_every_metric_of_ours_and_no_other(
         await broker.start()
         found |= own(metrics.families(broker), NODE)
         await broker.stop()
+    proxy = Proxy(ProxyConfig(namesrv_addr=namesrv.address, grpc_server_port=0))
+    await proxy.start()
+    found |= own(proxy_overview.families(proxy), NODE)
+    await proxy.stop()
     assert found == documented()

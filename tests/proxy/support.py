@@ -11,6 +11,7 @@ import grpc
 import grpc.aio
 from aerobee.client import Admin
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
+from aerobee.proxy.handles.handover import Worker
 from aerobee.proxy.messages import definitions
 from aerobee.proxy.messages.status import Code
 from aerobee.proxy.server import Proxy
@@ -177,11 +178,13 @@ class Setup:
 
 
 @asynccontextmanager
-async def setup(cluster: LocalCluster, **settings: Any) -> AsyncIterator[Setup]:
+async def setup(
+    cluster: LocalCluster, worker: Worker | None = None, **settings: Any
+) -> AsyncIterator[Setup]:
     """A proxy before a running cluster."""
     settings.setdefault("grpc_shutdown_time_seconds", 1)
     config = ProxyConfig(namesrv_addr=cluster.name_server, grpc_server_port=0, **settings)
-    proxy = Proxy(config, clock=cluster.clock)
+    proxy = Proxy(config, clock=cluster.clock, worker=worker)
     await proxy.start()
     found = Setup(cluster, proxy)
     try:

@@ -69,7 +69,7 @@ PLACES = {
     "aiokafka": ["client/mirror/kafka.py"],
     "aiohttp": ["console", "client/cluster/top_addressing.py"],
     "cryptography": ["protocol/security/self_signed.py"],
-    "google": ["proxy/messages/definitions.py", "proxy/http2/health.py"],  # protobuf
+    "google": ["proxy/messages/definitions.py", "proxy/http2/built.py"],  # protobuf
     "grpc_tools": ["scripts/dev/definitions.py"],
     "h2": ["proxy/http2/library.py"],
     "isal": ["protocol/message/record.py"],
@@ -86,6 +86,7 @@ PLACES = {
         "controller",
         "broker",
         "proxy/settings",
+        "proxy/handles/handover.py",
         "scripts/commands/daemons.py",
         "scripts/commands/controller.py",
         "scripts/commands/daemon_options.py",

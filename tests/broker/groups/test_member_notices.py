@@ -1,10 +1,11 @@
 """Members are told that their group has changed: few at once, many in slices."""
 
 import asyncio
-from typing import Any, cast
+from typing import cast
 
-from aerobee.broker.groups.clients import ConsumerGroup
+from aerobee.broker.groups.clients import ClientKey, ConsumerGroup, Member
 from aerobee.broker.groups.member_notices import AT_ONCE_MAX, MemberNotices
+from aerobee.protocol.aio.connection import Connection
 from aerobee.protocol.aio.scheduler import Scheduler
 from aerobee.protocol.aio.slices import Slices
 
@@ -19,8 +20,12 @@ class Wire:
 
 
 def group_of(number: int, told: list[Wire]) -> ConsumerGroup:
-    members: Any = {Wire(told): None for _ in range(number)}
-    return ConsumerGroup("g", members=members)
+    wires = (Wire(told) for _ in range(number))
+    return ConsumerGroup("g", members={member.key: member for member in map(member_of, wires)})
+
+
+def member_of(wire: Wire) -> Member:
+    return Member(ClientKey(cast(Connection, wire)), "c", "JAVA", 1, "127.0.0.1:1", 0)
 
 
 def notices() -> MemberNotices:
@@ -44,15 +49,15 @@ async def test_many_members_are_told_in_slices_and_once_more_when_the_group_has_
         before = len(told)
         await asyncio.sleep(0)
         assert len(told) - before <= 2
-    gone = cast(Any, next(reversed(group.members)))
-    del group.members[gone]
+    gone, _ = group.members.popitem()
     new = Wire(told)
-    cast(Any, group.members)[new] = None
+    member = member_of(new)
+    group.members[member.key] = member
     for _ in range(5):  # several changes are one more round
         notes.tell(group)
     while notes._rounds:  # noqa: ASYNC110 - no event for tests
         await asyncio.sleep(0)
-    assert gone not in told
+    assert cast(Wire, gone.connection) not in told
     assert told.count(new) == 1
     assert len(told) == (AT_ONCE_MAX * 3 - 1) + AT_ONCE_MAX * 3
 

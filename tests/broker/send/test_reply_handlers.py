@@ -190,9 +190,9 @@ async def test_a_client_stays_known_until_it_left_its_last_group(
     await asker.come("asker", "one", "two")
     connection = broker.clients.find_producer("asker")
     assert connection is not None
-    broker.clients.unregister(connection, "one", None)
+    broker.clients.unregister(connection, "asker", "one", None)
     assert broker.clients.find_producer("asker") is connection
-    broker.clients.unregister(connection, "two", None)
+    broker.clients.unregister(connection, "asker", "two", None)
     assert broker.clients.find_producer("asker") is None
 
 

@@ -53,6 +53,20 @@ async def test_another_proxy_ends_it_half_an_hour_later(cluster: LocalCluster) -
         assert bodies(found) == ["kept"]
 
 
+async def test_a_message_id_ends_the_latest_half_message_of_the_last_seconds(
+    proxied: Setup,
+) -> None:
+    await proxied.create("Named", "TRANSACTION")
+    client = proxied.client()
+    await proxied.ready(client, "Named", "readers")
+    entry = await begin(client, "Named", "kept")
+    entry.transaction_id = entry.message_id
+    assert code_of(await end(client, "Named", entry, COMMIT)) == "OK"
+    _, found = await client.receive("Named", "readers")
+    assert bodies(found) == ["kept"]
+    assert code_of(await end(client, "Named", entry, COMMIT)) == "INVALID_TRANSACTION_ID"
+
+
 @pytest.mark.parametrize("text", ["", "odd", "a1#x#1#broker-a#M", "a1#1#1#broker-a"])
 async def test_an_id_of_no_proxy_is_refused(proxied: Setup, text: str) -> None:
     await proxied.create("Ended", "TRANSACTION")
@@ -82,7 +96,7 @@ async def test_a_check_reaches_the_producer_which_ends_it(cluster: LocalCluster)
         settings.publishing.topics.add(name="Checked")
         await stream.write(new("TelemetryCommand", settings=settings))
         assert (await stream.read()).WhichOneof("command") == "settings"
-        await proxied.proxy.service.checks.join("Checked")
+        await proxied.proxy.service.membership.refresh()
         await begin(client, "Checked", "open")
         cluster.advance(minutes=2)
         command = (await stream.read()).recover_orphaned_transaction_command

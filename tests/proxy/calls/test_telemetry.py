@@ -1,29 +1,19 @@
 """Telemetry, Heartbeat, NotifyClientTermination: settings, and clients that leave or are lost."""
 
 import asyncio
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import grpc.aio
 import pytest
 from aerobee.protocol.bodies.group import ExponentialRetryPolicy, GroupRetryPolicy
 from aerobee.proxy.calls.telemetry import tell_changes
+from aerobee.proxy.handles.handover import Worker
 from aerobee.testing import LocalCluster
 
 from ..support import CLIENT_TYPES, Client, Setup, bodies, code_of, new, resource, setup
-
-
-def consumer(group: str, topic: str, kind: str = "PUSH_CONSUMER") -> Any:
-    """The settings of a consumer."""
-    settings = new("Settings", client_type=CLIENT_TYPES[kind])
-    settings.subscription.group.name = group
-    settings.subscription.subscriptions.add().topic.name = topic
-    return settings
-
-
-def producer(topic: str) -> Any:
-    settings = new("Settings", client_type=CLIENT_TYPES["PRODUCER"])
-    settings.publishing.topics.add(name=topic)
-    return settings
+from ..telemetry.talking import consumer, producer
 
 
 async def told(stream: Any, settings: Any) -> Any:
@@ -164,6 +154,33 @@ async def test_a_proxy_that_stops_gives_its_messages_back(cluster: LocalCluster)
         await working(first, "Stopped")
     async with setup(cluster) as second:
         await comes_again(second, "Stopped")
+
+
+async def test_a_client_that_comes_to_another_worker_keeps_its_messages(
+    cluster: LocalCluster,
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        workers = [Worker(Path(folder), number, 2) for number in range(2)]
+        async with (
+            setup(cluster, workers[0]) as first,
+            setup(cluster, workers[1]) as second,
+        ):
+            client, _ = await working(first, "Shared")
+            one, two = first.proxy.service.keeper, second.proxy.service.keeper
+            await client.channel.close()
+            there = second.client(client.client_id)
+            while not len(two):
+                await told(there.telemetry(), consumer("workers", "Shared"))
+            await released(first)
+            assert (len(one), len(two)) == (0, 1)
+            cluster.advance(seconds=55)
+            await two.renew_due()
+            assert two.renewals == 1
+            cluster.advance(seconds=30)
+            status, found = await second.client().receive(
+                "Shared", "workers", long_polling_timeout={"seconds": 0}
+            )
+            assert found == [], status
 
 
 async def test_a_message_in_work_is_kept_invisible(proxied: Setup) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import h2.config
 import h2.connection
 import h2.events
+from aerobee.proxy.http2 import connection as server_side
+from aerobee.proxy.http2 import listener as listening
 from aerobee.proxy.http2.call import BIDIRECTIONAL, PREFIX, SERVER_STREAM, UNARY, Call, Method
-from aerobee.proxy.http2.connection import Shared
-from aerobee.proxy.http2.listener import GrpcTls, Listener
 
 SECONDS = 10
 MESSAGE_MAX = 1 << 20
@@ -158,7 +158,9 @@ class Peer:
 class Host:
     """A listener and what connects to it."""
 
-    def __init__(self, listener: Listener, shared: Shared, service: Service) -> None:
+    def __init__(
+        self, listener: listening.Listener, shared: server_side.Shared, service: Service
+    ) -> None:
         self.listener, self.shared, self.service = listener, shared, service
         self._writers: list[asyncio.StreamWriter] = []
 
@@ -177,12 +179,14 @@ class Host:
 
 
 @asynccontextmanager
-async def host(mode: Any = "permissive", **more: Any) -> AsyncIterator[Host]:
+async def host(
+    mode: Any = "permissive", tls: listening.GrpcTls | None = None, **more: Any
+) -> AsyncIterator[Host]:
     """A listener with the methods of `Service`."""
     service = Service()
-    shared = Shared(service.methods(), MESSAGE_MAX)
+    shared = server_side.Shared(service.methods(), MESSAGE_MAX)
     more.setdefault("grace_seconds", 0.2)
-    listener = Listener(shared, GrpcTls(mode), **more)
+    listener = listening.Listener(shared, tls or listening.GrpcTls(mode), **more)
     await listener.start("127.0.0.1", 0)
     found = Host(listener, shared, service)
     try:

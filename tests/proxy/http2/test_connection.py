@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from .peer import MESSAGE_MAX, Peer, host
 
+pytestmark = pytest.mark.usefixtures("each_library")
+
 ENHANCE_YOUR_CALM = 11
 NO_ERROR, CANCEL = 0, 8
 

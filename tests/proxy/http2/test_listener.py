@@ -3,11 +3,14 @@
 import asyncio
 import ssl
 import time
+from pathlib import Path
 
 import h2.events
 import pytest
+from aerobee.protocol.security import self_signed
+from aerobee.proxy.http2.listener import GrpcTls
 
-from .peer import host
+from .peer import Host, host
 
 
 def trusting() -> ssl.SSLContext:
@@ -129,3 +132,37 @@ async def test_a_connection_that_stays_after_it_was_asked_to_go_is_cut() -> None
         async with asyncio.timeout(5):
             with pytest.raises(ConnectionError):
                 await peer.until(h2.events.StreamEnded)
+
+
+def write_certificate(cert: Path, key: Path) -> bytes:
+    """A new certificate with its key in two files; the certificate as clients see it."""
+    text = self_signed.make(time.time()).decode()
+    cut = text.index("-----BEGIN CERTIFICATE-----")
+    parts = text[:cut], text[cut:]
+    pem, secret = sorted(parts, key=lambda part: "CERTIFICATE" not in part)
+    cert.write_text(pem)
+    key.write_text(secret)
+    return ssl.PEM_cert_to_DER_cert(pem)
+
+
+async def seen(server: Host) -> bytes:
+    """The certificate that a client sees, and it can call."""
+    peer = await server.peer(ssl=trusting())
+    stream = peer.begin()
+    peer.say(stream, b"hello")
+    assert (await peer.answer(stream))[1] == 0
+    found: bytes = peer.writer.get_extra_info("ssl_object").getpeercert(True)
+    return found
+
+
+async def test_a_changed_certificate_is_in_use_from_the_next_connection_on(tmp_path: Path) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    first = write_certificate(cert, key)
+    async with host(tls=GrpcTls("permissive", str(cert), str(key))) as server:
+        assert await seen(server) == first
+        cert.write_text("half a certificate")
+        assert await seen(server) == first  # what can't be read is not used
+        second = write_certificate(cert, key)
+        assert await seen(server) == second != first
+        cert.unlink()
+        assert await seen(server) == second

@@ -24,7 +24,7 @@ from aerobee.testing.cluster import LocalCluster
 
 from ..command import here
 
-TEXT = argparse.Namespace(json=False)
+TEXT = argparse.Namespace(json=False, grpc=[])
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ async def test_a_cluster_that_is_well_has_no_findings(
     assert await examine(admin) == []
     assert await doctor(admin, TEXT) == 0
     assert capsys.readouterr().out == "nothing found\n"
-    assert await doctor(admin, argparse.Namespace(json=True)) == 0
+    assert await doctor(admin, argparse.Namespace(json=True, grpc=[])) == 0
     assert capsys.readouterr().out == ""
 
 
@@ -91,7 +91,7 @@ async def test_what_is_wrong_in_a_cluster_is_found(
     assert [line.split(":")[0] for line in lines] == ["group away", "group split", "topic Unread"]
     assert "no member online, and 1 message waits" in lines[0]
     assert "topic T: c1: tags a / c2: tags b; give all members the same" in lines[1]
-    assert await doctor(admin, argparse.Namespace(json=True)) == 1
+    assert await doctor(admin, argparse.Namespace(json=True, grpc=[])) == 1
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [sorted(each) for each in found] == [["do", "what", "where"]] * 3
     await one.close()

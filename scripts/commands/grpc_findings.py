@@ -1,0 +1,124 @@
+"""What `aerobee doctor --grpc HOST:PORT` finds about a proxy: TLS, a route, its endpoints."""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+
+from ...client.admin.admin import Admin
+from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from ..output.command_error import CommandError
+from .findings import Finding
+
+SECONDS = 5.0
+ENDPOINTS_MAX = 20  # of a route that are tried
+LENIENT, STRICT = "Java, Go, C++ and C#", "Python, Node.js and Rust"
+
+Address = tuple[str, int]
+# Asks for the addresses in a topic's route; the reason why there is no answer, else None, and them.
+Ask = Callable[[Address, str, ssl.SSLContext | None], Awaitable[tuple[str | None, list[Address]]]]
+
+
+async def of_proxies(admin: Admin, texts: Sequence[str]) -> list[Finding]:
+    """The findings about the proxies at these addresses, "host:port". CommandError without the
+    packages of gRPC, or for a text that is no address."""
+    if not texts:
+        return []
+    try:
+        from .route_of_proxy import ask
+    except ImportError as wrong:
+        raise CommandError(
+            f"--grpc needs the packages h2 and protobuf, and {wrong.name} is not installed; run "
+            "pip install 'aerobee[grpc]'"
+        ) from None
+    addresses = [_parsed(text) for text in texts]
+    info = await admin.cluster_info()
+    own = {*info.broker_addr_table, *info.cluster_addr_table}
+    topics = [
+        name
+        for name in await admin.topics()
+        if name not in own
+        and not is_system_topic(name)
+        and not name.startswith((RETRY_PREFIX, DLQ_PREFIX))
+    ]
+    found: list[Finding] = []
+    for address in addresses:
+        found += await of_proxy(address, topics[0] if topics else "", ask)
+    return found
+
+
+async def of_proxy(address: Address, topic: str, ask: Ask) -> list[Finding]:
+    """The findings about one proxy: its port, TLS and plain, and the endpoints in a route."""
+    where = f"proxy {_text(address)}"
+    why = await _reach(address)
+    if why is not None:
+        do = "start it (aerobee proxy), or open the port to this machine"
+        return [Finding(where, f"no connection: {why}", do)]
+    plain, endpoints = await ask(address, topic, None)
+    lenient, over_tls = await ask(address, topic, _lenient())
+    if plain is not None and lenient is not None:
+        do = "check that it is a proxy of gRPC, and its log"
+        return [Finding(where, f"it does not answer: {plain}", do)]
+    found = []
+    if lenient is not None:
+        found.append(
+            Finding(
+                where,
+                f"no TLS: {lenient}; clients of {LENIENT} begin with TLS",
+                "set tlsServerMode to permissive, or switch TLS off in these clients",
+            )
+        )
+    elif plain is not None:
+        strict, _ = await ask(address, topic, ssl.create_default_context())
+        if strict is not None:
+            found.append(
+                Finding(
+                    where,
+                    f"TLS only, with a certificate that clients of {STRICT} don't take: {strict}",
+                    "give it a certificate of a known authority (tlsCertPath, tlsKeyPath), or set "
+                    "tlsServerMode to permissive",
+                )
+            )
+    for each in (endpoints or over_tls)[:ENDPOINTS_MAX]:
+        why = None if each == address else await _reach(each)
+        if why is not None:
+            found.append(
+                Finding(
+                    where,
+                    f"it tells clients to go to {_text(each)}, where there is no connection: {why}",
+                    "open that port, or leave useEndpointPortFromRequest on, so that clients stay "
+                    "at what they dialled",
+                )
+            )
+    return found
+
+
+async def _reach(address: Address) -> str | None:
+    """Why there is no connection; None where there is one."""
+    try:
+        async with asyncio.timeout(SECONDS):
+            _, writer = await asyncio.open_connection(*address)
+    except TimeoutError:
+        return f"no answer within {SECONDS:g} s"
+    except OSError as wrong:
+        return wrong.strerror or str(wrong)
+    writer.close()
+    return None
+
+
+def _lenient() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _parsed(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise CommandError(f"--grpc is {text!r}; give HOST:PORT, such as 127.0.0.1:8081")
+    return host.strip("[]"), int(port)
+
+
+def _text(address: Address) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,45 @@
+"""rocketmq-python-client before our proxy: each kind of message, each kind of consumer."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from .told import FOUND, told_by
+
+NAME = "rocketmq-python-client==5.1.2"
+PROGRAM = Path(__file__).with_name("python_program.py")
+INSTALL_SECONDS = 300
+
+
+@pytest.fixture(scope="module")
+def packages() -> Path:
+    """A folder with the client and what it needs, apart from our environment; skips with the reason
+    where it can't be installed, which in CI is a failure."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    folder = cache / "aerobee" / NAME.replace("==", "-")
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as part:
+            target = Path(part) / "packages"
+            argv = [sys.executable, "-m", "pip", "install", "-q", "--target", str(target), NAME]
+            done = subprocess.run(
+                argv, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False
+            )
+            if done.returncode:
+                why = f"{NAME} can't be installed: {done.stderr.strip()[-300:]}"
+                if os.environ.get("CI") == "true":
+                    pytest.fail(f"CI must run the Python client: {why}")
+                pytest.skip(why)
+            target.rename(folder)
+    return folder
+
+
+def test_it_finds_every_kind_of_message(packages: Path) -> None:
+    words = [sys.executable, str(PROGRAM)]
+    told = asyncio.run(told_by(words, {"PYTHONPATH": str(packages)}))
+    assert told == FOUND
