@@ -99,6 +99,7 @@ class EtcdEngine:
         self._term: _Term | None = None
         self._led: Callable[[], None] = lambda: None
         self._task: asyncio.Task[None] | None = None
+        self._is_closing = False  # a library on the way may swallow a cancellation
 
     @property
     def groups(self) -> Groups:
@@ -126,6 +127,9 @@ class EtcdEngine:
 
     async def close(self) -> None:
         """Give the lease back, so that another controller leads at once."""
+        self._is_closing = True
+        if self._term is not None:
+            self._end(self._term, "it stops")
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -197,7 +201,7 @@ class EtcdEngine:
     # --- becoming and staying the leader --------------------------------------------------------
 
     async def _run(self) -> None:
-        while True:
+        while not self._is_closing:
             try:
                 await self._round()
             except StoreError as wrong:
@@ -246,7 +250,7 @@ class EtcdEngine:
         log.warning("this controller leads now, %d broker names", len(term.groups))
         self._term = term
         self._led()
-        while not term.is_over.is_set():
+        while not (term.is_over.is_set() or self._is_closing):
             with suppress(TimeoutError):
                 async with asyncio.timeout(RENEW_SECONDS):
                     await term.is_over.wait()
