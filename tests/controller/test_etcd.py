@@ -35,6 +35,7 @@ class Cluster:
     def __init__(self) -> None:
         self.clock = Clock()
         self.etcd = EtcdStandIn(self.clock)
+        self.timeout_ms = 3_000  # of a controller's requests to etcd
         self.controllers: list[Controller] = []
         self.members: list[Member] = []
 
@@ -43,7 +44,7 @@ class Cluster:
             listen_port=0,
             controller_type="etcd",
             controller_etcd_endpoints=self.etcd.urls[number],
-            controller_etcd_timeout_mills=200,
+            controller_etcd_timeout_mills=self.timeout_ms,
             controller_dleger_self_id=f"n{number}",
         )
         return Controller(config, self.clock)
@@ -223,9 +224,8 @@ async def change_of_a_deposed_leader(cluster: Cluster) -> None:
 
 
 async def test_a_change_of_a_controller_that_leads_no_more_is_refused_by_etcd(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster,
 ) -> None:
-    monkeypatch.setattr(Cluster, "controller", patient)
     await change_of_a_deposed_leader(cluster)
 
 
@@ -241,26 +241,14 @@ async def test_planted_an_etcd_change_without_comparison_is_found(
         return await transaction(self, conditions, change)  # type: ignore[arg-type]
 
     monkeypatch.setattr(EtcdGateway, "_transaction", forgetful)
-    monkeypatch.setattr(Cluster, "controller", patient)
     with pytest.raises(AssertionError):
         await change_of_a_deposed_leader(cluster)
-
-
-def patient(cluster: Cluster, number: int) -> Controller:
-    """A controller that waits long for etcd's answers."""
-    config = ControllerConfig(
-        listen_port=0,
-        controller_type="etcd",
-        controller_etcd_endpoints=cluster.etcd.urls[number],
-        controller_etcd_timeout_mills=3_000,
-        controller_dleger_self_id=f"n{number}",
-    )
-    return Controller(config, cluster.clock)
 
 
 async def test_a_change_whose_outcome_is_unknown_ends_the_term_and_is_read_again(
     cluster: Cluster,
 ) -> None:
+    cluster.timeout_ms = 200
     one, two = await cluster.start()
     await two.stop()
     lost, may_answer = asyncio.Event(), asyncio.Event()
@@ -282,6 +270,7 @@ async def test_a_change_whose_outcome_is_unknown_ends_the_term_and_is_read_again
 
 
 async def test_a_late_transaction_has_no_effect_in_the_next_term(cluster: Cluster) -> None:
+    cluster.timeout_ms = 200
     one, two = await cluster.start()
     await two.stop()
     begun, may_go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()

@@ -29,7 +29,7 @@ async def stand_in() -> AsyncIterator[EtcdStandIn]:
 def gateway(stand_in: EtcdStandIn, **settings: object) -> EtcdGateway:
     given = {
         "controller_etcd_endpoints": ";".join(stand_in.urls),
-        "controller_etcd_timeout_mills": 200,
+        "controller_etcd_timeout_mills": 3_000,
     } | settings
     return EtcdGateway(EtcdSettings(**given))  # type: ignore[arg-type]
 
@@ -55,7 +55,7 @@ async def test_keys_come_back_as_they_were_put(stand_in: EtcdStandIn) -> None:
 
 async def test_an_endpoint_that_is_silent_or_gone_is_passed_over(stand_in: EtcdStandIn) -> None:
     stand_in.silent.add(0)
-    etcd = gateway(stand_in)
+    etcd = gateway(stand_in, controller_etcd_timeout_mills=500)
     assert await etcd.get(b"a") is None  # by the second one
     stand_in.silent = {1}
     assert await etcd.get(b"a") is None  # by the first one again
@@ -71,8 +71,8 @@ async def test_a_transaction_without_an_answer_is_not_sent_to_another_endpoint(
     stand_in: EtcdStandIn,
 ) -> None:
     stand_in.silent.add(0)
-    etcd = gateway(stand_in)
-    with pytest.raises(EtcdError, match=r"no answer within 0\.2 s; see that most of etcd's"):
+    etcd = gateway(stand_in, controller_etcd_timeout_mills=500)
+    with pytest.raises(EtcdError, match=r"no answer within 0\.5 s; see that most of etcd's"):
         await etcd.put_if([Same(b"a", "CREATE", 0)], b"a", b"1")
     assert not [path for path, _ in stand_in.asked if path == "kv/txn"]
     assert (await etcd.put_if([Same(b"a", "CREATE", 0)], b"a", b"1")).is_done  # at the other one
