@@ -14,7 +14,11 @@ from aerobee.scripts.commands.daemons import NAMESRV_KEYS
 
 from .profiles import COMPOSE, ETCD, PROFILES, Daemons, Service, services_of
 
-KEYS = {"broker": BROKER_KEYS, "controller": CONTROLLER_KEYS, "namesrv": NAMESRV_KEYS}
+KEYS = {
+    "broker": set(BROKER_KEYS.fields),
+    "controller": set(CONTROLLER_KEYS.fields),
+    "namesrv": set(NAMESRV_KEYS.fields),
+}
 # name of the broker and its role, for each broker of the profile
 BROKERS = {
     "2m": [("broker-1", "ASYNC_MASTER"), ("broker-2", "ASYNC_MASTER")],
@@ -55,9 +59,9 @@ def test_every_setting_is_one_of_the_daemons(profile: str) -> None:
     for one in services_of(profile):
         if one.role == ETCD:
             continue
-        known = KEYS[one.role].fields
+        known = KEYS[one.role]
         keys = {each.key for each in from_environment(one.environment, known)}
-        assert keys <= set(known), f"{one.name}: {keys - set(known)}"
+        assert keys <= known, f"{one.name}: {keys - known}"
 
 
 @pytest.mark.parametrize("profile", ["controller", "controller-etcd"])
