@@ -9,7 +9,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from aerobee.scripts.commands.replicas import Replicas, leader_of, replicas_of
 from aerobee.scripts.harness.child import Child
 from aerobee.scripts.harness.etcd_side import LACK, EtcdProcess, program
 from aerobee.scripts.harness.java_side import free_broker_port, free_ports
+from aerobee.scripts.output.command_error import CommandError
 
 from .test_member import (
     ACKNOWLEDGED,
@@ -65,10 +66,9 @@ class EtcdSet(Set):
         found = ""
         async with asyncio.timeout(SECONDS):
             while not found or found == other_than:
-                try:
+                with suppress(CommandError):  # none leads yet
                     found = await leader_of(self.peers, others)
-                except Exception:  # none leads yet
-                    await asyncio.sleep(0.1)
+                await asyncio.sleep(0.1)
         return found
 
     async def state(self) -> Replicas:
