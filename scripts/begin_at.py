@@ -1,4 +1,4 @@
-"""The option `--from` of `aerobee sub` and `aerobee ingest`: where reading a topic starts.
+"""Where reading a topic starts: `--from` of `aerobee sub` and `ingest`, `--start` of `mirror`.
 
 A time without a zone is local time.
 """
@@ -31,15 +31,17 @@ def add_from(parser: argparse.ArgumentParser, *, latest: bool) -> None:
     )
 
 
-def start_of(text: str, *, latest: bool, now: datetime | None = None) -> StartFrom:
-    """The start that the text of `--from` means at `now` (default: the present).
+def start_of(
+    text: str, *, latest: bool, now: datetime | None = None, option: str = "--from"
+) -> StartFrom:
+    """The start that the text of `option` means at `now` (default: the present).
 
     CommandError, with all accepted forms, for any other text.
     """
     found = _place(text.strip(), datetime.now() if now is None else now)
     if found is None or (found.where == LAST and not latest):
         places = "earliest, latest, " if latest else "earliest, "
-        raise CommandError(f"--from {text} is no place to begin; give {places}{TIMES}")
+        raise CommandError(f"{option} {text} is no place to begin; give {places}{TIMES}")
     return found
 
 

@@ -36,6 +36,7 @@ COMMANDS = {
     "users": ("users", "list, create and delete users, and what they may do"),
     "doctor": ("doctor", "look for what makes messages stay unread without a word"),
     "store": ("store", "check a store folder, show what is in it, or rebuild its queues"),
+    "mirror": ("mirror", "copy topics, messages and offsets from one cluster to another"),
     "ingest": ("ingest", "write a topic to Parquet, JSON or CSV files, through Spark"),
 }
 INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C

@@ -10,8 +10,9 @@ from ...protocol.errors import reason_of
 from ...protocol.security.signature import signed
 from ..errors import ClientError
 
-ACCESS_KEY, SECRET_KEY = "AEROBEE_ACCESS_KEY", "AEROBEE_SECRET_KEY"
-TLS, TLS_CA, TLS_INSECURE = "AEROBEE_TLS", "AEROBEE_TLS_CA", "AEROBEE_TLS_INSECURE"
+PREFIX = "AEROBEE"  # of the variables in the environment
+ACCESS_KEY, SECRET_KEY = f"{PREFIX}_ACCESS_KEY", f"{PREFIX}_SECRET_KEY"
+TLS, TLS_CA, TLS_INSECURE = f"{PREFIX}_TLS", f"{PREFIX}_TLS_CA", f"{PREFIX}_TLS_INSECURE"
 _FLAGS = {"": False, "true": True, "false": False}
 
 
@@ -54,18 +55,29 @@ class Security:
 
     @classmethod
     def from_environment(
-        cls, *, tls: bool = False, tls_ca: str = "", tls_insecure: bool = False
+        cls,
+        *,
+        tls: bool = False,
+        tls_ca: str = "",
+        tls_insecure: bool = False,
+        prefix: str = PREFIX,
     ) -> Self:
         """Credentials from $AEROBEE_ACCESS_KEY and $AEROBEE_SECRET_KEY (unsigned without them); TLS
         from $AEROBEE_TLS (true or false), $AEROBEE_TLS_CA and $AEROBEE_TLS_INSECURE.
 
-        Arguments take precedence over the variables.
+        Arguments take precedence over the variables, whose names begin with `prefix`: a program
+        with two clusters has two sets of them.
         """
-        environ = os.environ
+        environ = {
+            PREFIX + name.removeprefix(prefix): value
+            for name, value in os.environ.items()
+            if name.startswith(f"{prefix}_")
+        }
         access_key, secret_key = environ.get(ACCESS_KEY, ""), environ.get(SECRET_KEY, "")
         if bool(access_key) != bool(secret_key):
             raise ClientError(
-                f"only one of {ACCESS_KEY} and {SECRET_KEY} is set; set both, or neither"
+                f"only one of {prefix}_ACCESS_KEY and {prefix}_SECRET_KEY is set; set both, or "
+                "neither"
             )
         if not tls_ca and not tls_insecure:  # they exclude each other, and so do the variables
             tls_ca = environ.get(TLS_CA, "")

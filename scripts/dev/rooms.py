@@ -15,7 +15,7 @@ FOLDERS = (
     *("protocol", "store", "namesrv", "controller", "broker", "client", "proxy"),
     *("spark", "console", "conf", "testing", "scripts"),
 )
-MESSAGE_FOLDERS = ("protocol", "store", "broker", "client")
+SERVER_FOLDERS = ("protocol", "store", "broker")
 Graph = Mapping[str, set[str]]
 Namer = Callable[[str], str]  # of a room
 
@@ -36,9 +36,9 @@ def subject(room: str) -> str:
 
 
 def table() -> str:
-    """Every folder, and every room of the folders that a message goes through, as a table."""
+    """Every folder, and every room of the folders on the server side of a message, as a table."""
     return _table(
-        room for room in rooms() if "/" not in room or room.partition("/")[0] in MESSAGE_FOLDERS
+        room for room in rooms() if "/" not in room or room.partition("/")[0] in SERVER_FOLDERS
     )
 
 

@@ -47,6 +47,8 @@ class KafkaBroker:
                 "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
                 "log.dirs": str(folder / "log"),
                 "offsets.topic.replication.factor": 1,
+                "transaction.state.log.replication.factor": 1,
+                "transaction.state.log.min.isr": 1,
                 "group.initial.rebalance.delay.ms": 0,
             },
         )

@@ -48,7 +48,8 @@ ROOMS = {
         "monitoring",
     ],
     "client": [
-        *(".", "base", "cluster", "group", "producer", "pop", "push", "pull", "admin", "blocking"),
+        *(".", "base", "cluster", "group", "producer", "pop", "push", "pull", "admin", "mirror"),
+        "blocking",
     ],
     "proxy": [
         *("definitions", "settings", "messages", "http2", "routes", "access", "handles"),
@@ -65,6 +66,7 @@ COMPILED = [
 ]
 # Each outside package and the folders or files that may know it.
 PLACES = {
+    "aiokafka": ["client/mirror/kafka.py"],
     "aiohttp": ["console", "client/cluster/top_addressing.py", "controller/etcd_gateway.py"],
     "cryptography": ["protocol/security/self_signed.py"],
     "google": ["proxy/messages/definitions.py", "proxy/http2/health.py"],  # protobuf
@@ -79,6 +81,7 @@ PLACES = {
         "protocol",
         "conf",
         "client/base/responses.py",
+        "client/mirror/source.py",
         "namesrv",
         "controller",
         "broker",

@@ -1,0 +1,75 @@
+"""Consumer groups at the target: their settings, and their offsets translated.
+
+A group's offset at the target is where it would be, had it read the copies. It is set while no
+member of the group is connected there, and only forward: once consumers have moved, their own
+progress counts.
+"""
+
+import logging
+import re
+
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.names import SYSTEM_GROUPS, is_system_group
+from ..errors import AerobeeError
+from .origin import GROUP
+from .queue_copy import QueueCopy
+from .side import Side
+from .source import Source
+
+log = logging.getLogger(__name__)
+
+
+class GroupCopy:
+    """Copies the groups whose names match `pattern`."""
+
+    def __init__(self, sides: tuple[Source, Side], pattern: re.Pattern[str]) -> None:
+        self._from, self._to = sides
+        self._pattern = pattern
+        self._set: dict[tuple[str, MessageQueue], int] = {}  # the source's offsets that are done
+
+    def matches(self, group: str) -> bool:
+        """Whether this group is copied."""
+        is_own = group == GROUP or group in SYSTEM_GROUPS or is_system_group(group)
+        return not is_own and self._pattern.fullmatch(group) is not None
+
+    async def copy_settings(self) -> int:
+        """Make the groups that the target lacks; how many were made."""
+        groups = await self._from.groups()
+        wanted = {name: config for name, config in groups.items() if self.matches(name)}
+        for wrapper in (await self._to.groups()).values():
+            for name in wrapper.subscription_group_table:
+                wanted.pop(name, None)
+        for config in wanted.values():
+            await self._to.update_group(config)
+        return len(wanted)
+
+    async def copy_offsets(self, queues: dict[MessageQueue, QueueCopy]) -> int:
+        """Set the offsets that have changed at the source; how many were set."""
+        changed: dict[str, list[tuple[QueueCopy, int]]] = {}
+        for (group, queue), offset in (await self._from.offsets(self.matches)).items():
+            copy = queues.get(queue)
+            if copy is not None and self._set.get((group, queue)) != offset:
+                changed.setdefault(group, []).append((copy, offset))
+        count = 0
+        for group, moves in changed.items():
+            try:
+                count += await self._set_offsets(group, moves)
+            except AerobeeError as wrong:
+                log.warning("the offsets of group %s are not copied yet: %s", group, wrong)
+        return count
+
+    async def _set_offsets(self, group: str, moves: list[tuple[QueueCopy, int]]) -> int:
+        if await self._to.consumer_connection(group) is not None:
+            return 0
+        count = 0
+        for copy, offset in moves:
+            translated = await copy.translate(offset)
+            if translated is None:
+                continue
+            known = await self._to.committed(group, copy.target)
+            if known is None or known < translated:
+                await self._to.commit_for(group, copy.target, translated)
+                count += 1
+            if copy.offset >= offset:  # else it may mean a later one when more is copied
+                self._set[group, copy.source] = offset
+        return count

@@ -1,0 +1,224 @@
+"""A running mirror: which topics and groups it copies, how far it is."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
+from ..base.identity import now_ms
+from ..base.lifecycle import Startable
+from ..base.security import OPEN, Security
+from ..base.start_from import Start, StartFrom
+from ..errors import AerobeeError, BrokerError, ClientError
+from ..group.process_queue import name_of
+from .groups import GroupCopy
+from .kafka import SCHEME, KafkaSource
+from .origin import GROUP
+from .queue_copy import QueueCopy
+from .rocketmq import RocketMQSource
+from .side import Side
+from .source import Source
+from .topic_copy import COPIES_AT_ONCE, TopicCopy
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.5  # between two looks at the ends of a topic's queues
+LOOKS_PER_SECOND_MAX = 200  # of all topics together
+TOPICS_SECONDS = 30.0  # between two looks for new topics and groups
+OFFSETS_SECONDS = 5.0  # between two looks at the offsets of the groups
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How far a mirror is.
+
+    `lag` counts the messages that are not copied yet; `lag_ms` is the age of the last copied
+    message of the queue that is the furthest behind in time, 0 without lag. `failures` names what
+    does not go on at present, and why.
+    """
+
+    topics: int
+    queues: int
+    copied: int
+    lag: int
+    lag_ms: int
+    failures: tuple[str, ...]
+
+
+class Mirror(Startable):
+    """Copies the topics and groups whose names match, from `source` to `target` (name servers).
+    `source` may also be "kafka://host:port,host:port", the brokers of a Kafka cluster.
+
+    Messages keep body, keys, tags, properties, born time and id. The broker that stores the copy
+    writes its own store time, host and offset. Retry and dead letter topics go with their groups.
+    Copies of another mirror are left out unless `relay`, so that two mirrors may run in opposite
+    directions. `cluster` is the name of the source in the copies; its own cluster names without it.
+    ClientError for a pattern that is no regular expression.
+    """
+
+    def __init__(
+        self,
+        source: str | Iterable[str],
+        target: str | Iterable[str],
+        *,
+        topics: str = ".*",
+        groups: str = ".*",
+        start: Start = "earliest",
+        relay: bool = False,
+        cluster: str | None = None,
+        source_security: Security = OPEN,
+        target_security: Security = OPEN,
+    ) -> None:
+        self._from = _source(source, source_security, relay=relay)
+        self._to = Side(target, group=GROUP, security=target_security)
+        self._pattern = _pattern("topics", topics)
+        self._groups = GroupCopy((self._from, self._to), _pattern("groups", groups))
+        self._begin = StartFrom.read(start)
+        self._cluster = cluster
+        self._topics: dict[str, TopicCopy] = {}
+        self._failures: dict[str, str] = {}  # by topic, or what else fails
+        self._room = asyncio.Semaphore(COPIES_AT_ONCE)
+        self._commits = True
+        self._committed: dict[MessageQueue, int] = {}  # of the mirror itself, at the source
+
+    async def start(self) -> None:
+        """Connect to both clusters."""
+        await self._from.start()
+        await self._to.start()
+        if self._cluster is None:
+            self._cluster = await self._from.name()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._from.close()
+        await self._to.close()
+
+    async def copy_once(self) -> None:
+        """Copy all that is there now, then the offsets of the groups."""
+        await self._look_for_topics()
+        await asyncio.gather(*(self._copy(each) for each in list(self._topics.values())))
+        try:
+            await self._copy_offsets()
+        except AerobeeError as wrong:
+            self._failed("copying offsets", wrong)
+
+    async def run(self) -> None:
+        """Copy until cancelled. What fails is tried again, and is in the report meanwhile."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._repeat(OFFSETS_SECONDS, self._copy_offsets))
+            followed: set[str] = set()
+            while True:
+                await self._look_for_topics()
+                for name, topic in self._topics.items():
+                    if name not in followed:
+                        followed.add(name)
+                        tasks.create_task(self._follow(topic), name=f"mirror-{name}")
+                await asyncio.sleep(TOPICS_SECONDS)
+
+    def report(self) -> Report:
+        """How far it is now."""
+        copies = list(self._copies())
+        now = now_ms()
+        behind = [copy for copy in copies if copy.lag]
+        late = [now - copy.store_ms for copy in behind if copy.store_ms]
+        failures = [f"{name}: {why}" for name, why in self._failures.items()]
+        failures += [f"{name_of(copy.source)}: {copy.failure}" for copy in copies if copy.failure]
+        return Report(
+            len(self._topics),
+            len(copies),
+            sum(copy.copied for copy in copies),
+            sum(copy.lag for copy in copies),
+            max(late, default=0),
+            tuple(failures),
+        )
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _copies(self) -> Iterator[QueueCopy]:
+        for topic in self._topics.values():
+            yield from topic.queues.values()
+
+    def _matches(self, topic: str) -> bool:
+        for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+            if topic.startswith(prefix):
+                return self._groups.matches(topic.removeprefix(prefix))
+        return self._pattern.fullmatch(topic) is not None
+
+    async def _look_for_topics(self) -> None:
+        assert self._cluster is not None
+        try:
+            for name in await self._from.topics():
+                if name not in self._topics and self._matches(name):
+                    sides = (self._from, self._to)
+                    self._topics[name] = TopicCopy(sides, name, self._cluster, self._begin)
+            await self._groups.copy_settings()
+        except AerobeeError as wrong:
+            self._failed("looking for topics and groups", wrong)
+        else:
+            self._failures.pop("looking for topics and groups", None)
+
+    async def _follow(self, topic: TopicCopy) -> None:
+        while True:
+            await self._copy(topic)
+            await asyncio.sleep(max(LOOK_SECONDS, len(self._topics) / LOOKS_PER_SECOND_MAX))
+
+    async def _copy(self, topic: TopicCopy) -> None:
+        try:
+            await topic.look()
+            await topic.catch_up(self._room)
+        except AerobeeError as wrong:
+            self._failed(f"topic {topic.topic}", wrong)
+        else:
+            self._failures.pop(f"topic {topic.topic}", None)
+
+    async def _copy_offsets(self) -> None:
+        await self._groups.copy_offsets({copy.source: copy for copy in self._copies()})
+        await self._commit()
+
+    async def _commit(self) -> None:
+        """The mirror's own progress at the source, for tools that show the lag of groups."""
+        if not self._commits:
+            return
+        moved = {
+            copy.source: copy.offset
+            for copy in self._copies()
+            if copy.copied and copy.offset != self._committed.get(copy.source)
+        }
+        try:
+            if moved:
+                await self._from.commit(moved)
+                self._committed |= moved
+        except BrokerError as wrong:
+            self._commits = False
+            log.warning("the source does not keep the progress of the mirror: %s", wrong)
+
+    async def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await work()
+            except AerobeeError as wrong:
+                self._failed("copying offsets", wrong)
+            else:
+                self._failures.pop("copying offsets", None)
+
+    def _failed(self, what: str, wrong: AerobeeError) -> None:
+        if self._failures.get(what) != str(wrong):
+            log.warning("%s: %s", what, wrong)
+        self._failures[what] = str(wrong)
+
+
+def _source(addresses: str | Iterable[str], security: Security, *, relay: bool) -> Source:
+    if isinstance(addresses, str) and addresses.startswith(SCHEME):
+        return KafkaSource(addresses.removeprefix(SCHEME), security)
+    return RocketMQSource(Side(addresses, group=GROUP, security=security), relay=relay)
+
+
+def _pattern(name: str, text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as wrong:
+        raise ClientError(f"{name} is {text!r}, which is no regular expression: {wrong}") from None

@@ -1,0 +1,80 @@
+"""What a mirror reads from: another cluster, of RocketMQ or of something else."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.bodies.group import SubscriptionGroupConfig
+from ...protocol.bodies.topic import TopicConfig
+from ..base.lifecycle import Startable
+from ..base.start_from import StartFrom
+
+
+class Copyable(msgspec.Struct, gc=False):
+    """One message to be copied. `raw_properties` end in \\x02, or are empty; times are in ms."""
+
+    offset: int
+    born_ms: int
+    store_ms: int
+    body: bytes
+    raw_properties: bytes
+    flag: int = 0
+    sys_flag: int = 0  # what a sender may set of it
+    reconsume_times: int = 0
+
+
+@dataclass(slots=True)
+class Found:
+    """What was read: messages, and the offset behind all that was looked at."""
+
+    messages: list[Copyable]
+    next_offset: int
+
+
+class Source(Startable):
+    """A cluster that is copied. Every call may raise the errors of `client.errors`."""
+
+    @abstractmethod
+    async def name(self) -> str:
+        """The name of the cluster in the copies."""
+
+    @abstractmethod
+    async def topics(self) -> list[str]:
+        """The topics of users, and the retry and dead letter topics of groups."""
+
+    @abstractmethod
+    async def settings(self, topic: str) -> TopicConfig:
+        """How a topic is made at the target; its numbers of queues don't count."""
+
+    @abstractmethod
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The queues of a topic, sorted."""
+
+    @abstractmethod
+    async def ends(self, queues: list[MessageQueue]) -> Mapping[MessageQueue, int]:
+        """The offset behind the last message of each of these queues, which have one topic."""
+
+    @abstractmethod
+    async def first_offset(self, queue: MessageQueue, start: StartFrom) -> int:
+        """Where the copy of a queue begins: at the mirror's own progress, else at `start`."""
+
+    @abstractmethod
+    async def read(self, queue: MessageQueue, offset: int) -> Found:
+        """Some of the messages from `offset` on, at least one if there is one."""
+
+    @abstractmethod
+    async def groups(self) -> Mapping[str, SubscriptionGroupConfig]:
+        """The consumer groups with their settings."""
+
+    @abstractmethod
+    async def offsets(
+        self, matches: Callable[[str], bool]
+    ) -> Mapping[tuple[str, MessageQueue], int]:
+        """The offsets of the groups whose names match, by group and queue."""
+
+    @abstractmethod
+    async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Keep the mirror's own progress, so that tools can show its lag."""

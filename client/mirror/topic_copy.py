@@ -1,0 +1,99 @@
+"""The copy of one topic: its queues at the target, and the copies of all of them."""
+
+import asyncio
+import logging
+
+from ...protocol.bodies.body import MessageQueue
+from ...protocol.bodies.topic import PERM_READ, PERM_WRITE
+from ..base.start_from import StartFrom
+from ..errors import ClientError, NoRouteError
+from .queue_copy import QueueCopy
+from .side import Side
+from .source import Source
+
+log = logging.getLogger(__name__)
+
+ROUTE_TRIES = 50  # until a name server has a topic that was just made
+ROUTE_PAUSE_SECONDS = 0.2
+COPIES_AT_ONCE = 32  # requests to the target, of all topics
+
+
+class TopicCopy:
+    """Copies the queues of `topic`, the first to the first of the target, the second to the second,
+    in the order of broker names and queue ids. So each queue keeps its order, and queues of several
+    brokers can be on one broker. A queue without any copy begins at `start`.
+    """
+
+    def __init__(
+        self, sides: tuple[Source, Side], topic: str, cluster: str, start: StartFrom
+    ) -> None:
+        self.topic = topic
+        self._sides = sides
+        self._from, self._to = sides
+        self._cluster = cluster
+        self._start = start
+        self.queues: dict[MessageQueue, QueueCopy] = {}  # by the source's queue
+
+    async def look(self) -> None:
+        """Find the queues and their ends; the topic is made at the target if it isn't there.
+
+        ClientError when the target has fewer queues than the source.
+        """
+        sources = await self._from.queues(self.topic)
+        if sources != list(self.queues):
+            await self._pair(sources)
+        for queue, end in (await self._from.ends(sources)).items():
+            self.queues[queue].end = end
+
+    async def catch_up(self, room: asyncio.Semaphore) -> None:
+        """Copy all queues up to the ends that `look` found."""
+
+        async def one(queue: MessageQueue, copy: QueueCopy) -> None:
+            async with room:
+                await copy.catch_up(lambda: self._from.first_offset(queue, self._start))
+
+        behind = [item for item in self.queues.items() if item[1].is_behind]
+        await asyncio.gather(*(one(*item) for item in behind))
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    async def _pair(self, sources: list[MessageQueue]) -> None:
+        try:
+            targets = await self._to.queues(self.topic)
+        except NoRouteError:
+            targets = await self._make(len(sources))
+        if len(targets) < len(sources):
+            raise ClientError(
+                f"topic {self.topic} has {len(sources)} queues at the source and {len(targets)} at "
+                "the target, and a queue is copied to one of its own so that its order stays; give "
+                f"the target more: aerobee topics create {self.topic} --queues N"
+            )
+        for source, target in zip(sources, targets, strict=False):
+            known = self.queues.get(source)
+            if known is None or known.target != target:
+                self.queues[source] = QueueCopy(self._sides, (source, target), self._cluster)
+        self.queues = {source: self.queues[source] for source in sources}
+
+    async def _make(self, count: int) -> list[MessageQueue]:
+        """Make the topic at the target, with at least this number of queues."""
+        config = await self._from.settings(self.topic)
+        masters = await self._to.masters()
+        each = -(-count // len(masters))
+        await self._to.create_topic(
+            self.topic,
+            each,
+            perm=config.perm | PERM_READ | PERM_WRITE,
+            order=config.order,
+            attributes=config.attributes,
+        )
+        log.info("made topic %s with %d queues on %d brokers", self.topic, each, len(masters))
+        found: list[MessageQueue] = []
+        for _ in range(ROUTE_TRIES):
+            try:
+                found = await self._to.queues(self.topic)
+            except NoRouteError:
+                found = []
+            if len(found) >= count:
+                break
+            await asyncio.sleep(ROUTE_PAUSE_SECONDS)
+        return found

@@ -1,0 +1,271 @@
+"""A mirror between two clusters: what is at the target, after faults, too."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+from aerobee.client import Admin, Consumer, Message, Producer
+from aerobee.client.errors import ClientError, NoAnswerError
+from aerobee.client.mirror.mirror import Mirror
+from aerobee.client.mirror.origin import PROPERTY
+from aerobee.client.mirror.side import Side
+from aerobee.client.pull.reader import Reader
+from aerobee.protocol.bodies.body import MessageQueue
+from aerobee.protocol.bodies.group import SubscriptionGroupConfig
+from aerobee.protocol.message import properties as props
+from aerobee.protocol.message.record import Record, decode_all
+from aerobee.testing.cluster import LocalCluster
+
+from ..fakes import until
+
+SECONDS = 20
+
+
+@pytest.fixture(scope="module")
+def source() -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=2) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[LocalCluster]:
+    with LocalCluster() as one:
+        yield one
+
+
+async def fill(
+    cluster: LocalCluster, topic: str, count: int, *, queues: int = 2, first: int = 0
+) -> None:
+    """Messages with bodies of their numbers, keys, tags and a property."""
+    async with Admin(cluster.name_server) as admin:
+        if not first:
+            await admin.create_topic(topic, queues)
+    async with Producer(cluster.name_server) as producer:
+        for number in range(first, first + count):
+            await producer.send(
+                Message(
+                    topic,
+                    str(number).encode(),
+                    tags="even" if number % 2 == 0 else "odd",
+                    keys=[f"k{number}"],
+                    properties={"number": str(number)},
+                )
+            )
+
+
+async def stored(cluster: LocalCluster, topic: str) -> dict[MessageQueue, list[Record]]:
+    """All messages of a topic, by queue."""
+    found = {}
+    async with Reader(cluster.name_server) as reader:
+        for queue in await reader.queues(topic):
+            found[queue] = records = []
+            end = await reader.max_offset(queue)
+            while len(records) < end:
+                pulled = await reader.pull(queue, len(records), 1_024, bulk=True)
+                records += decode_all(pulled.body)
+    return found
+
+
+def numbers(found: dict[MessageQueue, list[Record]]) -> list[list[int]]:
+    """The bodies of each queue, in the order of the queues."""
+    return [[int(each.body) for each in found[queue]] for queue in sorted(found)]
+
+
+async def mirrored(
+    source: LocalCluster, target: LocalCluster, topics: str, groups: str = "none"
+) -> Mirror:
+    async with Mirror(
+        source.name_server, target.name_server, topics=topics, groups=groups
+    ) as mirror:
+        await mirror.copy_once()
+        return mirror
+
+
+async def test_each_message_is_copied_once_and_in_order(
+    source: LocalCluster, target: LocalCluster
+) -> None:
+    await fill(source, "orders", 40)
+    before = await stored(source, "orders")
+    mirror = await mirrored(source, target, "orders")
+    report = mirror.report()
+    assert (report.topics, report.queues, report.copied, report.lag) == (1, 4, 40, 0)
+    assert report.failures == ()
+    after = await stored(target, "orders")
+    assert numbers(after) == numbers(before)
+    for was, now in zip(
+        (one for queue in sorted(before) for one in before[queue]),
+        (one for queue in sorted(after) for one in after[queue]),
+        strict=True,
+    ):
+        pairs = now.properties
+        assert pairs.pop(PROPERTY).startswith("DefaultCluster/broker-")
+        names = ("KEYS", "TAGS", "number", "UNIQ_KEY")
+        assert [pairs[name] for name in names] == [was.properties[name] for name in names]
+        assert (now.born_ms, now.flag, now.body) == (was.born_ms, was.flag, was.body)
+
+
+async def test_another_mirror_goes_on_where_the_first_ended(
+    source: LocalCluster, target: LocalCluster
+) -> None:
+    await fill(source, "resumed", 10)
+    await mirrored(source, target, "resumed")
+    await fill(source, "resumed", 10, first=10)
+    mirror = await mirrored(source, target, "resumed")
+    assert mirror.report().copied == 10
+    async with Admin(source.name_server) as admin:  # its progress is that of a group
+        stats = await admin.consume_stats("aerobee-mirror", "resumed")
+    assert [each.consumer_offset for each in stats.offset_table.values()] == [
+        each.broker_offset for each in stats.offset_table.values()
+    ]
+    assert numbers(await stored(target, "resumed")) == numbers(await stored(source, "resumed"))
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_a_send_without_an_answer_is_neither_lost_nor_copied_twice(
+    source: LocalCluster,
+    target: LocalCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    is_stored: bool,
+) -> None:
+    topic = f"unsure-{is_stored}".lower()
+    await fill(source, topic, 12)
+    send: Callable[..., Awaitable[int]] = Side.send
+    count = 0
+
+    async def unsure(side: Side, *arguments: object) -> int:
+        nonlocal count
+        count += 1
+        if count % 3 != 1:
+            return await send(side, *arguments)
+        if is_stored:
+            await send(side, *arguments)
+        raise NoAnswerError("no answer")
+
+    monkeypatch.setattr(Side, "send", unsure)
+    async with Mirror(source.name_server, target.name_server, topics=topic) as mirror:
+        await mirror.copy_once()
+        assert "no answer" in mirror.report().failures[0]
+        while mirror.report().failures:
+            await mirror.copy_once()
+    assert numbers(await stored(target, topic)) == numbers(await stored(source, topic))
+
+
+async def test_a_group_goes_on_at_the_target_where_it_was_at_the_source(
+    source: LocalCluster, target: LocalCluster
+) -> None:
+    await fill(source, "moved", 20, queues=1)
+    await fill(target, "moved", 6, queues=2)  # of another sender: the offsets differ
+    async with Consumer(
+        source.name_server, group="movers", topics=["moved"], start="earliest"
+    ) as consumer:
+        done = set()
+        for _ in range(7):
+            message = await consumer.receive(SECONDS)
+            assert message is not None
+            done.add(int(message.body))
+            await message.ack()
+    await mirrored(source, target, "moved", "movers")
+    async with Admin(target.name_server) as admin:
+        assert "movers" in (await admin.groups())["broker-a"].subscription_group_table
+    rest = set()
+    async with Consumer(
+        target.name_server, group="movers", topics=["moved"], start="earliest"
+    ) as consumer:
+        for _ in range(13):
+            message = await consumer.receive(SECONDS)
+            assert message is not None
+            assert PROPERTY in message.record.properties
+            rest.add(int(message.body))
+            await message.ack()
+    assert done | rest == set(range(20))
+    assert not done & rest
+
+
+async def test_progress_at_the_target_is_not_taken_back(
+    source: LocalCluster, target: LocalCluster
+) -> None:
+    await fill(source, "ahead", 8, queues=1)
+    async with Side(source.name_server) as side:
+        await side.update_group(SubscriptionGroupConfig("leaders"))
+        for queue in await side.queues("ahead"):
+            await side.commit_for("leaders", queue, 1)
+    await mirrored(source, target, "ahead", "leaders")
+    async with Side(target.name_server) as side:
+        queues = await side.queues("ahead")
+        for queue in queues:
+            await side.commit_for("leaders", queue, await side.max_offset(queue))
+        await mirrored(source, target, "ahead", "leaders")
+        for queue in queues:
+            assert await side.committed("leaders", queue) == await side.max_offset(queue)
+
+
+async def test_two_mirrors_in_opposite_directions_copy_nothing_back(
+    source: LocalCluster, target: LocalCluster
+) -> None:
+    await fill(source, "both", 5)
+    await mirrored(source, target, "both")
+    await mirrored(target, source, "both")
+    assert sum(map(len, numbers(await stored(source, "both")))) == 5
+    async with Mirror(
+        target.name_server, source.name_server, topics="both", groups="none", relay=True
+    ) as mirror:
+        await mirror.copy_once()
+        assert mirror.report().copied == 5
+
+
+async def test_a_topic_with_fewer_queues_at_the_target_is_refused_and_others_go_on(
+    source: LocalCluster, target: LocalCluster
+) -> None:
+    await fill(source, "narrow", 4, queues=3)
+    await fill(source, "wide", 4, queues=3)
+    async with Admin(target.name_server) as admin:
+        await admin.create_topic("narrow", 5)
+    mirror = await mirrored(source, target, "narrow|wide")
+    [failure] = mirror.report().failures
+    assert "6 queues at the source and 5 at the target" in failure
+    assert "aerobee topics create narrow --queues N" in failure
+    assert sum(map(len, numbers(await stored(target, "wide")))) == 4
+
+
+async def test_what_a_delay_or_a_transaction_asked_for_is_not_done_again(
+    source: LocalCluster, target: LocalCluster
+) -> None:
+    async with Admin(source.name_server) as admin:
+        await admin.create_topic("done", 1)
+    async with Producer(source.name_server) as producer:
+        await producer.send(Message("done", b"1", delay_level=1))
+        await producer.send(Message("done", b"2", delay=60))
+    source.advance(minutes=2)
+    async with Consumer(
+        source.name_server, group="waiters", topics=["done"], start="earliest"
+    ) as consumer:
+        for _ in range(2):
+            message = await consumer.receive(SECONDS)
+            assert message is not None
+            await message.ack()
+    await mirrored(source, target, "done")
+    found = [record for records in (await stored(target, "done")).values() for record in records]
+    assert sorted(each.body for each in found) == [b"1", b"2"]
+    asked = {props.DELAY, props.TIMER_DELIVER_MS, props.TIMER_DELAY_SEC, props.REAL_TOPIC}
+    assert not any(asked & each.properties.keys() for each in found)
+
+
+async def test_a_running_mirror_copies_what_comes_and_new_topics(
+    source: LocalCluster, target: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aerobee.client.mirror.mirror.TOPICS_SECONDS", 0.1)
+    await fill(source, "live-1", 3)
+    async with Mirror(source.name_server, target.name_server, topics="live-.") as mirror:
+        running = asyncio.create_task(mirror.run())
+        await until(lambda: mirror.report().copied == 3)
+        await fill(source, "live-2", 3)
+        await fill(source, "live-1", 3, first=3)
+        await until(lambda: mirror.report().copied == 9)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert numbers(await stored(target, "live-2")) == numbers(await stored(source, "live-2"))
+
+
+async def test_a_wrong_pattern_is_refused() -> None:
+    with pytest.raises(ClientError, match=r"topics is '\(', which is no regular expression"):
+        Mirror("127.0.0.1:1", "127.0.0.1:2", topics="(")
