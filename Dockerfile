@@ -58,5 +58,14 @@ USER aerobee
 VOLUME /data
 HEALTHCHECK NONE
 
+# For the profile controller-etcd of docker-compose.yml.
+FROM python:3.11-slim AS etcd
+
+RUN apt-get update && apt-get install -y --no-install-recommends etcd-server \
+    && rm -rf /var/lib/apt/lists/* && mkdir -p /var/lib/etcd && chown etcd /var/lib/etcd
+USER etcd
+VOLUME /var/lib/etcd
+ENTRYPOINT ["etcd"]
+
 # Built unless a target is named: docker build .
 FROM aerobee

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from ..conf import changes
 from ..conf.kinds import BindAddress, IdleSeconds, IntervalMs, Port, TlsMode
+from .etcd_settings import ANY_ADDRESS, ETCD_KEYS, SECRET_KEYS, EtcdSettings, peers_of
 
 Count = Annotated[int, Meta(ge=1, le=1_000)]
 
@@ -16,17 +17,20 @@ ALWAYS_BLACK = frozenset(
         *("bindAddress", "listenPort", "controllerType", "controllerStorePath"),
         *("tlsServerCertPath", "tlsServerKeyPath", "tlsServerMode"),
         *("configBlackList", "configStorePath", "controllerDLegerGroup", "controllerDLegerSelfId"),
+        *("controllerDLegerPeers", *ETCD_KEYS),
     }
 )
+FILE, ETCD = "file", "etcd"
 CONSENSUS_OF_ROCKETMQ = ("DLedger", "jRaft")
 
 
-class ControllerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class ControllerConfig(EtcdSettings, frozen=True, rename="camel", kw_only=True):
     """All settings. The defaults are RocketMQ's, with three exceptions: the state is a journal on
     the local disk, the port accepts only connections from this machine, and dead brokers are found
     each second.
 
-    `controller_type` is "file": one controller, whose state is in `controller_store_path`.
+    `controller_type` is "file": one controller, whose state is in `controller_store_path`; or
+    "etcd": several, of which etcd says which one leads.
     """
 
     listen_port: Port = 9878
@@ -39,6 +43,7 @@ class ControllerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     controller_type: str = "file"
     controller_store_path: str = "aerobee-controller"
     controller_dleger_group: str = msgspec.field(default="group1", name="controllerDLegerGroup")
+    controller_dleger_peers: str = msgspec.field(default="", name="controllerDLegerPeers")
     controller_dleger_self_id: str = msgspec.field(default="n0", name="controllerDLegerSelfId")
     scan_not_active_broker_interval: IntervalMs = 1_000
     elect_master_max_retry_count: Count = 3
@@ -50,11 +55,34 @@ class ControllerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True
         if self.controller_type in CONSENSUS_OF_ROCKETMQ:
             raise ValueError(
                 f"controllerType is {self.controller_type!r}: RocketMQ's own consensus is not "
-                "served here; take controllerType=file, or let the brokers join RocketMQ's "
-                "controllers (controllerAddr)"
+                "served here; take controllerType=file (one controller) or etcd (several), or let "
+                "the brokers join RocketMQ's controllers (controllerAddr)"
             )
-        if self.controller_type != "file":
-            raise ValueError(f"controllerType is {self.controller_type!r}; file is what there is")
+        if self.controller_type == ETCD:
+            self.check_etcd()
+            self._check_peers()
+        elif self.controller_type != FILE:
+            raise ValueError(f"controllerType is {self.controller_type!r}; there are file and etcd")
+
+    def _check_peers(self) -> None:
+        """ValueError when no other host could reach this controller by what it tells of itself."""
+        own, peers = self.controller_dleger_self_id, self.peers
+        if peers and own not in peers:
+            raise ValueError(
+                f"controllerDLegerSelfId is {own!r}, which controllerDLegerPeers does not name: it "
+                f"has {', '.join(peers)[:200]}; add {own}-HOST:PORT"
+            )
+        if not peers and self.bind_address in ANY_ADDRESS:
+            raise ValueError(
+                f"bindAddress is {self.bind_address!r}, and controllerDLegerPeers is empty: "
+                "brokers could not be told where the leading controller is; set "
+                f"controllerDLegerPeers={own}-HOST:PORT with ; and the other controllers"
+            )
+
+    @property
+    def peers(self) -> dict[str, str]:
+        """The controllers by id, each with its address as "host:port"; empty if none are named."""
+        return peers_of(self.controller_dleger_peers)
 
     def changed(self, texts: Mapping[str, str]) -> Self:
         """A copy with these keys set; ValueError names the key, its value and the allowed values.
@@ -64,8 +92,8 @@ class ControllerConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True
         return changes.changed(self, ControllerConfig, texts)
 
     def to_properties(self) -> str:
-        """All settings as `key=value` lines."""
-        return changes.to_properties(self, ControllerConfig)
+        """All settings but passwords as `key=value` lines."""
+        return changes.to_properties(self, ControllerConfig, SECRET_KEYS)
 
     @property
     def black_list(self) -> frozenset[str]:

@@ -1,7 +1,8 @@
 """The handlers of a controller's requests, and the request table.
 
-Changes are serialized: the rules decide on the current state, the journal writes the events to the
-disk, then the response goes out. Queries are answered at once, from memory.
+Changes are serialized: the rules decide on the current state, the engine stores the events, then
+the response goes out. Queries are answered at once, from memory. A controller that does not lead
+takes heartbeats, says which one leads (1005), and refuses what needs the state.
 """
 
 import asyncio
@@ -20,13 +21,14 @@ from ..protocol.headers import controller as headers
 from ..store.base.errors import StoreError
 from . import rules
 from .config import ControllerConfig
-from .journal import FileJournal
+from .engine import Engine, NotLeaderError
 from .live import NEVER, PRIORITY_LAST, LiveBrokers, Position
 from .rules import Decision
 
 log = logging.getLogger(__name__)
 
-WAITING_MAX = 10_000  # changes that may wait for the journal
+WAITING_MAX = 10_000  # changes that may wait to be stored
+NOT_LEADER = "The controller is not in leader state"
 MEMBERS_IN_SET_MAX = rules.MEMBERS_MAX
 NAMES_IN_REQUEST_MAX = rules.NAMES_MAX
 
@@ -36,15 +38,15 @@ class Handlers:
 
     def __init__(
         self,
-        journal: FileJournal,
+        engine: Engine,
         live: LiveBrokers,
         config: ControllerConfig,
         elected: Callable[[str, Decision], None],
     ) -> None:
         self.config = config
-        self.address = ""  # this controller's address, "host:port"
+        self.peers: dict[str, str] = {}  # the controllers by id, as "host:port"
         self.elections = 0
-        self._journal = journal
+        self._engine = engine
         self._live = live
         self._elected = elected
         self._changing = asyncio.Lock()
@@ -85,8 +87,9 @@ class Handlers:
                 f"the set has {len(wanted.sync_state_set)} members, the limit is "
                 f"{MEMBERS_IN_SET_MAX}; propose members of this broker name only",
             )
-        groups, live = self._journal.groups, self._live
-        return self._change(lambda: rules.alter_sync_set(groups, live, header, wanted))
+        return self._change(
+            lambda: rules.alter_sync_set(self._engine.groups, self._live, header, wanted)
+        )
 
     def on_elect(
         self, header: headers.ElectMaster, command: Command, connection: Connection
@@ -96,17 +99,17 @@ class Handlers:
     def on_register(
         self, header: headers.RegisterBrokerToController, command: Command, connection: Connection
     ) -> Coroutine[object, object, Response]:
-        return self._change(lambda: rules.register(self._journal.groups, self._live, header))
+        return self._change(lambda: rules.register(self._engine.groups, self._live, header))
 
     def on_clean(
         self, header: headers.CleanBrokerData, command: Command, connection: Connection
     ) -> Coroutine[object, object, Response]:
-        return self._change(lambda: rules.clean(self._journal.groups, self._live, header))
+        return self._change(lambda: rules.clean(self._engine.groups, self._live, header))
 
     def on_apply_id(
         self, header: headers.ApplyBrokerId, command: Command, connection: Connection
     ) -> Coroutine[object, object, Response]:
-        return self._change(lambda: rules.apply_id(self._journal.groups, self._live, header))
+        return self._change(lambda: rules.apply_id(self._engine.groups, self._live, header))
 
     async def elect_for(self, name: str) -> None:
         """Elect a successor for a dead master."""
@@ -123,18 +126,22 @@ class Handlers:
     def on_replica_info(
         self, header: headers.GetReplicaInfo, command: Command, connection: Connection
     ) -> Response:
-        return _response(rules.replica_info(self._journal.groups, header))
+        self._check_leader()
+        return _response(rules.replica_info(self._engine.groups, header))
 
     def on_metadata(self, header: None, command: Command, connection: Connection) -> Response:
-        own = self.config.controller_dleger_self_id
+        leading, peers = self._engine.leading, self.peers
         fields = headers.GetMetadataResponse(
-            self.config.controller_dleger_group, own, self.address, True, f"{own}:{self.address};"
+            self.config.controller_dleger_group,
+            *(leading.controller_id or None, leading.address or None, self._engine.is_leader),
+            "".join(f"{one}:{address};" for one, address in peers.items()),
         ).to_fields()
         return Response(codes.SUCCESS, fields)
 
     def on_sync_state_data(
         self, header: None, command: Command, connection: Connection
     ) -> Response:
+        self._check_leader()
         if not command.body:
             return Response()
         try:
@@ -149,12 +156,13 @@ class Handlers:
                 f"the body has {len(names)} names, the limit is {NAMES_IN_REQUEST_MAX}; name fewer "
                 "at a time",
             )
-        return _response(rules.sync_state_data(self._journal.groups, self._live, names))
+        return _response(rules.sync_state_data(self._engine.groups, self._live, names))
 
     def on_next_id(
         self, header: headers.GetNextBrokerId, command: Command, connection: Connection
     ) -> Response:
-        return _response(rules.next_id(self._journal.groups, header))
+        self._check_leader()
+        return _response(rules.next_id(self._engine.groups, header))
 
     def on_heartbeat(
         self, header: headers.ControllerHeartbeat, command: Command, connection: Connection
@@ -190,7 +198,7 @@ class Handlers:
         return Response(body=self.config.to_properties().encode())
 
     async def finish(self) -> None:
-        """Wait until every change in progress is on the disk."""
+        """Wait until every change in progress is stored."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # --- inside ---------------------------------------------------------------------------------
@@ -198,7 +206,7 @@ class Handlers:
     async def _elect(self, header: headers.ElectMaster) -> Response:
         def decide() -> Decision:
             unclean = self.config.enable_elect_unclean_master
-            return rules.elect_master(self._journal.groups, self._live, header, unclean=unclean)
+            return rules.elect_master(self._engine.groups, self._live, header, unclean=unclean)
 
         def tell(decision: Decision) -> None:
             if decision.code == codes.SUCCESS:
@@ -210,11 +218,11 @@ class Handlers:
     async def _change(
         self, decide: Callable[[], Decision], then: Callable[[Decision], None] | None = None
     ) -> Response:
-        """Decide, write the events to the disk, call `then`, respond."""
+        """Decide, store the events, call `then`, respond."""
         if len(self._tasks) >= WAITING_MAX:
             raise Refusal(
                 codes.SYSTEM_BUSY,
-                f"[OVERLOAD]{len(self._tasks)} changes wait for the disk, the limit is "
+                f"[OVERLOAD]{len(self._tasks)} changes wait to be stored, the limit is "
                 f"{WAITING_MAX}; try again later",
             )
         # A task of its own: a client that disconnects does not interrupt a write.
@@ -226,15 +234,17 @@ class Handlers:
     async def _commit(
         self, decide: Callable[[], Decision], then: Callable[[Decision], None] | None
     ) -> Response:
-        journal = self._journal
+        engine = self._engine
         try:
             async with self._changing:
+                if not engine.is_leader:
+                    return Response(codes.CONTROLLER_NOT_LEADER, remark=NOT_LEADER)
                 decision = decide()
                 if decision.events:
-                    await asyncio.to_thread(journal.write, decision.events)
-                    journal.apply(decision.events)
-                if journal.is_long:
-                    await self._shorten()
+                    await engine.store(decision.events)
+        except NotLeaderError as wrong:
+            log.warning("a change was not stored: %s", wrong)
+            return Response(codes.CONTROLLER_NOT_LEADER, remark=NOT_LEADER)
         except StoreError as wrong:
             log.error("a change could not be stored: %s", wrong)
             return Response(codes.SYSTEM_ERROR, remark=f"the change could not be stored: {wrong}")
@@ -244,12 +254,9 @@ class Handlers:
             then(decision)
         return _response(decision)
 
-    async def _shorten(self) -> None:
-        """Replace a long journal by a snapshot. After an error the next change tries again."""
-        try:
-            await asyncio.to_thread(self._journal.write_snapshot)
-        except StoreError as wrong:
-            log.error("the snapshot of the state could not be written: %s", wrong)
+    def _check_leader(self) -> None:
+        if not self._engine.is_leader:
+            raise Refusal(codes.CONTROLLER_NOT_LEADER, NOT_LEADER)
 
 
 def _response(decision: Decision) -> Response:

@@ -51,6 +51,7 @@ class FileJournal:
 
     def __init__(self, folder: Path) -> None:
         self.groups: Groups = {}
+        self.place = str(folder)
         self._folder = folder
         self._lock = StoreLock(folder)
         self._journal = folder / JOURNAL

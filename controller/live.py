@@ -43,8 +43,8 @@ class _Live:
 class LiveBrokers:
     """The brokers that have sent heartbeats to this controller.
 
-    `now_ms` is a monotonic clock. A new leader has no heartbeats yet: until `TIMEOUT_MS` after
-    `begin`, a broker without a heartbeat is neither alive nor dead.
+    `now_ms` is a monotonic clock. A new leader may have missed heartbeats: until a broker's timeout
+    after `begin`, silence does not make it dead; a closed connection does.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
@@ -100,9 +100,12 @@ class LiveBrokers:
 
     def is_dead(self, key: Key) -> bool:
         """Whether the broker is known to be dead; if never heard, `TIMEOUT_MS` after `begin`."""
-        if key in self._brokers:
-            return not self.is_alive(key)
-        return self._now_ms() - self._begun_ms > TIMEOUT_MS
+        led_ms, found = self._now_ms() - self._begun_ms, self._brokers.get(key)
+        if found is None:
+            return led_ms > TIMEOUT_MS
+        if self._is_closed(found):
+            return True
+        return self._is_over(found) and led_ms > found.timeout_ms
 
     def position(self, key: Key) -> Position:
         """The position of its log; lower than every other for a broker without a heartbeat."""
@@ -121,7 +124,7 @@ class LiveBrokers:
                 del self._brokers[key]
 
     def _is_over(self, one: _Live) -> bool:
-        now = self._now_ms()
-        if one.closed_ms != NEVER and now - one.closed_ms >= CLOSED_MS:
-            return True
-        return now - one.heard_ms > one.timeout_ms
+        return self._is_closed(one) or self._now_ms() - one.heard_ms > one.timeout_ms
+
+    def _is_closed(self, one: _Live) -> bool:
+        return one.closed_ms != NEVER and self._now_ms() - one.closed_ms >= CLOSED_MS

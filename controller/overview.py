@@ -20,6 +20,7 @@ def overview(
 
     `with_system` is for daemons that have topics, and changes nothing here.
     """
+    engine = controller.engine
     brokers: list[tuple[Cell, ...]] = []
     for name, group in sorted(controller.groups.items()):
         yield
@@ -40,7 +41,8 @@ def overview(
         ("Without a master", len(_without_master(controller))),
         ("Elections since the start", controller.elections),
         ("Address", controller.address),
-        ("State", controller.config.controller_store_path),
+        ("Leads", "yes" if engine.is_leader else f"no, {engine.leading.address or 'unknown'} does"),
+        ("State", engine.place),
     ]
     groups = [
         (name, group.cluster, group.master_epoch, group.sync_set_epoch, _ids(group.sync_set))
@@ -53,6 +55,8 @@ def overview(
 
 def note(controller: Controller) -> str | None:
     """A remark for the operator of a healthy controller; None without one."""
+    if controller.engine.fault:
+        return f"the state can't be used: {controller.engine.fault}"
     lost = _without_master(controller)
     return f"no master is elected for {', '.join(lost)}" if lost else None
 
@@ -62,6 +66,7 @@ def families(controller: Controller) -> Iterator[Family]:
     text = "The version of aerobee, as a label; the value is 1"
     yield "aerobee_build_info", "gauge", text, ("version",), [((own_version(),), 1)]
     numbers = [
+        ("aerobee_controller_leads", "1 while this controller leads", controller.engine.is_leader),
         ("aerobee_controller_broker_names", "Broker names with a member", len(controller.groups)),
         (
             "aerobee_controller_live_brokers",

@@ -1,4 +1,4 @@
-"""A controller: connects rules, journal and request handlers, and owns the port and the clock.
+"""A controller: connects rules, engine and request handlers, and owns the port and the clock.
 
     controller = Controller(ControllerConfig(listen_port=0, controller_store_path="state"))
     await controller.start()
@@ -24,7 +24,10 @@ from ..protocol.aio.tls import Tls
 from ..protocol.bodies.controller import SyncStateSet
 from ..protocol.headers.controller import ElectMasterResponse, NotifyRoleChanged
 from . import rules
-from .config import ControllerConfig
+from .config import ETCD, ControllerConfig
+from .engine import Engine, FileEngine, Leading
+from .etcd import EtcdEngine
+from .etcd_gateway import EtcdGateway
 from .handlers import Handlers
 from .journal import FileJournal
 from .live import CLOSED_MS, LiveBrokers
@@ -54,8 +57,8 @@ class Controller:
         config = config or ControllerConfig()
         self.port = 0
         self.live = LiveBrokers(clock)
-        self._journal = FileJournal(Path(config.controller_store_path).expanduser())
-        self._handlers = Handlers(self._journal, self.live, config, self._notify)
+        self.engine = _engine(config, clock)
+        self._handlers = Handlers(self.engine, self.live, config, self._notify)
         self._server: Server | None = None
         self._peers: Peers | None = None
         self._scan_timer: asyncio.TimerHandle | None = None
@@ -68,8 +71,8 @@ class Controller:
 
     @property
     def groups(self) -> Groups:
-        """The replicas of each broker name."""
-        return self._journal.groups
+        """The replicas of each broker name; empty while another controller leads."""
+        return self.engine.groups
 
     @property
     def elections(self) -> int:
@@ -78,8 +81,16 @@ class Controller:
 
     @property
     def address(self) -> str:
-        """The controller's address, as "host:port"."""
+        """The controller's address for brokers, as "host:port"."""
+        own = self.config.peers.get(self.config.controller_dleger_self_id)
+        if own is not None and self.config.controller_type == ETCD:
+            return own
         return f"{self.config.bind_address}:{self.port}"
+
+    @property
+    def addresses(self) -> str:
+        """The addresses of all controllers, with ; between them."""
+        return ";".join(self._handlers.peers.values())
 
     async def start(self) -> None:
         """Read the state and listen.
@@ -87,7 +98,7 @@ class Controller:
         StoreError when the state can't be read; OSError with a plain sentence for a used port.
         """
         config = self.config
-        self._journal.open()
+        self.engine.open()
         try:
             server = Server(
                 on_lost=self._lost,
@@ -101,16 +112,18 @@ class Controller:
             rows = table(self._handlers.rows())
             self.port = await server.listen(config.bind_address, config.listen_port, rows)
         except BaseException:
-            self._journal.close()
+            await self.engine.close()
             raise
-        self._handlers.address = self.address
+        own_id = config.controller_dleger_self_id
+        peers = config.peers if config.controller_type == ETCD else {}
+        self._handlers.peers = peers | {own_id: self.address}
         self._server = server
-        self.live.begin()
+        self.engine.begin(Leading(own_id, self.address), self.live.begin)
         self._schedule_scan()
-        log.info("controller listens on %s, %d broker names", self.address, len(self.groups))
+        log.info("controller listens on %s, state %s", self.address, self.engine.place)
 
     async def stop(self) -> None:
-        """Close the port, all connections and the journal."""
+        """Close the port, all connections and the state."""
         if self._scan_timer is not None:
             self._scan_timer.cancel()
         if self._server is not None:
@@ -121,11 +134,13 @@ class Controller:
         await self._handlers.finish()
         if self._peers is not None:
             await self._peers.close()
-        self._journal.close()
+        await self.engine.close()
 
     async def scan(self) -> None:
         """Elect a master for each name whose master is dead while another member is alive."""
         self.live.forget_dead()
+        if not self.engine.is_leader:
+            return
         for name in rules.to_elect(self.groups, self.live):
             await self._handlers.elect_for(name)
 
@@ -177,3 +192,9 @@ class Controller:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
+
+
+def _engine(config: ControllerConfig, clock: Callable[[], int]) -> Engine:
+    if config.controller_type == ETCD:
+        return EtcdEngine(EtcdGateway(config), config.controller_etcd_prefix, clock)
+    return FileEngine(FileJournal(Path(config.controller_store_path).expanduser()))

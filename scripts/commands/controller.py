@@ -40,7 +40,6 @@ ACCEPTED = {
     "rocketmqHome": "String",
     "controllerThreadPoolNums": "int",
     "controllerRequestThreadPoolQueueCapacity": "int",
-    "controllerDLegerPeers": "String",
     "mappedFileSize": "int",
     "isProcessReadEvent": "boolean",
     "scanInactiveMasterInterval": "long",
@@ -140,9 +139,8 @@ def controller(options: argparse.Namespace) -> int:
         await stack.start(endpoint)
         page = f", status page {endpoint.url}" if endpoint.url else ""
         return (
-            f"the controller is ready on {ours.address}, state {config.controller_store_path}"
-            f"{page}; brokers join it with enableControllerMode=true and "
-            f"controllerAddr={ours.address}"
+            f"the controller is ready on {ours.address}, state {ours.engine.place}{page}; brokers "
+            f"join it with enableControllerMode=true and controllerAddr={ours.addresses}"
         )
 
     return serving.run(parts)

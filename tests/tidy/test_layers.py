@@ -67,7 +67,7 @@ COMPILED = [
 # Each outside package and the folders or files that may know it.
 PLACES = {
     "aiokafka": ["client/mirror/kafka.py"],
-    "aiohttp": ["console", "client/cluster/top_addressing.py"],
+    "aiohttp": ["console", "client/cluster/top_addressing.py", "controller/etcd_gateway.py"],
     "cryptography": ["protocol/security/self_signed.py"],
     "google": ["proxy/messages/definitions.py", "proxy/http2/built.py"],  # protobuf
     "grpc_tools": ["scripts/dev/definitions.py"],
