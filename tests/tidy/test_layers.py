@@ -51,7 +51,7 @@ ROOMS = {
     "client": [
         *(".", "base", "cluster", "group", "producer", "pop", "push", "pull", "admin", "blocking"),
     ],
-    "console": ["findings", "."],
+    "console": ["findings", ".", "clusters", "messages", "web"],
     "proxy": [
         *("definitions", "settings", "messages", "http2", "routes", "access", "handles"),
         *("telemetry", "calls", "."),
@@ -74,7 +74,9 @@ PLACES = {
     "h2": ["proxy/http2/library.py"],
     "isal": ["protocol/message/record.py"],
     "jh2": ["proxy/http2/library.py"],
+    "jinja2": ["console/web"],
     "lark": ["protocol/filters/sql92.py"],
+    "markupsafe": ["console/web"],  # of jinja2
     "mmh3": ["broker/filters/bloom.py"],
     "msgpack": ["protocol/codec/header_msgpack.py"],
     "msgspec": [
