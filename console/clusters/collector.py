@@ -89,6 +89,11 @@ class Collector:
         while len(self._wanted) > WANTED_MAX:
             del self._wanted[next(iter(self._wanted))]
 
+    @property
+    def is_whole(self) -> bool:
+        """Every master has told its topics and groups once: else sums are not known."""
+        return all(one.has_tables for one in self._masters())
+
     def topics(self) -> dict[str, TopicRow]:
         """All topics by name, the names in order."""
         if self._topics is None or self._topics[0] != self._version:
@@ -96,7 +101,8 @@ class Collector:
             for broker in self._masters():
                 for name, one in broker.topics.items():
                     found.setdefault(name, {})[broker.name] = one
-            rows = {name: topic_row(name, found[name]) for name in sorted(found)}
+            whole = self.is_whole
+            rows = {name: topic_row(name, found[name], whole=whole) for name in sorted(found)}
             for group in self.groups().values():
                 for topic in {one.topic for one in group.topics}:
                     if topic in rows:
@@ -111,7 +117,8 @@ class Collector:
             for broker in self._masters():
                 for name, one in broker.groups.items():
                     found.setdefault(name, []).append(one)
-            rows = {name: group_row(name, found[name]) for name in sorted(found)}
+            whole = self.is_whole
+            rows = {name: group_row(name, found[name], whole=whole) for name in sorted(found)}
             self._groups = (self._version, rows)
         return self._groups[1]
 
@@ -177,7 +184,7 @@ class Collector:
                 log.warning("broker %s at %s: %r", broker.name, broker.address, wrong)
                 broker.wrong, broker.wrong_ms = f"its answer can't be used: {wrong}", self._now()
             self._version += 1
-            if all(one.at_ms or one.wrong for one in self.brokers.values()):
+            if all(one.is_sampled for one in self.brokers.values()):
                 self.sampled.set()
             await asyncio.sleep(max(0.5, until - self._clock()))
 
@@ -219,7 +226,7 @@ class Collector:
                 return False
             groups |= {one.group: TimedGroup(self._now(), one) for one in found.groups}
             after = found.next
-        broker.topics, broker.groups = topics, groups
+        broker.topics, broker.groups, broker.has_tables = topics, groups, True
         return True
 
     async def _names(self, broker: BrokerSample) -> None:
@@ -246,6 +253,9 @@ class Collector:
             or TimedGroup(None, GroupSummary(name, config.consume_enable))
             for name, config in wrapper.subscription_group_table.items()
         }
+        broker.has_tables = True
+        if all(one.is_sampled for one in self.brokers.values()):
+            self.sampled.set()
         self._version += 1
 
     async def _one_by_one(self, broker: BrokerSample, until: float) -> None:

@@ -26,7 +26,8 @@ class TimedGroup(NamedTuple):
 @dataclass(slots=True)
 class BrokerSample:
     """One broker. `runtime` is from `at_ms`; `wrong` says why a later request failed, at
-    `wrong_ms`. `asks_singly`: it does not know our requests for pages."""
+    `wrong_ms`. `asks_singly`: it does not know our requests for pages. `has_tables`: `topics` and
+    `groups` have all names."""
 
     cluster: str
     name: str
@@ -37,8 +38,14 @@ class BrokerSample:
     wrong: str | None = None
     wrong_ms: int | None = None
     asks_singly: bool = False
+    has_tables: bool = False
     topics: dict[str, Timed] = field(default_factory=dict)
     groups: dict[str, TimedGroup] = field(default_factory=dict)
+
+    @property
+    def is_sampled(self) -> bool:
+        """All of it was asked for once, or a request failed."""
+        return self.wrong is not None or (self.has_tables if self.is_master else bool(self.at_ms))
 
     @property
     def is_master(self) -> bool:
@@ -116,9 +123,12 @@ class GroupRow:
     topics: list[GroupTopicRow]
 
 
-def topic_row(name: str, found: Mapping[str, Timed]) -> TopicRow:
-    """A topic from its samples by broker name."""
+def topic_row(name: str, found: Mapping[str, Timed], *, whole: bool = True) -> TopicRow:
+    """A topic from its samples by broker name; not `whole`: a broker that may have it is unknown,
+    and so are its figures."""
     rows = [one.row for one in found.values()]
+    if not whole:
+        rows.append(TopicSummary(name))
     return TopicRow(
         name,
         sorted(found),
@@ -135,9 +145,12 @@ def topic_row(name: str, found: Mapping[str, Timed]) -> TopicRow:
     )
 
 
-def group_row(name: str, found: Iterable[TimedGroup]) -> GroupRow:
-    """A group from its samples of all brokers."""
+def group_row(name: str, found: Iterable[TimedGroup], *, whole: bool = True) -> GroupRow:
+    """A group from its samples of all brokers; not `whole`: one of them is unknown, and so are its
+    figures."""
     samples = list(found)
+    if not whole:
+        samples.append(TimedGroup(None, GroupSummary(name)))
     rows = [one.row for one in samples]
     parts: dict[tuple[str, bool], list[tuple[int | None, ...]]] = {}
     rates: dict[tuple[str, bool], list[float | None]] = {}
@@ -153,9 +166,11 @@ def group_row(name: str, found: Iterable[TimedGroup]) -> GroupRow:
             GroupTopicRow(*key, total(lags), most(ages), total(flights), total(rates[key]))
         )
     at_ms = _oldest(one.at_ms for one in samples)
-    lag, rate = total([one.lag for one in topics]), total([one.rate_out for one in topics])
-    age = most([one.lag_ms for one in topics])
-    if not topics and at_ms is not None:  # it reads nothing yet
+    is_known = at_ms is not None
+    lag = total([one.lag for one in topics]) if is_known else None
+    rate = total([one.rate_out for one in topics]) if is_known else None
+    age = most([one.lag_ms for one in topics]) if is_known else None
+    if not topics and is_known:  # it reads nothing yet
         lag, age, rate = 0, 0, 0.0
     # Every broker of a cluster has the same members, so the largest number is the number.
     return GroupRow(

@@ -38,9 +38,9 @@ async def overview(look: Look) -> dict[str, Any]:
         "brokers": [broker_fact(one) for one in sorted_brokers(look)],
         "rate_in": total([_live(one, one.rate_in) for one in masters]),
         "rate_out": total([_live(one, one.rate_out) for one in masters]),
-        "messages": total([row.messages for row in topics]),
-        "topics": len(topics),
-        "groups": len(groups),
+        "messages": total([0, *(row.messages for row in topics)]) if collector.is_whole else None,
+        "topics": len(topics) if collector.is_whole else None,
+        "groups": len(groups) if collector.is_whole else None,
         "behind": sorted(
             (row for row in groups if row.lag), key=lambda row: row.lag or 0, reverse=True
         )[:10],

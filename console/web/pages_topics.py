@@ -81,7 +81,9 @@ async def topic(look: Look) -> dict[str, Any]:
         "topic": row,
         "queues": queues[:QUEUES_MAX],
         "cut": f"the first {QUEUES_MAX} of {len(queues):,}" if len(queues) > QUEUES_MAX else None,
-        "messages": sum(one["messages"] for one in queues) if not faults else None,
+        "messages": sum(one["messages"] for one in queues)
+        if not faults and collector.is_whole
+        else None,
         "groups": groups,
         "settings": settings,
         "faults": [*faults.values(), *([fault] if fault else [])],
