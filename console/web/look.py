@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 from ...client.base.identity import now_ms
 from ...client.errors import AerobeeError, ClientError
+from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from ..clusters.clusters import Clusters, Watched
-from ..clusters.samples import BrokerSample
+from ..clusters.samples import BrokerSample, TopicRow
 
 ROWS = 100  # of one page of a list
 ASK_SECONDS = 5.0  # of one broker, while a visitor waits
@@ -81,6 +82,20 @@ class Look:
         if not found:
             raise BadQuery(f"{name} is missing; follow a link of a list, or add {name}=…")
         return found
+
+    def topics(self, kind: str) -> list[TopicRow]:
+        """The topics of a kind: users, retry (with dead letters), system, or all."""
+        brokers = self.watched.collector.brokers.values()
+        own = {one.name for one in brokers} | {one.cluster for one in brokers}
+        own |= {f"{one.cluster}_REPLY_TOPIC" for one in brokers}
+
+        def kind_of(name: str) -> str:
+            if name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+                return "retry"
+            return "system" if name in own or is_system_topic(name) else "users"
+
+        rows = self.watched.collector.topics().values()
+        return [row for row in rows if kind in ("all", kind_of(row.name))]
 
     def masters(self, names: Iterable[str] | None = None) -> list[BrokerSample]:
         """The masters, or those of these names."""

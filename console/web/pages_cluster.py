@@ -6,7 +6,7 @@ from typing import Any
 from ...client.errors import AerobeeError
 from ...protocol.codec import java_properties
 from ...protocol.errors import Refusal
-from ...protocol.names import SYSTEM_GROUPS, is_system_group, is_system_topic
+from ...protocol.names import SYSTEM_GROUPS, is_system_group
 from ...protocol.security import policies
 from ...protocol.versions import version_name
 from ..clusters.samples import BrokerSample, total
@@ -23,7 +23,7 @@ async def overview(look: Look) -> dict[str, Any]:
     """The rates, the storage and what brokers themselves report."""
     collector = look.watched.collector
     masters = look.masters()
-    topics = [row for name, row in collector.topics().items() if not is_system_topic(name)]
+    topics = look.topics("users")
     groups = [row for row in collector.groups().values() if not is_internal(row.name)]
     return {
         "clusters": [

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...client.errors import AerobeeError
 from ...protocol.bodies.clients import ConsumerConnection
-from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from ...protocol.versions import version_name
 from .look import Look, NotFound, listed, patient
 from .pages_cluster import is_internal
@@ -36,8 +36,7 @@ GROUP_COLUMNS = {
 async def topics(look: Look) -> dict[str, Any]:
     """All topics; those of the system, and retry and dead letter topics, on request."""
     kind = look.text("kind", "users")
-    rows = [row for row in look.watched.collector.topics().values() if _is_of(row.name, kind)]
-    found = listed(look, rows, TOPIC_COLUMNS, "name")
+    found = listed(look, look.topics(kind), TOPIC_COLUMNS, "name")
     for row in found["rows"]:
         look.watched.collector.want(row.name)
     return {"list": found, "kind": kind}
@@ -210,9 +209,3 @@ def _members(connection: ConsumerConnection | None) -> list[dict[str, Any]]:
         }
         for one in sorted(connection.connection_set, key=lambda one: one.client_id)
     ]
-
-
-def _is_of(name: str, kind: str) -> bool:
-    if name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
-        return kind in ("retry", "all")
-    return kind == "all" or (kind == "system") == is_system_topic(name)

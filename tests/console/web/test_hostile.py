@@ -47,7 +47,6 @@ def queries(name: str) -> dict[str, dict[str, str]]:
 def check_inert(text: str, headers: dict[str, str]) -> None:
     """What a browser makes of the page has no element or attribute of the hostile text."""
     assert not any(one in text for one in HIDDEN)
-    assert "49" not in text.replace(HOSTILE, "")
     nonce = headers["Content-Security-Policy"].split("'nonce-")[1].split("'")[0]
     for tag, attrs in Parsed(text).elements:
         assert tag != "img"
@@ -75,7 +74,7 @@ async def test_hostile_text_is_shown_and_inert_on_every_page(
             status, text, headers = await site.get(path, **given.get(path, {}))
             assert status in (200, 400, 404, 502), (path, text)
             check_inert(text, headers)
-            shown += visible(HOSTILE)[:20] in Parsed(text).text
+            shown += visible(HOSTILE) in Parsed(text).text
         assert shown >= 14
 
 
@@ -122,7 +121,8 @@ async def test_a_broker_without_our_requests_is_asked_one_by_one() -> None:
     async with Site({"main": shop.address}) as site:
         collector = site.console.clusters.by_name["main"].collector
         await until(lambda: collector.groups()["orders"].at_ms is not None)
-        (row,) = (await site.data("topics"))["list"]["rows"]
+        # The broker has the topic's name, so the topic counts as one of the system.
+        (row,) = (await site.data("topics", kind="system"))["list"]["rows"]
         assert (row["messages"], row["rate_in"], row["last_ms"]) == (4, 2.5, 77_000)
         # What such a broker does not tell is not known, and never 0.
         assert (row["first_ms"], row["puts"]) == (None, None)
