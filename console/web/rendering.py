@@ -128,7 +128,7 @@ def static_name(name: str) -> str:
 def linker(base: str, cluster: str) -> Callable[..., str]:
     """Makes links: `link("topic", name="a b")` is a URL with the cluster."""
 
-    def link(page: str, **query: object) -> str:
+    def link(page: str, /, **query: object) -> str:
         given = {key.rstrip("_"): value for key, value in query.items() if value not in (None, "")}
         given = {"cluster": cluster, **given}
         return f"{base}/{page}?{urlencode(given, errors='replace')}"

@@ -4,7 +4,16 @@ import hashlib
 import re
 
 import pytest
-from aerobee.console.web.rendering import STATIC, age, environment, size, spark, to_json, when
+from aerobee.console.web.rendering import (
+    STATIC,
+    age,
+    environment,
+    linker,
+    size,
+    spark,
+    to_json,
+    when,
+)
 from aerobee.console.web.visible import visible
 
 OWN_LINES_MAX = 400
@@ -40,6 +49,14 @@ def test_sizes_lines_and_json() -> None:
     assert "0.0,2.0 300.0,38.0" in spark([4.0, None, 0.0])
     assert to_json({"a": [1, None], "b": b"\x01", "c": "\u202e"}) == (
         b'{"a": [1, null], "b": "01", "c": "\\u202e"}'
+    )
+
+
+def test_a_link_has_the_cluster_and_leaves_out_what_is_empty() -> None:
+    link = linker("/x", "a&b")
+    assert link("topics", page=2, q="", sort="-name") == "/x/topics?cluster=a%26b&page=2&sort=-name"
+    assert (
+        link("topic", name="%\ud800\u202e /") == "/x/topic?cluster=a%26b&name=%25%3F%E2%80%AE+%2F"
     )
 
 
