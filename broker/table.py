@@ -23,6 +23,7 @@ from .admin.topics import AdminTopicHandlers
 from .groups.client_handlers import ClientHandlers
 from .groups.lock_handlers import LockHandlers
 from .groups.offset_handlers import OffsetHandlers
+from .monitoring.summaries import SummaryHandlers
 from .pull.cold_data_handlers import AdminColdDataHandlers
 from .pull.handlers import PullHandlers
 from .pull.query_handlers import QueryHandlers
@@ -95,6 +96,7 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
             b.store, b.topics, b.groups, b.offsets, b.clients, b.stats,
             broker_name=name, address=address, now_ms=b.now_ms, slices=b.slices,
         ),
+        SummaryHandlers(b),
     )  # fmt: skip
     rows = table(row for family in families for row in family.rows())
     return b.creation_times.timed(rows)

@@ -35,6 +35,7 @@ COMMANDS = {
     "dlq": ("dlq", "list, show and send again what consumer groups gave up"),
     "users": ("users", "list, create and delete users, and what they may do"),
     "doctor": ("doctor", "look for what makes messages stay unread without a word"),
+    "console": ("console", "show clusters in a browser"),
     "store": ("store", "check a store folder, show what is in it, or rebuild its queues"),
     "mirror": ("mirror", "copy topics, messages and offsets from one cluster to another"),
     "ingest": ("ingest", "write a topic to Parquet, JSON or CSV files, through Spark"),

@@ -2,17 +2,11 @@
 
 import argparse
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
 
 from ..client.admin.admin import Admin
 from ..client.base.security import Security
 from . import logs
-
-REQUESTS_AT_ONCE = 16
-
-One = TypeVar("One")
-Result = TypeVar("Result")
 
 
 def add_options(
@@ -66,14 +60,3 @@ def run_admin(
             return await work(admin, options)
 
     return asyncio.run(with_admin())
-
-
-async def each(things: Iterable[One], ask: Callable[[One], Awaitable[Result]]) -> list[Result]:
-    """The results of `ask` in the order of `things`, REQUESTS_AT_ONCE at a time."""
-    room = asyncio.Semaphore(REQUESTS_AT_ONCE)
-
-    async def one(thing: One) -> Result:
-        async with room:
-            return await ask(thing)
-
-    return await asyncio.gather(*(one(thing) for thing in things))

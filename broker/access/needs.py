@@ -90,6 +90,8 @@ OWN_CLUSTER_GET = frozenset(
         codes.GET_BROKER_EPOCH_CACHE,
         codes.EXCHANGE_BROKER_HA_INFO,
         codes.NOTIFY_BROKER_ROLE_CHANGED,
+        codes.GET_TOPIC_SUMMARIES,
+        codes.GET_GROUP_SUMMARIES,
     }
 )
 OWN_CLUSTER_UPDATE = frozenset(

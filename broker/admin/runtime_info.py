@@ -11,6 +11,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from ...conf.java_keys import JAVA_KEYS
+from ...protocol.bodies.cluster import DIFFERING_PREFIX, OTHER_MASTERS
 from ...protocol.command import VERSION
 from ...protocol.message.record import store_ms_of
 from ...store.engine.store import MessageStore
@@ -28,8 +29,6 @@ LATENCIES = (
     "[1~2s]:0 [2~3s]:0 [3~4s]:0 [4~5s]:0 [5~10s]:0 [10s~]:0 "
 )
 POOLS = ("send", "pull", "litePull", "query", "ack")
-DIFFERING_PREFIX = "subscriptionsDiffer_"  # a group's name follows
-OTHER_MASTERS = "otherMasters"  # addresses with ; between them, only while there are some
 NO_POOL = 2_147_483_647  # remaining buffers, when no transient pool limits them
 
 

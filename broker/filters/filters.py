@@ -18,6 +18,7 @@ from ...protocol.bodies.filters import (
 )
 from ...protocol.bodies.subscription import SQL92, TAG, SubscriptionData, subscription
 from ...protocol.errors import Refusal
+from ...protocol.filters.sql92 import Predicate, Properties, SqlError
 from ...protocol.message.properties import RETRY_TOPIC
 from ...protocol.names import RETRY_PREFIX
 from ...store.files import json_file
@@ -25,7 +26,7 @@ from ..runtime.persistent import PersistentTable
 from ..settings.config import BrokerConfig
 from .bloom import BloomFilter
 from .matching import Wanted, is_by_tags, tags_of
-from .sql92 import Predicate, Properties, SqlError, compiled
+from .sql92_cache import compiled
 
 FILTERS_MAX = 100_000  # topic and group pairs
 EXPRESSIONS_CHARS_MAX = 2 << 20  # of all filters; compiled, each takes up to 200 bytes of memory
@@ -196,7 +197,7 @@ class Filters(PersistentTable):
         group = topic.removeprefix(RETRY_PREFIX)
 
         def first_matches(properties: Properties) -> bool:
-            first = self._compiled.get((properties.get(RETRY_TOPIC) or "", group))
+            first = self._compiled.get((str(properties.get(RETRY_TOPIC) or ""), group))
             return first is None or first(properties)
 
         return first_matches

@@ -7,12 +7,12 @@ matching ones. Bytes that can't be read as a record are returned, too, so that n
 
 from ...protocol.bodies.subscription import SUB_ALL, SubscriptionData
 from ...protocol.errors import Malformed
+from ...protocol.filters.sql92 import Predicate
 from ...protocol.message.properties import PAIR_SEPARATOR
 from ...protocol.message.record import properties_places, raw_properties_of
 from ...store.base import status
 from ...store.base.kernels import Buffer
 from ...store.engine.store import Found, MessageStore
-from .sql92 import Predicate
 
 LOOK_BYTES_MAX = 4 << 20  # of messages that one pull looks into, the last one may exceed it
 

@@ -1,4 +1,4 @@
-"""A cache of compiled expressions by their texts: least recently used ones are dropped.
+"""SQL92 expressions in compiled form by their texts: least recently used ones are dropped.
 
 A compiled expression takes up to 200 bytes of memory for each of its characters. So both the number
 of expressions and the sum of their lengths have a limit.
@@ -8,6 +8,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
 from typing import Generic, TypeVar
+
+from ...protocol.filters.sql92 import Predicate, predicate
+
+KEPT_MAX = 1_024  # expressions in compiled form
+KEPT_CHARS_MAX = 256 << 10  # of all of them: compiled, about 50 MB at worst
 
 T = TypeVar("T")
 
@@ -42,3 +47,11 @@ class ExpressionCache(Generic[T]):
                 dropped, _ = self._values.popitem(last=False)
                 self.chars -= len(dropped)
         return made
+
+
+def compiled(text: str) -> Predicate:
+    """The predicate that an expression stands for; SqlError naming the place of a fault."""
+    return _kept.get(text)
+
+
+_kept = ExpressionCache(predicate, KEPT_MAX, KEPT_CHARS_MAX)

@@ -13,6 +13,7 @@ from ..filters.matching import is_by_tags, tags_of
 from .metrics_labels import NODE, Family, Node, flag, is_system_pair
 
 if TYPE_CHECKING:
+    from ..groups.clients import ConsumerGroup
     from ..server import Broker
 
 CONSUME_POP = "CONSUME_POP"
@@ -31,7 +32,7 @@ class Lag(NamedTuple):
     ready: int = 0
 
 
-class _Pair(NamedTuple):
+class Pair(NamedTuple):
     """The subject of a row: `read` is the topic or retry topic that the numbers are of."""
 
     topic: str
@@ -52,7 +53,7 @@ def lag_families(broker: "Broker", node: Node) -> Iterator[Family]:
                 continue
             system = flag(is_system_pair(pair.topic, pair.group))
             labels = (*node, pair.topic, pair.group, flag(pair.is_retry), system)
-            found = _lag(broker, pair)
+            found = lag_of(broker, pair)
             rows.append((labels, found))
             yield labels, found.messages
 
@@ -87,7 +88,24 @@ def lags(broker: "Broker") -> Iterator[tuple[str, str, int]]:
             yield topic, group, behind
 
 
-def _pairs(broker: "Broker") -> Iterator[_Pair | None]:
+def pairs_of(broker: "Broker", group: str) -> Iterator[Pair]:
+    """What one group subscribes to or has offsets in; its own retry topic last."""
+    live = broker.clients.consumer_group(group)
+    seen: set[tuple[str, str, bool]] = set()
+    if live is not None:
+        for pair in _subscribed(broker, live):
+            seen.add((pair.topic, group, pair.is_retry))
+            yield pair
+    for read in broker.offsets.topics_of(group):
+        found = _with_offsets(broker, read, group, seen)
+        if found is not None:
+            yield found
+    retries = RETRY_PREFIX + group
+    if broker.topics.get(retries) is not None and broker.offsets.queues(retries, group):
+        yield Pair(retries, group, retries, is_retry=True, is_pop=False)
+
+
+def _pairs(broker: "Broker") -> Iterator[Pair | None]:
     """What groups with members subscribe to, then what others have offsets in; None between two,
     of which many may not count."""
     seen: set[tuple[str, str, bool]] = set()
@@ -95,35 +113,50 @@ def _pairs(broker: "Broker") -> Iterator[_Pair | None]:
         yield None
         if broker.groups.get(group.name) is None:
             continue
-        for topic in list(group.subscriptions):
-            config = broker.topics.get(topic)
-            perm = 0 if config is None else config.perm & broker.config.broker_permission
-            if topic.startswith(RETRY_PREFIX) or not perm & 6:
-                continue
-            is_pop = group.consume_type == CONSUME_POP
-            seen.add((topic, group.name, False))
-            yield _Pair(topic, group.name, topic, is_retry=False, is_pop=is_pop)
-            if is_pop:
-                seen.add((topic, group.name, True))
-                v2 = broker.config.enable_retry_topic_v2
-                read = retry_topic(topic, group.name, v2=v2)
-                if broker.topics.get(read) is None and v2:
-                    read = retry_topic(topic, group.name)
-                yield _Pair(topic, group.name, read, is_retry=True, is_pop=True)
+        for pair in _subscribed(broker, group):
+            seen.add((pair.topic, group.name, pair.is_retry))
+            yield pair
     for read, name in broker.offsets.pairs():
         yield None
-        if read == RETRY_PREFIX + name or is_system_group(name) or broker.groups.get(name) is None:
-            continue
-        topic, is_retry = normal_topic(read, name), read.startswith(RETRY_PREFIX)
-        key = (topic, name, is_retry)
-        if key in seen or broker.topics.get(topic) is None or broker.topics.get(read) is None:
-            continue
-        seen.add(key)
-        is_pop = is_retry or broker.stats.pops(topic, name) is not None
-        yield _Pair(topic, name, read, is_retry=is_retry, is_pop=is_pop)
+        if not is_system_group(name) and broker.groups.get(name) is not None:
+            found = _with_offsets(broker, read, name, seen)
+            if found is not None:
+                yield found
 
 
-def _lag(broker: "Broker", pair: _Pair) -> Lag:
+def _subscribed(broker: "Broker", group: "ConsumerGroup") -> Iterator[Pair]:
+    """The topics that a group with members subscribes to and may use."""
+    for topic in list(group.subscriptions):
+        config = broker.topics.get(topic)
+        perm = 0 if config is None else config.perm & broker.config.broker_permission
+        if topic.startswith(RETRY_PREFIX) or not perm & 6:
+            continue
+        is_pop = group.consume_type == CONSUME_POP
+        yield Pair(topic, group.name, topic, is_retry=False, is_pop=is_pop)
+        if is_pop:
+            v2 = broker.config.enable_retry_topic_v2
+            read = retry_topic(topic, group.name, v2=v2)
+            if broker.topics.get(read) is None and v2:
+                read = retry_topic(topic, group.name)
+            yield Pair(topic, group.name, read, is_retry=True, is_pop=True)
+
+
+def _with_offsets(
+    broker: "Broker", read: str, name: str, seen: set[tuple[str, str, bool]]
+) -> Pair | None:
+    """The pair of a topic in which a group has offsets; None if it is `seen` already, or gone."""
+    if read == RETRY_PREFIX + name:
+        return None
+    topic, is_retry = normal_topic(read, name), read.startswith(RETRY_PREFIX)
+    key = (topic, name, is_retry)
+    if key in seen or broker.topics.get(topic) is None or broker.topics.get(read) is None:
+        return None
+    seen.add(key)
+    is_pop = is_retry or broker.stats.pops(topic, name) is not None
+    return Pair(topic, name, read, is_retry=is_retry, is_pop=is_pop)
+
+
+def lag_of(broker: "Broker", pair: Pair) -> Lag:
     """The numbers of one row, over all queues."""
     config = broker.topics.get(pair.read)
     if config is None:

@@ -16,6 +16,7 @@ from ...protocol.bodies.subscription import TAG
 from ...protocol.bodies.topic import TopicConfig
 from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
+from ...protocol.filters.sql92 import Predicate
 from ...protocol.headers.pull import (
     BULK,
     CLASS_FILTER,
@@ -31,7 +32,6 @@ from ...store.engine.store import Found, MessageStore
 from ...store.queues.consume_queue import ENTRY_BYTES
 from ..filters.filters import Filters
 from ..filters.matching import Wanted, look, tags_of
-from ..filters.sql92 import Predicate
 from ..groups.clients import Clients
 from ..groups.groups import Groups
 from ..groups.offsets import Offsets

@@ -73,6 +73,16 @@ class Asking(OwnCluster):
     ) -> Command:
         return await self._open().ask(address, code, header, body, ADMIN_SECONDS)
 
+    async def _ask_known(self, address: str, code: int, header: Header) -> Command | None:
+        """The response; None from a broker that does not know this request."""
+        answer = await self._open().request(address, code, header, timeout_s=ADMIN_SECONDS)
+        if answer.code == codes.REQUEST_CODE_NOT_SUPPORTED:
+            return None
+        if answer.code != codes.SUCCESS:
+            name = codes.REQUEST_NAMES.get(code, str(code))
+            raise BrokerError(answer.code, answer.remark, address, name)
+        return answer
+
     async def _ask_each(
         self,
         addresses: Mapping[str, str],

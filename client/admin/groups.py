@@ -19,6 +19,7 @@ from ...protocol.bodies.offsets import (
 )
 from ...protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from ...protocol.bodies.stats import ConsumeStats
+from ...protocol.bodies.summaries import GroupSummaries
 from ...protocol.bodies.topic import TopicList
 from ...protocol.headers.admin import ConsumerStatus, ResetOffset
 from ...protocol.headers.clients import ConsumeMessageDirectly, ConsumerGroup, ProducerGroup
@@ -26,6 +27,7 @@ from ...protocol.headers.clients import ConsumerRunningInfo as RunningInfoHeader
 from ...protocol.headers.groups import CloneGroupOffset, DeleteGroup, GroupName, GroupTopic
 from ...protocol.headers.groups import ConsumeStats as ConsumeStatsHeader
 from ...protocol.headers.offsets import UpdateConsumerOffset
+from ...protocol.headers.summaries import SummaryPage
 from ..base.responses import body_of
 from ..errors import ClientError, NoRouteError
 from .base import Asking
@@ -98,6 +100,13 @@ class GroupAdmin(Asking):
             name: body_of(answer, SubscriptionGroupConfig, code)
             for name, answer in zip(masters, answers, strict=True)
         }
+
+    async def group_summaries(self, address: str, after: str = "") -> GroupSummaries | None:
+        """A page of what a broker tells of all its groups; None where it does not know this
+        request, which only aerobee's brokers do."""
+        code = codes.GET_GROUP_SUMMARIES
+        answer = await self._ask_known(address, code, SummaryPage(after))
+        return None if answer is None else body_of(answer, GroupSummaries, code)
 
     async def topics_of_group(self, group: str) -> list[str]:
         """The topics that a group reads or has read, sorted."""

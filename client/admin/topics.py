@@ -8,6 +8,7 @@ from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.clients import GroupList
 from ...protocol.bodies.queues import QueryConsumeQueueResponseBody
 from ...protocol.bodies.stats import QueryConsumeTimeSpanBody, QueueTimeSpan, TopicStatsTable
+from ...protocol.bodies.summaries import TopicSummaries
 from ...protocol.bodies.topic import (
     PERM_READ,
     PERM_WRITE,
@@ -18,6 +19,7 @@ from ...protocol.bodies.topic import (
 from ...protocol.errors import Refusal
 from ...protocol.headers.namesrv import TopicsByCluster
 from ...protocol.headers.offsets import OffsetResponse, SearchOffset
+from ...protocol.headers.summaries import SummaryPage
 from ...protocol.headers.topics import (
     QueryConsumeQueue,
     QueryConsumeTimeSpan,
@@ -111,6 +113,13 @@ class TopicAdmin(Asking):
         """All topics of one broker with their settings."""
         code = codes.GET_ALL_TOPIC_CONFIG
         return body_of(await self._ask(address, code), TopicConfigSerializeWrapper, code)
+
+    async def topic_summaries(self, address: str, after: str = "") -> TopicSummaries | None:
+        """A page of what a broker tells of all its topics; None where it does not know this
+        request, which only aerobee's brokers do."""
+        code = codes.GET_TOPIC_SUMMARIES
+        answer = await self._ask_known(address, code, SummaryPage(after))
+        return None if answer is None else body_of(answer, TopicSummaries, code)
 
     async def topic_config(self, topic: str) -> dict[str, TopicConfig]:
         """The settings of a topic on each master that has it, by broker name."""

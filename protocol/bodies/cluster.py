@@ -4,6 +4,10 @@ from ..wire import Int64
 from .body import Body
 from .route import BrokerData
 
+# What our brokers add to their runtime info.
+DIFFERING_PREFIX = "subscriptionsDiffer_"  # a group's name follows
+OTHER_MASTERS = "otherMasters"  # addresses with ; between them, only while there are some
+
 
 class ClusterInfo(Body):
     """All broker names, and which of them belong to each cluster (106)."""

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from ...broker.filters import matching
-from ...broker.filters.sql92 import compiled
+from ...broker.filters.sql92_cache import compiled
 from ...protocol.message import properties
 from ...protocol.message.record import Record, encode_record
 from ..harness.clusters import Cluster

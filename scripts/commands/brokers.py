@@ -4,8 +4,9 @@ import argparse
 
 from ...client.admin.admin import Admin
 from ...client.admin.brokers import AEROBEE_VERSION
+from ...client.base.concurrent import each
 from ...protocol.bodies.route import MASTER_ID
-from ..connecting import add_options, each, run_admin
+from ..connecting import add_options, run_admin
 from ..output.table import Columns, Row, print_rows
 
 # VERSION is RocketMQ's, which clients go by; AEROBEE that of the program, "-" for a Java broker.

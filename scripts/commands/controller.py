@@ -13,6 +13,7 @@ import msgspec
 
 from ...conf.kinds import BindAddress
 from ...conf.load import Keys
+from ...console.findings.replicas import Replica, Replicas, elect, replicas_of
 from ...controller.config import ControllerConfig
 from ...protocol.aio.peers import Peers
 from ...store.base.errors import StoreError
@@ -21,7 +22,6 @@ from ..output.command_error import CommandError
 from ..output.table import Columns, print_rows
 from ..serving import Stack
 from .daemon_options import add_file, add_settings, loaded, setting
-from .replicas import Replica, Replicas, elect, replicas_of
 
 HTTP_PORT_OFF = -1
 DEFAULT_ADDRESS = "127.0.0.1:9878"

@@ -11,15 +11,17 @@ from datetime import datetime
 
 from ...client.admin.admin import Admin
 from ...client.admin.dead_letters import origin_of
+from ...client.base.concurrent import each
+from ...client.base.words import counted
 from ...client.pull.reader import Reader
 from ...protocol import codes
 from ...protocol.message import properties as props
 from ...protocol.message.record import Record, decode_all
 from ...protocol.names import DLQ_PREFIX
-from ..connecting import add_options, each, security
+from ..connecting import add_options, security
 from ..output.command_error import CommandError
 from ..output.sanitize import json_line
-from ..output.table import Cell, Columns, Row, counted, print_rows
+from ..output.table import Cell, Columns, Row, print_rows
 from .message_object import body_of, id_of, object_of
 
 LIST: Columns = ("GROUP", "MESSAGES", "LAST MESSAGE")

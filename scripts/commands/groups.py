@@ -8,11 +8,12 @@ import asyncio
 
 from ...client.admin.admin import Admin
 from ...client.admin.groups import NOW
+from ...client.base.concurrent import each
 from ...client.base.start_from import FIRST, LAST, StartFrom
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.stats import OffsetWrapper
 from ...protocol.names import RETRY_PREFIX, SYSTEM_GROUPS
-from ..connecting import add_options, each, run_admin
+from ..connecting import add_options, run_admin
 from ..named import named, only, unknown
 from ..output.command_error import CommandError
 from ..output.table import Columns, Row, print_rows

@@ -5,9 +5,9 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 
 from ...client.admin.admin import Admin
+from ...console.findings.rules import Finding
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from ..output.command_error import CommandError
-from .findings import Finding
 
 SECONDS = 5.0
 ENDPOINTS_MAX = 20  # of a route that are tried

@@ -7,15 +7,16 @@ topic, or in all topics of users if they are few.
 import argparse
 
 from ...client.admin.admin import Admin
+from ...client.base.concurrent import each
 from ...client.base.identity import host_text
+from ...client.base.words import counted
 from ...client.errors import BrokerError
 from ...protocol.message.message_id import PORT_BYTES, parse_offset_message_id
 from ...protocol.message.record import Record
-from ..connecting import add_options, each, run_admin
+from ..connecting import add_options, run_admin
 from ..named import user_topics
 from ..output.command_error import CommandError
 from ..output.sanitize import json_line, plain, plain_body
-from ..output.table import counted
 from .message_object import body_of, object_of, time_text
 
 TOPICS = "topics of users"

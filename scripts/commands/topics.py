@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from ...client.admin.admin import Admin
+from ...client.base.concurrent import each
 from ...protocol.bodies.topic import PERM_READ, PERM_WRITE, TopicConfig
-from ..connecting import add_options, each, run_admin
+from ..connecting import add_options, run_admin
 from ..named import named, only, unknown, user_topics
 from ..output.command_error import CommandError
 from ..output.sanitize import json_line

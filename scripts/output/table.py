@@ -39,8 +39,3 @@ def objects(columns: Columns, rows: Sequence[Row]) -> Iterator[dict[str, Cell]]:
     names = [name.lower().replace(" ", "_").replace("/", "_per_") for name in columns]
     for row in rows:
         yield dict(zip(names, row, strict=True))
-
-
-def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """ "1 message", "2,000 messages"."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -21,7 +21,7 @@ from aerobee.client.base.receipts import SendStatus
 from aerobee.client.errors import AerobeeError
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.body import MessageQueue
-from aerobee.scripts.commands.replicas import replicas_of
+from aerobee.console.findings.replicas import replicas_of
 from aerobee.scripts.harness.child import ChildFailed
 from aerobee.scripts.output.command_error import CommandError
 

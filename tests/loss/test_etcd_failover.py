@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from aerobee.client import Consumer, Producer
-from aerobee.scripts.commands.replicas import Replicas, leader_of, replicas_of
+from aerobee.console.findings.replicas import Replicas, leader_of, replicas_of
 from aerobee.scripts.harness.child import Child
 from aerobee.scripts.harness.etcd_side import LACK, EtcdProcess, program
 from aerobee.scripts.harness.java_side import free_broker_port, free_ports

@@ -25,7 +25,7 @@ ARROWS = {
     "client": {"protocol.aio", "protocol"},
     "proxy": {"client", "conf", "protocol.aio", "protocol"},
     "spark": {"client", "store", "protocol"},
-    "console": {"client", "protocol"},
+    "console": {"client", "protocol.aio", "protocol"},
     "testing": {"broker", "namesrv"},
     "scripts": {
         *("conf", "store", "namesrv", "controller", "broker", "client", "proxy", "spark"),
@@ -36,7 +36,8 @@ ARROWS = {
 # The rooms of a folder from the bottom up: each may import the rooms before it. "." is the folder.
 ROOMS = {
     "protocol": [
-        *(".", "codec", "message", "bodies", "security", "kernels", "headers", "queues", "aio"),
+        *(".", "codec", "filters", "message", "bodies", "security", "kernels", "headers"),
+        *("queues", "aio"),
     ],
     "store": [
         *("base", "files", "epochs", "log", "queues", "timer", "index", "kernels", "engine"),
@@ -44,13 +45,14 @@ ROOMS = {
     ],
     "broker": [
         *("settings", "access", "runtime", "filters", "topics", "groups", "naming", "scheduled"),
-        *("pull", "transactions", "admin", "pop", "send", "replication", "member", "."),
-        "monitoring",
+        *("pull", "transactions", "admin", "pop", "send", "replication", "member"),
+        *("monitoring", "."),
     ],
     "client": [
         *(".", "base", "cluster", "group", "producer", "pop", "push", "pull", "admin", "mirror"),
         "blocking",
     ],
+    "console": ["findings", ".", "clusters", "messages", "web"],
     "proxy": [
         *("definitions", "settings", "messages", "http2", "routes", "access", "handles"),
         *("telemetry", "calls", "."),
@@ -74,7 +76,9 @@ PLACES = {
     "h2": ["proxy/http2/library.py"],
     "isal": ["protocol/message/record.py"],
     "jh2": ["proxy/http2/library.py"],
-    "lark": ["broker/filters/sql92.py"],
+    "jinja2": ["console/web"],
+    "lark": ["protocol/filters/sql92.py"],
+    "markupsafe": ["console/web"],  # of jinja2
     "mmh3": ["broker/filters/bloom.py"],
     "msgpack": ["protocol/codec/header_msgpack.py"],
     "msgspec": [

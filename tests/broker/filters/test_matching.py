@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 from aerobee.broker.filters import matching
 from aerobee.broker.filters.matching import RawProperties, look, tags_of
-from aerobee.broker.filters.sql92 import compiled
+from aerobee.broker.filters.sql92_cache import compiled
 from aerobee.protocol.bodies.subscription import subscription
 from aerobee.protocol.message import properties
 from aerobee.protocol.message.record import Record, decode_record, encode_record

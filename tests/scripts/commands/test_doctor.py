@@ -12,13 +12,14 @@ from aerobee.broker.server import Broker
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.client.admin.admin import Admin
 from aerobee.client.blocking import Message, Producer
+from aerobee.console.findings.examine import examine
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.server import NameServer
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.heartbeat import ConsumerData, HeartbeatData
 from aerobee.protocol.bodies.subscription import subscription
-from aerobee.scripts.commands.doctor import doctor, examine
+from aerobee.scripts.commands.doctor import doctor
 from aerobee.store.engine.messages import Message as StoreMessage
 from aerobee.testing.cluster import LocalCluster
 

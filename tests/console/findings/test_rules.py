@@ -4,19 +4,8 @@ from typing import Any
 
 import pytest
 from aerobee.client.errors import BrokerError, UnreachableError
-from aerobee.protocol.bodies.body import MessageQueue
-from aerobee.protocol.bodies.clients import Connection, ConsumerConnection
-from aerobee.protocol.bodies.group import SubscriptionGroupConfig
-from aerobee.protocol.bodies.ha import HAConnectionRuntimeInfo, HARuntimeInfo
-from aerobee.protocol.bodies.route import QueueData
-from aerobee.protocol.bodies.stats import (
-    ConsumeStats,
-    OffsetWrapper,
-    TopicOffset,
-    TopicStatsTable,
-)
-from aerobee.protocol.bodies.subscription import subscription
-from aerobee.scripts.commands.findings import (
+from aerobee.console.findings.replicas import Replica, Replicas, told
+from aerobee.console.findings.rules import (
     Finding,
     no_master,
     no_response,
@@ -29,7 +18,18 @@ from aerobee.scripts.commands.findings import (
     on_one_broker,
     slaves_needed,
 )
-from aerobee.scripts.commands.replicas import Replica, Replicas, told
+from aerobee.protocol.bodies.body import MessageQueue
+from aerobee.protocol.bodies.clients import Connection, ConsumerConnection
+from aerobee.protocol.bodies.group import SubscriptionGroupConfig
+from aerobee.protocol.bodies.ha import HAConnectionRuntimeInfo, HARuntimeInfo
+from aerobee.protocol.bodies.route import QueueData
+from aerobee.protocol.bodies.stats import (
+    ConsumeStats,
+    OffsetWrapper,
+    TopicOffset,
+    TopicStatsTable,
+)
+from aerobee.protocol.bodies.subscription import subscription
 
 SETTINGS = {"brokerPermission": "6", "diskMaxUsedSpaceRatio": "75"}
 

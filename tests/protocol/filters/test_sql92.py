@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.broker.filters import sql92
-from aerobee.broker.filters.sql92_cache import ExpressionCache
+from aerobee.protocol.filters import sql92
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "sql92.json").read_text())
 PROPERTIES = next(case["properties"] for case in GOLDEN if case["kind"] == "properties")
@@ -22,9 +21,9 @@ CASES = [case for case in GOLDEN if case["kind"] == "sql92"]
 def test_an_expression_matches_as_in_java(case: dict[str, Any]) -> None:
     if case["result"] == "compile error":
         with pytest.raises(sql92.SqlError, match="wrong at character"):
-            sql92.compiled(case["expression"])
+            sql92.predicate(case["expression"])
     else:
-        assert sql92.compiled(case["expression"])(PROPERTIES) is case["matched_by_broker"]
+        assert sql92.predicate(case["expression"])(PROPERTIES) is case["matched_by_broker"]
 
 
 def test_expressions_made_up_by_chance_match_as_in_java() -> None:
@@ -32,9 +31,9 @@ def test_expressions_made_up_by_chance_match_as_in_java() -> None:
         text = case["expression"]
         if "result" in case:
             with pytest.raises(sql92.SqlError):
-                sql92.compiled(text)
+                sql92.predicate(text)
         else:
-            matches = sql92.compiled(text)
+            matches = sql92.predicate(text)
             assert [matches(one) for one in case["properties"]] == case["matched"], text
 
 
@@ -67,7 +66,7 @@ def test_expressions_made_up_by_chance_match_as_in_java() -> None:
 )
 def test_a_fault_is_told_with_its_place(text: str, place: int) -> None:
     with pytest.raises(sql92.SqlError, match=f"wrong at character {place}:"):
-        sql92.compiled(text)
+        sql92.predicate(text)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +97,7 @@ def test_a_fault_is_told_with_its_place(text: str, place: int) -> None:
 )
 def test_the_finer_rules(text: str, matched: bool) -> None:
     properties = PROPERTIES | {"big": "4000000000", "nan": "NaN"}
-    assert sql92.compiled(text)(properties) is matched
+    assert sql92.predicate(text)(properties) is matched
 
 
 @pytest.mark.parametrize(
@@ -125,42 +124,47 @@ def test_the_finer_rules(text: str, matched: bool) -> None:
 def test_a_number_in_a_property_is_read_as_java_reads_it(
     value: str, text: str, matched: bool
 ) -> None:
-    assert sql92.compiled(text)({"a": value, "b": "9"}) is matched
+    assert sql92.predicate(text)({"a": value, "b": "9"}) is matched
 
 
 def test_what_is_long_or_deep_is_refused_and_what_is_wide_is_not() -> None:
     with pytest.raises(sql92.SqlError, match="32801 characters, the limit is 32768"):
-        sql92.compiled("a = '" + "x" * 32_795 + "'")
+        sql92.predicate("a = '" + "x" * 32_795 + "'")
     with pytest.raises(sql92.SqlError, match="at character 8193: it has more than 8192 words"):
-        sql92.compiled("(" * 10_000)
+        sql92.predicate("(" * 10_000)
     with pytest.raises(sql92.SqlError, match="deeper than 64"):
-        sql92.compiled("NOT " * 100 + "a = 5")
-    assert sql92.compiled("(" * 3_000 + "a = 5" + ")" * 3_000)(PROPERTIES)
+        sql92.predicate("NOT " * 100 + "a = 5")
+    assert sql92.predicate("(" * 3_000 + "a = 5" + ")" * 3_000)(PROPERTIES)
     ids = ",".join(f"'order-{number:08d}'" for number in range(1_500))
-    assert sql92.compiled(f"b = 'abc' AND a NOT IN ({ids})")(PROPERTIES)
-    assert sql92.compiled(" OR ".join(["a = 1"] * 900 + ["a = 5"]))(PROPERTIES)
+    assert sql92.predicate(f"b = 'abc' AND a NOT IN ({ids})")(PROPERTIES)
+    assert sql92.predicate(" OR ".join(["a = 1"] * 900 + ["a = 5"]))(PROPERTIES)
 
 
-def test_compiled_expressions_are_kept() -> None:
-    assert sql92.compiled("a = 77") is sql92.compiled("a = 77")
+@pytest.mark.parametrize(
+    ("text", "matched"),
+    [
+        ("body.order.total > 5", True),
+        ("body.order.total > 7.5", False),
+        ("body.order.total = 7.5 AND tag = 'paid'", True),
+        ("body.open", True),
+        ("body.open AND body.none", False),
+        ("body.items.0 = 3 AND body.items.0 BETWEEN 2 AND 4", True),
+        ("body.name CONTAINS 'b' AND body.name IN ('abc')", True),
+        ("body.name > 5", False),
+        ("body.none IS NULL AND body.name IS NOT NULL", True),
+    ],
+)
+def test_fields_have_dots_in_their_names_and_numbers_as_values(text: str, matched: bool) -> None:
+    fields = {
+        "body.order.total": 7.5,
+        "body.open": True,
+        "body.items.0": 3,
+        "body.name": "abc",
+        "tag": "paid",
+    }
+    assert sql92.predicate(text, fields=True)(fields) is matched
 
 
-@pytest.mark.requirement("Consuming: Compiled expressions are kept by number and by length")
-def test_no_more_is_kept_than_may_be_by_length_and_what_is_asked_for_stays() -> None:
-    def long(number: int) -> str:
-        return f"a = '{number:08,d}'".ljust(sql92.TEXT_CHARS_MAX)
-
-    first, second = sql92.compiled(long(1)), sql92.compiled(long(2))
-    for number in range(3, sql92.KEPT_CHARS_MAX // sql92.TEXT_CHARS_MAX + 3):
-        sql92.compiled(long(number))
-        assert sql92.compiled(long(1)) is first
-    assert sql92.compiled(long(2)) is not second
-
-
-def test_an_expression_that_is_longer_than_all_may_be_is_made_and_not_kept() -> None:
-    kept = ExpressionCache(list, 2, 10)
-    assert kept.get("x" * 11) == ["x"] * 11
-    assert (len(kept), kept.chars) == (0, 0)
-    for text in ("aaa", "bbb", "ccc"):
-        kept.get(text)
-    assert (len(kept), kept.chars) == (2, 6)
+def test_a_name_with_a_dot_is_a_fault_where_brokers_read_the_expression() -> None:
+    with pytest.raises(sql92.SqlError, match="wrong at character 5"):
+        sql92.predicate("body.order = 5")

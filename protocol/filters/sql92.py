@@ -14,21 +14,19 @@ from typing import Any, Protocol
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken, v_args
 
-from .sql92_cache import ExpressionCache
 from .sql92_values import INT_MAX, LONG_MAX, Long, compare, read_double, read_int, read_long
 
 TEXT_CHARS_MAX = 32_768  # of one expression
 TOKENS_MAX = 8_192  # of one expression: parsing one of this length blocks the loop for some 50 ms
 DEPTH_MAX = 64  # operators inside each other
-KEPT_MAX = 1_024  # expressions in compiled form
-KEPT_CHARS_MAX = 256 << 10  # of all of them: compiled, about 50 MB at worst
 
 
 class Properties(Protocol):
     """A message's properties, as far as an expression asks for them."""
 
-    def get(self, name: str, /) -> str | None:
-        """The value of a property, None when the message doesn't have it."""
+    def get(self, name: str, /) -> object:
+        """The value of a property, None when the message doesn't have it: a text, or what
+        `predicate` says of fields."""
 
 
 Evaluate = Callable[[Properties], Any]
@@ -48,7 +46,10 @@ _WORDS = (
     *("NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS"),
     *("CONTAINS", "STARTSWITH", "ENDSWITH"),
 )
-_GRAMMAR = r"""
+_NAME = "/[A-Za-z_$][A-Za-z0-9_$]*/"
+_FIELD = r"/[A-Za-z_$][A-Za-z0-9_$]*(\.[A-Za-z0-9_$]+)*/"
+_GRAMMAR = (
+    r"""
 start: either
 ?either: both (OR both)*
 ?both: equality (AND equality)*
@@ -78,7 +79,9 @@ GREATER_EQUAL.1: ">="
 GREATER: ">"
 LESS_EQUAL.1: "<="
 LESS: "<"
-ID: /[A-Za-z_$][A-Za-z0-9_$]*/
+ID: """
+    + _NAME
+    + r"""
 FLOAT.2: /[0-9]+\.[0-9]*([eE][+-]?[0-9]+)?|\.[0-9]+([eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+/
 DECIMAL: /0|[1-9][0-9]*[lL]?/
 STRING: /'(''|[^'])*'/
@@ -88,7 +91,9 @@ BLOCK_COMMENT.3: /\/\*[^*]*\*(\*|[^*\/][^*]*\*)*\//
 %ignore BLANK
 %ignore LINE_COMMENT
 %ignore BLOCK_COMMENT
-""" + "\n".join(map(_word, _WORDS))
+"""
+    + "\n".join(map(_word, _WORDS))
+)
 
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
@@ -114,21 +119,22 @@ class _Node:
     is_constant: bool = False
     value: object = None  # of a constant
     name: str | None = None  # of a property
+    is_text: bool = False  # its value is a text wherever it has one
     alike: tuple[str, tuple[Evaluate, ...]] = ("", ())  # a chain of AND or OR, and its members
 
 
-def compiled(text: str) -> Predicate:
-    """The predicate that an expression stands for; SqlError naming the place of a fault."""
+def predicate(text: str, *, fields: bool = False) -> Predicate:
+    """The predicate that an expression stands for; SqlError naming the place of a fault.
+
+    With `fields` a name may have dots (`body.order.total`), and a property may have the value of a
+    field: a text, a number, a truth value.
+    """
     if len(text) > TEXT_CHARS_MAX:
         raise SqlError(
             f"the SQL92 expression has {len(text)} characters, the limit is {TEXT_CHARS_MAX}; "
             "shorten it"
         )
-    return _kept.get(text)
-
-
-def _compiled(text: str) -> Predicate:
-    run = _parse(text)
+    run = _parse(text, fields)
 
     def matches(properties: Properties) -> bool:
         try:
@@ -139,15 +145,12 @@ def _compiled(text: str) -> Predicate:
     return matches
 
 
-_kept = ExpressionCache(_compiled, KEPT_MAX, KEPT_CHARS_MAX)
-
-
-def _parse(text: str) -> Evaluate:
-    state = _parser().parse_interactive(text)
+def _parse(text: str, fields: bool) -> Evaluate:
+    state = _parser(fields=fields).parse_interactive(text)
     at, shown = len(text), "its end"
     count = 0
     try:
-        for token in _tokens(state.lexer_thread, state.parser_state, text):
+        for token in _tokens(state.lexer_thread, state.parser_state, text, fields):
             at, shown = token.start_pos or 0, repr(str(token)[:32])
             count += 1
             if count > TOKENS_MAX:
@@ -166,7 +169,7 @@ def _parse(text: str) -> Evaluate:
     return whole.run
 
 
-def _tokens(thread: Any, state: Any, text: str) -> Iterator[Token]:
+def _tokens(thread: Any, state: Any, text: str, fields: bool) -> Iterator[Token]:
     """The tokens of a text, from the lexer of this thread.
 
     Behind the last line break `--` begins no comment: the lexer would search the end of each one,
@@ -175,7 +178,8 @@ def _tokens(thread: Any, state: Any, text: str) -> Iterator[Token]:
     last = max(text.rfind("\n"), text.rfind("\r"))
     behind = thread.lexer
     if text.find("--", last + 1) >= 0:
-        behind = _parser(with_comments=False).parse_interactive("").lexer_thread.lexer
+        parser = _parser(with_comments=False, fields=fields)
+        behind = parser.parse_interactive("").lexer_thread.lexer
     with suppress(EOFError):
         while True:
             lexer = behind if thread.state.line_ctr.char_pos > last else thread.lexer
@@ -189,6 +193,10 @@ def _fault(at: int, what: str) -> SqlError:
 @v_args(inline=True)
 class _Builder(Transformer[Token, _Node]):
     """Makes a closure of each rule when the parser reaches its end."""
+
+    def __init__(self, *, is_text: bool) -> None:
+        super().__init__()
+        self._is_text = is_text
 
     def start(self, whole: _Node) -> _Node:
         return _boolean(whole)
@@ -284,8 +292,8 @@ class _Builder(Transformer[Token, _Node]):
         return replace(_constant(value, token.start_pos or 0), is_boolean=True)
 
     def variable(self, token: Token) -> _Node:
-        name = str(token)
-        return _Node(lambda properties: properties.get(name), token.start_pos or 0, name=name)
+        name, at = str(token), token.start_pos or 0
+        return _Node(lambda properties: properties.get(name), at, name=name, is_text=self._is_text)
 
 
 def _node(run: Evaluate, *parts: _Node, is_boolean: bool = False) -> _Node:
@@ -359,7 +367,7 @@ def _equal(left: _Node, right: _Node) -> _Node:
             return True if other is None else None
         return other is not None and compare(found, other) == 0
 
-    if left.name is not None and type(right.value) is str:
+    if left.name is not None and left.is_text and type(right.value) is str:
         name, text = left.name, right.value
 
         def same(properties: Properties) -> bool | None:
@@ -387,12 +395,12 @@ def _ordered(left: _Node, sign: str, right: _Node) -> _Node:
             found, other = read_double(found), read_double(other)
         return decide(compare(found, other), 0)
 
-    if left.name is not None and type(right.value) in (int, Long):
+    if left.name is not None and left.is_text and type(right.value) in (int, Long):
         name, number = left.name, right.value
         read = read_long if type(number) is Long else read_int
 
         def number_is(properties: Properties) -> bool | None:
-            text = properties.get(name)
+            text: Any = properties.get(name)
             return None if text is None else decide(read(text), number)
 
         return _node(number_is, left, right, is_boolean=True)
@@ -422,7 +430,9 @@ def _among(left: _Node, texts: tuple[Token, ...], wanted: bool) -> _Node:
 
 
 @cache
-def _parser(*, with_comments: bool = True) -> Lark:
+def _parser(*, with_comments: bool = True, fields: bool = False) -> Lark:
     # Created for the first expression: a start without it is a tenth shorter.
     grammar = _GRAMMAR if with_comments else _GRAMMAR.replace("%ignore LINE_COMMENT\n", "")
-    return Lark(grammar, parser="lalr", lexer="basic", transformer=_Builder())
+    if fields:
+        grammar = grammar.replace(_NAME, _FIELD)
+    return Lark(grammar, parser="lalr", lexer="basic", transformer=_Builder(is_text=not fields))

@@ -3,6 +3,7 @@
 import json
 from typing import NamedTuple
 
+from ...client.errors import ClientError
 from ...protocol import codes
 from ...protocol.aio.peers import Peers
 from ...protocol.bodies.controller import BrokerReplicasInfo, ReplicasInfo
@@ -11,7 +12,6 @@ from ...protocol.command import Command
 from ...protocol.errors import Refusal
 from ...protocol.headers.controller import ElectMaster, GetMetadataResponse
 from ...protocol.wire import Header
-from ..output.command_error import CommandError
 
 TIMEOUT_S = 5.0
 
@@ -38,16 +38,16 @@ class Replicas(NamedTuple):
 
 
 async def replicas_of(peers: Peers, controllers: list[str], name: str) -> Replicas:
-    """The members of a broker name. CommandError when no controller leads or knows the name."""
+    """The members of a broker name. ClientError when no controller leads or knows the name."""
     leader = await leader_of(peers, controllers)
     body = json.dumps([name]).encode()
     answer = await _ask(peers, leader, codes.CONTROLLER_GET_SYNC_STATE_DATA, body=body)
     try:
         found = BrokerReplicasInfo.decode(answer.body or b"{}").replicas_info_table.get(name)
     except ValueError as wrong:
-        raise CommandError(f"controller {leader}: its members can't be read: {wrong}") from None
+        raise ClientError(f"controller {leader}: its members can't be read: {wrong}") from None
     if found is None:
-        raise CommandError(
+        raise ClientError(
             f"controller {leader} knows no broker name {name}; a broker with "
             f"enableControllerMode=true and controllerAddr={leader} joins it by itself"
         )
@@ -74,24 +74,24 @@ def told(name: str, found: Replicas, since: str) -> str:
 
 
 async def leader_of(peers: Peers, controllers: list[str]) -> str:
-    """The address of the controller that leads; CommandError."""
+    """The address of the controller that leads; ClientError."""
     wrong: object = "none is given"
     for address in controllers:
         try:
             answer = await _ask(peers, address, codes.CONTROLLER_GET_METADATA_INFO)
             found = answer.header(GetMetadataResponse)
-        except (CommandError, Refusal) as failed:
+        except (ClientError, Refusal) as failed:
             wrong = failed
             continue
         leader = address if found.is_leader else found.controller_leader_address
         if leader:
             return leader
         wrong = f"{address} knows no leader"
-    raise CommandError(f"no controller leads: {wrong}")
+    raise ClientError(f"no controller leads: {wrong}")
 
 
 async def elect(peers: Peers, leader: str, cluster: str, name: str, broker_id: int) -> None:
-    """Have this member elected. CommandError with the controller's reason when it declines."""
+    """Have this member elected. ClientError with the controller's reason when it declines."""
     header = ElectMaster(cluster, name, broker_id, True)
     await _ask(peers, leader, codes.CONTROLLER_ELECT_MASTER, header)
 
@@ -114,7 +114,7 @@ async def _log_of(peers: Peers, address: str) -> tuple[int, int]:
     try:
         answer = await _ask(peers, address, codes.GET_BROKER_EPOCH_CACHE)
         found = EpochEntryCache.decode(answer.body or b"{}")
-    except (CommandError, ValueError):
+    except (ClientError, ValueError):
         return -1, -1
     return max((one.epoch for one in found.epoch_list), default=0), found.max_offset
 
@@ -125,7 +125,7 @@ async def _ask(
     try:
         answer = await peers.request(address, code, header, body, TIMEOUT_S)
     except (ConnectionError, TimeoutError) as wrong:
-        raise CommandError(str(wrong)) from None
+        raise ClientError(str(wrong)) from None
     if answer.code != codes.SUCCESS:
-        raise CommandError(f"{address} answers {answer.code}: {answer.remark}")
+        raise ClientError(f"{address} answers {answer.code}: {answer.remark}")
     return answer

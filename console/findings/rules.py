@@ -7,16 +7,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ...broker.admin.runtime_info import DIFFERING_PREFIX, OTHER_MASTERS
+from ...client.base.words import counted
 from ...client.errors import BrokerError
 from ...protocol.bodies.clients import ConsumerConnection
+from ...protocol.bodies.cluster import DIFFERING_PREFIX, OTHER_MASTERS
 from ...protocol.bodies.group import SubscriptionGroupConfig
 from ...protocol.bodies.ha import HARuntimeInfo
 from ...protocol.bodies.route import QueueData
 from ...protocol.bodies.stats import ConsumeStats, TopicStatsTable
 from ...protocol.bodies.topic import PERM_READ, PERM_WRITE
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
-from ..output.table import counted
 from .replicas import Replicas
 
 # Default limits of disk use: above the first old messages are deleted early, above the second

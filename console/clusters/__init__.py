@@ -1,0 +1,1 @@
+"""What the console knows of clusters: samples of their brokers, kept in memory."""

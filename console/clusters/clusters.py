@@ -1,0 +1,52 @@
+"""The clusters of a console, by the names that its operator gave them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...client.base.security import OPEN, Security
+from ...client.pull.reader import Reader
+from .asking import Asking
+from .collector import Collector
+from .history import BYTES_MAX, History
+
+
+@dataclass(slots=True)
+class Watched:
+    """One cluster: its client, its reader of messages, its samples."""
+
+    name: str
+    admin: Asking
+    reader: Reader
+    collector: Collector = field(repr=False)
+
+    def addresses(self) -> set[str]:
+        """The brokers that the name servers listed: no other address is ever asked."""
+        return {one.address for one in self.collector.brokers.values()}
+
+
+class Clusters:
+    """All clusters, started together. `servers` maps each name to its name servers."""
+
+    def __init__(
+        self, servers: Mapping[str, str | None], security: Security = OPEN, history: int = BYTES_MAX
+    ) -> None:
+        self.by_name: dict[str, Watched] = {}
+        for name, address in servers.items():
+            admin = Asking(address, security=security)
+            reader = Reader(address, security=security)
+            collector = Collector(name, admin, History(history // len(servers)))
+            self.by_name[name] = Watched(name, admin, reader, collector)
+
+    async def start(self) -> None:
+        """Begin to sample; brokers that don't answer are marks on the pages."""
+        for one in self.by_name.values():
+            await one.admin.start()
+            await one.reader.start()
+            one.collector.start()
+
+    async def stop(self) -> None:
+        """Stop sampling and close all connections."""
+        for one in self.by_name.values():
+            await one.collector.stop()
+            await one.reader.close()
+            await one.admin.close()

@@ -1,0 +1,332 @@
+"""Samples of a cluster: each broker's runtime info, topics and groups, every ten seconds.
+
+Each broker has a task and a pace of its own, so a dead one costs the others nothing. Our brokers
+answer pages of topics and groups. Others are asked for one topic and one group at a time: the ones
+that a visitor looked at first, then the ones with the oldest figures.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+from ...client.base.identity import monotonic, now_ms
+from ...client.errors import AerobeeError
+from ...protocol.bodies.summaries import GroupSummary, GroupTopicSummary, TopicSummary
+from ...protocol.names import RETRY_PREFIX
+from .asking import Asking
+from .history import History
+from .pace import Pace
+from .samples import (
+    BrokerSample,
+    GroupRow,
+    Timed,
+    TimedGroup,
+    TopicRow,
+    group_row,
+    topic_row,
+)
+
+SAMPLE_SECONDS = 10.0
+WANTED_MS = 60_000  # how long a topic or group counts as looked at
+WANTED_MAX = 1_000
+GONE_MS = 3_600_000  # how long a broker that the name servers do not list stays on the pages
+
+Result = TypeVar("Result")
+
+log = logging.getLogger(__name__)
+
+
+class Collector:
+    """The samples of one cluster, while it runs. `wrong` says why the name servers' table of
+    brokers, which is from `at_ms`, could not be read last time."""
+
+    def __init__(
+        self,
+        name: str,
+        admin: Asking,
+        history: History,
+        *,
+        clock: Callable[[], float] = monotonic,
+        now: Callable[[], int] = now_ms,
+    ) -> None:
+        self.name = name
+        self.history = history
+        self.brokers: dict[tuple[str, int], BrokerSample] = {}
+        self.at_ms: int | None = None
+        self.wrong: str | None = None
+        self.sampled = asyncio.Event()  # each broker answered or failed once
+        self._admin = admin
+        self._clock = clock
+        self._now = now
+        self._paces: dict[str, Pace] = {}
+        self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._main: asyncio.Task[None] | None = None
+        self._wanted: dict[str, int] = {}
+        self._topics: tuple[int, dict[str, TopicRow]] | None = None
+        self._groups: tuple[int, dict[str, GroupRow]] | None = None
+        self._version = 0  # of the samples
+
+    def start(self) -> None:
+        """Begin to sample."""
+        self._main = asyncio.create_task(self._run(), name=f"console-{self.name}")
+
+    async def stop(self) -> None:
+        """End all tasks."""
+        tasks = [*self._tasks.values(), *([self._main] if self._main is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def want(self, name: str) -> None:
+        """A visitor looks at this topic or group."""
+        self._wanted.pop(name, None)
+        self._wanted[name] = self._now()
+        while len(self._wanted) > WANTED_MAX:
+            del self._wanted[next(iter(self._wanted))]
+
+    @property
+    def is_whole(self) -> bool:
+        """Every master has told its topics and groups once: else sums are not known."""
+        return all(one.has_tables for one in self._masters())
+
+    def topics(self) -> dict[str, TopicRow]:
+        """All topics by name, the names in order."""
+        if self._topics is None or self._topics[0] != self._version:
+            found: dict[str, dict[str, Timed]] = {}
+            for broker in self._masters():
+                for name, one in broker.topics.items():
+                    found.setdefault(name, {})[broker.name] = one
+            whole = self.is_whole
+            rows = {name: topic_row(name, found[name], whole=whole) for name in sorted(found)}
+            for group in self.groups().values():
+                for topic in {one.topic for one in group.topics}:
+                    if topic in rows:
+                        rows[topic].groups += 1
+            self._topics = (self._version, rows)
+        return self._topics[1]
+
+    def groups(self) -> dict[str, GroupRow]:
+        """All groups by name, the names in order."""
+        if self._groups is None or self._groups[0] != self._version:
+            found: dict[str, list[TimedGroup]] = {}
+            for broker in self._masters():
+                for name, one in broker.groups.items():
+                    found.setdefault(name, []).append(one)
+            whole = self.is_whole
+            rows = {name: group_row(name, found[name], whole=whole) for name in sorted(found)}
+            self._groups = (self._version, rows)
+        return self._groups[1]
+
+    def pace(self, address: str) -> Pace:
+        """The pace of one broker."""
+        found = self._paces.get(address)
+        if found is None:
+            found = self._paces[address] = Pace(self._clock)
+        return found
+
+    # --- sampling -------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._find_brokers()
+                self.wrong = None
+            except AerobeeError as wrong:
+                self.wrong = str(wrong)
+                self.sampled.set()
+            await asyncio.sleep(SAMPLE_SECONDS)
+
+    async def _find_brokers(self) -> None:
+        info = await self._admin.cluster_info()
+        self.at_ms = self._now()
+        found = {
+            (name, number): (data.cluster or "", address)
+            for name, data in info.broker_addr_table.items()
+            for number, address in data.broker_addrs.items()
+        }
+        for key, (cluster, address) in found.items():
+            sample = self.brokers.get(key)
+            if sample is None or sample.address != address:
+                self._drop(key)
+                self.brokers[key] = sample = BrokerSample(cluster, *key, address)
+                self._tasks[key] = asyncio.create_task(self._follow(sample))
+        for key in self.brokers.keys() - found.keys():
+            # A broker that stopped leaves the table: its last sample stays for a while, marked.
+            broker = self.brokers[key]
+            if self.at_ms - (broker.at_ms or 0) > GONE_MS:
+                self._drop(key)
+                del self.brokers[key]
+            elif broker.wrong is None:
+                broker.wrong = "the name servers do not list it any more"
+                broker.wrong_ms = self._now()
+        if not found:
+            self.sampled.set()
+
+    def _drop(self, key: tuple[str, int]) -> None:
+        task = self._tasks.pop(key, None)
+        if task is not None:
+            task.cancel()
+
+    async def _follow(self, broker: BrokerSample) -> None:
+        while True:
+            until = self._clock() + SAMPLE_SECONDS
+            try:
+                await self._sample(broker, until)
+                broker.wrong = broker.wrong_ms = None
+            except (AerobeeError, OSError) as wrong:
+                broker.wrong, broker.wrong_ms = str(wrong), self._now()
+            except Exception as wrong:  # an answer that is nonsense is that broker's fault alone
+                log.warning("broker %s at %s: %r", broker.name, broker.address, wrong)
+                broker.wrong, broker.wrong_ms = f"its answer can't be used: {wrong}", self._now()
+            self._version += 1
+            if all(one.is_sampled for one in self.brokers.values()):
+                self.sampled.set()
+            await asyncio.sleep(max(0.5, until - self._clock()))
+
+    async def _ask(self, broker: BrokerSample, request: Callable[[], Awaitable[Result]]) -> Result:
+        return await self.pace(broker.address).ask(request)
+
+    async def _sample(self, broker: BrokerSample, until: float) -> None:
+        admin, address = self._admin, broker.address
+        broker.runtime = await self._ask(broker, lambda: admin.broker_runtime(address))
+        broker.at_ms = self._now()
+        key = (broker.name, broker.broker_id)
+        self.history.add(("in", *key), broker.at_ms, broker.rate_in)
+        self.history.add(("out", *key), broker.at_ms, broker.rate_out)
+        if not broker.is_master:
+            return
+        if not broker.asks_singly:
+            broker.asks_singly = not await self._pages(broker)
+        if broker.asks_singly:
+            await self._names(broker)
+            await self._one_by_one(broker, until)
+        self._remember(broker)
+
+    async def _pages(self, broker: BrokerSample) -> bool:
+        """All pages of topics and groups; False where the broker does not know this request."""
+        admin, address = self._admin, broker.address
+        topics: dict[str, Timed] = {}
+        after: str | None = ""
+        while after is not None:
+            page = await self._ask(broker, partial(admin.topic_summaries, address, after))
+            if page is None:
+                return False
+            topics |= {one.topic: Timed(self._now(), one) for one in page.topics}
+            after = page.next
+        groups: dict[str, TimedGroup] = {}
+        after = ""
+        while after is not None:
+            found = await self._ask(broker, partial(admin.group_summaries, address, after))
+            if found is None:
+                return False
+            groups |= {one.group: TimedGroup(self._now(), one) for one in found.groups}
+            after = found.next
+        broker.topics, broker.groups, broker.has_tables = topics, groups, True
+        return True
+
+    async def _names(self, broker: BrokerSample) -> None:
+        """The names of topics and groups first: their figures follow."""
+        admin, address = self._admin, broker.address
+        configs = await self._ask(broker, lambda: admin.topic_configs(address))
+        broker.topics = {
+            name: broker.topics.get(name)
+            or Timed(
+                None,
+                TopicSummary(
+                    name,
+                    config.read_queue_nums,
+                    config.write_queue_nums,
+                    config.perm,
+                    config.attributes.get("message.type"),
+                ),
+            )
+            for name, config in configs.topic_config_table.items()
+        }
+        wrapper = await self._ask(broker, lambda: admin.groups_at(address))
+        broker.groups = {
+            name: broker.groups.get(name)
+            or TimedGroup(None, GroupSummary(name, config.consume_enable))
+            for name, config in wrapper.subscription_group_table.items()
+        }
+        broker.has_tables = True
+        if all(one.is_sampled for one in self.brokers.values()):
+            self.sampled.set()
+        self._version += 1
+
+    async def _one_by_one(self, broker: BrokerSample, until: float) -> None:
+        """Figures of single topics and groups, as many as the pace allows until then."""
+        seen = self._now() - WANTED_MS
+        queue = [
+            (
+                self._wanted.get(name, 0) < seen,
+                (one.at_ms or 0) if self._wanted.get(name, 0) < seen else 0,
+                is_group,
+                name,
+            )
+            for is_group, table in ((False, broker.topics), (True, broker.groups))
+            for name, one in table.items()
+        ]
+        for _, _, is_group, name in sorted(queue):
+            # A topic or a group that is gone meanwhile is no fault of the broker.
+            with suppress(AerobeeError):
+                await (self._group(broker, name) if is_group else self._topic(broker, name))
+                self._version += 1
+            if self._clock() >= until:
+                return
+
+    async def _topic(self, broker: BrokerSample, name: str) -> None:
+        admin, before = self._admin, broker.topics[name].row
+        found = await self._ask(broker, lambda: admin.topic_at(broker.address, name))
+        queues = found.offset_table.values()
+        last_ms = max((one.last_update_timestamp for one in queues), default=0)
+        row = TopicSummary(
+            name,
+            before.read_queues,
+            before.write_queues,
+            before.perm,
+            before.message_type,
+            sum(max(0, one.max_offset - max(0, one.min_offset)) for one in queues),
+            None,
+            last_ms if last_ms > 0 else None,
+            None,
+            found.topic_put_tps,
+        )
+        broker.topics[name] = Timed(self._now(), row)
+
+    async def _group(self, broker: BrokerSample, name: str) -> None:
+        admin, before = self._admin, broker.groups[name].row
+        online = await self._ask(broker, lambda: admin.members_at(broker.address, name))
+        row = GroupSummary(name, before.consume_enable, 0, topics=[])
+        if online is not None:
+            row.members = len(online.connection_set)
+            row.consume_type, row.message_model = online.consume_type, online.message_model
+        progress = await self._ask(broker, lambda: admin.progress_at(broker.address, name))
+        behind: dict[str, int] = {}
+        for queue, one in progress.offset_table.items():
+            lag = max(0, one.broker_offset - max(0, one.consumer_offset))
+            behind[queue.topic] = behind.get(queue.topic, 0) + lag
+        for topic, lag in behind.items():
+            is_retry = topic.startswith(RETRY_PREFIX)
+            # Such a broker tells no age of what waits; nothing that waits has no age.
+            row.topics.append(GroupTopicSummary(topic, is_retry, lag, None, None if lag else 0))
+        broker.groups[name] = TimedGroup(self._now(), row)
+
+    def _remember(self, broker: BrokerSample) -> None:
+        """The histories of topics and groups, once for all brokers: at the first of them."""
+        first = min(one.name for one in self._masters() if one.wrong is None or one is broker)
+        if broker.name != first:
+            return
+        self._version += 1
+        at_ms = self._now()
+        for topic in self.topics().values():
+            self.history.add(("topic", topic.name), at_ms, topic.rate_in)
+        for group in self.groups().values():
+            self.history.add(("lag", group.name), at_ms, group.lag)
+
+    def _masters(self) -> list[BrokerSample]:
+        return [one for one in self.brokers.values() if one.is_master]

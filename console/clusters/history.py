@@ -1,0 +1,105 @@
+"""Figures over time, in memory: all series have one step, which grows when they need more memory.
+
+A point is the last value within a step, as a 32-bit float; a step without a value is NaN.
+"""
+
+from array import array
+from collections.abc import Hashable
+from math import isnan, nan
+from typing import NamedTuple
+
+STEP_MS = 10_000
+SPAN_MS = 24 * 3_600_000
+BYTES_MAX = 64 << 20
+SERIES_BYTES = 400  # of a series without its points
+
+
+class Points(NamedTuple):
+    """Values at `first_ms`, `first_ms + step_ms` and so on; None where nothing was measured."""
+
+    first_ms: int
+    step_ms: int
+    values: list[float | None]
+
+
+class _Series:
+    __slots__ = ("first", "values")
+
+    def __init__(self, first: int) -> None:
+        self.first = first  # the number of the first step
+        self.values = array("f")
+
+
+class History:
+    """Series by key. When all together need more than `bytes_max`, two steps become one."""
+
+    def __init__(self, bytes_max: int = BYTES_MAX, span_ms: int = SPAN_MS) -> None:
+        self._bytes_max = bytes_max
+        self._span_ms = span_ms
+        self._series: dict[Hashable, _Series] = {}
+        self._points = 0
+        self.step_ms = STEP_MS
+
+    @property
+    def bytes(self) -> int:
+        """About what the series need."""
+        return len(self._series) * SERIES_BYTES + 4 * self._points
+
+    def add(self, key: Hashable, at_ms: int, value: float | None) -> None:
+        """A value of a series; None, which is not known, leaves a gap."""
+        if value is None:
+            return
+        step = at_ms // self.step_ms
+        series = self._series.get(key)
+        if series is None:
+            series = self._series[key] = _Series(step)
+        values = series.values
+        at = step - series.first
+        if at < 0:
+            return  # the clock went back
+        kept = self._span_ms // self.step_ms
+        if at >= len(values) + kept:
+            self._points -= len(values)
+            series.first, at = step, 0
+            del values[:]
+        if at < len(values):
+            values[at] = value
+        else:
+            gap = at - len(values)
+            values.extend([nan] * gap)
+            values.append(value)
+            self._points += gap + 1
+        if len(values) > kept:
+            over = len(values) - kept
+            del values[:over]
+            series.first += over
+            self._points -= over
+        while self.bytes > self._bytes_max and self._points > len(self._series):
+            self._thin()
+
+    def points(self, key: Hashable) -> Points:
+        """The points of a series, none for an unknown one."""
+        series = self._series.get(key)
+        if series is None:
+            return Points(0, self.step_ms, [])
+        values = [None if isnan(one) else round(one, 3) for one in series.values]
+        return Points(series.first * self.step_ms, self.step_ms, values)
+
+    def forget(self, keys: set[Hashable]) -> None:
+        """Drop these series, of what is gone."""
+        for key in keys & self._series.keys():
+            self._points -= len(self._series.pop(key).values)
+
+    def _thin(self) -> None:
+        """Two steps become one: the later value that is known."""
+        self.step_ms *= 2
+        self._points = 0
+        for series in self._series.values():
+            before, first = series.values, series.first
+            series.first = first // 2
+            values = [nan] * (first % 2) + list(before)
+            if len(values) % 2:
+                values.append(nan)
+            pairs = zip(values[::2], values[1::2], strict=True)
+            series.values = array("f", [a if isnan(b) else b for a, b in pairs])
+            self._points += len(series.values)

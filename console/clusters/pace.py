@@ -1,0 +1,36 @@
+"""How often one broker is asked: one request at a time, and at most a twentieth of its time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+REST_TIMES = 19  # after an answer that took t, nothing is asked for 19 t
+
+Result = TypeVar("Result")
+
+
+class Pace:
+    """The requests to one broker, in order. `clock` gives seconds."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._clock = clock
+        self._sleep = sleep
+        self._one = asyncio.Lock()
+        self._rest_until = float("-inf")
+
+    async def ask(self, request: Callable[[], Awaitable[Result]]) -> Result:
+        """The answer to a request, which is made when the broker has rested from those before."""
+        async with self._one:
+            rest_s = self._rest_until - self._clock()
+            if rest_s > 0:
+                await self._sleep(rest_s)
+            began = self._clock()
+            try:
+                return await request()
+            finally:
+                ended = self._clock()
+                self._rest_until = ended + REST_TIMES * (ended - began)

@@ -1,0 +1,221 @@
+"""What was measured of brokers: each figure with the time of its measurement."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from ...protocol.bodies.summaries import GroupSummary, TopicSummary
+
+Number = TypeVar("Number", int, float)
+
+
+class Timed(NamedTuple):
+    """A topic on one broker, and when its figures were asked for; None: only the name is known."""
+
+    at_ms: int | None
+    row: TopicSummary
+
+
+class TimedGroup(NamedTuple):
+    """A group on one broker, and when its figures were asked for; None: only the name is known."""
+
+    at_ms: int | None
+    row: GroupSummary
+
+
+@dataclass(slots=True)
+class BrokerSample:
+    """One broker. `runtime` is from `at_ms`; `wrong` says why a later request failed, at
+    `wrong_ms`. `asks_singly`: it does not know our requests for pages. `has_tables`: `topics` and
+    `groups` have all names."""
+
+    cluster: str
+    name: str
+    broker_id: int
+    address: str
+    runtime: dict[str, str] = field(default_factory=dict)
+    at_ms: int | None = None
+    wrong: str | None = None
+    wrong_ms: int | None = None
+    asks_singly: bool = False
+    has_tables: bool = False
+    topics: dict[str, Timed] = field(default_factory=dict)
+    groups: dict[str, TimedGroup] = field(default_factory=dict)
+
+    @property
+    def is_sampled(self) -> bool:
+        """All of it was asked for once, or a request failed."""
+        return self.wrong is not None or (self.has_tables if self.is_master else bool(self.at_ms))
+
+    @property
+    def is_master(self) -> bool:
+        return self.broker_id == 0
+
+    @property
+    def rate_in(self) -> float | None:
+        """Messages a second, over ten seconds."""
+        return _first(self.runtime, "putTps")
+
+    @property
+    def rate_out(self) -> float | None:
+        """Messages a second, over ten seconds; 4.9 spells the field its own way."""
+        name = "getTransferredTps"
+        return _first(self.runtime, name if name in self.runtime else "getTransferedTps")
+
+    @property
+    def disk_ratio(self) -> float | None:
+        return _first(self.runtime, "commitLogDiskRatio")
+
+    @property
+    def version(self) -> str | None:
+        ours = self.runtime.get("aerobeeVersion")
+        return f"aerobee {ours}" if ours else self.runtime.get("brokerVersionDesc")
+
+
+@dataclass(slots=True)
+class TopicRow:
+    """A topic over all brokers that have it. A figure is None when a broker's is not known;
+    `at_ms` is the time of the oldest one."""
+
+    name: str
+    brokers: list[str]
+    at_ms: int | None
+    message_type: str | None
+    read_queues: int
+    write_queues: int
+    perm: int
+    messages: int | None
+    first_ms: int | None
+    last_ms: int | None
+    rate_in: float | None
+    puts: int | None
+    groups: int = 0
+
+
+@dataclass(slots=True)
+class GroupTopicRow:
+    """A group in one topic, over all brokers."""
+
+    topic: str
+    is_retry: bool
+    lag: int | None
+    lag_ms: int | None
+    in_flight: int | None
+    rate_out: float | None
+
+
+@dataclass(slots=True)
+class GroupRow:
+    """A group over all brokers."""
+
+    name: str
+    at_ms: int | None
+    members: int | None
+    consume_type: str | None
+    message_model: str | None
+    consume_enable: bool | None
+    lag: int | None
+    lag_ms: int | None
+    rate_out: float | None
+    drain_s: float | None
+    dead_letters: int | None
+    differing: str | None
+    topics: list[GroupTopicRow]
+
+
+def topic_row(name: str, found: Mapping[str, Timed], *, whole: bool = True) -> TopicRow:
+    """A topic from its samples by broker name; not `whole`: a broker that may have it is unknown,
+    and so are its figures."""
+    rows = [one.row for one in found.values()]
+    if not whole:
+        rows.append(TopicSummary(name))
+    return TopicRow(
+        name,
+        sorted(found),
+        _oldest(one.at_ms for one in found.values()),
+        next((one.message_type for one in rows if one.message_type), None),
+        sum(one.read_queues for one in rows),
+        sum(one.write_queues for one in rows),
+        max((one.perm for one in rows), default=0),
+        total([one.messages for one in rows]),
+        min((one.first_ms for one in rows if one.first_ms), default=None),
+        max((one.last_ms for one in rows if one.last_ms), default=None),
+        total([one.put_tps for one in rows]),
+        total([one.puts for one in rows]),
+    )
+
+
+def group_row(name: str, found: Iterable[TimedGroup], *, whole: bool = True) -> GroupRow:
+    """A group from its samples of all brokers; not `whole`: one of them is unknown, and so are its
+    figures."""
+    samples = list(found)
+    if not whole:
+        samples.append(TimedGroup(None, GroupSummary(name)))
+    rows = [one.row for one in samples]
+    parts: dict[tuple[str, bool], list[tuple[int | None, ...]]] = {}
+    rates: dict[tuple[str, bool], list[float | None]] = {}
+    for row in rows:
+        for one in row.topics:
+            key = (one.topic, one.is_retry)
+            parts.setdefault(key, []).append((one.lag, one.lag_ms, one.in_flight))
+            rates.setdefault(key, []).append(one.get_tps)
+    topics = []
+    for key, figures in sorted(parts.items()):
+        lags, ages, flights = zip(*figures, strict=True)
+        topics.append(
+            GroupTopicRow(*key, total(lags), most(ages), total(flights), total(rates[key]))
+        )
+    at_ms = _oldest(one.at_ms for one in samples)
+    is_known = at_ms is not None
+    lag = total([one.lag for one in topics]) if is_known else None
+    rate = total([one.rate_out for one in topics]) if is_known else None
+    age = most([one.lag_ms for one in topics]) if is_known else None
+    if not topics and is_known:  # it reads nothing yet
+        lag, age, rate = 0, 0, 0.0
+    # Every broker of a cluster has the same members, so the largest number is the number.
+    return GroupRow(
+        name,
+        at_ms,
+        most([one.members for one in rows]),
+        next((one.consume_type for one in rows if one.consume_type), None),
+        next((one.message_model for one in rows if one.message_model), None),
+        next((one.consume_enable for one in rows if one.consume_enable is not None), None),
+        lag,
+        age,
+        rate,
+        lag / rate if lag is not None and rate else None,
+        total([one.dead_letters for one in rows]),
+        next((one.differing for one in rows if one.differing), None),
+        topics,
+    )
+
+
+def _oldest(times: Iterable[int | None]) -> int | None:
+    """The earliest; None when one is not known, or there is none."""
+    found = list(times)
+    return None if None in found else min(filter(None, found), default=None)
+
+
+def total(values: Iterable[Number | None]) -> Number | None:
+    """The sum; None when one is not known, or there is none."""
+    found: Number | None = None
+    for value in values:
+        if value is None:
+            return None
+        found = value if found is None else found + value
+    return found
+
+
+def most(values: Iterable[int | None]) -> int | None:
+    """The largest; None when one is not known, or there is none."""
+    found = list(values)
+    known = [one for one in found if one is not None]
+    return max(known, default=None) if len(known) == len(found) else None
+
+
+def _first(texts: Mapping[str, str], name: str) -> float | None:
+    """The first of the numbers of a runtime field."""
+    try:
+        return float(texts[name].split()[0])
+    except (KeyError, ValueError, IndexError):
+        return None

@@ -1,0 +1,1 @@
+"""Messages for people: bodies shown, searched and followed, and one message's way."""

@@ -1,0 +1,1 @@
+"""The pages of the console, as HTML and as JSON."""

@@ -1,0 +1,264 @@
+"""The pages about a whole cluster: overview, findings, brokers, producers, access."""
+
+import hashlib
+from typing import Any
+
+from ...client.errors import AerobeeError
+from ...protocol.codec import java_properties
+from ...protocol.errors import Refusal
+from ...protocol.names import SYSTEM_GROUPS, is_system_group
+from ...protocol.security import policies
+from ...protocol.versions import version_name
+from ..clusters.samples import BrokerSample, total
+from ..findings.examine import controlled, examine
+from ..findings.rules import Finding, of_broker, other_masters
+from .look import BadQuery, Look, NotFound, listed, patient
+
+EXAMINED_MAX = 500  # topics and groups, which a full examination asks for one by one
+SECRETS = ("secret", "password", "credential", "accesskey", "token")
+RULES_MAX = 1_000
+
+
+async def overview(look: Look) -> dict[str, Any]:
+    """The rates, the storage and what brokers themselves report."""
+    collector = look.watched.collector
+    masters = look.masters()
+    topics = look.topics("users")
+    groups = [row for row in collector.groups().values() if not is_internal(row.name)]
+    return {
+        "clusters": [
+            {
+                "name": name,
+                "brokers": len(one.collector.brokers),
+                "away": sum(broker.wrong is not None for broker in one.collector.brokers.values()),
+                "wrong": one.collector.wrong,
+            }
+            for name, one in look.clusters.by_name.items()
+        ],
+        "brokers": [broker_fact(one) for one in sorted_brokers(look)],
+        "rate_in": total([_live(one, one.rate_in) for one in masters]),
+        "rate_out": total([_live(one, one.rate_out) for one in masters]),
+        "messages": total([0, *(row.messages for row in topics)]) if collector.is_whole else None,
+        "topics": len(topics) if collector.is_whole else None,
+        "groups": len(groups) if collector.is_whole else None,
+        "behind": sorted(
+            (row for row in groups if row.lag), key=lambda row: row.lag or 0, reverse=True
+        )[:10],
+        "findings": [found for one in masters for found in _findings(one)],
+        "histories": {
+            one.name: {
+                way: collector.history.points((way, one.name, 0)).values for way in ("in", "out")
+            }
+            for one in masters
+        },
+    }
+
+
+async def findings(look: Look) -> dict[str, Any]:
+    """What `aerobee doctor` finds; for a large cluster only what brokers report."""
+    collector = look.watched.collector
+    count = len(collector.topics()) + len(collector.groups())
+    if count > EXAMINED_MAX:
+        return {
+            "findings": [found for one in look.masters() for found in _findings(one)],
+            "lines": [],
+            "note": f"{count:,} topics and groups are there; for more than {EXAMINED_MAX} only "
+            "what brokers report is shown: run aerobee doctor for the rest",
+        }
+    admin = look.watched.admin
+    lines, of_sets = await patient(controlled(admin))
+    found = sorted({*await patient(examine(admin)), *of_sets})
+    return {"findings": found, "lines": lines, "note": None}
+
+
+async def brokers(look: Look) -> dict[str, Any]:
+    """All brokers, and the settings in which masters differ."""
+    texts, faults = await look.ask(look.masters(), look.watched.admin.broker_config)
+    settings = {name: java_properties.parse(text) for name, text in texts.items()}
+    keys = sorted({key for one in settings.values() for key in one})
+    return {
+        "brokers": [broker_fact(one) for one in sorted_brokers(look)],
+        "faults": faults,
+        "names": sorted(settings),
+        "differing": [
+            {"key": key, "values": {name: _safe(key, settings[name].get(key)) for name in settings}}
+            for key in keys
+            if len({one.get(key) for one in settings.values()}) > 1
+        ],
+    }
+
+
+async def broker(look: Look) -> dict[str, Any]:
+    """One broker: its report, its settings, its slaves."""
+    name, number = look.required("name"), look.number("id", 0, 0, 1 << 40)
+    found = look.watched.collector.brokers.get((name, number))
+    if found is None:
+        raise NotFound(f"no broker {name} with id {number} is known; see the list of brokers")
+    admin = look.watched.admin
+    texts, faults = await look.ask([found], admin.broker_config)
+    slaves, away = await look.ask([found], admin.ha_status)
+    settings = java_properties.parse(texts.get(name, ""))
+    return {
+        "broker": broker_fact(found),
+        "runtime": sorted(found.runtime.items()),
+        "settings": [(key, _safe(key, value)) for key, value in sorted(settings.items())],
+        "ha": slaves.get(name),
+        "faults": [*faults.values(), *away.values()],
+        "history": {
+            way: look.watched.collector.history.points((way, name, number)).values
+            for way in ("in", "out")
+        },
+    }
+
+
+async def producers(look: Look) -> dict[str, Any]:
+    """The producers that masters know, each once."""
+    found, faults = await look.ask(look.masters(), look.watched.admin.producers)
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for name, table in found.items():
+        for group, members in table.data.items():
+            for one in members:
+                row = rows.setdefault(
+                    (group, one.client_id),
+                    {
+                        "group": group,
+                        "client": one.client_id,
+                        "address": one.remote_ip,
+                        "language": one.language,
+                        "version": version_name(one.version),
+                        "seen_ms": one.last_update_timestamp or None,
+                        "brokers": [],
+                    },
+                )
+                row["brokers"].append(name)
+    columns = {
+        key: (lambda row, key=key: row[key])
+        for key in ("group", "client", "address", "language", "version", "seen_ms")
+    }
+    return {
+        "list": listed(
+            look, list(rows.values()), columns, "group", lambda row: row["group"] + row["client"]
+        ),
+        "faults": faults,
+    }
+
+
+async def access(look: Look) -> dict[str, Any]:
+    """Users and rules, and the answer to "may U do A on R?"."""
+    admin = look.watched.admin
+    try:
+        users, lists = await patient(admin.users()), await patient(admin.permissions())
+    except AerobeeError as wrong:
+        return {"fault": str(wrong), "users": [], "rules": [], "cut": None, "answers": None}
+    rules = [
+        {
+            "broker": name,
+            "subject": one.subject,
+            "type": policy.policy_type,
+            "resource": entry.resource,
+            "actions": entry.actions or [],
+            "sources": entry.source_ips or [],
+            "decision": entry.decision,
+        }
+        for name, found in lists.items()
+        for one in found
+        for policy in one.policies or []
+        for entry in policy.entries or []
+    ]
+    return {
+        "fault": None,
+        # A password never leaves this function: the row names its fields.
+        "users": [
+            {"broker": name, "name": one.username, "type": one.user_type, "status": one.user_status}
+            for name, found in users.items()
+            for one in found
+        ],
+        "rules": rules[:RULES_MAX],
+        "cut": f"the first {RULES_MAX:,} of {len(rules):,}" if len(rules) > RULES_MAX else None,
+        "answers": _may(look, lists) if look.text("user") else None,
+    }
+
+
+def _may(look: Look, lists: dict[str, Any]) -> list[dict[str, Any]]:
+    """For each broker whether the user may do this, and the rule that decides."""
+    user, action, ip = look.text("user"), look.required("action"), look.text("ip", "127.0.0.1")
+    try:
+        resource = policies.resource_of(look.required("resource"))
+    except Refusal as wrong:
+        raise BadQuery(str(wrong.remark)) from None
+    address = policies.address_of(ip)
+    need = policies.Need(resource.kind, resource.name, (action,))
+    rows = []
+    for name, found in lists.items():
+        row = {"broker": name, "allowed": False, "rule": "no rule fits, so it is denied"}
+        entries: dict[str, list[policies.PolicyEntry]] = {}
+        for one in found:
+            for policy in one.policies or [] if one.subject == f"User:{user}" else []:
+                for entry in policy.entries or []:
+                    try:
+                        kept = policies.entry_of(entry)
+                    except Refusal:
+                        continue
+                    entries.setdefault(policy.policy_type or policies.CUSTOM, []).append(kept)
+        for kind in (policies.CUSTOM, policies.DEFAULT):
+            decided = policies.deciding(entries.get(kind, ()), need, address)
+            if decided is not None:
+                row["allowed"] = decided.decision != policies.DENY
+                row["rule"] = f"{kind} rule about {decided.resource.key}: {decided.decision}"
+                break
+        rows.append(row)
+    return rows
+
+
+def broker_fact(one: BrokerSample) -> dict[str, Any]:
+    """A row about a broker."""
+    return {
+        "name": one.name,
+        "id": one.broker_id,
+        "role": "master" if one.is_master else f"slave {one.broker_id}",
+        "cluster": one.cluster,
+        "address": one.address,
+        "version": one.version,
+        "rate_in": one.rate_in,
+        "rate_out": one.rate_out,
+        "disk": one.disk_ratio,
+        "at_ms": one.at_ms,
+        "wrong": one.wrong,
+    }
+
+
+def sorted_brokers(look: Look) -> list[BrokerSample]:
+    """Masters before their slaves."""
+    found = look.watched.collector.brokers.values()
+    return sorted(found, key=lambda one: (one.cluster, one.name, one.broker_id))
+
+
+def is_internal(group: str) -> bool:
+    """Whether a group is the system's own."""
+    return group in SYSTEM_GROUPS or is_system_group(group)
+
+
+def _live(one: BrokerSample, value: float | None) -> float | None:
+    return None if one.wrong is not None else value
+
+
+def _findings(one: BrokerSample) -> list[Finding]:
+    if one.wrong is not None:
+        return [
+            Finding(
+                f"broker {one.name}",
+                f"it does not answer at {one.address}: {one.wrong}",
+                "start it; or, if it runs, set brokerIP1 to an address that works from here",
+            )
+        ]
+    return [
+        *of_broker(one.name, one.runtime, {}),
+        *other_masters(one.name, one.address, one.runtime),
+    ]
+
+
+def _safe(key: str, value: str | None) -> str | None:
+    """A setting without what is secret: values are told apart by a mark."""
+    if not value or not any(word in key.lower() for word in SECRETS):
+        return value
+    return f"(secret, mark {hashlib.sha256(value.encode()).hexdigest()[:4]})"

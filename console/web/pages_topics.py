@@ -1,0 +1,211 @@
+"""The pages about topics and groups."""
+
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from ...client.errors import AerobeeError
+from ...protocol.bodies.clients import ConsumerConnection
+from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
+from ...protocol.versions import version_name
+from .look import Look, NotFound, listed, patient
+from .pages_cluster import is_internal
+
+QUEUES_MAX = 500  # rows of one topic's page
+STACK_CHARS_MAX = 256 << 10
+TOPIC_COLUMNS = {
+    "name": lambda row: row.name,
+    "type": lambda row: row.message_type,
+    "messages": lambda row: row.messages,
+    "rate_in": lambda row: row.rate_in,
+    "groups": lambda row: row.groups,
+    "first": lambda row: row.first_ms,
+    "last": lambda row: row.last_ms,
+}
+GROUP_COLUMNS = {
+    "name": lambda row: row.name,
+    "members": lambda row: row.members,
+    "lag": lambda row: row.lag,
+    "lag_ms": lambda row: row.lag_ms,
+    "rate_out": lambda row: row.rate_out,
+    "drain": lambda row: row.drain_s,
+    "dead": lambda row: row.dead_letters,
+}
+
+
+async def topics(look: Look) -> dict[str, Any]:
+    """All topics; those of the system, and retry and dead letter topics, on request."""
+    kind = look.text("kind", "users")
+    found = listed(look, look.topics(kind), TOPIC_COLUMNS, "name")
+    for row in found["rows"]:
+        look.watched.collector.want(row.name)
+    return {"list": found, "kind": kind}
+
+
+async def topic(look: Look) -> dict[str, Any]:
+    """One topic: queues with what they hold, groups, settings."""
+    name = look.required("name")
+    collector, admin = look.watched.collector, look.watched.admin
+    row = collector.topics().get(name)
+    if row is None:
+        raise NotFound(f"topic {name} is on no broker that was asked; see the list of topics")
+    collector.want(name)
+    stats, faults = await look.ask(
+        look.masters(row.brokers), partial(_flipped, admin.topic_at, name)
+    )
+    queues = [
+        {
+            "broker": queue.broker_name,
+            "queue": queue.queue_id,
+            "min": max(0, one.min_offset),
+            "max": max(0, one.max_offset),
+            "messages": max(0, one.max_offset - max(0, one.min_offset)),
+            "last_ms": one.last_update_timestamp if one.last_update_timestamp > 0 else None,
+        }
+        for table in stats.values()
+        for queue, one in sorted(table.offset_table.items())
+    ]
+    settings, fault = None, None
+    try:
+        settings = await patient(admin.topic_config(name))
+    except AerobeeError as wrong:
+        fault = str(wrong)
+    groups = [
+        {"group": group.name, "members": group.members, **asdict(one)}
+        for group in collector.groups().values()
+        for one in group.topics
+        if one.topic == name
+    ]
+    return {
+        "topic": row,
+        "queues": queues[:QUEUES_MAX],
+        "cut": f"the first {QUEUES_MAX} of {len(queues):,}" if len(queues) > QUEUES_MAX else None,
+        "messages": sum(one["messages"] for one in queues)
+        if not faults and collector.is_whole
+        else None,
+        "groups": groups,
+        "settings": settings,
+        "faults": [*faults.values(), *([fault] if fault else [])],
+        "history": collector.history.points(("topic", name)).values,
+        "is_dead": name.startswith(DLQ_PREFIX),
+    }
+
+
+async def groups(look: Look) -> dict[str, Any]:
+    """All groups with their lag."""
+    with_system = look.flag("system")
+    rows = [
+        row
+        for row in look.watched.collector.groups().values()
+        if with_system or not is_internal(row.name)
+    ]
+    found = listed(look, rows, GROUP_COLUMNS, "name")
+    for row in found["rows"]:
+        look.watched.collector.want(row.name)
+    return {"list": found, "with_system": with_system}
+
+
+async def group(look: Look) -> dict[str, Any]:
+    """One group: its lag by topic and queue, its members, its retries and dead letters."""
+    name = look.required("name")
+    collector, admin = look.watched.collector, look.watched.admin
+    row = collector.groups().get(name)
+    if row is None:
+        raise NotFound(f"group {name} is on no broker that was asked; see the list of groups")
+    collector.want(name)
+    masters = look.masters()
+    progress, faults = await look.ask(masters, partial(_flipped, admin.progress_at, name))
+    online, away = await look.ask(masters, partial(_flipped, admin.members_at, name))
+    queues = [
+        {
+            "topic": queue.topic,
+            "broker": queue.broker_name,
+            "queue": queue.queue_id,
+            "end": one.broker_offset,
+            "consumed": one.consumer_offset if one.consumer_offset >= 0 else None,
+            "lag": one.broker_offset - one.consumer_offset if one.consumer_offset >= 0 else None,
+            "last_ms": one.last_timestamp if one.last_timestamp > 0 else None,
+        }
+        for table in progress.values()
+        for queue, one in sorted(table.offset_table.items())
+    ]
+    connection = next((one for one in online.values() if one is not None), None)
+    return {
+        "group": row,
+        "queues": queues[:QUEUES_MAX],
+        "cut": f"the first {QUEUES_MAX} of {len(queues):,}" if len(queues) > QUEUES_MAX else None,
+        "members": _members(connection) if online else None,
+        "subscriptions": []
+        if connection is None
+        else sorted(connection.subscription_table.values(), key=lambda one: one.topic or ""),
+        "faults": [*faults.values(), *away.values()],
+        "retry_topic": RETRY_PREFIX + name if RETRY_PREFIX + name in collector.topics() else None,
+        "dead_topic": DLQ_PREFIX + name if DLQ_PREFIX + name in collector.topics() else None,
+        "history": collector.history.points(("lag", name)).values,
+    }
+
+
+async def member(look: Look) -> dict[str, Any]:
+    """One member of a group: its own account, and its stacks."""
+    name, client = look.required("group"), look.required("client")
+    info = await patient(look.watched.admin.running_info(name, client, stacks=True))
+    stack = info.jstack or ""
+    return {
+        "group": name,
+        "client": client,
+        "properties": sorted(info.properties.items()),
+        "queues": [
+            {
+                "topic": queue.topic,
+                "broker": queue.broker_name,
+                "queue": queue.queue_id,
+                "cached": one.cached_msg_count,
+                "commit": one.commit_offset,
+                "locked": one.locked,
+                "pulled_ms": one.last_pull_timestamp or None,
+                "consumed_ms": one.last_consume_timestamp or None,
+            }
+            for queue, one in sorted(info.mq_table.items())
+        ],
+        "rates": sorted(info.status_table.items()),
+        "stack": stack[:STACK_CHARS_MAX],
+        "cut": len(stack) > STACK_CHARS_MAX,
+    }
+
+
+async def dead_letters(look: Look) -> dict[str, Any]:
+    """The dead letter topics."""
+    rows = [
+        row for row in look.watched.collector.topics().values() if row.name.startswith(DLQ_PREFIX)
+    ]
+    found = listed(look, rows, TOPIC_COLUMNS, "-messages")
+    return {"list": found, "prefix": DLQ_PREFIX}
+
+
+async def history(look: Look) -> dict[str, Any]:
+    """The points of a series, for a chart: `series` is topic, lag, in or out, `name` a name."""
+    series, name = look.required("series"), look.required("name")
+    key: tuple[object, ...] = (series, name)
+    if series in ("in", "out"):
+        key = (series, name, look.number("id", 0, 0, 1 << 40))
+    found = look.watched.collector.history.points(key)
+    return {"first_ms": found.first_ms, "step_ms": found.step_ms, "values": found.values}
+
+
+async def _flipped(request: Any, name: str, address: str) -> Any:
+    """A request about `name`, for `Look.ask`, which gives addresses."""
+    return await request(address, name)
+
+
+def _members(connection: ConsumerConnection | None) -> list[dict[str, Any]]:
+    if connection is None:
+        return []
+    return [
+        {
+            "client": one.client_id,
+            "address": one.client_addr,
+            "language": one.language,
+            "version": version_name(one.version),
+        }
+        for one in sorted(connection.connection_set, key=lambda one: one.client_id)
+    ]

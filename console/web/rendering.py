@@ -1,0 +1,157 @@
+"""Values to HTML and to JSON. jinja2 escapes every value; None is written as "not known"."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from .visible import visible
+
+HERE = Path(__file__).parent
+STATIC = HERE / "static"
+UNKNOWN = Markup('<span class="unknown">not known</span>')
+TIME_MS_MAX = 253_402_300_799_000  # the year 9999
+
+
+def environment() -> Environment:
+    """The templates, which see no value unescaped."""
+    found = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_final,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {
+        "number": number,
+        "rate": rate,
+        "when": when,
+        "age": age,
+        "size": size,
+        "percent": percent,
+        "spark": spark,
+    }
+    found.globals["static"] = static_name
+    return found
+
+
+def _final(value: Any) -> Any:
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return visible(value)
+    return value
+
+
+def number(value: float | None) -> str | Markup:
+    """A count, with separators of thousands."""
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def rate(value: float | None) -> str | Markup:
+    """A rate a second."""
+    return UNKNOWN if value is None else f"{value:,.1f}"
+
+
+def percent(value: float | None) -> str | Markup:
+    """A part of 1."""
+    return UNKNOWN if value is None else f"{value:.1%}"
+
+
+def size(value: float | None) -> str | Markup:
+    """Bytes."""
+    if value is None:
+        return UNKNOWN
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{value:,.0f} {unit}" if unit == "bytes" else f"{value:,.1f} {unit}"
+
+
+def age(seconds: float | None) -> str | Markup:
+    """A time span in its two largest units."""
+    if seconds is None:
+        return UNKNOWN
+    whole = max(0, round(seconds))
+    if whole == 0 and seconds > 0:
+        return "below 1 s"
+    parts = []
+    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
+        count, whole = divmod(whole, length)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2]) or "0 s"
+
+
+def when(ms: int | None) -> Markup:
+    """A time as UTC; the page's script adds the local time."""
+    if ms is None:
+        return UNKNOWN
+    if not 0 <= ms <= TIME_MS_MAX:
+        return Markup("{}").format(f"{ms} ms, which is no time")
+    found = datetime.fromtimestamp(ms / 1000, UTC)
+    text = found.isoformat(" ", "milliseconds").replace("+00:00", "")
+    return Markup('<time datetime="{}">{} UTC</time>').format(found.isoformat(), text)
+
+
+def spark(values: list[float | None]) -> Markup:
+    """A line of the last points as a drawing, for browsers without script."""
+    known = [one for one in values[-120:] if one is not None]
+    if len(known) < 2:
+        return Markup('<span class="unknown">no history yet</span>')
+    top = max(known) or 1.0
+    step = 300 / (len(known) - 1)
+    points = " ".join(f"{n * step:.1f},{38 - 36 * one / top:.1f}" for n, one in enumerate(known))
+    return Markup(
+        '<svg viewBox="0 0 300 40" role="img" aria-label="{} points, most {}">'
+        '<polyline points="{}"/></svg>'
+    ).format(len(known), rate(top), points)
+
+
+@cache
+def static_name(name: str) -> str:
+    """A static file with a part of its hash, so that a browser may keep it."""
+    digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()
+    return f"static/{name}?v={digest[:16]}"
+
+
+def linker(base: str, cluster: str) -> Callable[..., str]:
+    """Makes links: `link("topic", name="a b")` is a URL with the cluster."""
+
+    def link(page: str, /, **query: object) -> str:
+        given = {key.rstrip("_"): value for key, value in query.items() if value not in (None, "")}
+        given = {"cluster": cluster, **given}
+        return f"{base}/{page}?{urlencode(given, errors='replace')}"
+
+    return link
+
+
+def to_json(value: Any) -> bytes:
+    """The value as JSON; not known is null."""
+    text = json.dumps(_plain(value), ensure_ascii=True, allow_nan=False)
+    return text.encode()
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {one.name: _plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
+    fields = getattr(value, "__struct_fields__", None) or getattr(value, "_fields", None)
+    if fields is not None:
+        return {name: _plain(getattr(value, name)) for name in fields}
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(one) for one in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    return value

@@ -1,0 +1,1 @@
+"""Filter expressions: SQL92 texts to predicates over properties."""

@@ -1,0 +1,36 @@
+"""Bodies for people, within limits that are said."""
+
+import zlib
+
+from aerobee.console.messages.shown import BODY_BYTES_MAX, brief, shown
+from aerobee.protocol.message.record import COMPRESSED, Record, decode_record
+
+from ...client.fakes import record
+
+
+def stored(body: bytes, sys_flag: int = 0) -> Record:
+    return decode_record(record(3, body, sys_flag=sys_flag))
+
+
+def test_a_body_is_json_text_or_bytes() -> None:
+    found = shown(stored('{"a":"é"}'.encode()))
+    assert (found.kind, found.text, found.note) == ("JSON", '{\n  "a": "é"\n}', None)
+    assert shown(stored(b'{"a":')).kind == "text"
+    found = shown(stored(b"\x00\xffAB"))
+    assert found.kind == "hex"
+    assert found.text.split("  ")[0::2][0] == "000000"
+    assert found.text.endswith("..AB")
+
+
+def test_a_decompression_bomb_is_said_and_not_unpacked() -> None:
+    packed = zlib.compress(bytes(BODY_BYTES_MAX + 1))
+    found = shown(stored(packed, COMPRESSED))
+    assert (found.kind, found.text, found.bytes) == ("none", "", None)
+    assert "more than the limit of 4194304" in (found.note or "")
+    assert brief(stored(packed, COMPRESSED)).startswith("[a compressed body of")
+
+
+def test_a_brief_is_cut_between_letters() -> None:
+    assert brief(stored("é".encode() * 1_000)) == "é" * 160 + "…"
+    assert brief(stored(b"\xff" * 5_000)).startswith("ff ff")
+    assert brief(stored(b"short")) == "short"

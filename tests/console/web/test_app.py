@@ -1,0 +1,268 @@
+"""The console on an embedded cluster, by plain HTTP: figures, policy, refusals, brokers that are
+away."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from aerobee.client import Admin, Consumer, Message, Producer
+from aerobee.console.clusters.clusters import Clusters
+from aerobee.console.web.app import PAGES, Console
+from aerobee.testing import LocalCluster
+
+from ...client.fakes import until
+from .site import LISTED, PATHS, Parsed, Site
+
+SECONDS = 60
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def sent(cluster: LocalCluster) -> list[bytes]:
+    """The ledger: 40 messages of topic orders; group shop has consumed them, 5 came behind it."""
+    address = cluster.name_server
+    bodies = [json.dumps({"order": {"total": n}, "n": n}).encode() for n in range(45)]
+    async with Admin(address) as admin:
+        await admin.create_topic("orders", queues=2)
+    async with Producer(address, group="till") as producer:
+        for n, body in enumerate(bodies[:40]):
+            tag = "paid" if n % 2 else "open"
+            await producer.send(Message("orders", body, tags=tag, keys=[f"k{n}"]))
+        async with Consumer(address, group="shop", topics=["orders"], start="earliest") as consumer:
+            async with asyncio.timeout(SECONDS):
+                for _ in range(40):
+                    message = await consumer.receive()
+                    assert message is not None
+                    async with message.process():
+                        pass
+        for body in bodies[40:]:
+            await producer.send(Message("orders", body))
+    return bodies
+
+
+@pytest.fixture
+async def site(cluster: LocalCluster, sent: list[bytes]) -> AsyncIterator[Site]:
+    async with Site({"main": cluster.name_server}) as site:
+        yield site
+
+
+async def test_every_page_is_shown_as_html_and_as_json_under_the_policy(site: Site) -> None:
+    key = await site.data("messages", topic="orders", key="k3")
+    ident = key["found"][0]["id"]
+    for page in PAGES:
+        query = PATHS.get(page.path, {})
+        if page.path == "member":
+            continue
+        if page.path == "message":
+            query = {"topic": "orders", "id": ident}
+        status, text, headers = await site.get(page.path, **query)
+        assert status == 200, (page.path, text)
+        policy = headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        found = Parsed(text)
+        nonce = policy.split("'nonce-")[1].split("'")[0]
+        for tag, attrs in found.elements:
+            assert "style" not in attrs
+            assert not any(name.startswith("on") for name in attrs)
+            if tag == "script":
+                assert attrs["nonce"] == nonce
+                assert (attrs["src"] or "").startswith("/static/")
+            if any(name.startswith("hx-") for name in attrs):
+                assert attrs["hx-nonce"] == nonce
+        data = await site.data(page.path, **query)
+        assert data["samples"]["marks"] == []
+
+
+async def test_figures_equal_what_was_sent(site: Site) -> None:
+    topics = await site.data("topics")
+    (row,) = [one for one in topics["list"]["rows"] if one["name"] == "orders"]
+    assert (row["messages"], row["puts"], row["groups"]) == (45, 45, 1)
+    assert row["brokers"] == ["broker-a", "broker-b"]
+    one = await site.data("topic", name="orders")
+    assert one["messages"] == sum(queue["messages"] for queue in one["queues"]) == 45
+    assert len(one["queues"]) == 4
+    group = await site.data("group", name="shop")
+    assert group["group"]["lag"] == 5
+    assert group["group"]["lag_ms"] > 0
+    assert group["group"]["members"] == 0
+    assert sum(queue["lag"] for queue in group["queues"]) == 5
+    overview = await site.data("overview")
+    assert (overview["messages"], overview["topics"], overview["groups"]) == (45, 1, 1)
+    assert [one["name"] for one in overview["behind"]] == ["shop"]
+    assert "45" in Parsed(await site.html("topics")).text
+
+
+async def test_a_search_finds_by_fields_of_the_body_and_goes_on_where_it_ended(
+    site: Site, sent: list[bytes]
+) -> None:
+    where = "body.order.total > 5 AND tag = 'paid'"
+    found = await site.data("search", topic="orders", where=where)
+    wanted = {n for n in range(40) if n > 5 and n % 2}
+    assert {json.loads(one["brief"])["n"] for one in found["found"]} == wanted
+    assert found["progress"]["scanned"] == 45
+    assert found["progress"]["left"] == 0
+    seen: list[int] = []
+    cursor = ""
+    while True:
+        page = await site.data("search", topic="orders", where=where, limit="4", cursor=cursor)
+        seen += [json.loads(one["brief"])["n"] for one in page["found"]]
+        cursor = page["progress"]["cursor"]
+        if cursor is None:
+            break
+        assert len(page["found"]) == 4
+    assert sorted(seen) == sorted(wanted)
+    text = Parsed(await site.html("search", topic="orders", where=where)).text
+    assert f"45 messages were looked at, {len(wanted)} found, 0 are left" in " ".join(text.split())
+
+
+async def test_a_message_is_found_by_key_and_by_both_ids_and_shows_its_way(site: Site) -> None:
+    by_key = await site.data("messages", topic="orders", key="k7")
+    ident = by_key["found"][0]["id"]
+    one = await site.data("message", topic="orders", id=ident)
+    assert json.loads(one["body"]["text"]) == {"order": {"total": 7}, "n": 7}
+    assert one["body"]["kind"] == "JSON"
+    again = await site.data("message", topic="orders", id=one["offset_id"])
+    assert again["row"]["id"] == ident
+    steps = [(step["group"], step["what"]) for step in one["way"]]
+    assert ("shop", "passed by the group") in steps
+    assert steps[1][1].startswith("stored in orders")
+    last = await site.data("search", topic="orders", where="body.n = 44")
+    row = last["found"][0]
+    place = {"broker": row["broker"], "queue": str(row["queue"]), "offset": str(row["offset"])}
+    waits = await site.data("message", topic="orders", **place)
+    assert ("shop", "waits for the group") in [(s["group"], s["what"]) for s in waits["way"]]
+
+
+async def test_a_live_view_shows_what_comes(site: Site, cluster: LocalCluster) -> None:
+    url = f"{site.console.url}tail/events"
+    query = {"topic": "orders", "where": "tag = 'live'"}
+    async with site.session.get(url, params=query) as answer, asyncio.timeout(SECONDS):
+        assert answer.content_type == "text/event-stream"
+        await answer.content.readline()
+        # Queues are read from the end that they have at the first step, so send until one comes.
+        async with Producer(cluster.name_server, group="till") as producer:
+            sending = asyncio.create_task(_send(producer))
+            text = ""
+            while "k-live" not in text:
+                text = (await answer.content.readline()).decode()
+            sending.cancel()
+    assert text.startswith("data: ")
+
+
+async def _send(producer: Producer) -> None:
+    while True:
+        await producer.send(Message("orders", b"{}", tags="live", keys=["k-live"]))
+        await asyncio.sleep(0.05)
+
+
+async def test_delayed_messages_and_open_transactions_are_listed(
+    site: Site, cluster: LocalCluster
+) -> None:
+    async with Producer(cluster.name_server, group="till") as producer:
+        await producer.send(Message("orders", b"level", delay_level=18))
+        await producer.send(Message("orders", b"time", delay=3_600.0))
+    found = await site.data("scheduled")
+    assert sorted(one["how"] for one in found["rows"]) == ["level 18", "time"]
+    for one in found["rows"]:
+        assert one["topic"] == "orders"
+        assert one["due_ms"] > found["now_ms"] + 3_000_000
+    assert (await site.data("transactions"))["rows"] == []
+
+
+async def test_another_host_is_refused(site: Site) -> None:
+    hosts = ("evil.example", "evil.example:8082", "127.0.0.1.evil.example", "", "localhost:x")
+    for host in hosts:
+        for path in ("overview", "api/topics", "static/console.js"):
+            status, text, headers = await site.get(path, headers={"Host": host})
+            assert status in (400, 421), (host, path)
+            if status == 421:
+                assert "add yours with --host" in text
+                assert "Content-Security-Policy" in headers
+
+
+async def test_a_host_that_was_given_is_answered_under_the_base_path(cluster: LocalCluster) -> None:
+    servers: dict[str, str | None] = {"main": cluster.name_server}
+    async with Site(servers, hosts=["mq.example"], base="/x/y/") as site:
+        assert site.console.url.endswith("/x/y/")
+        status, text, _ = await site.get("overview", headers={"Host": "MQ.example:80"})
+        assert status == 200
+        links = [attrs.get("href") or "" for tag, attrs in Parsed(text).elements if tag == "a"]
+        assert all(link.startswith(("/x/y/", "#")) for link in links)
+        status, _, headers = await site.get("")
+        assert (status, headers["Location"]) == (302, "/x/y/overview")
+
+
+async def test_nothing_can_be_changed(site: Site) -> None:
+    for method in ("POST", "PUT", "DELETE", "PATCH"):
+        for page in LISTED:
+            status, _, _ = await site.get(page, method=method)
+            assert status == 405
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "mq.example"])
+def test_an_address_beyond_the_loopback_is_refused(address: str) -> None:
+    with pytest.raises(ValueError, match="no login yet, so it listens on the loopback only"):
+        Console(Clusters({"main": "127.0.0.1:9876"}), address=address)
+
+
+REFUSED: list[tuple[str, dict[str, str], int, str]] = [
+    ("topics", {"sort": "x"}, 400, "give one of name"),
+    ("topics", {"page": "-1"}, 400, "page is -1; give 1 to"),
+    ("topics", {"page": "²"}, 400, "give a whole number"),
+    ("topics", {"cluster": "other"}, 400, "this console watches main"),
+    ("topics", {"q": "x" * 5_000}, 400, "the limit is 4096"),
+    ("topic", {}, 400, "name is missing"),
+    ("topic", {"name": "none"}, 404, "topic none is on no broker"),
+    ("group", {"name": "none"}, 404, "group none is on no broker"),
+    ("message", {"topic": "orders", "id": "none"}, 404, "no message with key or id none"),
+    ("search", {"topic": "orders", "where": "a ="}, 400, "wrong at character 4"),
+    ("search", {"topic": "orders", "begin": "x"}, 400, "give a time such as"),
+    ("search", {"topic": "orders", "cursor": "x"}, 502, "begin the search again"),
+    ("search", {"topic": "orders", "begin": "2", "end": "1"}, 400, "is empty"),
+    ("tail/events", {"topic": "orders", "where": "((("}, 400, "wrong at character"),
+    ("broker", {"name": "none"}, 404, "no broker none"),
+    ("static/..%2Fapp.py", {}, 404, "no such file"),
+]
+
+
+async def test_a_query_that_can_not_be_used_is_refused_with_its_reason(site: Site) -> None:
+    for path, query, status, says in REFUSED:
+        found, text, headers = await site.get(path, **query)
+        assert (found, says in " ".join(Parsed(text).text.split())) == (status, True), text
+        assert "Content-Security-Policy" in headers
+
+
+async def test_a_broker_that_stops_costs_a_mark_and_not_the_page(
+    cluster: LocalCluster, sent: list[bytes]
+) -> None:
+    async with Site({"main": cluster.name_server}) as site:
+        stopped = cluster.brokers[1]
+        assert cluster._loop is not None
+        asyncio.run_coroutine_threadsafe(stopped.stop(), cluster._loop).result(30)
+        collector = site.console.clusters.by_name["main"].collector
+        await until(lambda: collector.brokers["broker-b", 0].wrong is not None)
+        for path in LISTED:
+            text = Parsed(await site.html(path)).text
+            assert path == "messages" or "broker-b" in text, path
+        text = " ".join(Parsed(await site.html("topic", name="orders")).text.split())
+        assert "Broker broker-b" in text
+        assert "is away since" in text
+        assert (await site.data("topic", name="orders"))["messages"] is None
+        overview = await site.data("overview")
+        assert overview["rate_in"] is None
+        assert any("does not answer" in one["what"] for one in overview["findings"])
+
+
+async def test_a_cluster_without_a_name_server_is_shown_as_not_known() -> None:
+    async with Site({"main": "127.0.0.1:1"}) as site:
+        for path in ("overview", "topics", "groups", "dead_letters", "brokers"):
+            assert "The name servers do not answer" in Parsed(await site.html(path)).text
+        assert "not known" in Parsed(await site.html("overview")).text
