@@ -90,6 +90,7 @@ OWN_CLUSTER_GET = frozenset(
         codes.GET_BROKER_EPOCH_CACHE,
         codes.EXCHANGE_BROKER_HA_INFO,
         codes.NOTIFY_BROKER_ROLE_CHANGED,
+        codes.NOTIFY_MIN_BROKER_ID_CHANGE,
     }
 )
 OWN_CLUSTER_UPDATE = frozenset(
