@@ -3,6 +3,7 @@
 import pytest
 from aerobee.broker.acting.acting import not_smallest
 from aerobee.broker.acting.queue_lock_gate import CLIENT_LOCK_MS
+from aerobee.broker.monitoring.overview import note
 from aerobee.protocol import codes
 from aerobee.protocol.headers.admin import HaAddresses
 from aerobee.protocol.headers.namesrv import MinBrokerIdChange
@@ -18,6 +19,7 @@ async def test_the_slave_acts_while_its_master_is_gone_and_the_route_shows_it(pa
     )  # fmt: skip
     await pair.lose_master()
     assert (await pair.route())["broker-a"] == ({0: pair.slave.address}, 4)
+    assert note(pair.slave) == "acting for the master of broker-a, which is gone; start it"
     await pair.return_master()
     await until(lambda: not pair.acting.is_acting)
     assert (await pair.route())["broker-a"] == (

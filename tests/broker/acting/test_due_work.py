@@ -26,7 +26,8 @@ async def fill(pair: Pair) -> None:
     rollback = EndTransaction("pg", found.queue_offset, place, TRANSACTION_ROLLBACK, "u2")
     answer = await caller.ask(codes.END_TRANSACTION, rollback)
     assert answer.code == codes.SUCCESS, answer.remark
-    await pair.master.catch_up()  # writes the rollback to the op topic
+    pair.master.transactions.write_ended()
+    pair.master.wake(("T", 0))  # the tick that follows writes it to the log
     await until(lambda: pair.master.timers and pair.master.timers.state.queue_offset == 1)
     await until(lambda: pair.master.timers and pair.master.timers.state.check.queue_offset == 1)
     await pair.copied()
