@@ -517,8 +517,9 @@ class Broker:
         if self.returning is not None:
             await self.returning.come_online()
         await self.registration.start()
-        if self.returning is not None:
-            self._periodic.start(self.returning.run(self.registration.register_all), "returning")
+        for stands_in in (self.acting, self.returning):
+            if stands_in is not None:
+                self._periodic.start(stands_in.run(self.registration.register_all), "acting master")
         closers.append(self.engine.stop)
         if config.compiled_sends and not config.is_slave:
             self.engine.start()
@@ -630,7 +631,6 @@ class Broker:
             self.alive_ms,
         )  # fmt: skip
         self._closers.append(acting.stop)
-        self._periodic.start(acting.run(), "acting master")
         self._periodic.every(config.broker_heartbeat_interval / 1000, members.report)
         handlers = self._pair_handlers(acting.look, acting.returning)
         offset_row = relayed(rows[codes.UPDATE_CONSUMER_OFFSET], peers, self._live_master)

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS_MIN = 0.1  # between two looks, however often the name servers give notice
 # For how long a master that returns has been announced it gets no rival: by then it replicates.
 RETURN_MS = 10_000
+REGISTER_MS = 10_000  # between two registrations of a broker that no name server lists
 
 
 class Copy(Protocol):
@@ -75,11 +76,16 @@ class ActingMaster:
         for copy in copies:
             copy.follows = True
 
-    async def run(self) -> None:
-        """Look each second until cancelled."""
+    async def run(self, register: Callable[[], Awaitable[None]]) -> None:
+        """Look each second until cancelled; register again where no name server lists this one."""
         period_s = self._config.sync_broker_member_group_period / 1000
+        registered_ms = self._now_ms()
         while True:
             await self.tick()
+            is_missing = self._group is not None and self._config.broker_id not in self._group
+            if is_missing and self._now_ms() - registered_ms >= REGISTER_MS:
+                registered_ms = self._now_ms()
+                await register()
             await asyncio.sleep(min(period_s, LOOK_SECONDS_MIN))
             try:
                 async with asyncio.timeout(max(0.0, period_s - LOOK_SECONDS_MIN)):

@@ -18,6 +18,7 @@ from ..scheduled.delays import DelayOffsets, Delays
 from ..scheduled.expiring_slot import ExpiringSlot
 from ..scheduled.real_destination import real_place
 from ..scheduled.timer_delivery import recall_key
+from .escape import stays
 
 log = logging.getLogger(__name__)
 
@@ -60,18 +61,20 @@ def take_delays(delays: Delays, found: DelayOffsets) -> None:
 class TakenTimers(FollowingTimers):
     """The timers of a master that returns, before they go on by themselves."""
 
+    _late: list[tuple[int, int, str]]  # due before they came into the wheel: place, length, topic
+
     async def take(self, read_ms: int, queue_offset: int, now_ms: int) -> None:
-        """The acting master has delivered all slots before `read_ms`, of the messages before
-        `queue_offset`. Messages behind that never reached it: they are due here."""
+        """The acting master has sent everything in the slots before `read_ms`, of the messages
+        before `queue_offset`. What never reached it, or stays here, is due here."""
         state = self.state
         if read_ms <= state.read_ms:
             return
-        until_ms = state.floor(read_ms)
-        unknown = await self._unknown(until_ms, queue_offset)
-        self.follow(read_ms, queue_offset)
-        while self.step(now_ms, MANY):  # noqa: ASYNC110 - other work goes on meanwhile
-            await asyncio.sleep(0)
-        for place, length, topic in unknown:
+        self._late = []
+        # First into the wheel with what is not there yet.
+        await self._follow_all(state.read_ms, queue_offset, now_ms)
+        left = await self._left(state.floor(read_ms), queue_offset)
+        await self._follow_all(read_ms, queue_offset, now_ms)
+        for place, length, topic in left + self._late:
             if not state.log.has_room:
                 state.log.roll()
             self._place(place, length, 0, topic, IS_TIMER, max(state.floor(now_ms), state.read_ms))
@@ -80,9 +83,20 @@ class TakenTimers(FollowingTimers):
         self._put_slots()
         self._note()
 
-    async def _unknown(self, until_ms: int, queue_offset: int) -> list[tuple[int, int, str]]:
+    async def _follow_all(self, read_ms: int, queue_offset: int, now_ms: int) -> None:
+        self.follow(read_ms, queue_offset)
+        while self.step(now_ms, MANY):  # noqa: ASYNC110 - other work goes on meanwhile
+            await asyncio.sleep(0)
+
+    def _deliver_late(self, place: int, length: int, now_ms: int) -> None:
+        record = self._read(place, length)
+        topic = "" if record is None else real_place(record.raw_properties)[0]
+        if stays(topic):
+            self._late.append((place, length, topic))
+
+    async def _left(self, until_ms: int, queue_offset: int) -> list[tuple[int, int, str]]:
         """Place, length and topic of the messages in slots before `until_ms` that came into the
-        queue at `queue_offset` or later."""
+        queue at `queue_offset` or later, or are not sent elsewhere."""
         state = self.state
         found: list[tuple[int, int, str]] = []
         # In a new wheel the slot of time 0 looks used.
@@ -95,10 +109,13 @@ class TakenTimers(FollowingTimers):
             for number in range(first, len(due)):
                 place, length, _, _ = due.unit(number)
                 record = self._read(place, length)
-                if record is None or record.queue_offset < queue_offset:
+                if record is None:
+                    continue
+                topic, _ = real_place(record.raw_properties)
+                if record.queue_offset < queue_offset and not stays(topic):
                     continue
                 if not (due.recalls and due.is_recalled(number, recall_key(record))):
-                    found.append((place, length, real_place(record.raw_properties)[0]))
+                    found.append((place, length, topic))
             slot_ms = state.wheel.next_used(slot_ms + state.precision_ms, until_ms)
             await asyncio.sleep(0)
         return found

@@ -8,6 +8,7 @@ from aerobee.broker.acting import returning, taking
 from aerobee.broker.replication.synchronize import SlaveSynchronize
 from aerobee.protocol import codes
 from aerobee.protocol.headers.offsets import UpdateConsumerOffset
+from aerobee.protocol.headers.pop import PopMessage
 
 from .pairs import Pair, until
 
@@ -104,6 +105,35 @@ async def test_what_the_acting_master_never_had_is_delivered_by_the_master(pair:
     await pair.master.catch_up()
     assert sorted(await pair.bodies(pair.master)) == [b"by level", b"unknown there"]
     assert await pair.bodies(pair.other) == [b"both have it"]
+
+
+async def test_check_points_of_pops_wait_for_the_master(pair: Pair) -> None:
+    caller = pair.caller(pair.master)
+    await caller.send("T", b"popped")
+    pop = PopMessage("cg", "T", 0, 1, 60_000, 0, 0, server.wall_clock_ms(), "TAG", "*")
+    popped = await caller.ask(codes.POP_MESSAGE, pop)
+    assert popped.code == codes.SUCCESS, popped.remark
+    await pair.master.catch_up()
+    revive = f"rmq_sys_REVIVE_LOG_{pair.master.config.broker_cluster_name}"
+    timers = pair.master.timers
+    assert timers is not None
+    pair.ahead_ms = 5_000  # the check point is not young any more
+    await until(lambda: timers.state.check.queue_offset >= 1)
+    await pair.copied()
+    await pair.lose_master()
+    pair.ahead_ms = 120_000
+    acted = pair.slave.timers
+    assert acted is not None
+    await until(lambda: acted.state.read_ms > server.wall_clock_ms() + 60_000)
+    assert all(key[0] != revive for key in pair.other.store.queue_keys())
+    await pair.return_master()
+    await until(
+        lambda: sum(
+            pair.master.store.max_offset(*key)
+            for key in pair.master.store.queue_keys()
+            if key[0] == revive
+        )
+    )
 
 
 async def test_a_master_registers_after_a_while_where_nobody_answers(
