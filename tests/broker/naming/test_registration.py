@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,16 +52,19 @@ async def brokers_of(namesrv: NameServer, topic: str) -> list[str | None]:
     return [queue.broker_name for queue in TopicRouteData.decode(found.body or b"").queue_datas]
 
 
-def hold_back(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Delays all registrations of the broker until the returned event is set."""
+@contextmanager
+def hold_back(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[asyncio.Event]:
+    """Delays all registrations of the broker until the event is set, or the block ends."""
     gate, tell = asyncio.Event(), broker.registration._peers.request
 
     async def tell_later(*words: Any, **more: Any) -> Any:
         await gate.wait()
         return await tell(*words, **more)
 
-    monkeypatch.setattr(broker.registration._peers, "request", tell_later)
-    return gate
+    with monkeypatch.context() as patch:
+        patch.setattr(broker.registration._peers, "request", tell_later)
+        yield gate
+    gate.set()  # a stopping broker waits for those under way
 
 
 async def test_the_order_conf_of_the_name_server_makes_topics_ordered(
@@ -99,14 +103,15 @@ async def test_creating_a_topic_is_answered_after_its_registration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker = await start(config(namesrv_addr=namesrv.address))
-    caller, gate = Caller(broker), hold_back(broker, monkeypatch)
-    making = asyncio.create_task(make_topic(caller, "T"))
-    while broker.topics.get("T") is None:
-        await caller.send("other", queue_id=0)
-    await caller.send("other")
-    assert not making.done()
-    gate.set()
-    await making
+    caller = Caller(broker)
+    with hold_back(broker, monkeypatch) as gate:
+        making = asyncio.create_task(make_topic(caller, "T"))
+        while broker.topics.get("T") is None:
+            await caller.send("other", queue_id=0)
+        await caller.send("other")
+        assert not making.done()
+        gate.set()
+        await making
     assert await brokers_of(namesrv, "T") == ["broker-a"]
     await caller.peers.close()
 
@@ -118,18 +123,19 @@ async def test_a_new_groups_heartbeat_is_answered_after_its_retry_topic_has_a_ro
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker = await start(config(namesrv_addr=namesrv.address))
-    caller, gate = Caller(broker), hold_back(broker, monkeypatch)
-    beat = HeartbeatData("c", consumer_data_set=[ConsumerData("g")]).encode()
-    joining = asyncio.create_task(caller.ask(codes.HEART_BEAT, body=beat))
-    while broker.topics.get("%RETRY%g") is None:
-        await caller.send("other", queue_id=0)
-    await caller.send("other")
-    assert not joining.done()
-    gate.set()
-    assert (await joining).code == codes.SUCCESS
-    assert await brokers_of(namesrv, "%RETRY%g") == ["broker-a"]
-    gate.clear()
-    assert (await caller.ask(codes.HEART_BEAT, body=beat)).code == codes.SUCCESS  # nothing new
+    caller = Caller(broker)
+    with hold_back(broker, monkeypatch) as gate:
+        beat = HeartbeatData("c", consumer_data_set=[ConsumerData("g")]).encode()
+        joining = asyncio.create_task(caller.ask(codes.HEART_BEAT, body=beat))
+        while broker.topics.get("%RETRY%g") is None:
+            await caller.send("other", queue_id=0)
+        await caller.send("other")
+        assert not joining.done()
+        gate.set()
+        assert (await joining).code == codes.SUCCESS
+        assert await brokers_of(namesrv, "%RETRY%g") == ["broker-a"]
+        gate.clear()
+        assert (await caller.ask(codes.HEART_BEAT, body=beat)).code == codes.SUCCESS  # nothing new
     await caller.peers.close()
 
 
@@ -142,9 +148,9 @@ async def test_a_heartbeat_does_not_wait_for_unresponsive_name_servers(
     broker = await start(config(namesrv_addr=namesrv.address))
     caller = Caller(broker)
     monkeypatch.setattr(handlers, "REGISTERED_S_MAX", 0.01)
-    hold_back(broker, monkeypatch)
     beat = HeartbeatData("c", consumer_data_set=[ConsumerData("g")]).encode()
-    assert (await caller.ask(codes.HEART_BEAT, body=beat)).code == codes.SUCCESS
+    with hold_back(broker, monkeypatch):
+        assert (await caller.ask(codes.HEART_BEAT, body=beat)).code == codes.SUCCESS
     await caller.peers.close()
 
 
