@@ -153,6 +153,6 @@ class Pair:
     async def stop(self) -> None:
         for caller in self.callers:
             await caller.peers.close()
-        for broker in list(self.running):
+        for broker in reversed(list(self.running)):  # a slave's requests end before its master
             await self.halt(broker)
         await self.namesrv.stop()
