@@ -4,14 +4,17 @@ Acting, it puts all messages of its queue into the wheel, as a master does. What
 stored in its topic but offered: `offered` has the copies, and after `settle` the next ones come.
 """
 
-from ...protocol.message import properties
-from ...store.timer.timer_log import IS_TIMER
+from ...store.base.errors import StoreError
 from ..replication.following_timers import FollowingTimers
 from ..runtime.throttle import FEW
 from ..scheduled.expiring_slot import ExpiringSlot
 from ..scheduled.real_destination import real_place
-from ..scheduled.timer_delivery import RECALL_KEY
+from ..scheduled.timer_delivery import NEVER_IN_WHEEL
 from ..scheduled.timers import Part, Timers
+
+
+class OfferedError(StoreError):
+    """A message must be taken before the queue goes on."""
 
 
 class ActingTimers(FollowingTimers):
@@ -19,6 +22,8 @@ class ActingTimers(FollowingTimers):
 
     offered: Part | None = None  # due copies that another broker is to get
     _is_acting = False
+    _late = -1  # the place of the message that is offered, where it came after its slot
+    _taken_late = -1  # the place of the last one that was taken
 
     def begin(self) -> None:
         """Go on where the master was."""
@@ -30,6 +35,7 @@ class ActingTimers(FollowingTimers):
         """Follow the master again."""
         self._is_acting = False
         self.offered = self._due = None
+        self._late = self._taken_late = -1
         self._queue_target = -1
 
     def step(self, now_ms: int, most: int = FEW) -> bool:
@@ -37,12 +43,18 @@ class ActingTimers(FollowingTimers):
             return super().step(now_ms, most)
         if self.offered is not None:
             return False
-        return Timers.step(self, now_ms, most)
+        try:
+            return Timers.step(self, now_ms, most)
+        except OfferedError:
+            return False
 
     def settle(self, done: int) -> None:
         """Other brokers have taken the first `done` of the offered copies."""
-        part, due = self.offered, self._due
-        self.offered = None
+        part, due, late = self.offered, self._due, self._late
+        self.offered, self._late = None, -1
+        if late >= 0:
+            self._taken_late = late if done else -1
+            return
         if part is None or due is None:
             return
         self._settle(part, done)
@@ -63,10 +75,15 @@ class ActingTimers(FollowingTimers):
         return most  # the slot ends in `settle`
 
     def _deliver_late(self, place: int, length: int, now_ms: int) -> None:
-        record = self._read(place, length) if self._is_acting else None
-        if record is None or properties.find(record.raw_properties, RECALL_KEY) is not None:
+        """Offer a message that comes out of the queue after its slot. The queue goes on once it is
+        taken: a master that returns relies on that."""
+        if not self._is_acting or place == self._taken_late:
             return
-        if not self.state.log.has_room:
-            self.state.log.roll()
-        topic, _ = real_place(record.raw_properties)
-        self._place(place, length, 0, topic, IS_TIMER, self.state.floor(now_ms))
+        record = self._read(place, length)
+        if record is None:
+            return
+        topic, queue_id = real_place(record.raw_properties)
+        copy = self._delivery.copy(record, topic, queue_id, now_ms, NEVER_IN_WHEEL, rolled=False)
+        if copy is not None:
+            self.offered, self._late = Part(0, copies=[copy]), place
+            raise OfferedError("a timer message waits for another broker")

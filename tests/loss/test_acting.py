@@ -1,5 +1,5 @@
 """A master is killed under load, its slave acts for it, the master returns: by our own client no
-acknowledged message is missing, also of those that were due meanwhile, and offsets go on."""
+acknowledged message is missing, due meanwhile or not, and offsets go on."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator

@@ -2,6 +2,7 @@
 
 import pytest
 from aerobee.broker import server
+from aerobee.broker.acting.escape import Escape, Letter
 from aerobee.broker.transactions.transactions import GROUP, HALF_TOPIC
 from aerobee.protocol import codes
 from aerobee.protocol.headers.send import SendMessageResponse
@@ -78,12 +79,21 @@ async def test_what_another_broker_took_is_not_delivered_by_the_master_that_retu
 
 
 async def test_a_cursor_waits_until_another_broker_has_taken_the_message(
-    pair: Pair, caplog: pytest.LogCaptureFixture
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    begun: set[bytes] = set()
+    send = Escape.send
+
+    async def noted(escape: Escape, letter: Letter) -> None:
+        begun.add(letter.body)
+        await send(escape, letter)
+
+    monkeypatch.setattr(Escape, "send", noted)
     await fill(pair)
     await pair.halt(pair.other)
     await pair.lose_master()
     pair.ahead_ms = 120_000
+    await until(lambda: begun == {b"by level", b"by time", b"half"})
     await until(lambda: "what is due of topic T waits" in caplog.text)
     assert pair.slave.delays.offsets == {}
     assert pair.slave.offsets.get(HALF_TOPIC, GROUP, 0) <= 0
