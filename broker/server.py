@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ..protocol import codes
 from ..protocol.aio.connection import Connection, Row
 from ..protocol.aio.memory_budget import MemoryBudget
+from ..protocol.aio.peers import Peers
 from ..protocol.aio.rpc_latency import RpcLatency
 from ..protocol.aio.server import Refused, Server, listen, table
 from ..protocol.aio.slices import Slices, collected
 from ..protocol.aio.tls import Tls
+from ..protocol.headers.admin import HaAddresses
 from ..protocol.message.message_id import UniqueIds
 from ..store.base.errors import StoreError, WritesRefused
 from ..store.engine.store import MessageStore
@@ -30,6 +33,16 @@ from ..store.files import json_file
 from ..store.files.segment import make_folder
 from ..store.log.walk import Progress
 from .access.access import Access, open_access
+from .acting.acting import ActingMaster
+from .acting.due_work import DueWork
+from .acting.escape import Escape
+from .acting.handlers import PairHandlers, relayed
+from .acting.members import Members
+from .acting.queue_lock_gate import QueueLockGate
+from .acting.replica import PairReplica
+from .acting.returning import ReturningMaster, Tables
+from .acting.taking import TakenTimers
+from .acting.timers import ActingTimers
 from .filters.filters import Filters
 from .groups.clients import Clients, ConsumerGroup
 from .groups.groups import Groups
@@ -169,6 +182,8 @@ class Broker:
         self.access: Access | None = None  # where there are users
         self.ha_slave: HaSlave | None = None
         self.replica: Replica | None = None  # a slave's work besides following the log
+        self.acting: ActingMaster | None = None  # of a slave that may stand in for its master
+        self.returning: ReturningMaster | None = None  # of a master with such a slave
         self._files = threads.executor("aerobee-files")
 
     @property
@@ -396,12 +411,11 @@ class Broker:
         closers.append(self.notices.stop)
         self.clients = Clients(self._on_members, self.filters.register)
         self.locks = QueueLocks()
-        self.transactions = Transactions(
-            config, self.store, self.topics, self.offsets, self.clients,
-            self.transaction_counts, self.stats, now_ms,
-        )  # fmt: skip
+        self.transactions = self._walk_transactions()
         closers.append(self._end_transactions)
-        kind = FollowingTimers if config.is_slave else Timers
+        kind: type[Timers] = FollowingTimers if config.is_slave else Timers
+        if config.is_slave and config.has_acting_master:
+            kind = ActingTimers
         self.timers = open_timers(config, self.store, now_ms, self.wake, self.stats, kind)
         if self.timers is not None:
             self._loaded.append(self.timers.metrics)
@@ -472,6 +486,8 @@ class Broker:
             full = guarded(full, self.change_refusal)
         if self.config.is_slave:
             full = self._follow(full)
+        elif self.config.has_acting_master:
+            full = self._return(full)
         if self.access is not None:
             full = self.access.guard(full)
         rows.update(full)
@@ -498,7 +514,12 @@ class Broker:
             on_master,
         )
         closers.append(self.registration.stop)
+        if self.returning is not None:
+            await self.returning.come_online()
         await self.registration.start()
+        for stands_in in (self.acting, self.returning):
+            if stands_in is not None:
+                self._periodic.start(stands_in.run(self.registration.register_all), "acting master")
         closers.append(self.engine.stop)
         if config.compiled_sends and not config.is_slave:
             self.engine.start()
@@ -537,7 +558,8 @@ class Broker:
         """A master's own writes; a slave's log gets them from the master."""
         config = self.config
         self._periodic.in_steps(
-            self.server.scheduler, lambda most: self.delays.deliver(self.now_ms(), most)
+            self.server.scheduler,
+            lambda most: self._delivers() and self.delays.deliver(self.now_ms(), most),
         )
         self._periodic.every(lambda: self.pop.revive.wait_ms() / 1000, self._revive)
         # Not on a slave, where a queue may be empty because it is behind.
@@ -565,22 +587,106 @@ class Broker:
         """Start a slave's work besides following the log; returns its request table."""
         assert self.ha_slave is not None
         assert self.timers is None or isinstance(self.timers, FollowingTimers)
-        peers = open_peers(self.config)
+        config, member = self.config, self.membership
+        may_lead = member is not None or config.has_acting_master
+        peers = open_peers(config)
         self._closers.append(peers.close)
         sync = SlaveSynchronize(
             peers, self.address, self.topics, self.groups, self.offsets, self.delays,
             self.pop.modes, self.timers, lambda: self.store.whole_end, self.now_ms,
-            *((ALL_MS, ALL_MS) if self.membership is None else (MEMBER_ALL_MS, MEMBER_OFFSETS_MS)),
+            *((MEMBER_ALL_MS, MEMBER_OFFSETS_MS) if may_lead else (ALL_MS, ALL_MS)),
+            config.has_acting_master,
         )  # fmt: skip
-        address = self.config.ha_master_address
-        self.replica = replica = (
-            Replica(sync, self.ha_slave, address, self._wake_all)
-            if self.membership is None
-            else MemberReplica(sync, self.ha_slave, self._wake_all, self.membership.role, peers)
-        )
+        slave, wake = self.ha_slave, self._wake_all
+        replica: Replica
+        if member is not None:
+            replica = MemberReplica(sync, slave, wake, member.role, peers)
+        elif config.has_acting_master:
+            replica = PairReplica(sync, slave, wake, config, peers)
+        else:
+            replica = Replica(sync, slave, config.ha_master_address, wake)
+        self.replica = replica
         self._periodic.start(replica.run(), "replica")
         self._periodic.every(SWEEP_SECONDS, replica.sweep)
-        return as_slave(table, replica.master)
+        rows = as_slave(table, replica.master)
+        return self._act(rows, replica, slave, peers) if isinstance(replica, PairReplica) else rows
+
+    def _act(
+        self, rows: dict[int, Row], replica: PairReplica, slave: HaSlave, peers: Peers
+    ) -> dict[int, Row]:
+        """Prepare to stand in for the master; returns the request table."""
+        config, timers = self.config, self.timers
+        assert timers is None or isinstance(timers, ActingTimers)
+        escape = Escape(config, peers)
+        due_work = DueWork(
+            escape, self.delays, timers, self._walk_transactions, config.timer_precision_ms,
+            f"InnerProducerGroup_{config.broker_name}_{config.broker_id}", self.now_ms,
+        )  # fmt: skip
+        gate = QueueLockGate(self.alive_ms)
+        members = Members(config, peers, self.address)
+        self.acting = acting = ActingMaster(
+            config, self.address, members, slave, replica,
+            (self.offsets, self.delays, *(() if timers is None else (timers.state,))),
+            gate, due_work if config.enable_remote_escape else None, self._settle_due,
+            self.alive_ms,
+        )  # fmt: skip
+        self._closers.append(acting.stop)
+        self._periodic.every(config.broker_heartbeat_interval / 1000, members.report)
+        handlers = self._pair_handlers(acting.look, acting.returning)
+        offset_row = relayed(rows[codes.UPDATE_CONSUMER_OFFSET], peers, self._live_master)
+        lock_row = gate.guarded(rows[codes.LOCK_BATCH_MQ])
+        return rows | table((*handlers.rows(), offset_row, lock_row))
+
+    def _return(self, rows: dict[int, Row]) -> dict[int, Row]:
+        """Prepare to take back what an acting master did; returns the request table."""
+        config, timers = self.config, self.timers
+        assert isinstance(self.ha, HaMaster)
+        peers = open_peers(config)
+        self._closers.append(peers.close)
+        members = Members(config, peers, self.address)
+        gate = QueueLockGate(self.alive_ms)
+        taken = None
+        if timers is not None:
+            taken = TakenTimers(
+                config, self.store, timers.state, timers.metrics, self.wake, self.stats
+            )
+        self.returning = ReturningMaster(
+            gate, config, self.address, f"{config.broker_ip2}:{self.ha_port}", members, peers,
+            self.store, self.ha, Tables(self.offsets, self.delays, taken, self.save_offsets),
+            self.alive_ms, self.now_ms,
+        )  # fmt: skip
+        self._periodic.every(config.broker_heartbeat_interval / 1000, members.report)
+        handlers = self._pair_handlers(lambda: None)
+        lock_row = gate.guarded(rows[codes.LOCK_BATCH_MQ])
+        return rows | table((*handlers.rows(), lock_row))
+
+    def _pair_handlers(
+        self,
+        look: Callable[[], None],
+        returning: Callable[[HaAddresses], Awaitable[None]] | None = None,
+    ) -> PairHandlers:
+        ha_address = f"{self.config.broker_ip2}:{self.ha_port}"
+        return PairHandlers(self.store, self.address, ha_address, look, returning)
+
+    def _walk_transactions(self) -> Transactions:
+        """A new walk over the half topic, from its cursor."""
+        return Transactions(
+            self.config, self.store, self.topics, self.offsets, self.clients,
+            self.transaction_counts, self.stats, self.now_ms,
+        )  # fmt: skip
+
+    def _live_master(self) -> str:
+        """The address of a slave's master while that is there, else ""."""
+        return self.replica.master() if self.replica is not None and self._is_master_there() else ""
+
+    async def _settle_due(self) -> None:
+        """Have the timers' check point say how far they came."""
+        if self.timers is not None and await self.syncer.reach(self.store.log_end):
+            await self._sync(self.timers)
+
+    def _delivers(self) -> bool:
+        """Whether this broker delivers what is due: not before a return has ended."""
+        return self.returning is None or self.returning.is_online
 
     def _is_master_there(self) -> bool:
         return self.replica is not None and self.replica.is_master_there()
@@ -693,6 +799,8 @@ class Broker:
 
     async def _check_transactions(self) -> None:
         """A round of checks, in parts between which requests are served."""
+        if not self._delivers():
+            return
         check = partial(self.transactions.check, self.now_ms())
         await self._periodic.in_turns(iter(check, False))
 
@@ -752,7 +860,7 @@ class Broker:
                 file.written(mark)
 
     def _time(self, timers: Timers, most: int) -> bool:
-        return timers.step(self.now_ms(), most)
+        return self._delivers() and timers.step(self.now_ms(), most)
 
     async def _sync(self, timers: Timers) -> None:
         """Sync the timer's files to the disk without blocking the loop."""

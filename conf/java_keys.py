@@ -34,8 +34,8 @@ _TABLE = (
     popConsumerKVServiceInit=false  popConsumerKVServiceEnable=false
     realTimeNotifyConsumerChange=true
     aclEnable=false  enableDetailStat=true  autoDeleteUnusedStats=true
-    isolateLogEnable=false  enableSlaveActingMaster=false  enableRemoteEscape=false
-    skipPreOnline=false  asyncSendEnable=true  lockInStrictMode=false
+    isolateLogEnable=false
+    asyncSendEnable=true  lockInStrictMode=false
     compatibleWithOldNameSrv=true  fetchControllerAddrByDnsLookup=false
     useStaticSubscription=false  metricsInDelta=false
     coldCtrStrategyEnable=false  usePIDColdCtrStrategy=true
@@ -63,11 +63,11 @@ _TABLE = (
     consumerManagerThreadPoolQueueCapacity=1000000  heartbeatThreadPoolQueueCapacity=50000
     endTransactionPoolQueueCapacity=100000  adminBrokerThreadPoolQueueCapacity=10000
     loadBalanceThreadPoolQueueCapacity=100000  commercialBaseCount=1  commercialSizePerMsg=4096
-    maxStatsIdleTimeInMinutes=-1  registerBrokerTimeoutMills=24000  sendHeartbeatTimeoutMillis=1000
+    maxStatsIdleTimeInMinutes=-1  registerBrokerTimeoutMills=24000
     updateNameServerAddrPeriod=120000
     popPollingMapSize=100000
     popReviveMaxReturnSizePerRead=16384
-    popReviveMaxAttemptTimes=16  syncBrokerMemberGroupPeriod=1000  cleanOfflineBrokerInterval=30000
+    popReviveMaxAttemptTimes=16  cleanOfflineBrokerInterval=30000
     metricsOtelCardinalityLimit=50000  metricsPromExporterPort=5557  printChannelGroupsMinNum=5
     """,
     ),
@@ -79,7 +79,7 @@ _TABLE = (
     waitTimeMillsInHeartbeatQueue=31000  waitTimeMillsInTransactionQueue=3000
     waitTimeMillsInAckQueue=3000  waitTimeMillsInAdminBrokerQueue=5000
     startAcceptSendRequestTimeStamp=0
-    brokerNotActiveTimeoutMillis=10000  broadcastOffsetExpireSecond=120
+    broadcastOffsetExpireSecond=120
     broadcastOffsetExpireMaxSecond=300
     reviveMaxSlow=3  reviveScanTime=10000  reviveAckWaitMs=180000
     popLongPollingForceNotifyInterval=800

@@ -92,6 +92,7 @@ OWN_CLUSTER_GET = frozenset(
         codes.NOTIFY_BROKER_ROLE_CHANGED,
         codes.GET_TOPIC_SUMMARIES,
         codes.GET_GROUP_SUMMARIES,
+        codes.NOTIFY_MIN_BROKER_ID_CHANGE,
     }
 )
 OWN_CLUSTER_UPDATE = frozenset(

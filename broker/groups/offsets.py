@@ -107,8 +107,14 @@ class Offsets(PersistentTable):
         queues[queue_id] = offset
         self.changed = True
 
-    def follow(self, table: Mapping[str, dict[int, int]]) -> None:
-        """Take over the offsets in a master's file, by topic@group; others stay."""
+    def follow(
+        self, table: Mapping[str, dict[int, int]], version: DataVersion | None = None
+    ) -> None:
+        """Take over the offsets in a master's file, by topic@group, with its version where one is
+        given; others stay."""
+        if version not in (None, self.version):
+            self.version = version or self.version
+            self.changed = True
         for name, queues in table.items():
             topic, separator, group = name.partition(SEPARATOR)
             if not separator or SEPARATOR in group:

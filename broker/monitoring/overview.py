@@ -57,6 +57,8 @@ def note(broker: "Broker") -> str | None:
     if refusal is not None:
         return refusal
     slave = broker.ha_slave
+    if broker.acting is not None and broker.acting.is_acting:
+        return f"acting for the master of {name}, which is gone; start it"
     if slave is not None and not slave.connected:
         return f"reading only, the master of {name} has been away for {slave.away_seconds} s"
     return None

@@ -216,12 +216,17 @@ class Registration:
                 return
 
     async def _register(self, server: str, body: bytes) -> None:
+        config = self._config
         header = RegisterBroker(
-            self._config.broker_name,
+            config.broker_name,
             self._address,
-            self._config.broker_cluster_name,
-            self._config.broker_id,
+            config.broker_cluster_name,
+            config.broker_id,
             self._ha_address,
+            timeout_ms=config.broker_not_active_timeout_millis
+            if config.has_acting_master
+            else None,
+            acting_master=config.has_acting_master or None,
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )
         try:

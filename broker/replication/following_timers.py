@@ -56,11 +56,12 @@ class FollowingTimers(Timers):
             slot_ms = state.wheel.next_used(state.read_ms, until_ms)
             if slot_ms is None or slot_ms >= until_ms:
                 if state.read_ms < until_ms:
-                    state.read_ms, self._touched = until_ms, True
+                    state.read_ms, state.delivered, self._touched = until_ms, 0, True
                 return False
             state.waiting -= state.wheel.get(slot_ms).number
             state.wheel.clear(slot_ms)
-            state.read_ms, self._touched = slot_ms + state.precision_ms, True
+            state.read_ms, state.delivered = slot_ms + state.precision_ms, 0
+            self._touched = True
         return True
 
     def _count(self, topic: str, number: int) -> None:

@@ -80,6 +80,11 @@ class HaSlave:
         if self._connection is not None:
             self._connection.close()
 
+    def retry(self) -> None:
+        """Try to connect now, where there is no connection."""
+        if self._connection is None:
+            self._changed.set()
+
     async def start(self) -> None:
         """Begin to follow, in the loop that runs."""
         self._task = asyncio.create_task(self._run())

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from ...protocol import codes
 from ...protocol.aio.peers import Peers
 from ...protocol.bodies.assignment import MessageRequestModeWrapper
+from ...protocol.bodies.data_version import DataVersion
 from ...protocol.bodies.group import SubscriptionGroupWrapper
 from ...protocol.bodies.ha import HARuntimeInfo
 from ...protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
@@ -56,6 +57,8 @@ class SlaveSynchronize:
     _now_ms: Callable[[], int]
     _all_ms: int = ALL_MS  # between two requests for everything
     _offsets_ms: int = ALL_MS  # between two requests for the offsets of groups
+    # The versions of offsets, delays and timers are taken over, too: they tell which copy is newer.
+    _takes_versions: bool = False
     master: str = field(init=False, default="")
     synced_ms: int = field(init=False, default=0)  # when everything was taken over last; 0: never
     lacks_topic: bool = field(
@@ -141,12 +144,15 @@ class SlaveSynchronize:
     async def _sync_offsets(self, master: str) -> None:
         text = await self._ask(master, codes.GET_ALL_CONSUMER_OFFSET)
         found = ConsumerOffsetSerializeWrapper.decode(text, lenient_bytes_max=FRAME_BYTES_MAX)
-        self._offsets.follow(found.offset_table)
+        self._offsets.follow(found.offset_table, self._version(found.data_version))
 
     async def _sync_delays(self, master: str) -> None:
         text = await self._ask(master, codes.GET_ALL_DELAY_OFFSET)
-        offsets = DelayOffsets.decode(text).offset_table
-        await self._wait_for_log(master, "delays", lambda: self._delays.follow(offsets))
+        found = DelayOffsets.decode(text)
+        version = self._version(found.data_version)
+        await self._wait_for_log(
+            master, "delays", lambda: self._delays.follow(found.offset_table, version)
+        )
 
     async def _sync_groups(self, master: str) -> None:
         text = await self._ask(master, codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
@@ -166,8 +172,19 @@ class SlaveSynchronize:
         data = await self._ask(master, codes.GET_TIMER_CHECK_POINT)
         if len(data) < NUMBERS_BYTES:
             raise ValueError(f"a timer check point of {len(data)} bytes, {NUMBERS_BYTES} are one")
-        read_ms, _, _, queue_offset, *_ = NUMBERS.unpack_from(data)
-        await self._wait_for_log(master, "timers", lambda: timers.follow(read_ms, queue_offset))
+        read_ms, _, _, queue_offset, *version = NUMBERS.unpack_from(data)
+
+        def take() -> None:
+            timers.follow(read_ms, queue_offset)
+            if self._takes_versions:
+                check = timers.state.check
+                check.state_version, check.changed_ms, check.changes = version
+
+        await self._wait_for_log(master, "timers", take)
+
+    def _version(self, master: DataVersion | None) -> DataVersion | None:
+        """The version to take over with a table of the master."""
+        return (master or DataVersion()) if self._takes_versions else None
 
     async def _wait_for_log(self, master: str, name: str, take: Callable[[], None]) -> None:
         """Apply a change once our log has everything that the master's log has now.

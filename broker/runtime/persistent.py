@@ -8,6 +8,9 @@ from pathlib import Path
 from ...protocol.bodies.data_version import DataVersion
 from ...store.files import json_file
 
+# More versions than a master writes of a table between the last copy of it and the master's end.
+VERSIONS_AHEAD = 1 << 16
+
 
 class PersistentTable(ABC):
     """A table with its file. Code that changes it sets `changed`; `version` counts the texts
@@ -17,8 +20,18 @@ class PersistentTable(ABC):
         self.path = path
         self.changed = False
         self.version = DataVersion()
+        # The version is that of a master's table: what is written here is no newer than that.
+        self.follows = False
         self.saving = asyncio.Lock()
         self._now_ms = now_ms
+
+    def lead(self) -> None:
+        """From now on this table is newer than the master's that it followed."""
+        before = self.version
+        counter = before.counter + VERSIONS_AHEAD
+        self.version = DataVersion(before.state_version, self._now_ms(), counter)
+        self.follows = False
+        self.changed = True
 
     @abstractmethod
     def text(self, *, standard: bool = False) -> Iterator[bytes]:
@@ -33,7 +46,8 @@ class PersistentTable(ABC):
         """
         if self.changed:
             self.changed = False
-            self.version = self.version.following(self._now_ms())
+            if not self.follows:
+                self.version = self.version.following(self._now_ms())
             yield from self.text(standard=True)
 
     def unsaved(self) -> bytes | None:

@@ -8,6 +8,7 @@ deliveries since the last write of the file, which at-least-once allows.
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...protocol.bodies.body import Body
@@ -38,6 +39,17 @@ class DelayOffsets(Body):
 
     offset_table: dict[Int32, Int64] = {}
     data_version: DataVersion | None = None
+
+
+@dataclass(slots=True)
+class Due:
+    """Messages of a level that are due, as they go to their topics. `before` has the offset of
+    each, `offset` the one behind the last that was looked at; `size` is in bytes."""
+
+    offset: int
+    copies: list[Message] = field(default_factory=list)
+    before: list[int] = field(default_factory=list)
+    size: int = 0
 
 
 class Delays(PersistentTable):
@@ -85,10 +97,12 @@ class Delays(PersistentTable):
                 self.changed = True
         self.save()
 
-    def follow(self, offsets: Mapping[int, int]) -> None:
-        """Take over how far a master has delivered, whose deliveries are in the log here."""
-        if offsets != self.offsets:
+    def follow(self, offsets: Mapping[int, int], version: DataVersion | None = None) -> None:
+        """Take over how far a master has delivered, whose deliveries are in the log here; with its
+        version where one is given."""
+        if offsets != self.offsets or version not in (None, self.version):
             self.offsets = dict(offsets)
+            self.version = version or self.version
             self.changed = True
 
     def text(self, *, standard: bool = False) -> Iterator[bytes]:
@@ -106,7 +120,8 @@ class Delays(PersistentTable):
         self._note_certain()
         self._note_certain()
         self.changed = self._certain != self.offsets
-        self.version = self.version.following(self._now_ms())
+        if not self.follows:
+            self.version = self.version.following(self._now_ms())
         yield DelayOffsets(dict(self._certain), self.version).encode(standard=True)
 
     def _note_certain(self) -> None:
@@ -123,60 +138,78 @@ class Delays(PersistentTable):
         True when more are due.
         """
         self._note_certain()
-        # Levels that were taken out of messageDelayLevel may still have messages.
-        levels = max(len(self.levels_ms), self._queues)
-        for _ in range(levels):
+        for _ in range(self.levels):
             level = self._next_level + 1
             try:
                 if self._deliver_level(level, now_ms, most):
                     return True
             except StoreError as wrong:
                 self._warn(level, wrong, now_ms)
-            self._next_level = level % levels
+            self._next_level = level % self.levels
         return False
+
+    @property
+    def levels(self) -> int:
+        """How many levels may have messages, also those taken out of messageDelayLevel."""
+        return max(len(self.levels_ms), self._queues)
+
+    def due(self, level: int, now_ms: int, most: int) -> Due:
+        """Up to `most` messages of a level that are due. StoreError when they can't be read."""
+        self._note_certain()
+        found = Due(self.offsets.get(level, 0))
+        self._gather(found, level, now_ms, most)
+        return found
+
+    def passed(self, level: int, offset: int) -> None:
+        """What a level has before `offset` is delivered."""
+        if offset > self.offsets.get(level, 0):
+            self.offsets[level] = offset
+            self.changed = True
 
     def _deliver_level(self, level: int, now_ms: int, most: int) -> bool:
         """Deliver a part of a level; False when nothing of it was due."""
-        store, queue_id = self._store, level - 1
-        offset = self.offsets.get(level, 0)
-        if offset >= store.max_offset(SCHEDULE_TOPIC, queue_id):
-            return False
-        offset = max(offset, store.min_offset(SCHEDULE_TOPIC, queue_id))
-        # A clock that was set back must not keep a message longer than its level says.
-        latest_ms = NEVER_MS
-        if queue_id < len(self.levels_ms):
-            latest_ms = now_ms + self.levels_ms[queue_id]
-        size = 0
-        copies: list[Message] = []
-        before: list[int] = []  # offsets of the messages that these are copies of
+        due = Due(self.offsets.get(level, 0))
+        copies = due.copies
         wrong: StoreError | None = None
         try:
-            for log_offset, length, due_ms in store.entries(SCHEDULE_TOPIC, queue_id, offset, most):
-                if now_ms < due_ms <= latest_ms or size >= BYTES_PER_STEP:
-                    break
-                copy = self._copy(log_offset)
-                if copy is not None:
-                    copies.append(copy)
-                    before.append(offset)
-                size += length
-                offset += 1
+            self._gather(due, level, now_ms, most)
         finally:
-            found = store.put_all(copies, until_error=True)
+            found = self._store.put_all(copies, until_error=True)
             if found and isinstance(found[-1], StoreError):
                 wrong = found[-1]
                 del found[-1]
-                offset = before[len(found)]
-            if size:
-                self.offsets[level] = offset
+                due.offset = due.before[len(found)]
+            if due.size:
+                self.offsets[level] = due.offset
                 self.changed = True
             self._stats.moved(copies, found, (SCHEDULE_TOPIC, SCHEDULE_GROUP))
             for place in dict.fromkeys(copy[0] for copy in copies[: len(found)]):
                 self._mark(place)
         if wrong is not None:
             raise wrong
-        if size:
-            self._next_level = level % max(len(self.levels_ms), self._queues)
-        return size > 0
+        if due.size:
+            self._next_level = level % self.levels
+        return due.size > 0
+
+    def _gather(self, due: Due, level: int, now_ms: int, most: int) -> None:
+        """Read the next messages of a level that are due."""
+        store, queue_id = self._store, level - 1
+        if due.offset >= store.max_offset(SCHEDULE_TOPIC, queue_id):
+            return
+        due.offset = max(due.offset, store.min_offset(SCHEDULE_TOPIC, queue_id))
+        # A clock that was set back must not keep a message longer than its level says.
+        latest_ms = NEVER_MS
+        if queue_id < len(self.levels_ms):
+            latest_ms = now_ms + self.levels_ms[queue_id]
+        for log_offset, length, due_ms in store.entries(SCHEDULE_TOPIC, queue_id, due.offset, most):
+            if now_ms < due_ms <= latest_ms or due.size >= BYTES_PER_STEP:
+                break
+            copy = self._copy(log_offset)
+            if copy is not None:
+                due.copies.append(copy)
+                due.before.append(due.offset)
+            due.size += length
+            due.offset += 1
 
     def _warn(self, level: int, wrong: StoreError, now_ms: int) -> None:
         """Say that a level can't go on, but not each time that it is tried."""

@@ -17,6 +17,7 @@ from ...store.timer.timer_check import Progress, TimerCheck, TimerCheckFile
 from ...store.timer.timer_log import QUEUE, WHEEL_TOPIC, TimerLog
 from ...store.timer.timer_recovery import KnownPlaces, recover
 from ...store.timer.timer_wheel import SLOTS, TimerWheel
+from ..runtime.persistent import VERSIONS_AHEAD
 from ..settings.config import BrokerConfig
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,8 @@ class TimerState:
         self.wheel = TimerWheel(root / "timerwheel", self.precision_ms)
         self.log = TimerLog(root / "timerlog", config.mapped_file_size_timer_log)
         self.check = TimerCheck()
+        # The check's version is the master's: what is noted here is no newer than that.
+        self.follows = False
         self._store = store
         self._now_ms = now_ms
         self._file = TimerCheckFile(root / "config" / "timercheck")
@@ -95,6 +98,13 @@ class TimerState:
         self.waiting = found.waiting
         self._known = self._pending = None
         self.queue_offset = min(self.queue_offset, store.next_offset(WHEEL_TOPIC, QUEUE))
+        self.note()
+
+    def lead(self) -> None:
+        """From now on the check is newer than the master's that it followed."""
+        self.follows = False
+        self.check.changed_ms = self._now_ms()
+        self.check.changes += VERSIONS_AHEAD
         self.note()
 
     def close(self) -> None:
@@ -202,6 +212,6 @@ class TimerState:
         changed = (progress.read_ms, progress.queue_offset) != (check.read_ms, check.queue_offset)
         check.read_ms, check.flushed = progress.read_ms, progress.timer_log_end
         check.queue_offset = check.master_queue_offset = progress.queue_offset
-        if changed:
+        if changed and not self.follows:
             check.changed_ms = self._now_ms()
             check.changes += 1

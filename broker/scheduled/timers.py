@@ -9,6 +9,7 @@ and each step notes how far it came (`timer_state`).
 import logging
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...protocol.message import properties
@@ -78,6 +79,18 @@ class TimerLag(NamedTuple):
     enqueue_ms: int
     dequeue: int
     dequeue_ms: int
+
+
+@dataclass(slots=True)
+class Part:
+    """Units of a slot, from number `first` to before `end`, and the copies of their messages.
+    `copied` has the number of each copy's unit; `units` number, real topic and magic."""
+
+    first: int
+    end: int = 0
+    copies: list[Copy] = field(default_factory=list)
+    copied: list[int] = field(default_factory=list)
+    units: list[tuple[int, str, int]] = field(default_factory=list)
 
 
 class Timers:
@@ -398,44 +411,49 @@ class Timers:
     def _deliver(self, due: ExpiringSlot, now_ms: int, most: int) -> int:
         """Deliver the next messages of a slot, without recalled ones; returns how many units these
         were."""
-        state = self.state
-        first = number = state.delivered
-        size = 0
-        copies: list[Copy] = []
-        copied: list[int] = []  # the numbers of their units
-        units: list[tuple[int, str, int]] = []  # number, real topic, magic
+        part = Part(self.state.delivered)
         wrong: StoreError | None = None
         try:
-            while number < min(first + most, len(due)) and size < BYTES_PER_STEP:
-                place, length, written_ms, magic = due.unit(number)
-                record = self._read(place, length)
-                if record is not None:
-                    size += length
-                    if not (due.recalls and due.is_recalled(number, recall_key(record))):
-                        topic, queue_id = real_place(record.raw_properties)
-                        copy = self._delivery.copy(
-                            record, topic, queue_id, now_ms, written_ms,
-                            rolled=bool(magic & IS_ROLLED),
-                        )  # fmt: skip
-                        units.append((number, topic, magic))
-                        if copy is not None:
-                            copies.append(copy)
-                            copied.append(number)
-                number += 1
+            self._gather(part, due, now_ms, most)
         finally:
-            done, wrong = self._delivery.put_all(copies)
-            if wrong is not None:
-                number = copied[done]
-            for unit, topic, magic in units:
-                if unit < number:  # the others come once more
-                    self._count(topic, -_number_of(magic))
-                    self.meters.left(topic)
-            self.dequeued += done
-            state.delivered = number
-            self._touched = self._touched or number > first
+            done, wrong = self._delivery.put_all(part.copies)
+            self._settle(part, done)
         if wrong is not None:
             raise wrong
-        return number - first
+        return self.state.delivered - part.first
+
+    def _gather(self, part: Part, due: ExpiringSlot, now_ms: int, most: int) -> None:
+        """Read the next messages of a slot and make their copies."""
+        size = 0
+        part.end = part.first
+        while part.end < min(part.first + most, len(due)) and size < BYTES_PER_STEP:
+            place, length, written_ms, magic = due.unit(part.end)
+            record = self._read(place, length)
+            if record is not None:
+                size += length
+                if not (due.recalls and due.is_recalled(part.end, recall_key(record))):
+                    topic, queue_id = real_place(record.raw_properties)
+                    copy = self._delivery.copy(
+                        record, topic, queue_id, now_ms, written_ms,
+                        rolled=bool(magic & IS_ROLLED),
+                    )  # fmt: skip
+                    part.units.append((part.end, topic, magic))
+                    if copy is not None:
+                        part.copies.append(copy)
+                        part.copied.append(part.end)
+            part.end += 1
+
+    def _settle(self, part: Part, done: int) -> None:
+        """The first `done` copies are stored: the slot is done up to the next one."""
+        state = self.state
+        end = part.end if done == len(part.copies) else part.copied[done]
+        for unit, topic, magic in part.units:
+            if unit < end:  # the others come once more
+                self._count(topic, -_number_of(magic))
+                self.meters.left(topic)
+        self.dequeued += done
+        state.delivered = end
+        self._touched = self._touched or end > part.first
 
     def _count(self, topic: str, number: int) -> None:
         """Note a change of a topic's count, for the figures to take over at the end of the step."""

@@ -154,6 +154,14 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     in_sync_replicas: Annotated[int, Meta(ge=1, le=SLAVES_MAX + 1)] = 1
     slave_timeout: Annotated[int, Meta(ge=1, le=86_400_000)] = 3_000
 
+    # Acting master
+    enable_slave_acting_master: bool = False
+    enable_remote_escape: bool = False
+    skip_pre_online: bool = False
+    send_heartbeat_timeout_millis: PeriodMs = 1_000
+    sync_broker_member_group_period: PeriodMs = 1_000
+    broker_not_active_timeout_millis: Annotated[int, Meta(ge=1_000, le=3_600_000)] = 10_000
+
     # Controller mode
     enable_controller_mode: bool = False
     controller_addr: str = ""
@@ -430,6 +438,12 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     def is_slave(self) -> bool:
         """Whether this broker is a slave, which stores only its master's log."""
         return self.broker_role == SLAVE
+
+    @property
+    def has_acting_master(self) -> bool:
+        """Whether a slave of this broker's name stands in for a master that is gone; in controller
+        mode another master is elected instead."""
+        return self.enable_slave_acting_master and not self.enable_controller_mode
 
     @property
     def commit_log_dir(self) -> Path:

@@ -47,6 +47,14 @@ OPS_PER_LOOK = 32
 HOUR_MS = 3_600_000
 
 
+@dataclass(slots=True)
+class Unresolved:
+    """Half messages with their offsets; `end` is the offset behind the last that was looked at."""
+
+    end: int
+    halves: list[tuple[int, Record]] = field(default_factory=list)
+
+
 @dataclass(slots=True, eq=False)
 class Transactions:
     """Half messages and their outcome. Times in ms."""
@@ -113,6 +121,47 @@ class Transactions:
         finally:
             self._save(first, at)
         return more
+
+    def unresolved(self, start_ms: int, most: int) -> Unresolved:
+        """Up to `most` half messages that a check would ask about now.
+
+        The caller has other brokers take them, then calls `passed`, or drops this object.
+        """
+        store, timeout_ms = self._store, self._config.transaction_time_out
+        found = Unresolved(max(self._cursor(HALF_TOPIC), store.min_offset(HALF_TOPIC, QUEUE)))
+        for _ in range(STEPS_PER_TICK):
+            at = found.end
+            self._read_ops(at)
+            if at in self._done:
+                self._pass(at)
+            else:
+                entries = store.entries(HALF_TOPIC, QUEUE, at, 1)
+                if not entries or len(found.halves) >= most:
+                    break
+                data = store.message_at(entries[0][0])
+                half = None if data is None else decode_record(data)
+                if half is None:
+                    log.warning("the half message at %d is not in the log any more", entries[0][0])
+                elif not self._is_moved(half):
+                    age_ms = start_ms - half.born_ms
+                    own_ms = immunity_ms(half.properties, timeout_ms)
+                    if half.store_ms >= start_ms or (own_ms is None and 0 <= age_ms < timeout_ms):
+                        break
+                    found.halves.append((at, half))
+            found.end = at + 1
+        return found
+
+    def passed(self, half_offset: int) -> None:
+        """Everything before this offset has ended, or is with another broker."""
+        self._save(self._cursor(HALF_TOPIC), half_offset)
+
+    def _is_moved(self, half: Record) -> bool:
+        """Whether this is a copy of a half message that has ended under its first offset."""
+        origin = number_of(half.properties.get(properties.TRAN_PREPARED_QUEUE_OFFSET), -1)
+        if origin not in self._done:
+            return False
+        self._pass(origin)
+        return True
 
     def _save(self, first: int, at: int) -> None:
         """Save the walk's progress: messages that it has passed must not be checked again."""

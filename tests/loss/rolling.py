@@ -19,9 +19,9 @@ from aerobee.client import Consumer, Message, Producer, ReceivedMessage
 from aerobee.client.admin.admin import Admin
 from aerobee.client.base.receipts import SendStatus
 from aerobee.client.errors import AerobeeError
+from aerobee.console.findings.replicas import replicas_of
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.body import MessageQueue
-from aerobee.console.findings.replicas import replicas_of
 from aerobee.scripts.harness.child import ChildFailed
 from aerobee.scripts.output.command_error import CommandError
 

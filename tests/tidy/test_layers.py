@@ -45,7 +45,7 @@ ROOMS = {
     ],
     "broker": [
         *("settings", "access", "runtime", "filters", "topics", "groups", "naming", "scheduled"),
-        *("pull", "transactions", "admin", "pop", "send", "replication", "member"),
+        *("pull", "transactions", "admin", "pop", "send", "replication", "acting", "member"),
         *("monitoring", "."),
     ],
     "client": [

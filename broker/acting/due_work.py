@@ -1,0 +1,143 @@
+"""What an acting master does with messages that become due: it has other brokers take them.
+
+Each kind of waiting has a cursor: one for each delay level, the timer's slot, the offset in the
+half topic. A cursor passes a message only after another broker has taken it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ...store.base.errors import StoreError
+from ..scheduled.delays import Delays
+from ..transactions.transactions import Transactions
+from .escape import MESSAGES_MAX, Escape, Letter
+from .letters import due_letter, half_letter
+from .timers import ActingTimers
+
+log = logging.getLogger(__name__)
+
+IDLE_SECONDS = 0.05  # how late a message may be sent
+CHECK_SECONDS = 1.0  # between two looks at half messages
+FAILED_SECONDS = 1.0  # after a look into the store that failed
+
+Step = Callable[[], Coroutine[Any, Any, bool]]
+
+
+class DueWork:
+    """Begun and ended together with the acting. `transactions()` makes a new walk over the half
+    topic, from its cursor. `group` stands for a producer group that is not known."""
+
+    def __init__(
+        self,
+        escape: Escape,
+        delays: Delays,
+        timers: ActingTimers | None,
+        transactions: Callable[[], Transactions],
+        precision_ms: int,
+        group: str,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._escape = escape
+        self._delays = delays
+        self._timers = timers
+        self._transactions = transactions
+        self._precision_ms = precision_ms
+        self._group = group
+        self._now_ms = now_ms
+        self._walk: Transactions | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def begin(self) -> None:
+        """Send what is due, until `end`."""
+        self._walk = self._transactions()
+        steps: list[tuple[Step, float]] = [
+            (self.send_delayed, IDLE_SECONDS),
+            (self.send_half, CHECK_SECONDS),
+        ]
+        if self._timers is not None:
+            self._timers.begin()
+            steps.append((self.send_timed, IDLE_SECONDS))
+        self._tasks = [
+            asyncio.create_task(_repeat(step, idle_s), name=f"acting {step.__name__}")
+            for step, idle_s in steps
+        ]
+
+    async def end(self) -> None:
+        """Stop. A message that is on its way may be sent once more by the master."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._timers is not None:
+            self._timers.end()
+        self._walk = None
+
+    async def send_delayed(self) -> bool:
+        """Send a part of each delay level; True when there was something."""
+        found = False
+        for level in range(1, self._delays.levels + 1):
+            due = self._delays.due(level, self._now_ms(), MESSAGES_MAX)
+            letters = [due_letter(one, self._group, self._precision_ms) for one in due.copies]
+            done: list[bool] = []
+            try:
+                await self._escape.send_all(letters, done)
+            finally:
+                first = _first_missing(done)
+                end = due.offset if first == len(letters) else due.before[first]
+                self._delays.passed(level, end)
+            found = found or bool(due.size)
+        return found
+
+    async def send_timed(self) -> bool:
+        """Send the timer messages that are due; True when there were some."""
+        timers = self._timers
+        if timers is None:
+            return False
+        if timers.offered is None:
+            timers.step(self._now_ms(), MESSAGES_MAX)
+        if timers.offered is None:
+            return False
+        copies = timers.offered.copies
+        letters = [due_letter(one, self._group, self._precision_ms) for one, _ in copies]
+        done: list[bool] = []
+        try:
+            await self._escape.send_all(letters, done)
+        finally:
+            timers.settle(_first_missing(done))
+        return True
+
+    async def send_half(self) -> bool:
+        """Send half messages that are to be checked; True when there may be more."""
+        walk = self._walk
+        if walk is None:
+            return False
+        waiting = walk.unresolved(self._now_ms(), MESSAGES_MAX)
+        letters: list[Letter] = [half_letter(half, self._group) for _, half in waiting.halves]
+        done: list[bool] = []
+        try:
+            await self._escape.send_all(letters, done)
+        finally:
+            first = _first_missing(done)
+            walk.passed(waiting.end if first == len(letters) else waiting.halves[first][0])
+        return bool(letters)
+
+
+def _first_missing(done: list[bool]) -> int:
+    """How many from the front are done."""
+    return done.index(False) if False in done else len(done)
+
+
+async def _repeat(step: Step, idle_s: float) -> None:
+    while True:
+        try:
+            is_more = await step()
+        except StoreError as wrong:
+            log.warning("what is due waits, it goes on in %g s: %s", FAILED_SECONDS, wrong)
+            await asyncio.sleep(FAILED_SECONDS)
+        except Exception:
+            log.exception("sending what is due failed; it goes on in %g s", FAILED_SECONDS)
+            await asyncio.sleep(FAILED_SECONDS)
+        else:
+            await asyncio.sleep(0 if is_more else idle_s)

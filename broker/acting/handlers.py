@@ -1,0 +1,66 @@
+"""The requests among the brokers of one name: 905, 906; and offsets that clients report to a slave
+while its master is there."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...protocol import codes
+from ...protocol.aio.connection import Connection, Row
+from ...protocol.aio.peers import Peers
+from ...protocol.command import OK, Command, Response
+from ...protocol.headers.admin import HaAddresses
+from ...protocol.headers.namesrv import MinBrokerIdChange
+from ...store.engine.store import MessageStore
+
+
+@dataclass(slots=True, eq=False)
+class PairHandlers:
+    """`address` is this broker's for clients, `ha_address` that for replication. `look()` has the
+    name servers asked; `returning(told)` takes a master's announcement, on a slave."""
+
+    store: MessageStore
+    address: str
+    ha_address: str
+    look: Callable[[], None]
+    returning: Callable[[HaAddresses], Awaitable[None]] | None
+
+    def rows(self) -> list[Row]:
+        return [
+            Row(codes.NOTIFY_MIN_BROKER_ID_CHANGE, MinBrokerIdChange, self.on_change, "ANY"),
+            Row(codes.EXCHANGE_BROKER_HA_INFO, HaAddresses, self.on_addresses),
+        ]
+
+    def on_change(
+        self, header: MinBrokerIdChange, command: Command, connection: Connection
+    ) -> Response:
+        """Anybody may send this, so it is only the occasion to ask the name servers."""
+        self.look()
+        return OK
+
+    async def on_addresses(
+        self, header: HaAddresses, command: Command, connection: Connection
+    ) -> Response:
+        """A question is answered by a master; an announcement is for its slaves, and answered once
+        this one does not act any more."""
+        if self.returning is not None:
+            if header.master_ha_address is not None:
+                await self.returning(header)
+            return OK
+        found = HaAddresses(self.ha_address, self.store.durable_end, self.address)
+        return Response(codes.SUCCESS, found.to_fields())
+
+
+def relayed(row: Row, peers: Peers, master: Callable[[], str]) -> Row:
+    """The row of UPDATE_CONSUMER_OFFSET on a slave: what a client reports here because it takes the
+    slave for the master still, the master gets as well. `master()` is "" where there is none."""
+    handler = row.handler
+
+    def take(header: Any, command: Command, connection: Connection) -> Any:
+        response = handler(header, command, connection)
+        peer = peers.connected(master())
+        if peer is not None and not peer.is_full:
+            peer.oneway(codes.UPDATE_CONSUMER_OFFSET, header.to_fields())
+        return response
+
+    return Row(row.code, row.header, take, row.access, row.hot, row.bulk)

@@ -1,0 +1,121 @@
+"""What a master that returns takes over from the broker that acted for it.
+
+Progress of deliveries only grows, so the greater one counts. Offsets of groups may go back, so
+there the newer version counts: a slave that was away must not take them back.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ...protocol.bodies.data_version import DataVersion
+from ...protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
+from ...store.timer.timer_log import IS_TIMER
+from ..groups.offsets import Offsets
+from ..replication.following_timers import FollowingTimers
+from ..runtime.throttle import MANY
+from ..scheduled.delays import DelayOffsets, Delays
+from ..scheduled.expiring_slot import ExpiringSlot
+from ..scheduled.real_destination import real_place
+from ..scheduled.timer_delivery import recall_key
+from .escape import stays
+
+log = logging.getLogger(__name__)
+
+
+def is_older(theirs: DataVersion | None, own: DataVersion) -> bool:
+    """Whether a table with version `theirs` is older than one with `own`, as RocketMQ compares."""
+    found = theirs or DataVersion()
+    return (found.state_version, found.counter, found.timestamp) < (
+        own.state_version, own.counter, own.timestamp,
+    )  # fmt: skip
+
+
+def take_offsets(
+    offsets: Offsets,
+    found: ConsumerOffsetSerializeWrapper,
+    source: str,
+    end_of: Callable[[str, int], int],
+) -> bool:
+    """Take the offsets of groups from the broker at `source`, unless they are older than these."""
+    if is_older(found.data_version, offsets.version):
+        log.info(
+            "the offsets of %s are not taken, these are newer: %s there, %s here",
+            source, found.data_version, offsets.version,
+        )  # fmt: skip
+        return False
+    offsets.follow(found.offset_table, found.data_version)
+    offsets.cut_at(end_of)
+    log.info("the offsets of %s are taken, they are newer", source)
+    return True
+
+
+def take_delays(delays: Delays, found: DelayOffsets) -> None:
+    """Take the progress of each delay level that is ahead of this one."""
+    for level, offset in found.offset_table.items():
+        if 0 < level <= delays.levels:
+            delays.passed(level, offset)
+    delays.cut_at_log()
+
+
+class TakenTimers(FollowingTimers):
+    """The timers of a master that returns, before they go on by themselves."""
+
+    _late: list[tuple[int, int, str]]  # due before they came into the wheel: place, length, topic
+
+    async def take(self, read_ms: int, queue_offset: int, now_ms: int) -> None:
+        """The acting master has sent everything in the slots before `read_ms`, of the messages
+        before `queue_offset`. What never reached it, or stays here, is due here."""
+        state = self.state
+        if read_ms <= state.read_ms:
+            return
+        self._late = []
+        # First into the wheel with what is not there yet.
+        await self._follow_all(state.read_ms, queue_offset, now_ms)
+        left = await self._left(state.floor(read_ms), queue_offset)
+        await self._follow_all(read_ms, queue_offset, now_ms)
+        for place, length, topic in left + self._late:
+            if not state.log.has_room:
+                state.log.roll()
+            self._place(place, length, 0, topic, IS_TIMER, max(state.floor(now_ms), state.read_ms))
+        state.log.write()
+        self._placed = False
+        self._put_slots()
+        self._note()
+
+    async def _follow_all(self, read_ms: int, queue_offset: int, now_ms: int) -> None:
+        self.follow(read_ms, queue_offset)
+        while self.step(now_ms, MANY):  # noqa: ASYNC110 - other work goes on meanwhile
+            await asyncio.sleep(0)
+
+    def _deliver_late(self, place: int, length: int, now_ms: int) -> None:
+        record = self._read(place, length)
+        topic = "" if record is None else real_place(record.raw_properties)[0]
+        if stays(topic):
+            self._late.append((place, length, topic))
+
+    async def _left(self, until_ms: int, queue_offset: int) -> list[tuple[int, int, str]]:
+        """Place, length and topic of the messages in slots before `until_ms` that came into the
+        queue at `queue_offset` or later, or are not sent elsewhere."""
+        state = self.state
+        found: list[tuple[int, int, str]] = []
+        # In a new wheel the slot of time 0 looks used.
+        slot_ms = state.wheel.next_used(state.read_ms or state.precision_ms, until_ms)
+        while slot_ms is not None and slot_ms < until_ms:
+            due = ExpiringSlot(slot_ms, state.wheel.get(slot_ms).last)
+            while due.prepare(state.log, self._store):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            first = state.delivered if slot_ms == state.read_ms else 0
+            for number in range(first, len(due)):
+                place, length, _, _ = due.unit(number)
+                record = self._read(place, length)
+                if record is None:
+                    continue
+                topic, _ = real_place(record.raw_properties)
+                if record.queue_offset < queue_offset and not stays(topic):
+                    continue
+                if not (due.recalls and due.is_recalled(number, recall_key(record))):
+                    found.append((place, length, topic))
+            slot_ms = state.wheel.next_used(slot_ms + state.precision_ms, until_ms)
+            await asyncio.sleep(0)
+        return found

@@ -1,0 +1,24 @@
+"""A running pair."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aerobee.broker.acting import escape, returning
+from aerobee.broker.replication import slave as ha_slave
+
+from ..conftest import Config
+from .pairs import Pair
+
+
+@pytest.fixture
+async def pair(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Pair]:
+    monkeypatch.setattr(ha_slave, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(escape, "PAUSE_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(returning, "RETRY_SECONDS", 0.02)
+    made = Pair(config, tmp_path)
+    await made.start()
+    yield made
+    await made.stop()

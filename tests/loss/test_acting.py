@@ -1,0 +1,143 @@
+"""A master is killed under load, its slave acts for it, the master returns: by our own client no
+acknowledged message is missing, due meanwhile or not, and offsets go on."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from aerobee.client import Admin, Consumer, Message, Producer, SendStatus
+from aerobee.client.errors import AerobeeError
+from aerobee.protocol import codes
+from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
+from aerobee.protocol.bodies.route import TopicRouteData
+from aerobee.protocol.headers.namesrv import GetRoute
+from aerobee.scripts.harness.clusters import BROKER_NAME, SMALL_FILES, AerobeeCluster
+
+TOPIC, GROUP = "Acting", "ActingGroup"
+SECONDS = 180
+MESSAGES = 300
+SETTINGS: dict[str, str | int] = SMALL_FILES | {
+    "enableSlaveActingMaster": "true",
+    "enableRemoteEscape": "true",
+    "slaveReadEnable": "true",
+    "brokerRole": "SYNC_MASTER",
+    "inSyncReplicas": 2,
+}
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> Iterator[tuple[AerobeeCluster, AerobeeCluster, AerobeeCluster]]:
+    """A master with its name server, its slave, and a broker of another name."""
+    master = AerobeeCluster(tmp_path / "master", SETTINGS)
+    with Path(master.namesrv_file).open("a") as file:
+        file.write("supportActingMaster=true\n")
+    shared = SETTINGS | {"namesrvAddr": master.namesrv}
+    slave = AerobeeCluster(tmp_path / "slave", shared | {"brokerRole": "SLAVE", "brokerId": 1})
+    other = AerobeeCluster(
+        tmp_path / "other", shared | {"brokerName": "another-broker", "brokerRole": "ASYNC_MASTER"}
+    )
+    try:
+        master.start()
+        other.start_broker()
+        slave.start_broker()
+        yield master, slave, other
+    finally:
+        for one in (slave, other, master):
+            one.stop()
+
+
+async def until(holds: Callable[[], Awaitable[bool]], what: Callable[[], object]) -> None:
+    for _ in range(SECONDS * 5):
+        if await holds():
+            return
+        await asyncio.sleep(0.2)
+    pytest.fail(f"not within {SECONDS} s: {what()}")
+
+
+class Asked:
+    """Questions to the servers."""
+
+    def __init__(self, namesrv: str) -> None:
+        self.peers = Peers()
+        self.namesrv = namesrv
+
+    async def master(self) -> str | None:
+        """The address that the topic's route shows as the master of the pair."""
+        answer = await self.peers.request(
+            self.namesrv, codes.GET_ROUTEINFO_BY_TOPIC, GetRoute(TOPIC)
+        )
+        if answer.code == codes.SUCCESS:
+            for broker in TopicRouteData.decode(answer.body).broker_datas:
+                if broker.broker_name == BROKER_NAME:
+                    return broker.broker_addrs.get(0)
+        return None
+
+    async def consumed(self, broker: str) -> int:
+        """The sum of the group's offsets there."""
+        answer = await self.peers.request(broker, codes.GET_ALL_CONSUMER_OFFSET)
+        table = ConsumerOffsetSerializeWrapper.decode(answer.body).offset_table
+        return sum(table.get(f"{TOPIC}@{GROUP}", {}).values())
+
+
+async def test_no_acknowledged_message_is_lost_while_a_slave_acts_and_its_master_returns(
+    brokers: tuple[AerobeeCluster, AerobeeCluster, AerobeeCluster],
+) -> None:
+    master, slave, _ = brokers
+    asked = Asked(master.namesrv)
+    async with Admin(master.namesrv) as admin:
+        await admin.create_topic(TOPIC, queues=2)
+    acknowledged: set[str] = set()
+    seen: list[str] = []
+
+    async def receive(consumer: Consumer) -> None:
+        async for message in consumer:
+            seen.append(message.keys[0])
+            await message.ack()
+
+    def missing() -> set[str]:
+        return acknowledged - set(seen)
+
+    async def all_seen() -> bool:
+        return not missing()
+
+    async def send(producer: Producer, first: int, last: int) -> None:
+        for number in range(first, last):
+            level = (0, 0, 4, 5)[number % 4]  # at once, after 30 s, or after a minute
+            key = str(number)
+            try:
+                receipt = await producer.send(
+                    Message(TOPIC, b"body", keys=[key], delay_level=level)
+                )
+            except AerobeeError:
+                continue
+            if receipt.status == SendStatus.OK:
+                acknowledged.add(key)
+
+    consumer = Consumer(master.namesrv, group=GROUP, topics=[TOPIC], start="earliest")
+    async with consumer, Producer(master.namesrv) as producer:
+        task = asyncio.create_task(receive(consumer))
+        await send(producer, 0, MESSAGES)
+        sending = asyncio.create_task(send(producer, MESSAGES, 2 * MESSAGES))
+        await asyncio.to_thread(master.stop_broker, kill=True)
+        await sending
+
+        async def acts() -> bool:
+            return await asked.master() == slave.broker
+
+        await until(acts, lambda: "the route shows the slave")
+        await until(all_seen, lambda: f"{len(missing())} messages are missing")
+        at_slave = await asked.consumed(slave.broker)
+        await asyncio.to_thread(master.start_broker)
+
+        async def is_back() -> bool:
+            return await asked.master() == master.broker
+
+        await until(is_back, lambda: "the route shows the master")
+        assert await asked.consumed(master.broker) >= at_slave
+        await send(producer, 2 * MESSAGES, 2 * MESSAGES + 20)
+        await until(all_seen, lambda: f"{len(missing())} messages are missing")
+        task.cancel()
+    await asked.peers.close()
+    assert len(acknowledged) >= MESSAGES
