@@ -28,7 +28,7 @@ from ..settings.config import SLAVES_MAX, BrokerConfig
 from ..settings.ha_addresses import is_allowed, networks_of
 from .flow import Flow
 from .set_keeper import SetKeeper, Standing
-from .sync_state import SyncState
+from .sync_state import SyncState, confirmed_end
 
 log = logging.getLogger(__name__)
 
@@ -222,16 +222,11 @@ class AutoSwitchMaster:
 
     def _confirmed_end(self) -> int | None:
         """How far every broker has the log that counts; None where one of them is not there."""
-        end = self.store.written_end
         needed = self._keeper.needed()
-        if self.broker_id not in needed:
-            return None  # the controller has not told the set, or has another master
         if not self._all_ack:
-            return end
+            needed &= {self.broker_id}
         ends = {each.slave_id: each.acked for each in self.slaves}
-        for member in needed - {self.broker_id}:
-            end = min(end, ends.get(member, -1))
-        return end if end >= 0 else None
+        return confirmed_end(self.broker_id, self.store.written_end, needed, ends)
 
     def _acked_by_count(self) -> int:
         """How far inSyncReplicas brokers have the log, this one included."""
