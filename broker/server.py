@@ -841,6 +841,8 @@ class Broker:
             self.server.scheduler.wake()
 
     def _on_synced(self) -> None:
+        if isinstance(self.ha, AutoSwitchMaster):
+            self.ha.confirm()
         if self.store.readable_end_moves_with_sync:
             self._wake_all()
 

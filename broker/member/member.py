@@ -246,6 +246,8 @@ class Member:
             members, set_epoch = await self._leader.alter(self.role, wanted, state.set_epoch)
         except Declined as wrong:
             log.warning("the controller declined the sync state set %s: %s", sorted(wanted), wrong)
+            if wrong.code == codes.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED:
+                state.is_lost = False  # one of RocketMQ's has this set already, and says no more
             self.look()
             return
         if broker is self.broker and set_epoch > state.set_epoch:

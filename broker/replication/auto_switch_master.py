@@ -226,7 +226,10 @@ class AutoSwitchMaster:
         if not self._all_ack:
             needed &= {self.broker_id}
         ends = {each.slave_id: each.acked for each in self.slaves}
-        return confirmed_end(self.broker_id, self.store.written_end, needed, ends)
+        # With SYNC_FLUSH not more than this disk has: what a power cut takes from the master must
+        # neither be read on a slave nor make room for another message at its offset.
+        end = min(self.store.written_end, self.store.state.safe_end)
+        return confirmed_end(self.broker_id, end, needed, ends)
 
     def _acked_by_count(self) -> int:
         """How far inSyncReplicas brokers have the log, this one included."""

@@ -141,6 +141,8 @@ class SetKeeper:
         try:
             await self._alter(wanted)
         except Exception as wrong:
+            if self._state.set_epoch == before:
+                self._state.is_lost = True
             self._tell(f"the controller was asked for the set {sorted(wanted)}, no answer: {wrong}")
         else:
             self._state.is_answered = True

@@ -13,7 +13,8 @@ class SyncState:
 
     `members` is the set that the controller has confirmed, with its `set_epoch`. `proposed` is the
     set that the controller was asked for and has not answered yet; it is empty otherwise.
-    `is_answered`: the controller has answered the last proposal.
+    `is_answered`: the controller has answered the last proposal; `is_lost`: an answer to an earlier
+    one never came, so that proposal may still get there.
     `confirm_offset` is the log offset in bytes up to which every counted broker has the log.
     `last_report_ms` is when each slave has reported last, by the clock of the master's timeouts.
     """
@@ -24,6 +25,7 @@ class SyncState:
     confirm_offset: int = 0
     last_report_ms: dict[int, int] = field(default_factory=dict)
     is_answered: bool = False
+    is_lost: bool = False
 
     def counted(self) -> frozenset[int]:
         """The brokers that an acknowledgement waits for: until the controller has answered, it may
@@ -38,11 +40,14 @@ class SyncState:
     def take(self, members: frozenset[int], set_epoch: int) -> bool:
         """The controller has this set. False when it is older than what is known.
 
-        A proposed set counts on where the controller has not answered: it may still get there.
+        A proposed set counts on where the controller has not answered: it may still get there,
+        until the controller has a set with a larger number, which refuses older proposals.
         """
         if set_epoch < self.set_epoch:
             return False
-        if set_epoch > self.set_epoch or self.is_answered:
+        if set_epoch > self.set_epoch:
+            self.is_lost = False
+        if set_epoch > self.set_epoch or (self.is_answered and not self.is_lost):
             self.proposed = frozenset()
         self.members, self.set_epoch = members, set_epoch
         return True

@@ -164,7 +164,9 @@ def test_a_new_leader_does_not_replace_a_silent_master_before_the_timeout() -> N
         ([1, 2], {"set_epoch": 9}, codes.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH),
         ([1, 9], {}, codes.CONTROLLER_INVALID_REPLICAS),
         ([2, 3], {}, codes.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED),
-        ([3, 2, 1], {}, codes.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED),  # equal to the present set
+        # Equal to the present set.
+        ([3, 2, 1], {"master": 2}, codes.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED),
+        ([3, 2, 1], {"set_epoch": 1}, codes.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED),
     ],
 )
 def test_only_the_master_that_knows_the_present_set_changes_it(
@@ -176,6 +178,29 @@ def test_only_the_master_that_knows_the_present_set_changes_it(
     assert (decision.code, decision.events) == (code, ())
     assert decision.header == headers.AlterSyncStateSetResponse(0)
     assert msgspec.json.encode(state.groups) == before
+
+
+def test_the_present_set_gets_a_new_number_which_refuses_a_proposal_that_is_under_way() -> None:
+    state = led()
+    state.alter([1])
+    late = {"set_epoch": 3}  # of a proposal whose answer is lost
+    assert state.alter([1]).header == headers.AlterSyncStateSetResponse(4)
+    assert state.alter([1, 2], **late).code == codes.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH
+    assert state.groups[NAME].sync_set == [1]
+
+
+def test_a_master_that_registers_again_has_its_earlier_proposals_refused() -> None:
+    state = led()
+    state.alter([1])
+    for broker_id, set_epoch in ((2, 3), (1, 4)):
+        address = state.groups[NAME].members[broker_id].address
+        header = headers.RegisterBrokerToController(NAME, broker_id, address, CLUSTER)
+        decision = state.done(rules.register(state.groups, state.live, header))
+        assert isinstance(decision.header, headers.RegisterBrokerToControllerResponse)
+        assert decision.header.sync_state_set_epoch == set_epoch
+        assert SyncStateSet.decode(decision.body) == SyncStateSet([1], set_epoch)
+    late = state.alter([1, 2], set_epoch=3)
+    assert late.code == codes.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH
 
 
 def test_a_set_has_live_members_only() -> None:
