@@ -159,13 +159,16 @@ class MachineLoop(Loop):
     async def create_server(  # type: ignore[override]
         self,
         protocol_factory: Callable[[], asyncio.BaseProtocol],
-        host: str,
-        port: int,
+        host: str = "",
+        port: int = 0,
         *,
+        sock: "BoundPort | None" = None,
         backlog: int = 100,
         start_serving: bool = True,
     ) -> "Listener":
         """As asyncio's; every machine has its own ports."""
+        if sock is not None:
+            port = sock.port
         if port in self.host.listeners:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         made = Listener(self.network, self.host, protocol_factory, port or self.network.port())
@@ -183,6 +186,20 @@ class MachineLoop(Loop):
         ssl: None = None,
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         return await self.network.connect(self.host, protocol_factory, host, port)
+
+
+class BoundPort:
+    """What a machine has in place of a socket that is bound and does not listen."""
+
+    def __init__(self, host: Host, port: int) -> None:
+        self.port = port
+        self._host = host
+
+    def dup(self) -> "BoundPort":
+        return self
+
+    def getsockname(self) -> tuple[str, int]:
+        return self._host.ip, self.port
 
 
 class Listener:
