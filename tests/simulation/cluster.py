@@ -123,6 +123,7 @@ class Cluster:
             flush_disk_type="SYNC_FLUSH",
             compiled_sends=False,
             transaction_check_interval=3_000,
+            transaction_check_max=1_000,
             **SMALL,
             **settings,
         )

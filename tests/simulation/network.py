@@ -271,14 +271,18 @@ class End(asyncio.Transport):
         self._is_reading = True
         self._is_closing = False
         self._is_lost = False
+        self._wrong: Exception | None = None  # what it was lost by
         self._high, self._low = HIGH_BYTES, HIGH_BYTES // 4
         self._is_paused = False  # its protocol was told to write no more
 
     def begin(self, protocol: asyncio.BaseProtocol) -> None:
         """The connection is made."""
         self._protocol = protocol
-        self.host.ends[self] = None
         protocol.connection_made(self)
+        if self._is_lost:  # the peer has reset it at once
+            self._loop.call_soon(protocol.connection_lost, self._wrong)
+            return
+        self.host.ends[self] = None
         if self._inbox or self._has_ended:
             self._loop.call_soon(self._read)
 
@@ -422,6 +426,7 @@ class End(asyncio.Transport):
         if self._is_lost:
             return
         self._is_lost = True
+        self._wrong = wrong
         self.host.ends.pop(self, None)
         if self._protocol is not None:
             self._protocol.connection_lost(wrong)
