@@ -299,6 +299,7 @@ class Broker:
         self.dynamic_settings.load()
         self.store = MessageStore(self.root, config.store_settings(), host, now_ms)
         self.store.open(self._progress)
+        self._opened_end = self.store.log_end
         closers.append(self._close_store)
         self.log_ahead = LogPrefault(self.store, self._threads.executor("aerobee-ahead"))
         closers.append(self.log_ahead.stop)
@@ -713,7 +714,8 @@ class Broker:
 
     async def _revive(self) -> None:
         """A round of revival of popped messages, in parts between which requests are served."""
-        await self._periodic.in_turns(iter(self.pop.revive.run, False))
+        if self._reads_all():
+            await self._periodic.in_turns(iter(self.pop.revive.run, False))
 
     async def save_offsets(self) -> bool:
         """Write the groups' consumed offsets; returns whether the file is up to date."""
@@ -752,7 +754,12 @@ class Broker:
                 file.written(mark)
 
     def _time(self, timers: Timers, most: int) -> bool:
-        return timers.step(self.now_ms(), most)
+        return self._reads_all() and timers.step(self.now_ms(), most)
+
+    def _reads_all(self) -> bool:
+        """Whether the whole log of the last run is readable: a master in controller mode must
+        confirm it again. Timers and revivals would take what can't be read for lost."""
+        return self.config.is_slave or self.store.readable_end >= self._opened_end
 
     async def _sync(self, timers: Timers) -> None:
         """Sync the timer's files to the disk without blocking the loop."""

@@ -106,6 +106,17 @@ def alone_in_the_set() -> State:
     return State((master, slave, slave), 1, 1, (1,), 1)
 
 
+def an_empty_epoch() -> State:
+    """The second master is known to two replicas, and has written nothing yet."""
+    state = all_in_the_set()
+    for event in (
+        "2 is elected by hand",
+        *(f"{one} asks the controller for its role" for one in (2, 1)),
+    ):
+        state = dict(next_steps(state))[event]
+    return state
+
+
 Step = tuple[str, State]
 First = Callable[[], State]
 
@@ -253,7 +264,9 @@ def next_steps(state: State) -> Iterator[Step]:
 
 def _steps_of_master(state: State, one: int, node: Node) -> Iterator[Step]:
     if not state.is_timed or _has_authority(one, node):
-        message = 1 + max((*state.seen, *(each for node in state.nodes for each in node.log)), default=0)
+        message = 1 + max(
+            (*state.seen, *(each for node in state.nodes for each in node.log)), default=0
+        )
         log = (*node.log, message)
         written = _put(state, one, node._replace(log=log))
         yield f"{one} writes message {message}", _confirm(written, one)
@@ -285,7 +298,9 @@ def _steps_of_slave(state: State, one: int, node: Node) -> Iterator[Step]:
 def _steps_of_controller(state: State) -> Iterator[Step]:
     for one in IDS:
         if state.alive[one - 1]:
-            alive = tuple(is_alive and each != one for each, is_alive in zip(IDS, state.alive, strict=True))
+            alive = tuple(
+                is_alive and each != one for each, is_alive in zip(IDS, state.alive, strict=True)
+            )
             yield f"the controller hears nothing of {one}", state._replace(alive=alive)
         after = _elected(state, one, by_hand=True)
         if after != state:
@@ -347,7 +362,7 @@ def _told(state: State, one: int) -> State:
     if state.master is None:
         return state
     if state.master_epoch > node.epoch:
-        return _take_role(state, one, node)
+        return _take_role(state, one, node, state.master)
     if state.master_epoch == node.epoch and state.master == one:
         sync = _sync_state(node)
         if sync.take(Ids(state.sync_set), state.set_epoch):
@@ -358,23 +373,26 @@ def _told(state: State, one: int) -> State:
     return state
 
 
-def _take_role(state: State, one: int, node: Node) -> State:
+def _take_role(state: State, one: int, node: Node, master: int) -> State:
     """The broker stops and starts in its new role; all its connections are closed."""
-    assert state.master is not None
     state = _closed(state, one)
     new = Node(
         *(node.log, len(node.log), node.epochs, node.confirmed, True),
-        *(state.master_epoch, state.master),
+        epoch=state.master_epoch,
+        master=master,
         report=node.report,
     )
-    if state.master != one:
+    if master != one:
         return _put(state, one, new)
     start = len(node.log) if node.epochs else 0
     begun = epochs.appended(node.epochs, EpochEntry(state.master_epoch, start))
     if epochs.disorder(begun) is not None:
         return state  # it does not start as the master
     new = new._replace(
-        epochs=begun, members=Ids(state.sync_set), set_epoch=state.set_epoch, proofs=Ids({0}) if state.is_timed else Ids(),
+        epochs=begun,
+        members=Ids(state.sync_set),
+        set_epoch=state.set_epoch,
+        proofs=Ids({0}) if state.is_timed else Ids(),
     )
     return _confirm(_put(state, one, new), one)
 
@@ -391,7 +409,10 @@ def _has_authority(one: int, node: Node) -> bool:
 
 def _later(state: State) -> State:
     """So much time passes that no proof counts any more; a report does not take so long."""
-    led = max((node.epoch for one, node in zip(IDS, state.nodes, strict=True) if leads(one, node)), default=0)
+    led = max(
+        (node.epoch for one, node in zip(IDS, state.nodes, strict=True) if leads(one, node)),
+        default=0,
+    )
     nodes = tuple(node._replace(proofs=Ids(), report=None) for node in state.nodes)
     return state._replace(nodes=nodes, led_epoch=max(state.led_epoch, led))
 
@@ -466,7 +487,9 @@ def _reported(state: State, one: int) -> State:
 def _cut_off(state: State, master: int, slave: int, *, is_slave_kept: bool = False) -> State:
     """The master's connection to a slave is gone."""
     node = state.nodes[master - 1]
-    ends = tuple(UNHEARD if each == slave else had for each, had in zip(IDS, node.ends, strict=True))
+    ends = tuple(
+        UNHEARD if each == slave else had for each, had in zip(IDS, node.ends, strict=True)
+    )
     state = _put(state, master, node._replace(ends=ends))
     other = state.nodes[slave - 1]
     if other.master == master and not is_slave_kept:
@@ -499,9 +522,10 @@ def _wanted(node: Node, one: int) -> list[Ids]:
     if len(node.members) > 2:
         found.append(Ids({one}))
     for other in IDS:
-        if other not in node.members and node.ends[other - 1] != UNHEARD:
-            if sync_state.may_join(node.ends[other - 1], node.confirmed, start):
-                found.append(node.members | {other})
+        end = node.ends[other - 1]
+        is_new = other not in node.members and end != UNHEARD
+        if is_new and sync_state.may_join(end, node.confirmed, start):
+            found.append(node.members | {other})
     if node.proposed:
         found.append(node.members)
     return found
@@ -617,7 +641,7 @@ def _needs_election(controller: Controller) -> bool:
 
 
 @cache
-def _election(controller: Controller, asker: int, by_hand: bool) -> Changes:  # noqa: FBT001
+def _election(controller: Controller, asker: int, by_hand: bool) -> Changes:
     groups, live = _parts(controller)
     header = headers.ElectMaster(CLUSTER, NAME, asker, by_hand)
     return _changes(groups, rules.elect_master(groups, live, header))

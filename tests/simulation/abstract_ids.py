@@ -69,7 +69,10 @@ def _next_steps(state: State) -> Iterator[tuple[str, State]]:
             assert broker.named is not None
             application = broker.named, f"{one}:10911;{state.applications}"
             after = _put(state, one, Applicant(application=application))
-            yield f"{one} writes its application", after._replace(applications=state.applications + 1)
+            yield (
+                f"{one} writes its application",
+                after._replace(applications=state.applications + 1),
+            )
         else:
             after, is_taken = _applied(state, *broker.application)
             yield f"{one} applies, the answer is lost", after

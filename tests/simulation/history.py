@@ -33,7 +33,7 @@ from aerobee.protocol.message.record import decode_all
 from aerobee.store.base.errors import StoreError
 
 from ..loss.ledger import Event, Ledger, Queue
-from .cluster import MEMBERS, SET, PairCluster, SetCluster
+from .cluster import MEMBERS, PairCluster, SetCluster
 from .machines import Machine, Machines, simulated
 from .scheduled import TOPICS, Scheduled
 from .set_watch import SetWatch
@@ -388,7 +388,8 @@ class _History:
         self.story.delivered += 1
         got = self._got.setdefault(topic, {})
         offset, body = message.offset, message.body
-        if message.record.topic == topic:  # else it comes from a retry topic
+        # Else it comes from a retry topic, where a popped one has its own topic's name.
+        if message.record.topic == topic and not message.reconsume_times:
             place = _place(message.queue)
             self.ledger.delivered(place, offset, body)
             if topic == "orderly" and body not in got:

@@ -7,6 +7,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import pairwise
 
 from aerobee.broker.member.member import Member
 from aerobee.client import Message, MessageQueue, Producer, SendStatus
@@ -56,7 +57,7 @@ class Scene:
     def pause_after(self, moment: float) -> float:
         """The longest time without an acknowledgement from this moment on, in seconds."""
         times = [moment, *(each for each in self.acknowledged if each > moment), self.now]
-        return max(after - before for before, after in zip(times, times[1:], strict=False))
+        return max(after - before for before, after in pairwise(times))
 
     async def run(self, act: Callable[["Scene"], Awaitable[None]], seconds: float) -> None:
         """See `play`."""

@@ -69,9 +69,7 @@ class SetWatch:
         """The offsets that were noted in a calm time which lasted long enough to copy them."""
         end, calm_since, _, _ = self._noted[-1]
         noted = [
-            offsets
-            for at, _, _, offsets in self._noted
-            if calm_since < at <= end - OFFSETS_SECONDS
+            offsets for at, _, _, offsets in self._noted if calm_since < at <= end - OFFSETS_SECONDS
         ]
         if not noted:
             return

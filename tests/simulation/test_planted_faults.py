@@ -90,7 +90,9 @@ def test_an_id_that_is_given_twice_is_found(monkeypatch: Patch) -> None:
     """The controller takes every application for the one that it knows."""
     whole = rules.apply_id
     monkeypatch.setattr(
-        rules, "apply_id", lambda *given: whole(*given)._replace(code=0)  # the id is taken
+        rules,
+        "apply_id",
+        lambda *given: whole(*given)._replace(code=0),  # the id is taken
     )
     with pytest.raises(GivenTwice):
         abstract_ids.explore(12)

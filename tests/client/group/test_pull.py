@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aerobee.client.errors import NoRouteError, ClientError
+from aerobee.client.errors import ClientError, NoRouteError
 from aerobee.client.group.process_queue import Limits, ProcessQueue
 from aerobee.client.group.pull import NOT_HERE_SECONDS, Puller, PullSettings
 from aerobee.protocol import codes
@@ -213,7 +213,7 @@ async def test_messages_are_handed_out_when_their_broker_leaves_the_route_meanwh
         raise NoRouteError("broker m is in no route")
 
     def answer() -> Response:
-        cluster.address_for = gone  # type: ignore[method-assign]
+        cluster.address_for = gone  # type: ignore[method-assign,assignment]
         return pulled([record(0), record(1)], 2)
 
     cluster.answers = {MASTER: answer}
