@@ -106,17 +106,6 @@ def alone_in_the_set() -> State:
     return State((master, slave, slave), 1, 1, (1,), 1)
 
 
-def an_empty_epoch() -> State:
-    """The second master is known to two replicas, and has written nothing yet."""
-    state = all_in_the_set()
-    for event in (
-        "2 is elected by hand",
-        *(f"{one} asks the controller for its role" for one in (2, 1)),
-    ):
-        state = dict(next_steps(state))[event]
-    return state
-
-
 Step = tuple[str, State]
 First = Callable[[], State]
 

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 import pytest
 from aerobee.broker.member.authority import Authority
@@ -19,11 +20,12 @@ from aerobee.controller import rules
 from aerobee.protocol import codes
 from aerobee.store.engine import cutting
 from aerobee.store.engine.state import StoreState
-from aerobee.store.epochs import entries as epochs
+from aerobee.store.epochs import epochs as epoch_file
 from aerobee.store.epochs.entries import EpochEntry
 
 from ..broker.member import test_following
 from ..store.engine import test_cutting
+from ..store.epochs import test_epochs
 from . import abstract, abstract_ids, test_set
 from .abstract import Broken, all_in_the_set, alone_in_the_set
 from .abstract_ids import GivenTwice
@@ -38,14 +40,14 @@ def ignore_the_pending_set(patch: Patch) -> None:
 
 def keep_an_empty_epoch(patch: Patch) -> None:
     """An epoch that begins where the last one does is not noted, as in RocketMQ."""
-    whole = epochs.appended
+    whole = epoch_file.appended
 
     def appended(known: Sequence[EpochEntry], entry: EpochEntry) -> tuple[EpochEntry, ...]:
         if known and known[-1].start_offset >= entry.start_offset:
             return tuple(known)
         return whole(known, entry)
 
-    patch.setattr(epochs, "appended", appended)
+    patch.setattr(epoch_file, "appended", appended)
 
 
 def elect_anybody(patch: Patch) -> None:
@@ -67,7 +69,6 @@ def go_on_without_authority(patch: Patch) -> None:
     ("plant", "first", "events", "says"),
     [
         (ignore_the_pending_set, alone_in_the_set, 4, "lacks what was acknowledged"),
-        (keep_an_empty_epoch, all_in_the_set, 7, "lacks what was acknowledged|shows readers"),
         (elect_anybody, alone_in_the_set, 4, "lacks what was acknowledged"),
         (read_beyond_the_confirmed_end, all_in_the_set, 3, "lacks what was acknowledged"),
         (go_on_without_authority, all_in_the_set, 5, "for longer than it may"),
@@ -96,6 +97,14 @@ def test_an_id_that_is_given_twice_is_found(monkeypatch: Patch) -> None:
     )
     with pytest.raises(GivenTwice):
         abstract_ids.explore(12)
+
+
+def test_an_empty_epoch_that_is_kept_is_found(monkeypatch: Patch, tmp_path: Path) -> None:
+    keep_an_empty_epoch(monkeypatch)
+    with pytest.raises(AssertionError):
+        test_epochs.test_fault_10_2_an_epoch_without_a_message_is_replaced_by_the_next(
+            tmp_path / "epochs"
+        )
 
 
 def test_a_cut_that_is_not_synced_is_found(monkeypatch: Patch) -> None:
