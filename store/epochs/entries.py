@@ -86,7 +86,7 @@ def appended(entries: Sequence[EpochEntry], entry: EpochEntry) -> tuple[EpochEnt
 
 
 def cut_at(entries: Sequence[EpochEntry], offset: int) -> tuple[EpochEntry, ...]:
-    """The entries of a log that ends at `offset` now: without those that begin there or behind."""
+    """The entries of a log that is cut at `offset`: no epoch begins there or behind."""
     return tuple(entry for entry in entries if entry.start_offset < offset)
 
 

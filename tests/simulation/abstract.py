@@ -111,7 +111,7 @@ First = Callable[[], State]
 
 
 def explore(first: State, events: int) -> tuple[int, int]:
-    """Try all histories of up to so many events; returns the numbers of states and of steps.
+    """Try all histories of up to this many events; returns the numbers of states and of steps.
 
     Broken, with the history, when an invariant does not hold.
     """

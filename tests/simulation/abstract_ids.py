@@ -37,8 +37,10 @@ class GivenTwice(AssertionError):
 
 
 def explore(events: int) -> int:
-    """Try all histories of up to so many events; returns the number of states. GivenTwice, with the
-    history, when two brokers are the same."""
+    """Try all histories of up to this many events; returns the number of states.
+
+    GivenTwice, with the history, when two brokers are the same.
+    """
     before: dict[State, tuple[str, ...]] = {State(): ()}
     newest = [State()]
     for _ in range(events):

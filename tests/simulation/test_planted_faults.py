@@ -1,7 +1,7 @@
 """Each planted fault is found: by a history of rules, by one of a whole cluster, or by a test.
 
-A fault replaces one rule of the product. `abstract` finds those that need an order of events, the
-simulation those that need a process, a network or a clock.
+A fault replaces one rule of the product. `abstract` finds a fault that needs an order of events,
+the simulation one that needs a process, a network or a clock.
 """
 
 import asyncio
