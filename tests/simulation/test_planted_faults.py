@@ -20,7 +20,7 @@ from aerobee.controller import rules
 from aerobee.protocol import codes
 from aerobee.store.engine import cutting
 from aerobee.store.engine.state import StoreState
-from aerobee.store.epochs import epochs as epoch_file
+from aerobee.store.epochs import entries
 from aerobee.store.epochs.entries import EpochEntry
 
 from ..broker.member import test_following
@@ -40,14 +40,14 @@ def ignore_the_pending_set(patch: Patch) -> None:
 
 def keep_an_empty_epoch(patch: Patch) -> None:
     """An epoch that begins where the last one does is not noted, as in RocketMQ."""
-    whole = epoch_file.appended
+    whole = entries.appended
 
     def appended(known: Sequence[EpochEntry], entry: EpochEntry) -> tuple[EpochEntry, ...]:
         if known and known[-1].start_offset >= entry.start_offset:
             return tuple(known)
         return whole(known, entry)
 
-    patch.setattr(epoch_file, "appended", appended)
+    patch.setattr("aerobee.store.epochs.epochs.appended", appended)
 
 
 def elect_anybody(patch: Patch) -> None:
