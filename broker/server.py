@@ -314,6 +314,7 @@ class Broker:
         self.dynamic_settings.load()
         self.store = MessageStore(self.root, config.store_settings(), host, now_ms)
         self.store.open(self._progress)
+        self._opened_end = self.store.log_end
         closers.append(self._close_store)
         self.log_ahead = LogPrefault(self.store, self._threads.executor("aerobee-ahead"))
         closers.append(self.log_ahead.stop)
@@ -821,7 +822,8 @@ class Broker:
 
     async def _revive(self) -> None:
         """A round of revival of popped messages, in parts between which requests are served."""
-        await self._periodic.in_turns(iter(self.pop.revive.run, False))
+        if self._reads_all():
+            await self._periodic.in_turns(iter(self.pop.revive.run, False))
 
     async def save_offsets(self) -> bool:
         """Write the groups' consumed offsets; returns whether the file is up to date."""
@@ -860,7 +862,13 @@ class Broker:
                 file.written(mark)
 
     def _time(self, timers: Timers, most: int) -> bool:
-        return self._delivers() and timers.step(self.now_ms(), most)
+        may = self._delivers() and self._reads_all()
+        return may and timers.step(self.now_ms(), most)
+
+    def _reads_all(self) -> bool:
+        """Whether the whole log of the last run is readable: a master in controller mode must
+        confirm it again. Timers and revivals would take what can't be read for lost."""
+        return self.config.is_slave or self.store.readable_end >= self._opened_end
 
     async def _sync(self, timers: Timers) -> None:
         """Sync the timer's files to the disk without blocking the loop."""
@@ -949,6 +957,8 @@ class Broker:
             self.server.scheduler.wake()
 
     def _on_synced(self) -> None:
+        if isinstance(self.ha, AutoSwitchMaster):
+            self.ha.confirm()
         if self.store.readable_end_moves_with_sync:
             self._wake_all()
 

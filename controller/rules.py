@@ -1,10 +1,12 @@
 """The decisions of a controller: from request, state and live brokers to response and events.
 
 Pure functions of their arguments, so that tests can try every history. Codes, remarks and the order
-of checks are those of RocketMQ 5.3.3 (ReplicasInfoManager, DefaultElectPolicy), with three
+of checks are those of RocketMQ 5.3.3 (ReplicasInfoManager, DefaultElectPolicy), with five
 differences, since RocketMQ's behaviour can lose messages: offsets are compared as 64 bits; a name
 whose brokers know a newer epoch than the controller has no elections but by hand, and its brokers
-get the ids back that they had; repeated elections without a candidate raise the epoch only once.
+get the ids back that they had; repeated elections without a candidate raise the epoch only once;
+the present set is accepted from the master, with a new number; so is that of a master that
+registers again.
 """
 
 from collections.abc import Iterable
@@ -53,13 +55,20 @@ class Decision(NamedTuple):
 def alter_sync_set(
     groups: Groups, live: LiveBrokers, header: headers.AlterSyncStateSet, wanted: SyncStateSet
 ) -> Decision:
-    """1001: a master proposes the set of replicas that its acknowledgements wait for."""
+    """1001: a master proposes the set of replicas that its acknowledgements wait for.
+
+    The present set gets a new number, too: a master that proposes it has a proposal under way whose
+    answer is lost, and the new number refuses that one.
+    """
     failed = codes.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
     group = groups.get(header.broker_name)
     if group is None:
         return _no_set(failed, "Broker metadata is not existed")
     ids = sorted(set(wanted.sync_state_set))
-    if ids == group.sync_set:
+    is_present = (header.master_broker_id, header.master_epoch, wanted.sync_state_set_epoch) == (
+        *(group.master_id, group.master_epoch, group.sync_set_epoch),
+    )
+    if ids == group.sync_set and not is_present:
         why = "The newSyncStateSet is equal with oldSyncStateSet, no needed to update syncStateSet"
         return _no_set(failed, why)
     rejecting = "Rejecting alter syncStateSet request because the"
@@ -190,7 +199,11 @@ def apply_id(groups: Groups, live: LiveBrokers, header: headers.ApplyBrokerId) -
 def register(
     groups: Groups, live: LiveBrokers, header: headers.RegisterBrokerToController
 ) -> Decision:
-    """1003: a broker reports its address; the response names the master if it is alive."""
+    """1003: a broker reports its address; the response names the master if it is alive.
+
+    The set of a master that registers gets a new number: the broker has started again and does not
+    know what it had proposed before, and the new number refuses what is still under way.
+    """
     name, broker_id = header.broker_name, header.broker_id
     response = headers.RegisterBrokerToControllerResponse(header.cluster_name, name)
     unknown = codes.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
@@ -201,17 +214,21 @@ def register(
     if broker_id not in group.members:
         why = f"BrokerId: {broker_id} hasn't been registered in broker-set: {name}"
         return Decision(unknown, why, response)
+    events: tuple[Event, ...] = ()
+    set_epoch = group.sync_set_epoch
+    if broker_id == group.master_id:
+        events, set_epoch = (SyncSetChanged(name, group.sync_set),), set_epoch + 1
     if group.master_id is not None and live.is_alive(_key(group, group.master_id)):
         response.master_broker_id = group.master_id
         response.master_address = group.address_of(group.master_id)
         response.master_epoch = group.master_epoch
-        response.sync_state_set_epoch = group.sync_set_epoch
-    events: tuple[Event, ...] = ()
+        response.sync_state_set_epoch = set_epoch
     if header.broker_address != group.members[broker_id].address:
         if len(header.broker_address) > TEXT_CHARS_MAX:
             return Decision(codes.CONTROLLER_INVALID_REQUEST, _too_long(header.broker_address))
-        events = (AddressChanged(name, broker_id, header.broker_address),)
-    return Decision(header=response, body=_set_of(group), events=events)
+        events = (*events, AddressChanged(name, broker_id, header.broker_address))
+    body = SyncStateSet(group.sync_set, set_epoch).encode()
+    return Decision(header=response, body=body, events=events)
 
 
 def replica_info(groups: Groups, header: headers.GetReplicaInfo) -> Decision:

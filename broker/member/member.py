@@ -71,7 +71,9 @@ class Member:
         make: Make,
         now_ms: Callable[[], int] = steady_ms,
         wall_ms: Callable[[], int] = wall_ms,
+        open_ports: Callable[[BrokerConfig], Ports] = Ports,
     ) -> None:
+        """`now_ms` is a monotonic clock, `wall_ms` the time since 1970."""
         self.config = config
         self.role = Role(0)
         self.broker: Broker | None = None
@@ -81,6 +83,7 @@ class Member:
         self._make = make
         self._now_ms = now_ms
         self._wall_ms = wall_ms
+        self._open_ports = open_ports
         self._files = IdentityFiles(
             config.store_dir, config.broker_cluster_name, config.broker_name
         )
@@ -106,7 +109,7 @@ class Member:
         StoreError or OSError with one plain sentence.
         """
         self._identity = self._files.load()
-        self.ports = Ports(self.config)
+        self.ports = self._open_ports(self.config)
         self._peers = open_peers(self.config)
         config = self.config
         self.controllers = Controllers(config.controllers, self._peers)
@@ -246,6 +249,8 @@ class Member:
             members, set_epoch = await self._leader.alter(self.role, wanted, state.set_epoch)
         except Declined as wrong:
             log.warning("the controller declined the sync state set %s: %s", sorted(wanted), wrong)
+            if wrong.code == codes.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED:
+                state.is_lost = False  # one of RocketMQ's has this set already, and says no more
             self.look()
             return
         if broker is self.broker and set_epoch > state.set_epoch:

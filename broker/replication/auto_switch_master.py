@@ -24,7 +24,7 @@ from ..settings.config import SLAVES_MAX, BrokerConfig
 from ..settings.ha_addresses import is_allowed, networks_of
 from .log_sender import LogSender, MasterEnd
 from .set_keeper import SetKeeper, Standing
-from .sync_state import SyncState
+from .sync_state import SyncState, confirmed_end
 
 log = logging.getLogger(__name__)
 
@@ -180,16 +180,14 @@ class AutoSwitchMaster(MasterEnd["SlaveLink"]):
 
     def _confirmed_end(self) -> int | None:
         """How far every broker has the log that counts; None where one of them is not there."""
-        end = self.store.written_end
         needed = self._keeper.needed()
-        if self.broker_id not in needed:
-            return None  # the controller has not told the set, or has another master
         if not self._all_ack:
-            return end
+            needed &= {self.broker_id}
         ends = {each.slave_id: each.acked for each in self.slaves}
-        for member in needed - {self.broker_id}:
-            end = min(end, ends.get(member, -1))
-        return end if end >= 0 else None
+        # With SYNC_FLUSH not more than this disk has: what a power cut takes from the master must
+        # neither be read on a slave nor make room for another message at its offset.
+        end = min(self.store.written_end, self.store.state.safe_end)
+        return confirmed_end(self.broker_id, end, needed, ends)
 
     def _acked_by_count(self) -> int:
         """How far inSyncReplicas brokers have the log, this one included."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from ...protocol.aio.tasks import end
-from .sync_state import SyncState
+from .sync_state import SyncState, may_join
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,6 @@ class SetKeeper:
         self._pausing: dict[int, int] = {}  # slaves that took too long, and until when
         self._asking: asyncio.Task[None] | None = None
         self._asked_ms = -RETRY_MS
-        self._is_answered = False  # the controller has answered the last question
         self._told = ""
 
     def needed(self) -> frozenset[int]:
@@ -58,19 +57,12 @@ class SetKeeper:
         return self._state.counted() | self._joining.keys()
 
     def apply(self, members: frozenset[int], set_epoch: int) -> bool:
-        """The controller has this set. False when it is older than what is known.
-
-        A proposed set counts on where the controller has not answered: it may still get there.
-        """
-        state = self._state
-        if set_epoch < state.set_epoch:
-            return False
-        if set_epoch > state.set_epoch or self._is_answered:
-            state.proposed = frozenset()
-        if members != state.members:
-            log.info("the sync state set is %s, it was %s", sorted(members), sorted(state.members))
-        state.members, state.set_epoch = members, set_epoch
-        return True
+        """The controller has this set. False when it is older than what is known."""
+        before = self._state.members
+        is_taken = self._state.take(members, set_epoch)
+        if is_taken and members != before:
+            log.info("the sync state set is %s, it was %s", sorted(members), sorted(before))
+        return is_taken
 
     def propose(
         self, standings: Mapping[int, Standing], confirmed: int, epoch_start: int, late_ms: int
@@ -88,7 +80,11 @@ class SetKeeper:
         wanted.update(each for each in state.members if self._stays(each, standings, now, late_ms))
         for slave_id, one in standings.items():
             is_new = slave_id not in state.members
-            if is_new and self._joins(slave_id, one, now, epoch_start) and one.acked >= confirmed:
+            if (
+                is_new
+                and self._joins(slave_id, one, now, epoch_start)
+                and may_join(one.acked, confirmed, epoch_start)
+            ):
                 wanted.add(slave_id)
         for slave_id in [each for each in self._joining if each not in standings]:
             del self._joining[slave_id]
@@ -134,8 +130,7 @@ class SetKeeper:
             return
         if wanted == state.members and not state.proposed:
             return
-        state.proposed |= wanted
-        self._is_answered = False
+        state.propose(wanted)
         self._asked_ms = now
         self._asking = asyncio.get_running_loop().create_task(self._ask_for(wanted))
 
@@ -144,9 +139,11 @@ class SetKeeper:
         try:
             await self._alter(wanted)
         except Exception as wrong:
+            if self._state.set_epoch == before:
+                self._state.is_lost = True
             self._tell(f"the controller was asked for the set {sorted(wanted)}, no answer: {wrong}")
         else:
-            self._is_answered = True
+            self._state.is_answered = True
             if self._state.set_epoch == before:
                 self._tell(f"the controller has not taken {sorted(wanted)} as the sync state set")
             else:

@@ -108,7 +108,10 @@ class TransactionHandlers:
     def _half(self, header: EndTransaction) -> tuple[Record, dict[str, str]]:
         """The half message of the request, with its properties; Refusal when it doesn't fit the
         request."""
-        data = self.store.message_at(header.log_offset) if header.log_offset >= 0 else None
+        # The answer to a check can be here before readers may see the half message, which a check
+        # writes again. Where that one is lost, what is written behind it is as well.
+        place = header.log_offset
+        data = self.store.message_at(place, all_written=True) if place >= 0 else None
         half = None if data is None else decode_record(data)
         if half is None or half.topic != HALF_TOPIC:
             raise Refusal(

@@ -257,8 +257,14 @@ class Puller:
     async def _pull_ahead(
         self, process_queue: ProcessQueue, subscription: SubscriptionData
     ) -> None:
-        """Send the next request, if a connection is ready, and return when it is written."""
-        request = self._request(process_queue, subscription)
+        """Send the next request, if a connection is ready, and return when it is written.
+
+        Without a route nothing is sent: an error here would lose the messages that have come.
+        """
+        try:
+            request = self._request(process_queue, subscription)
+        except AerobeeError:
+            return  # the next pull says why
         connection = self._cluster.connected(request.address)
         if connection is None or connection.is_lost or connection.is_full:
             return

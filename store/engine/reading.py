@@ -407,11 +407,13 @@ class Reader:
 
     # ---- messages by place or key
 
-    def message_at(self, log_offset: int) -> bytes | None:
-        """The record that begins at this log offset; None when none does."""
+    def message_at(self, log_offset: int, *, all_written: bool = False) -> bytes | None:
+        """The record that begins at this log offset; None when none does. With `all_written` also
+        one that readers can't see yet."""
         if log_offset >= self._log.written:
             self._log.write_staged()
-        record = self._log.record(log_offset, self._state.readable_end)
+        end = self._log.written if all_written else self._state.readable_end
+        record = self._log.record(log_offset, end)
         if record is None:
             return None
         if log_offset < self._state.opened_end:

@@ -71,6 +71,25 @@ def end_of(entries: Sequence[EpochEntry], number: int) -> int:
     return entries[number + 1].start_offset if number + 1 < len(entries) else END_MAX
 
 
+def appended(entries: Sequence[EpochEntry], entry: EpochEntry) -> tuple[EpochEntry, ...]:
+    """The entries once another epoch begins. One that is the last already changes nothing.
+
+    A last epoch that begins at the same offset has no message, and is replaced: RocketMQ refuses
+    the new one then, so that its messages count as the old one's. The result can be in disorder.
+    """
+    kept = tuple(entries)
+    if kept and kept[-1] == entry:
+        return kept
+    if kept and kept[-1].epoch < entry.epoch and kept[-1].start_offset == entry.start_offset:
+        kept = kept[:-1]
+    return (*kept, entry)
+
+
+def cut_at(entries: Sequence[EpochEntry], offset: int) -> tuple[EpochEntry, ...]:
+    """The entries of a log that is cut at `offset`: no epoch begins there or behind."""
+    return tuple(entry for entry in entries if entry.start_offset < offset)
+
+
 def consistent_point(
     own: Sequence[EpochEntry], own_end: int, theirs: Sequence[EpochEntry], their_end: int
 ) -> int | None:

@@ -10,7 +10,17 @@ from pathlib import Path
 from ..base.errors import DamagedStore, StoreError, plain_errors
 from ..files import disk, json_file
 from ..files.segment import sync_folder
-from .entries import EPOCH_MAX, EPOCHS_MAX, EpochEntry, decode, disorder, encode, end_of
+from .entries import (
+    EPOCH_MAX,
+    EPOCHS_MAX,
+    EpochEntry,
+    appended,
+    cut_at,
+    decode,
+    disorder,
+    encode,
+    end_of,
+)
 
 
 class Epochs:
@@ -67,17 +77,12 @@ class Epochs:
     def append(self, epoch: int, start_offset: int) -> None:
         """Begin an epoch at this log offset. One that is the last already changes nothing.
 
-        A last epoch that begins there too has no message, and is replaced: RocketMQ refuses the new
-        one then, so that its messages count as the old one's. Above `EPOCHS_MAX` the oldest goes.
-        DamagedStore for a number or an offset that is not above the last one's.
+        A last epoch that begins there too has no message, and is replaced. Above `EPOCHS_MAX` the
+        oldest goes. DamagedStore for a number or an offset that is not above the last one's.
         """
-        entry = EpochEntry(epoch, start_offset)
-        kept = self._entries
-        if kept and kept[-1] == entry:
+        changed = appended(self._entries, EpochEntry(epoch, start_offset))
+        if changed == self._entries:
             return
-        if kept and kept[-1].epoch < epoch and kept[-1].start_offset == start_offset:
-            kept = kept[:-1]
-        changed = (*kept, entry)
         wrong = disorder(changed)
         if wrong is not None:
             raise DamagedStore(
@@ -98,7 +103,7 @@ class Epochs:
 
     def cut(self, offset: int) -> None:
         """The log ends at `offset` now: drop the epochs that begin there or behind it."""
-        self._keep(tuple(entry for entry in self._entries if entry.start_offset < offset))
+        self._keep(cut_at(self._entries, offset))
 
     def drop_before(self, offset: int) -> None:
         """The log begins at `offset` now: drop the epochs that end before it.

@@ -80,7 +80,6 @@ def test_only_members_of_the_set_are_elected() -> None:
         ((2, 100, 0), (1, 900, 0), 2),
         ((1, 100, 5), (1, 100, 4), 3),
         ((1, 100, 5), (1, 100, 5), 2),
-        ((1, 3 << 31, 0), (1, 100, 0), 2),  # a lead of more than 32 bits
     ],
 )
 def test_the_newest_epoch_then_the_longest_log_then_the_priority_decides(
@@ -94,6 +93,16 @@ def test_the_newest_epoch_then_the_longest_log_then_the_priority_decides(
     header = state.elect().header
     assert isinstance(header, headers.ElectMasterResponse)
     assert header.master_broker_id == elected
+
+
+def test_fault_10_6_a_lead_of_more_than_32_bits_counts() -> None:
+    state = led()
+    state.beat(2, epoch=1, max_offset=3 << 30)
+    state.beat(3, epoch=1, max_offset=100)
+    state.die(1)
+    header = state.elect().header
+    assert isinstance(header, headers.ElectMasterResponse)
+    assert header.master_broker_id == 2
 
 
 def test_without_a_live_member_of_the_set_there_is_no_master_and_the_set_stays() -> None:
@@ -164,7 +173,9 @@ def test_a_new_leader_does_not_replace_a_silent_master_before_the_timeout() -> N
         ([1, 2], {"set_epoch": 9}, codes.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH),
         ([1, 9], {}, codes.CONTROLLER_INVALID_REPLICAS),
         ([2, 3], {}, codes.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED),
-        ([3, 2, 1], {}, codes.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED),  # equal to the present set
+        # Equal to the present set.
+        ([3, 2, 1], {"master": 2}, codes.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED),
+        ([3, 2, 1], {"set_epoch": 1}, codes.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED),
     ],
 )
 def test_only_the_master_that_knows_the_present_set_changes_it(
@@ -176,6 +187,29 @@ def test_only_the_master_that_knows_the_present_set_changes_it(
     assert (decision.code, decision.events) == (code, ())
     assert decision.header == headers.AlterSyncStateSetResponse(0)
     assert msgspec.json.encode(state.groups) == before
+
+
+def test_the_present_set_gets_a_new_number_which_refuses_a_proposal_that_is_under_way() -> None:
+    state = led()
+    state.alter([1])
+    late = {"set_epoch": 3}  # of a proposal whose answer is lost
+    assert state.alter([1]).header == headers.AlterSyncStateSetResponse(4)
+    assert state.alter([1, 2], **late).code == codes.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH
+    assert state.groups[NAME].sync_set == [1]
+
+
+def test_a_master_that_registers_again_has_its_earlier_proposals_refused() -> None:
+    state = led()
+    state.alter([1])
+    for broker_id, set_epoch in ((2, 3), (1, 4)):
+        address = state.groups[NAME].members[broker_id].address
+        header = headers.RegisterBrokerToController(NAME, broker_id, address, CLUSTER)
+        decision = state.done(rules.register(state.groups, state.live, header))
+        assert isinstance(decision.header, headers.RegisterBrokerToControllerResponse)
+        assert decision.header.sync_state_set_epoch == set_epoch
+        assert SyncStateSet.decode(decision.body) == SyncStateSet([1], set_epoch)
+    late = state.alter([1, 2], set_epoch=3)
+    assert late.code == codes.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH
 
 
 def test_a_set_has_live_members_only() -> None:
@@ -242,7 +276,7 @@ def test_dead_members_can_be_removed_and_live_ones_only_by_force() -> None:
     assert clean(None) == refused
 
 
-def test_after_a_lost_state_only_the_longest_log_is_elected_and_only_by_hand() -> None:
+def test_fault_10_9_after_a_lost_state_only_the_longest_log_is_elected_and_only_by_hand() -> None:
     state = State()
     for broker_id in (2, 3):
         state.beat(broker_id, epoch=7, max_offset=100 * broker_id)

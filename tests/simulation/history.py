@@ -3,7 +3,9 @@
 `run` gives its lines and faults. The checks: no acknowledged message is lost, an offset has one
 message for ever, a first delivery to an orderly group is in order, every group gets every
 acknowledged message, committed offsets go back by at most `OFFSETS_SECONDS`, and when the faults
-have ended all servers start and all masters take messages.
+have ended all servers start and all masters take messages. `scheduled` and `set_watch` have more.
+
+Odd seeds run a pair and a broker on its own, even ones three brokers in controller mode.
 """
 
 import asyncio
@@ -31,8 +33,10 @@ from aerobee.protocol.message.record import decode_all
 from aerobee.store.base.errors import StoreError
 
 from ..loss.ledger import Event, Ledger, Queue
-from .cluster import Cluster
+from .cluster import MEMBERS, PairCluster, SetCluster
 from .machines import Machine, Machines, simulated
+from .scheduled import TOPICS, Scheduled
+from .set_watch import SetWatch
 
 EVENTS = 10
 QUEUES = 2  # of each topic on each master
@@ -46,6 +50,7 @@ OFFSETS_SECONDS = 6.0  # flushConsumerOffsetInterval, and the time that writing 
 # A machine's own fault: its process is killed, or its power goes.
 DYING = ("kill", "kill", "power")
 BETWEEN = ("partition", "stall", "cut")
+CLIENTS = ("observer", "producer", "consumer-1", "consumer-2")
 
 Offsets = dict[str, dict[int, int]]
 
@@ -75,7 +80,7 @@ def run(seed: int, events: int = EVENTS) -> Story:
             history.fault(str(wrong))
         story = history.story
         story.seconds = machines.world.now - began
-        story.faults += history.ledger.faults() + machines.world.errors
+        story.faults += history.ledger.faults() + machines.world.errors + history.more_faults()
         text = [*story.lines, *map(_text, history.ledger.events), *story.faults]
         text.append(machines.network.digest.hexdigest())
         story.digest = hashlib.sha256("\n".join(text).encode()).hexdigest()[:16]
@@ -88,13 +93,18 @@ class _History:
         self.story = Story(seed)
         self.ledger = Ledger()
         self._machines = machines
-        self._cluster = Cluster(machines)
+        self._set = SetCluster(machines) if seed % 2 == 0 else None
+        self._pair = PairCluster(machines) if self._set is None else None
+        self._cluster = self._set or self._pair or PairCluster(machines)
+        self._set_watch = None if self._set is None else SetWatch(self._set)
+        self._scheduled = Scheduled(self._cluster.name_servers, seed, machines.now_ms)
         self._draw = Random(f"faults {seed}")
         self._events = events
-        self._ends_with_promotion = self._draw.random() < 0.4
+        self._ends_with_promotion = self._draw.random() < 0.4 and self._pair is not None
         self._is_over = False  # the faults have ended
         self._heals: list[Callable[[], None]] = []
         self._starting: dict[str, asyncio.Task[None]] = {}
+        self._electing: list[asyncio.Task[None]] = []
         self._body = 0
         self._acknowledged: dict[str, dict[bytes, None]] = {}  # by topic
         self._sent: dict[bytes, Queue] = {}
@@ -112,7 +122,7 @@ class _History:
             await cluster.start(name)
         async with Admin(cluster.name_servers) as admin:
             await asyncio.sleep(1)
-            for topic in ("push", "orderly", "pop"):
+            for topic in ("push", "orderly", "pop", *TOPICS):
                 await admin.create_topic(topic, QUEUES)
         self._begin_clients()
         watching = asyncio.create_task(self._watch())
@@ -123,6 +133,7 @@ class _History:
         if self._ends_with_promotion:
             await self._promote()
         await self._end_faults()
+        self._scheduled.end()
         await self._until(self._all_work, WORKS_SECONDS, "no message was taken by")
         self._note("all queues take messages")
         await self._until(self._all_consumed, CONSUMED_SECONDS, "not consumed:")
@@ -133,6 +144,11 @@ class _History:
     def fault(self, text: str) -> None:
         self.story.faults.append(text)
 
+    def more_faults(self) -> list[str]:
+        """What the parts have found."""
+        watched = [] if self._set_watch is None else self._set_watch.faults
+        return [*watched, *self._scheduled.faults]
+
     def _note(self, text: str) -> None:
         self.story.lines.append(f"{self._machines.world.now - 1_000:9.4f} {text}")
 
@@ -140,8 +156,7 @@ class _History:
         return [
             machine.name
             for machine in self._machines.table.values()
-            if machine.name not in ("observer", "producer", "consumer-1", "consumer-2")
-            and not machine.is_gone
+            if machine.name not in CLIENTS and not machine.is_gone
         ]
 
     async def _until(self, missing: Callable[[], list[str]], seconds: float, what: str) -> None:
@@ -156,8 +171,12 @@ class _History:
 
     def _one_fault(self) -> None:
         draw = self._draw
-        kind = draw.choice((*DYING, *BETWEEN, *BETWEEN, "slow"))
+        by_hand = () if self._set is None else ("elect",)
+        kind = draw.choice((*DYING, *BETWEEN, *BETWEEN, "slow", *by_hand))
         name = draw.choice(self._servers())
+        if kind == "elect":
+            self._elect(draw.choice(MEMBERS))
+            return
         if kind in BETWEEN:
             others = [each for each in self._machines.table if each not in (name, "observer")]
             self._between(kind, name, draw.choice(others))
@@ -192,6 +211,20 @@ class _History:
             f"{one} {arrow} {other}: nothing arrives",
             heal,
         )
+
+    def _elect(self, name: str) -> None:
+        """Have a member elected by hand, if it serves."""
+        assert self._set is not None
+        if name not in self._set.members() or name in self._starting:
+            return
+        self._note(f"{name}: it is elected by hand")
+
+        async def elect() -> None:
+            assert self._set is not None
+            with suppress(OSError, TimeoutError):
+                await self._set.elect(name)
+
+        self._electing.append(asyncio.create_task(elect()))
 
     def _later(self, text: str, heal: Callable[[], None]) -> None:
         """A fault that ends after a drawn time, at the latest when the faults end."""
@@ -237,6 +270,7 @@ class _History:
 
     async def _promote(self) -> None:
         """The master's machine is gone for good, whatever else goes on."""
+        assert self._pair is not None
         self._note("broker-a: its machine is gone; its slave is to be the master")
         forgiven = [
             body
@@ -253,7 +287,7 @@ class _History:
         self.ledger.crashed(forgiven)
         for heal in self._heals.copy():
             heal()
-        await self._cluster.promote()
+        await self._pair.promote()
         self._note("broker-a-slave: it is the master")
 
     async def _end_faults(self) -> None:
@@ -269,9 +303,13 @@ class _History:
 
     def _begin_clients(self) -> None:
         work: dict[str, list[Callable[[], Awaitable[None]]]] = {
-            "producer": [self._produce],
+            "producer": [self._produce, self._scheduled.produce],
             "consumer-1": [lambda: self._push("push"), lambda: self._push("orderly"), self._pop],
-            "consumer-2": [lambda: self._push("push"), lambda: self._push("orderly")],
+            "consumer-2": [
+                *(lambda: self._push("push"), lambda: self._push("orderly")),
+                *(lambda: self._scheduled.consume("transactions"),),
+                *(lambda: self._scheduled.consume("delays"),),
+            ],
         }
         for name, programs in work.items():
             machine = self._machines.add(name)
@@ -350,7 +388,8 @@ class _History:
         self.story.delivered += 1
         got = self._got.setdefault(topic, {})
         offset, body = message.offset, message.body
-        if message.record.topic == topic:  # else it comes from a retry topic
+        # Else it comes from a retry topic, where a popped one has its own topic's name.
+        if message.record.topic == topic and not message.reconsume_times:
             place = _place(message.queue)
             self.ledger.delivered(place, offset, body)
             if topic == "orderly" and body not in got:
@@ -366,6 +405,9 @@ class _History:
         """Note the groups' offsets of each master, as they are in its memory."""
         while True:
             await asyncio.sleep(0.5)
+            if self._set_watch is not None:
+                is_calm = not self._heals and not self._starting
+                self._set_watch.look(self._machines.world.now, is_calm=is_calm)
             for name in self._cluster.masters:
                 broker = self._cluster.broker(name)
                 if broker is not None:
@@ -405,7 +447,7 @@ class _History:
             for topic, bodies in self._acknowledged.items()
             for body in bodies
             if body not in self._got.get(topic, {}) and not self._may_be_skipped(body)
-        ]
+        ] + self._scheduled.missing()
 
     def _may_be_skipped(self, body: bytes) -> bool:
         """A consumer that got what only the old master had is ahead of the new one, and passes over

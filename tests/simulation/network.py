@@ -159,13 +159,16 @@ class MachineLoop(Loop):
     async def create_server(  # type: ignore[override]
         self,
         protocol_factory: Callable[[], asyncio.BaseProtocol],
-        host: str,
-        port: int,
+        host: str = "",
+        port: int = 0,
         *,
+        sock: "BoundPort | None" = None,
         backlog: int = 100,
         start_serving: bool = True,
     ) -> "Listener":
         """As asyncio's; every machine has its own ports."""
+        if sock is not None:
+            port = sock.port
         if port in self.host.listeners:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         made = Listener(self.network, self.host, protocol_factory, port or self.network.port())
@@ -183,6 +186,20 @@ class MachineLoop(Loop):
         ssl: None = None,
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         return await self.network.connect(self.host, protocol_factory, host, port)
+
+
+class BoundPort:
+    """What a machine has in place of a socket that is bound and does not listen."""
+
+    def __init__(self, host: Host, port: int) -> None:
+        self.port = port
+        self._host = host
+
+    def dup(self) -> "BoundPort":
+        return self
+
+    def getsockname(self) -> tuple[str, int]:
+        return self._host.ip, self.port
 
 
 class Listener:
@@ -254,14 +271,18 @@ class End(asyncio.Transport):
         self._is_reading = True
         self._is_closing = False
         self._is_lost = False
+        self._wrong: Exception | None = None  # what it was lost by
         self._high, self._low = HIGH_BYTES, HIGH_BYTES // 4
         self._is_paused = False  # its protocol was told to write no more
 
     def begin(self, protocol: asyncio.BaseProtocol) -> None:
         """The connection is made."""
         self._protocol = protocol
-        self.host.ends[self] = None
         protocol.connection_made(self)
+        if self._is_lost:  # the peer has reset it at once
+            self._loop.call_soon(protocol.connection_lost, self._wrong)
+            return
+        self.host.ends[self] = None
         if self._inbox or self._has_ended:
             self._loop.call_soon(self._read)
 
@@ -405,6 +426,7 @@ class End(asyncio.Transport):
         if self._is_lost:
             return
         self._is_lost = True
+        self._wrong = wrong
         self.host.ends.pop(self, None)
         if self._protocol is not None:
             self._protocol.connection_lost(wrong)

@@ -78,7 +78,7 @@ async def test_a_master_alone_in_its_set_stops_without_a_successor(tmp_path: Pat
         assert cluster.controller.groups[NAME].master_id == 1
 
 
-async def test_a_master_whose_disk_hangs_gives_its_role_away(tmp_path: Path) -> None:
+async def test_fault_10_8_a_master_whose_disk_hangs_gives_its_role_away(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         one, two = await cluster.start(2)
         await cluster.whole_set()
@@ -126,7 +126,7 @@ async def test_an_application_whose_answer_was_lost_gets_the_same_id(tmp_path: P
         assert two.role.own_id == 2
 
 
-async def test_members_of_a_controller_without_its_state_wait_for_an_operator(
+async def test_fault_10_9_members_of_a_controller_without_its_state_wait_for_an_operator(
     tmp_path: Path,
 ) -> None:
     async with Cluster(tmp_path) as cluster:

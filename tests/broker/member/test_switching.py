@@ -105,7 +105,7 @@ async def test_the_next_master_has_messages_topics_and_the_route(brokers: Broker
     assert broker.broker_addrs == {0: two.address, 1: one.address}
 
 
-async def test_a_topic_that_only_the_log_knows_is_made_by_the_next_master(
+async def test_fault_10_7_a_topic_that_only_the_log_knows_is_made_by_the_next_master(
     brokers: Brokers,
 ) -> None:
     one, two = await brokers.start(2)
@@ -148,7 +148,7 @@ async def test_a_notice_that_nobody_elected_changes_nothing(brokers: Brokers) ->
     assert (one.broker, one.role.epoch) == (broker, 1)
 
 
-async def test_a_master_that_nobody_confirms_refuses_changes_and_goes_on_with_reads(
+async def test_fault_10_1_a_master_that_nobody_confirms_refuses_changes_and_still_reads(
     brokers: Brokers,
 ) -> None:
     one, two = await brokers.start(2)

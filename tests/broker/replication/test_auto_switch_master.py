@@ -150,6 +150,22 @@ async def test_alone_in_the_set_a_master_confirms_what_it_has_written(a: Node) -
     assert (a.acked[-1], a.bodies(), a.store.confirmed_end) == (end, 3, end)
 
 
+async def test_with_sync_flush_a_master_confirms_only_what_its_disk_has(
+    a: Node, connect: Connect
+) -> None:
+    """A power cut takes the rest, and another message may get its offset."""
+    await a.reopen(sync_flush=True)
+    master = await a.lead(1, 2)
+    end = a.put(3)
+    slave = await connect(2, end)
+    await until(lambda: master.slaves[0].acked == end)
+    assert (a.store.confirmed_end, a.acked) == (0, [])
+    a.store.sync()
+    master.confirm()
+    assert (a.store.confirmed_end, a.acked) == (end, [end])
+    slave.writer.close()
+
+
 async def test_the_log_is_confirmed_as_far_as_every_member_has_it(
     a: Node, connect: Connect
 ) -> None:

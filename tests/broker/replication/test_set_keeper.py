@@ -129,6 +129,23 @@ async def test_a_question_without_an_answer_is_asked_again_and_counts(
     assert rig.state.counted() == {1}
 
 
+async def test_a_lost_question_counts_until_the_set_has_another_number(
+    rig: Rig, clock: Clock
+) -> None:
+    """It may get to the controller behind a later question, whose refusal changes nothing."""
+    rig.wrong = TimeoutError("no answer")
+    rig.stands(2, 100)
+    assert await rig.propose() == [[1, 2]]
+    rig.wrong, rig.answers = None, False
+    clock.ms += RETRY_MS
+    del rig.standings[2]
+    assert await rig.propose() == [[1]]
+    rig.keeper.apply(frozenset({1}), 1)
+    assert rig.state.counted() == {1, 2}
+    rig.keeper.apply(frozenset({1}), 2)
+    assert rig.state.counted() == {1}
+
+
 async def test_a_refused_question_counts_until_the_set_is_told(rig: Rig) -> None:
     rig.answers = False
     rig.stands(2, 100)

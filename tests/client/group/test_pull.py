@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aerobee.client.errors import ClientError
+from aerobee.client.errors import ClientError, NoRouteError
 from aerobee.client.group.process_queue import Limits, ProcessQueue
 from aerobee.client.group.pull import NOT_HERE_SECONDS, Puller, PullSettings
 from aerobee.protocol import codes
@@ -203,6 +203,22 @@ async def test_no_pull_is_sent_ahead_of_messages_that_may_fill_the_queue(limits:
     cluster.answers = {MASTER: lambda: pulled([record(0), record(1)], 2)}
     assert len(await puller.pull(process_queue, WANTED, always)) == 2
     assert (cluster.connection.sent, puller.is_ahead(process_queue)) == ([], False)
+
+
+async def test_messages_are_handed_out_when_their_broker_leaves_the_route_meanwhile() -> None:
+    """The next pull has nowhere to go then; these messages would be committed and never seen."""
+    cluster, puller, process_queue = made()
+
+    def gone(*_: object, only: bool) -> str:
+        raise NoRouteError("broker m is in no route")
+
+    def answer() -> Response:
+        cluster.address_for = gone  # type: ignore[method-assign,assignment]
+        return pulled([record(0), record(1)], 2)
+
+    cluster.answers = {MASTER: answer}
+    assert len(await puller.pull(process_queue, WANTED, always)) == 2
+    assert (process_queue.next_offset, puller.is_ahead(process_queue)) == (2, False)
 
 
 async def test_a_pull_sent_ahead_is_dropped_if_the_messages_before_it_cannot_be_read() -> None:

@@ -43,6 +43,7 @@ def test_nothing_beyond_the_confirmed_end_is_readable(open_store: OpenStore) -> 
     assert store.confirm(end)
     assert readable(store) == [2] * 5
     assert store.message_at(end) is None
+    assert store.message_at(end, all_written=True) is not None  # to end a transaction
     assert not store.confirm(end)
     assert store.confirm(1 << 62)
     assert readable(store) == [4] * 5

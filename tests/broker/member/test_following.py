@@ -1,0 +1,39 @@
+"""A slave in controller mode follows the elected master, whatever name servers say."""
+
+from typing import Any
+
+from aerobee.broker.member.following import MemberReplica
+from aerobee.broker.member.role import Role
+from aerobee.broker.naming.registration import Master
+
+ELECTED, OLDER = "10.0.0.2:10911", "10.0.0.1:10911"
+
+
+class Sync:
+    """Stands in for what copies topics, offsets and the rest."""
+
+    master = ""
+
+    def set_master(self, address: str) -> None:
+        self.master = address
+
+
+def replica() -> tuple[MemberReplica, Sync]:
+    """A slave whose controller has elected `ELECTED`."""
+    role = Role(3, 2, 2, ELECTED, frozenset({2, 3}), 5)
+    unused: Any = None
+    sync: Any = Sync()
+    return MemberReplica(sync, unused, lambda: None, role, unused), sync
+
+
+def test_offsets_are_copied_from_the_elected_master_and_no_older_one() -> None:
+    found, sync = replica()
+    assert sync.master == ELECTED
+    found.on_master(Master(OLDER, "10.0.0.1:10912"))
+    assert (sync.master, found.master()) == (ELECTED, ELECTED)
+
+
+def test_a_name_server_tells_the_replication_address_of_the_elected_master() -> None:
+    found, sync = replica()
+    found.on_master(Master(ELECTED, "10.0.0.2:10912"))
+    assert (sync.master, found.master()) == (ELECTED, ELECTED)

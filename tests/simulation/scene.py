@@ -1,0 +1,108 @@
+"""Three brokers in controller mode under load in virtual time, while a test makes things happen.
+
+`play(act)` starts the cluster and a producer, waits until all three are in the sync state set, runs
+`act(scene)`, and then looks on for a while.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from itertools import pairwise
+
+from aerobee.broker.member.member import Member
+from aerobee.client import Message, MessageQueue, Producer, SendStatus
+from aerobee.client.admin.admin import Admin
+from aerobee.client.errors import AerobeeError
+
+from .cluster import MEMBERS, SET, SetCluster
+from .machines import Machines, simulated
+from .set_watch import SetWatch
+
+WHOLE_SECONDS = 60.0  # until all are in the set
+LOOK_SECONDS = 0.1  # between two looks
+PAUSE_SECONDS = 0.02  # between two sends
+
+
+class Scene:
+    """What a test sees: `cluster`, the times of acknowledgements, and `faults`."""
+
+    def __init__(self, machines: Machines) -> None:
+        self.machines = machines
+        self.cluster = SetCluster(machines)
+        self.watch = SetWatch(self.cluster)
+        self.acknowledged: list[float] = []
+
+    @property
+    def now(self) -> float:
+        """The virtual time in seconds."""
+        return self.machines.world.now
+
+    @property
+    def master(self) -> str:
+        """The machine of the master of the newest epoch."""
+        leading = self.cluster.master()
+        return next(name for name, one in self.cluster.members().items() if one is leading)
+
+    def member(self, name: str) -> Member:
+        """The member of this machine."""
+        return self.cluster.members()[name]
+
+    def part(self, one: str, *others: str) -> None:
+        """Nothing goes between a machine and these, either way."""
+        ips = [self.machines.table[name].host.ip for name in (one, *others)]
+        for ip in ips[1:]:
+            self.machines.network.stall(ips[0], ip)
+            self.machines.network.stall(ip, ips[0])
+
+    def pause_after(self, moment: float) -> float:
+        """The longest time without an acknowledgement from this moment on, in seconds."""
+        times = [moment, *(each for each in self.acknowledged if each > moment), self.now]
+        return max(after - before for before, after in pairwise(times))
+
+    async def run(self, act: Callable[["Scene"], Awaitable[None]], seconds: float) -> None:
+        """See `play`."""
+        cluster = self.cluster
+        for name in list(self.machines.table):
+            if name != "observer":
+                await cluster.start(name)
+        async with Admin(cluster.name_servers) as admin:
+            await asyncio.sleep(1)
+            await admin.create_topic("t", 1)
+        watching = asyncio.create_task(self._look())
+        deadline = self.now + WHOLE_SECONDS
+        while not self._is_whole():
+            assert self.now < deadline, "not all brokers get into the set"
+            await asyncio.sleep(LOOK_SECONDS)
+        self.machines.add("producer").boot().create_task(self._produce())
+        await asyncio.sleep(3)
+        await act(self)
+        await asyncio.sleep(seconds)
+        watching.cancel()
+
+    def _is_whole(self) -> bool:
+        broker = self.cluster.broker(SET)
+        state = None if broker is None else broker.sync_state
+        return state is not None and len(state.members) == len(MEMBERS)
+
+    async def _look(self) -> None:
+        while True:
+            self.watch.look(self.now, is_calm=False)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _produce(self) -> None:
+        queue = MessageQueue("t", SET, 0)
+        async with Producer(self.cluster.name_servers, group="p", tries=1) as producer:
+            while True:
+                await asyncio.sleep(PAUSE_SECONDS)
+                with suppress(AerobeeError):
+                    receipt = await producer.send(Message("t", b"body"), queue=queue, timeout=3)
+                    if receipt.status is SendStatus.OK:
+                        self.acknowledged.append(self.now)
+
+
+def play(act: Callable[[Scene], Awaitable[None]], seconds: float = 30.0, seed: int = 1) -> Scene:
+    """Run one scene; `seconds` is how long it goes on after `act`."""
+    with simulated(seed) as machines:
+        scene = Scene(machines)
+        machines.world.run(machines.add("observer").boot(), scene.run(act, seconds))
+        return scene
