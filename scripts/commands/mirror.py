@@ -11,11 +11,11 @@ import time
 from ...client.base.security import Security
 from ...client.base.start_from import FIRST, LAST
 from ...client.base.stop_signals import Stop, stop_signals
+from ...client.base.words import counted
 from ...client.mirror.mirror import Mirror, Report
 from .. import logs
 from ..begin_at import TIMES, start_of
 from ..output.sanitize import json_line, plain
-from ..output.table import counted
 
 REPORT_SECONDS = 10.0
 REPORT_SECONDS_MAX = 3_600.0

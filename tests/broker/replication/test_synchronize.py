@@ -57,7 +57,12 @@ class Slave:
     """The tables of a slave and the `SlaveSynchronize` that copies the master's."""
 
     def __init__(
-        self, config: BrokerConfig, folder: Path, peers: "Peers | Master", *periods: int
+        self,
+        config: BrokerConfig,
+        folder: Path,
+        peers: "Peers | Master",
+        all_ms: int,
+        offsets_ms: int,
     ) -> None:
         self.now_ms = NOW_MS
         self.log_end = 0
@@ -78,7 +83,8 @@ class Slave:
         self.timers = Timers()
         self.sync = SlaveSynchronize(
             cast(Peers, peers), "127.0.0.1:1", self.topics, self.groups, self.offsets, self.delays,
-            self.modes, cast(FollowingTimers, self.timers), lambda: self.log_end, clock, *periods,
+            self.modes, cast(FollowingTimers, self.timers), lambda: self.log_end, clock, all_ms,
+            offsets_ms,
         )  # fmt: skip
 
     def saved(self, name: str) -> dict[str, Any]:
@@ -97,8 +103,8 @@ async def slave(config: Config, tmp_path: Path) -> AsyncIterator[Made]:
     made: list[Slave] = []
     own = Peers(upgrade=False)
 
-    def make(peers: Peers | Master = own, *periods: int) -> Slave:
-        made.append(Slave(config(), tmp_path / "slave", peers, *periods))
+    def make(peers: Peers | Master = own, all_ms: int = ALL_MS, offsets_ms: int = ALL_MS) -> Slave:
+        made.append(Slave(config(), tmp_path / "slave", peers, all_ms, offsets_ms))
         return made[-1]
 
     yield make
