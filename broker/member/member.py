@@ -97,6 +97,7 @@ class Member:
         self._position = (0, 0, 0)  # epoch, end and confirmed end of the log when last open
         self._open_ms = now_ms()  # when a broker was there last
         self._fault = ""
+        self._stops = False
 
     @property
     def address(self) -> str:
@@ -132,6 +133,7 @@ class Member:
 
     async def stop(self, *, hand_over: bool = True) -> None:
         """Have another master elected if this one can be replaced, then stop as a broker does."""
+        self._stops = True
         await self._end_tasks()
         broker = self.broker
         if broker is not None and self.role.is_master and hand_over:
@@ -145,7 +147,7 @@ class Member:
     # --- the role -------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        while True:
+        while not self._stops:
             self._news.clear()
             try:
                 await self._round()

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 CONNECTIONS_MAX = 50_000  # open at once
 IDLE_SECONDS = 120  # without a byte from the peer; RocketMQ's serverChannelMaxIdleTimeSeconds
 IDLE_ROUND_SECONDS = 10
+STOP_SECONDS = 2  # for what is written to go out before connections are cut
 # A large request that comes in slowly has a round more for each of these: 13 KB a second will do.
 UNFINISHED_ROUND_BYTES = 128 << 10
 BACKLOG = 1_024
@@ -139,7 +140,8 @@ class Server:
         for connection in list(self.connections):
             connection.close()
         try:
-            await asyncio.wait_for(self._empty.wait(), 2)
+            async with asyncio.timeout(STOP_SECONDS):
+                await self._empty.wait()
         except TimeoutError:
             for connection in list(self.connections):
                 connection.abort()
