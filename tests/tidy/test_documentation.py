@@ -14,7 +14,7 @@ from aerobee.scripts.dev import pages
 
 from . import tree
 
-LINES_MAX = {"README.md": 150, "ARCHITECTURE.md": 210}
+LINES_MAX = {"README.md": 150, "ARCHITECTURE.md": 200}
 DOCS = tree.ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if path.parent.name != "reference")
 PROGRAMS = {
