@@ -36,6 +36,8 @@ class Admin(Blocking[_Admin]):
     time_span = awaited(_Admin.time_span)
     queue_entries = awaited(_Admin.queue_entries)
     clean_unused_topics = awaited(_Admin.clean_unused_topics)
+    topic_summaries = awaited(_Admin.topic_summaries)
+    group_summaries = awaited(_Admin.group_summaries)
 
     groups = awaited(_Admin.groups)
     update_group = awaited(_Admin.update_group)

@@ -680,6 +680,7 @@ class Connection(asyncio.Protocol):
         self._tasks[task] = None
 
         def done(task: asyncio.Task[None]) -> None:
+            reply.close()  # it has not begun when the task was cancelled at once
             self._tasks.pop(task, None)
             self.budget.add(-size)
 

@@ -11,6 +11,9 @@ from aerobee.broker.monitoring.metrics_labels import NODE
 from aerobee.broker.server import Broker
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.console.exposition import Family
+from aerobee.controller import overview as controller_overview
+from aerobee.controller.config import ControllerConfig
+from aerobee.controller.server import Controller
 from aerobee.namesrv import overview
 from aerobee.namesrv.server import NameServer
 from aerobee.proxy import overview as proxy_overview
@@ -67,4 +70,6 @@ async def test_the_reference_has_every_metric_of_ours_and_no_other(
     await proxy.start()
     found |= own(proxy_overview.families(proxy), NODE)
     await proxy.stop()
+    controller = Controller(ControllerConfig(controller_store_path=str(tmp_path / "controller")))
+    found |= own(controller_overview.families(controller))
     assert found == documented()

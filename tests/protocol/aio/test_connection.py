@@ -3,6 +3,9 @@
 import asyncio
 import contextlib
 import socket
+from collections.abc import Coroutine
+from inspect import CORO_CLOSED, getcoroutinestate
+from typing import Any
 
 import pytest
 from aerobee.protocol import codes
@@ -14,6 +17,7 @@ from aerobee.protocol.aio.connection import (
 )
 from aerobee.protocol.aio.memory_budget import UNSENT_BYTES_MAX, MemoryBudget
 from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.aio.scheduler import Scheduler
 from aerobee.protocol.aio.server import Server, table
 from aerobee.protocol.codec.frame import FrameDecoder, encode_request
 from aerobee.protocol.command import CODEC_MSGPACK, Command, Response
@@ -256,6 +260,23 @@ async def test_deferred_requests_are_served_when_their_client_leaves() -> None:
     await until(lambda: not server.connections)
     assert len(seen) == 6
     await server.stop()
+
+
+async def test_a_coroutine_of_a_client_that_left_at_once_is_closed() -> None:
+    made: list[Coroutine[None, None, Response]] = []
+
+    async def never_begun() -> Response:
+        return Response(0)
+
+    def handle(header: Name, command: Command, connection: Connection) -> Any:
+        made.append(never_begun())
+        return made[-1]
+
+    scheduler = Scheduler()
+    connection = Connection(scheduler, table([Row(BIG, Name, handle)]))
+    connection.data_received(big_requests(1))
+    connection.connection_lost(None)  # serves what had arrived
+    await until(lambda: getcoroutinestate(made[0]) == CORO_CLOSED)
 
 
 async def test_the_unsent_bytes_of_a_client_that_left_are_not_counted(
