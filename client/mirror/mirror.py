@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ...protocol.bodies.body import MessageQueue
@@ -100,15 +101,12 @@ class Mirror(Startable):
         """Copy all that is there now, then the offsets of the groups."""
         await self._look_for_topics()
         await asyncio.gather(*(self._copy(each) for each in list(self._topics.values())))
-        try:
-            await self._copy_offsets()
-        except AerobeeError as wrong:
-            self._failed("copying offsets", wrong)
+        await self._copy_offsets()
 
     async def run(self) -> None:
         """Copy until cancelled. What fails is tried again, and is in the report meanwhile."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._repeat(OFFSETS_SECONDS, self._copy_offsets))
+            tasks.create_task(self._follow_offsets())
             followed: set[str] = set()
             while True:
                 await self._look_for_topics()
@@ -149,16 +147,12 @@ class Mirror(Startable):
 
     async def _look_for_topics(self) -> None:
         assert self._cluster is not None
-        try:
+        with self._reported("looking for topics and groups"):
             for name in await self._from.topics():
                 if name not in self._topics and self._matches(name):
                     sides = (self._from, self._to)
                     self._topics[name] = TopicCopy(sides, name, self._cluster, self._begin)
             await self._groups.copy_settings()
-        except AerobeeError as wrong:
-            self._failed("looking for topics and groups", wrong)
-        else:
-            self._failures.pop("looking for topics and groups", None)
 
     async def _follow(self, topic: TopicCopy) -> None:
         while True:
@@ -166,17 +160,19 @@ class Mirror(Startable):
             await asyncio.sleep(max(LOOK_SECONDS, len(self._topics) / LOOKS_PER_SECOND_MAX))
 
     async def _copy(self, topic: TopicCopy) -> None:
-        try:
+        with self._reported(f"topic {topic.topic}"):
             await topic.look()
             await topic.catch_up(self._room)
-        except AerobeeError as wrong:
-            self._failed(f"topic {topic.topic}", wrong)
-        else:
-            self._failures.pop(f"topic {topic.topic}", None)
+
+    async def _follow_offsets(self) -> None:
+        while True:
+            await asyncio.sleep(OFFSETS_SECONDS)
+            await self._copy_offsets()
 
     async def _copy_offsets(self) -> None:
-        await self._groups.copy_offsets({copy.source: copy for copy in self._copies()})
-        await self._commit()
+        with self._reported("copying offsets"):
+            await self._groups.copy_offsets({copy.source: copy for copy in self._copies()})
+            await self._commit()
 
     async def _commit(self) -> None:
         """The mirror's own progress at the source, for tools that show the lag of groups."""
@@ -195,20 +191,17 @@ class Mirror(Startable):
             self._commits = False
             log.warning("the source does not keep the progress of the mirror: %s", wrong)
 
-    async def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            await asyncio.sleep(seconds)
-            try:
-                await work()
-            except AerobeeError as wrong:
-                self._failed("copying offsets", wrong)
-            else:
-                self._failures.pop("copying offsets", None)
-
-    def _failed(self, what: str, wrong: AerobeeError) -> None:
-        if self._failures.get(what) != str(wrong):
-            log.warning("%s: %s", what, wrong)
-        self._failures[what] = str(wrong)
+    @contextmanager
+    def _reported(self, what: str) -> Iterator[None]:
+        """An error inside is in the report, until the same work succeeds."""
+        try:
+            yield
+        except AerobeeError as wrong:
+            if self._failures.get(what) != str(wrong):
+                log.warning("%s: %s", what, wrong)
+            self._failures[what] = str(wrong)
+        else:
+            self._failures.pop(what, None)
 
 
 def _source(addresses: str | Iterable[str], security: Security, *, relay: bool) -> Source:
