@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ..conf import log_levels
+from ..conf.secret import secret_of
 from ..protocol import codes
 from ..protocol.aio.connection import Connection, Row
 from ..protocol.aio.memory_budget import MemoryBudget
@@ -38,7 +40,6 @@ from .acting.due_work import DueWork
 from .acting.escape import Escape
 from .acting.handlers import PairHandlers, relayed
 from .acting.members import Members
-from .acting.queue_lock_gate import QueueLockGate
 from .acting.replica import PairReplica
 from .acting.returning import ReturningMaster, Tables
 from .acting.taking import TakenTimers
@@ -49,10 +50,12 @@ from .groups.groups import Groups
 from .groups.member_notices import MemberNotices
 from .groups.offsets import Offsets
 from .groups.permissions import Permissions
-from .groups.queue_locks import QueueLocks
+from .groups.queue_lock_gate import CLIENT_LOCK_MS, QueueLockGate
+from .groups.queue_locks import LeftLocks, QueueLocks
 from .member.following import MemberReplica
 from .member.guard import guarded
 from .member.handlers import MemberHandlers
+from .member.member import steady_ms
 from .member.membership import Membership
 from .member.ports import VIP_PORT_DISTANCE
 from .member.topics import add_missing
@@ -65,12 +68,14 @@ from .replication.auto_switch_master import AutoSwitchMaster
 from .replication.auto_switch_slave import AutoSwitchSlave
 from .replication.following_timers import FollowingTimers
 from .replication.master import HaMaster
+from .replication.prologue import Gates
 from .replication.pull_handlers import SlavePullHandlers
 from .replication.replica import Replica
 from .replication.slave import HaSlave
 from .replication.slave_requests import as_slave
 from .replication.sync_state import SyncState
 from .replication.synchronize import ALL_MS, SlaveSynchronize
+from .replication.tls import tls_of_master
 from .runtime.cleaner import Cleaner
 from .runtime.forwarding import Forwarding
 from .runtime.log_prefault import LogPrefault
@@ -165,6 +170,7 @@ class Broker:
         self.config = msgspec.structs.replace(config)  # a copy: `DynamicSettings` changes it
         self.now_ms = now_ms
         self.alive_ms = alive_ms or now_ms
+        self.lock_gate_ms = alive_ms or steady_ms  # a wall clock that jumps gives no lock early
         self.client_ms = client_ms or now_ms
         self.started_ms = 0
         self.port = 0
@@ -312,9 +318,13 @@ class Broker:
             config, self.root / "config" / "hotKeys.json", now_ms
         )
         self.dynamic_settings.load()
+        if config.log_level:
+            log_levels.use(config.log_level)
+        self._has_tables = (self.root / "config" / "topics.json").exists()
         self.store = MessageStore(self.root, config.store_settings(), host, now_ms)
         self.store.open(self._progress)
         self._opened_end = self.store.log_end
+        self._is_new = not (self._opened_end or self.store.epochs.last_epoch)
         closers.append(self._close_store)
         self.log_ahead = LogPrefault(self.store, self._threads.executor("aerobee-ahead"))
         closers.append(self.log_ahead.stop)
@@ -372,6 +382,7 @@ class Broker:
         folder = self.root / "config"
         self.topics = Topics(folder / "topics.json", config, self.stats, now_ms)
         self.store.state.batch_topics = self.topics.with_batch_queues
+        self.store.state.topic_rules = self.topics.retention
         self.groups = Groups(folder / "subscriptionGroup.json", config, now_ms)
         self.permissions = Permissions(config, self.topics, self.groups)
         self.offsets = Offsets(folder / "consumerOffset.json", now_ms)
@@ -386,6 +397,8 @@ class Broker:
         self.filters = Filters(folder / "consumerFilter.json", config, now_ms)
         for part in (self.topics, self.groups, self.offsets, self.delays, self.filters):
             part.load()
+        for _ in self.store.cleaner.expire():
+            pass  # so that no message comes back that had expired before the start
         self._closers.append(self._close_tables)
         # After a power cut the log may end before the last consumed message.
         self.offsets.cut_at(self.store.next_offset)
@@ -484,6 +497,8 @@ class Broker:
                     self.config, self.store, self.address, ha_address, member.look
                 ).rows()
             )
+        full[codes.LOCK_BATCH_MQ] = self._gated(full[codes.LOCK_BATCH_MQ])
+        if member is not None:
             full = guarded(full, self.change_refusal)
         if self.config.is_slave:
             full = self._follow(full)
@@ -494,6 +509,38 @@ class Broker:
         rows.update(full)
         fast_rows.update(fast_table(full))
         self._serve_static_topics(self.pulls, rows)
+
+    def _gated(self, row: Row) -> Row:
+        """The row of LOCK_BATCH_MQ, for a time in which consumers may have locks that this broker
+        doesn't know: those of a master before it, or of its own last run."""
+        member, config = self.membership, self.config
+        left = LeftLocks(self.root / "config" / "queueLocks.json")
+        is_known = left.take(self.locks, self.now_ms())
+        is_known = is_known or (self._is_new and not self._has_tables)
+        if member is not None:
+            gate = QueueLockGate(member.now_ms)
+            if member.role.is_master:
+                is_first = self._is_new and member.role.epoch == 1
+                # The master before this one may give locks until its authority ends.
+                gate.open(after_ms=0 if is_first else member.authority.limit_ms + CLIENT_LOCK_MS)
+            return gate.guarded(row)
+        if config.is_slave or config.has_acting_master:
+            return row  # or it has a gate that opens when it acts, or returns
+        gate = QueueLockGate(self.lock_gate_ms)
+        gate.open(after_ms=0 if is_known else CLIENT_LOCK_MS)
+
+        async def leave() -> None:
+            if gate.is_open:
+                gate.close()
+                try:
+                    left.leave(self.locks)
+                except StoreError as wrong:
+                    log.warning(
+                        "the next start gives locks after %d s: %s", CLIENT_LOCK_MS // 1000, wrong
+                    )
+
+        self._closers.append(leave)
+        return gate.guarded(row)
 
     async def _join_cluster(self) -> None:
         """Let slaves in, follow a master, register with the name servers."""
@@ -623,7 +670,7 @@ class Broker:
             escape, self.delays, timers, self._walk_transactions, config.timer_precision_ms,
             f"InnerProducerGroup_{config.broker_name}_{config.broker_id}", self.now_ms,
         )  # fmt: skip
-        gate = QueueLockGate(self.alive_ms)
+        gate = QueueLockGate(self.lock_gate_ms)
         members = Members(config, peers, self.address)
         self.acting = acting = ActingMaster(
             config, self.address, members, slave, replica,
@@ -645,7 +692,7 @@ class Broker:
         peers = open_peers(config)
         self._closers.append(peers.close)
         members = Members(config, peers, self.address)
-        gate = QueueLockGate(self.alive_ms)
+        gate = QueueLockGate(self.lock_gate_ms)
         taken = None
         if timers is not None:
             taken = TakenTimers(
@@ -699,6 +746,8 @@ class Broker:
             pulls, static, self.offsets, self.forwarding, is_slave=self.config.is_slave
         )
         with_static = table(logical.rows())
+        if self.membership is not None:
+            with_static = guarded(with_static, self.change_refusal)
         if self.access is not None:
             with_static = self.access.guard(with_static)
 
@@ -735,6 +784,7 @@ class Broker:
             "dataReadAheadEnable",
         )
         on_change(limit_memory, "clientMemoryBytesMax")
+        on_change(lambda: log_levels.use(config.log_level), "logLevel")
 
     async def _listen(self, port: int, rows: dict[int, Row], bound: socket.socket | None) -> int:
         try:
@@ -751,25 +801,31 @@ class Broker:
 
     async def _listen_for_slaves(self) -> asyncio.Server:
         config, member = self.config, self.membership
+        secret = secret_of("haSecret", config.ha_secret)
+        gates = Gates(secret, lambda host: self.ha.may_come(host), self._note_refused_slave)
 
         def factory() -> asyncio.Protocol:
             # In controller mode slaves follow only a master, and find out when they are refused.
             is_refused = member is not None and not member.role.is_master
-            return Refused() if is_refused else self.ha.connection()
+            return Refused() if is_refused else gates.before(lambda: self.ha.connection())
 
         try:
             server, self.ha_port = await listen(
                 factory, config.bind_address, config.ha_listen_port, accept=False,
-                bound=None if member is None else member.ports.slaves,
+                bound=None if member is None else member.ports.slaves, tls=tls_of_master(config),
             )  # fmt: skip
         except OSError as wrong:
             raise OSError(wrong.errno, f"{wrong.strerror} (haListenPort)") from None
 
         async def close() -> None:
             server.close()
+            gates.close()
 
         self._closers.append(close)
         return server
+
+    def _note_refused_slave(self) -> None:
+        self.ha.refused += 1
 
     async def _close_tables(self) -> None:
         self._files.shutdown(wait=True)  # a write in progress must not overtake these

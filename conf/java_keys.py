@@ -13,8 +13,6 @@ _TABLE = (
         "String",
         """
     brokerConfigPath  rocketmqHome  messageStorePlugIn=
-    metricsExporterType=DISABLE  metricsGrpcExporterTarget=
-    metricsGrpcExporterHeader=  metricsPromExporterHost=  metricsLabel=
     configBlackList=configBlackList;brokerConfigPath  configManagerVersion=v1
     """,
     ),
@@ -37,7 +35,7 @@ _TABLE = (
     isolateLogEnable=false
     asyncSendEnable=true  lockInStrictMode=false
     compatibleWithOldNameSrv=true  fetchControllerAddrByDnsLookup=false
-    useStaticSubscription=false  metricsInDelta=false
+    useStaticSubscription=false
     coldCtrStrategyEnable=false  usePIDColdCtrStrategy=true
       enablePopMessageThreshold=false
     enableFastChannelEventProcess=false  printChannelGroups=false
@@ -68,7 +66,7 @@ _TABLE = (
     popPollingMapSize=100000
     popReviveMaxReturnSizePerRead=16384
     popReviveMaxAttemptTimes=16  cleanOfflineBrokerInterval=30000
-    metricsOtelCardinalityLimit=50000  metricsPromExporterPort=5557  printChannelGroupsMinNum=5
+    metricsOtelCardinalityLimit=50000  printChannelGroupsMinNum=5
     """,
     ),
     (
@@ -85,8 +83,7 @@ _TABLE = (
     popLongPollingForceNotifyInterval=800
     consumerOffsetUpdateVersionStep=500  delayOffsetUpdateVersionStep=200
     checkSyncStateSetPeriod=5000  syncControllerMetadataPeriod=10000
-    metricGrpcExporterTimeOutInMills=3000
-    metricGrpcExporterIntervalInMills=60000  metricLoggingExporterIntervalInMills=10000
+    metricLoggingExporterIntervalInMills=10000
     subscriptionExpiredTimeout=600000
   fetchNamesrvAddrInterval=10000
     popInflightMessageThreshold=10000

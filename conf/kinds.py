@@ -9,3 +9,8 @@ Port = Annotated[int, Meta(ge=0, le=65_535)]
 IntervalMs = Annotated[int, Meta(ge=10, le=86_400_000)]
 IdleSeconds = Annotated[int, Meta(ge=10, le=86_400)]
 TlsMode = Literal["disabled", "permissive", "enforcing"]
+LOG_FILE_MIB = 64  # the size at which a log file is renamed
+# What `log_levels.parse` takes, as far as a pattern says it.
+LogLevels = Annotated[str, Meta(max_length=1_024, pattern=r"^[A-Za-z0-9_.,= ]*$")]
+LogFormat = Literal["text", "json"]
+LogFileMib = Annotated[int, Meta(ge=1, le=4_096)]

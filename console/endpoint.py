@@ -4,10 +4,8 @@ It calls functions of the daemon (`DaemonView`) for each request, and keeps only
 metrics for some seconds. It is read-only: no request can change a cluster.
 """
 
-import asyncio
 import errno
 import logging
-import time
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -16,8 +14,10 @@ from typing import Protocol, TypeVar
 
 from aiohttp import web
 
-from .exposition import CONTENT_TYPE, Family, exposition
-from .page import WITH_SYSTEM, Status, render
+from .bearer import Bearer
+from .exposition import Family, exposition
+from .metrics_text import MetricsText
+from .page import STYLE, STYLE_FILE, WITH_SYSTEM, Status, render
 
 log = logging.getLogger(__name__)
 
@@ -30,14 +30,10 @@ PORT_DISTANCE = 7
 PORTS_TRIED = 50  # from there on, before any free one is taken
 PORT_MAX = 65_535
 
-# Metrics are cached for this multiple of the time that writing them took, so that frequent scrapes
-# take at most a tenth of the daemon's time.
-KEPT_TIMES = 9
-KEPT_SECONDS_MAX = 5.0
-
 HEADERS = {
     "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
 }
 
@@ -56,6 +52,8 @@ class DaemonView:
     `fault` and `not_ready` return the reason in one sentence, or None when all is well; `note`
     returns a remark about a healthy daemon, or None. `status(with_system)` includes the system's
     topics where `with_system` is true. `in_slices` runs the generators of `metrics` and `status`.
+    `more_metrics` gives further metrics, as text. `console` is the address of a console that shows
+    this daemon's cluster.
     """
 
     fault: Callable[[], str | None]
@@ -64,17 +62,26 @@ class DaemonView:
     in_slices: InSlices
     status: Callable[[bool], Generator[object, None, Status]]
     note: Callable[[], str | None] = lambda: None
+    more_metrics: Callable[[], Awaitable[bytes]] | None = None
+    console: str | None = None
 
 
 class Endpoint:
     """One HTTP port.
 
     `port` 0 takes any free port. OFF opens none; `url` is then None. None takes the port
-    PORT_DISTANCE above `listen_port`, or if that is taken the next free one.
+    PORT_DISTANCE above `listen_port`, or if that is taken the next free one. With a `token` the
+    metrics and the status page ask for it; liveness and readiness never do.
     """
 
     def __init__(
-        self, address: str, port: int | None, view: DaemonView, *, listen_port: int = 0
+        self,
+        address: str,
+        port: int | None,
+        view: DaemonView,
+        *,
+        listen_port: int = 0,
+        token: bytes = b"",
     ) -> None:
         self.address = address
         self.port = port or 0
@@ -83,8 +90,8 @@ class Endpoint:
             first = listen_port + PORT_DISTANCE
             self._ports = [*range(first, min(first + PORTS_TRIED, PORT_MAX + 1)), 0]
         self._view = view
-        # The metrics as text: being written, or cached.
-        self._metrics_text: asyncio.Task[list[bytes]] | None = None
+        self._bearer = Bearer(token)
+        self._metrics = MetricsText(self._write_metrics, HEADERS)
         self._runner: web.AppRunner | None = None
 
     @property
@@ -101,9 +108,10 @@ class Endpoint:
             return
         app = web.Application()
         app.router.add_get("/", self._page)
+        app.router.add_get(f"/{STYLE_FILE}", _style)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/metrics", self._scrape)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await self._runner.setup()
         for port in self._ports:
@@ -134,8 +142,7 @@ class Endpoint:
 
     async def stop(self) -> None:
         """Close the port and its connections."""
-        if self._metrics_text is not None:
-            self._metrics_text.cancel()
+        self._metrics.stop()
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
@@ -147,34 +154,18 @@ class Endpoint:
         fault = self._view.fault() or self._view.not_ready()
         return _verdict(fault, self._view.note())
 
-    async def _metrics(self, request: web.Request) -> web.StreamResponse:
-        if self._metrics_text is None:
-            self._metrics_text = asyncio.create_task(self._write_metrics())
-        # A client that disconnects must not cancel the task that others wait for.
-        chunks = await asyncio.shield(self._metrics_text)
-        answer = web.StreamResponse(headers=HEADERS | {"Content-Type": CONTENT_TYPE})
-        answer.content_length = sum(map(len, chunks))
-        await answer.prepare(request)
-        for chunk in chunks:
-            await answer.write(chunk)
-            await asyncio.sleep(0)  # lets the daemon serve its own requests
-        await answer.write_eof()
-        return answer
+    async def _scrape(self, request: web.Request) -> web.StreamResponse:
+        self._bearer.check(request)
+        return await self._metrics.answer(request)
 
     async def _write_metrics(self) -> list[bytes]:
-        began = time.monotonic()
-        kept_s = 0.0
-        try:
-            chunks = await self._view.in_slices(exposition(self._view.metrics()))
-            kept_s = min(KEPT_TIMES * (time.monotonic() - began), KEPT_SECONDS_MAX)
-        finally:
-            asyncio.get_running_loop().call_later(kept_s, self._forget_metrics)
+        chunks = await self._view.in_slices(exposition(self._view.metrics()))
+        if self._view.more_metrics is not None:
+            chunks.append(await self._view.more_metrics())
         return chunks
 
-    def _forget_metrics(self) -> None:
-        self._metrics_text = None
-
     async def _page(self, request: web.Request) -> web.Response:
+        self._bearer.check(request)
         view, with_system = self._view, WITH_SYSTEM in request.query
         text = render(
             await view.in_slices(view.status(with_system)),
@@ -182,8 +173,13 @@ class Endpoint:
             view.note(),
             version=f"aerobee {_version()}",
             with_system=with_system,
+            console=view.console,
         )
         return web.Response(text=text, content_type="text/html", headers=HEADERS)
+
+
+async def _style(_: web.Request) -> web.Response:
+    return web.Response(text=STYLE, content_type="text/css", headers=HEADERS)
 
 
 @cache

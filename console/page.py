@@ -1,7 +1,7 @@
-"""The status page of a daemon: one self-contained HTML page that reloads itself.
+"""The status page of a daemon: one HTML page that reloads itself.
 
 It renders facts and tables and knows nothing of brokers. Numeric facts come first, in large type,
-then textual ones. Every value is escaped; the page has no script and loads nothing.
+then textual ones. Every value is escaped; the page has no script and loads only its style.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ Cell = str | int | float
 Table = tuple[str, Sequence[str], Sequence[Sequence[Cell]]]
 Status = tuple[str, Sequence[tuple[str, Cell]], Sequence[Table]]
 
+STYLE_FILE = "style.css"
 STYLE = """
 :root { color-scheme: light dark; --ink: #22201c; --soft: #6d675c; --paper: #fbfaf7;
   --card: #ffffff; --line: #e6e1d6; --amber: #d98e04; --good: #2f7d4f; --bad: #b3261e; }
@@ -83,11 +84,13 @@ def render(
     *,
     version: str = "",
     with_system: bool = False,
+    console: str | None = None,
 ) -> str:
     """The page as HTML.
 
     `fault` is the reason why the daemon is unhealthy, `note` a remark about a healthy one, each one
-    sentence. `with_system`: the status includes the system's topics.
+    sentence. `with_system`: the status includes the system's topics. `console` is the address of a
+    console that shows the cluster.
     """
     title, facts, tables = status
     state = '<span class="state">ready</span>'
@@ -99,15 +102,18 @@ def render(
     texts = _list("facts", [fact for fact in facts if isinstance(fact[1], str)])
     switch = '<a href="/">hide' if with_system else f'<a href="/?{WITH_SYSTEM}=1">show'
     body = "".join(_table(*table) for table in tables)
+    link = "" if console is None else f', <a href="{escape(console)}">console</a>'
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main>"
+        f'<title>{escape(title)}</title><link rel="stylesheet" href="/{STYLE_FILE}">'
+        "</head><body><main>"
         f'<header><h1>{escape(title)}</h1>{state}<span class="version">{escape(version)}</span>'
         f"</header>{figures}{texts}{body}<p>{switch} system topics</a></p>"
         f'<footer>Updated every {REFRESH_SECONDS} seconds. Also here: <a href="/metrics">metrics'
-        '</a>, <a href="/healthz">healthz</a>, <a href="/readyz">readyz</a>.</footer>'
+        '</a>, <a href="/healthz">healthz</a>, <a href="/readyz">readyz</a>'
+        f"{link}.</footer>"
         "</main></body></html>"
     )
 

@@ -22,7 +22,7 @@ from ..store.base.errors import StoreError
 from . import rules
 from .config import ControllerConfig
 from .engine import Engine, NotLeaderError
-from .live import NEVER, PRIORITY_LAST, LiveBrokers, Position
+from .live import NEVER, PRIORITY_LAST, Key, LiveBrokers, Position
 from .rules import Decision
 
 log = logging.getLogger(__name__)
@@ -51,6 +51,7 @@ class Handlers:
         self._elected = elected
         self._changing = asyncio.Lock()
         self._tasks: dict[asyncio.Task[Response], None] = {}
+        self._twin: tuple[Key, str] | None = None  # the last broker whose id belongs to another
 
     def rows(self) -> list[Row]:
         """The request table."""
@@ -177,6 +178,10 @@ class Handlers:
             PRIORITY_LAST if header.election_priority is None else header.election_priority,
         )
         key = (header.cluster, header.broker_name, header.broker_id)
+        wrong = rules.twin(self._engine.groups, self._live, key, header.broker_addr)
+        if wrong:
+            self._tell_twin(key, header.broker_addr, wrong)
+            raise Refusal(codes.CONTROLLER_BROKER_ID_INVALID, wrong)
         if not self._live.heard(key, header.broker_addr, connection, position, header.timeout_ms):
             raise Refusal(
                 codes.CONTROLLER_INVALID_REQUEST,
@@ -196,6 +201,12 @@ class Handlers:
 
     def on_get_config(self, header: None, command: Command, connection: Connection) -> Response:
         return Response(body=self.config.to_properties().encode())
+
+    def _tell_twin(self, key: Key, address: str, wrong: str) -> None:
+        """Log it, unless it is the broker that was logged last."""
+        if self._twin != (key, address):
+            self._twin = key, address
+            log.error("%s", wrong)
 
     async def finish(self) -> None:
         """Wait until every change in progress is stored."""

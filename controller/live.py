@@ -73,14 +73,16 @@ class LiveBrokers:
             if len(self._brokers) >= BROKERS_MAX:
                 return False
             found = self._brokers[key] = _Live(address, connection, position)
+        is_new_connection = found.connection != connection
         found.address = address
         found.connection = connection
         found.closed_ms = NEVER
         found.heard_ms = self._now_ms()
         if timeout_ms is not None:
             found.timeout_ms = min(max(1, timeout_ms), TIMEOUT_MS_MAX)
-        # A log never gets shorter within an epoch, so a late heartbeat does not lower the offset.
-        if position[:2] > found.position[:2]:
+        # A log never gets shorter within an epoch while its broker runs, so a late heartbeat does
+        # not lower the offset. What a broker that came back has lost counts.
+        if is_new_connection or position[:2] > found.position[:2]:
             found.position = position
         else:
             found.position = found.position._replace(priority=position.priority)
@@ -106,6 +108,11 @@ class LiveBrokers:
         if self._is_closed(found):
             return True
         return self._is_over(found) and led_ms > found.timeout_ms
+
+    def address(self, key: Key) -> str | None:
+        """Where a live broker is, as its last heartbeat says; None for any other."""
+        found = self._brokers.get(key)
+        return None if found is None or self._is_over(found) else found.address
 
     def position(self, key: Key) -> Position:
         """The position of its log; lower than every other for a broker without a heartbeat."""

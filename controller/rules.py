@@ -214,6 +214,9 @@ def register(
     if broker_id not in group.members:
         why = f"BrokerId: {broker_id} hasn't been registered in broker-set: {name}"
         return Decision(unknown, why, response)
+    wrong = twin(groups, live, _key(group, broker_id), header.broker_address)
+    if wrong:
+        return Decision(codes.CONTROLLER_BROKER_ID_INVALID, wrong, response)
     events: tuple[Event, ...] = ()
     set_epoch = group.sync_set_epoch
     if broker_id == group.master_id:
@@ -229,6 +232,27 @@ def register(
         events = (*events, AddressChanged(name, broker_id, header.broker_address))
     body = SyncStateSet(group.sync_set, set_epoch).encode()
     return Decision(header=response, body=body, events=events)
+
+
+def twin(groups: Groups, live: LiveBrokers, key: Key, address: str) -> str:
+    """Why the broker at `address` may not use this id; "" when it may.
+
+    The id belongs to the broker at another address as long as that one is alive, or may be: a
+    controller that has just begun to lead has not heard of it yet.
+    """
+    _, name, broker_id = key
+    owner, group = live.address(key), groups.get(name)
+    if owner is None and group is not None and group.master_epoch and not live.is_dead(key):
+        owner = group.address_of(broker_id)
+    if owner is None or owner == address:
+        return ""
+    return (
+        f"broker id {broker_id} of {name} belongs to the broker at {owner}, which is alive, and "
+        f"{address} has the same; an id can have one broker at a time. If the store folder of "
+        f"{address} is a copy, start it with an empty one, so that it joins with an id of its own. "
+        f"If the broker has moved, stop the one at {owner}: the id is free a second after its "
+        "connection has ended, or when its heartbeats have stopped for its timeout"
+    )
 
 
 def replica_info(groups: Groups, header: headers.GetReplicaInfo) -> Decision:

@@ -11,14 +11,24 @@ from typing import Annotated, Self
 import msgspec
 from msgspec import Meta
 
-from ..conf import changes
-from ..conf.kinds import BindAddress, IdleSeconds, IntervalMs, Port, TlsMode
+from ..conf import changes, log_levels
+from ..conf.kinds import BindAddress, IdleSeconds, IntervalMs, LogLevels, Port, TlsMode
+from ..conf.sources import ConfigError
+from ..protocol.bodies.access import ENABLED, SUPER, UserInfo
 
 Count = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 Seconds = Annotated[int, Meta(ge=0, le=86_400)]
 
-OWN_KEYS = frozenset({"tlsServerCertPath", "tlsServerKeyPath", "tlsServerMode"})
-ALWAYS_BLACK = OWN_KEYS | {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}
+INIT_USER = "initAuthenticationUser"
+START_KEYS = frozenset(
+    {
+        *("tlsServerCertPath", "tlsServerKeyPath", "tlsServerMode"),
+        *("authenticationEnabled", "authorizationEnabled", "namesrvAuthenticationRequired"),
+        *("authUsersPath", INIT_USER),
+    }
+)
+OWN_KEYS = START_KEYS | {"logLevel"}
+ALWAYS_BLACK = START_KEYS | {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}
 UNUSED = frozenset(
     {
         "rocketmqHome",
@@ -59,6 +69,13 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     tls_server_mode: TlsMode = "permissive"
     tls_server_cert_path: str = ""
     tls_server_key_path: str = ""
+    log_level: LogLevels = ""  # as the command says
+
+    authentication_enabled: bool = False  # of brokers and administrators
+    authorization_enabled: bool = False
+    namesrv_authentication_required: bool = False  # of everybody, also for routes
+    auth_users_path: str = ""  # the folder of users.json and acls.json
+    init_authentication_user: str = ""  # a super user, as JSON
 
     kv_config_path: str = ""  # empty: the key-value config lives in memory only
     config_store_path: str = ""  # empty: changes of settings are not stored
@@ -100,6 +117,33 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     shutdown_wait_time_seconds: Seconds = 30
     use_epoll_native_selector: bool = False
 
+    def __post_init__(self) -> None:
+        log_levels.parse(self.log_level)
+        self.init_user()
+        needs_users = self.authorization_enabled or self.namesrv_authentication_required
+        if needs_users and not self.authentication_enabled:
+            raise ConfigError(
+                "authorizationEnabled or namesrvAuthenticationRequired is true and "
+                "authenticationEnabled is not, so nobody would have to prove a name; set "
+                "authenticationEnabled=true, or leave them out"
+            )
+
+    def init_user(self) -> UserInfo | None:
+        """The super user that the settings name; None without. ConfigError for odd JSON, which
+        does not show the value."""
+        if not self.init_authentication_user:
+            return None
+        try:
+            given = UserInfo.decode(self.init_authentication_user.encode())
+        except ValueError:
+            given = UserInfo()
+        if not given.username or not given.password:
+            raise ConfigError(
+                f'{INIT_USER} is not JSON like {{"username":"NAME","password":"PASSWORD"}}; '
+                "correct it or leave it out (its value is not shown here)"
+            )
+        return UserInfo(given.username, given.password, SUPER, ENABLED)
+
     def changed(self, texts: Mapping[str, object]) -> Self:
         """The settings with these keys set; ValueError naming key, value and the legal values.
 
@@ -108,8 +152,9 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return changes.changed(self, NamesrvConfig, texts)
 
     def to_properties(self, *, own: bool = True) -> str:
-        """All settings as `key=value` lines; without `own` only the keys of a Java name server."""
-        return changes.to_properties(self, NamesrvConfig, () if own else OWN_KEYS)
+        """All settings but the password as `key=value` lines; without `own` only the keys of a Java
+        name server."""
+        return changes.to_properties(self, NamesrvConfig, {INIT_USER} if own else OWN_KEYS)
 
     @property
     def black_list(self) -> frozenset[str]:

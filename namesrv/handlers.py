@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from ..conf import changes
+from ..conf import changes, log_levels
 from ..protocol import codes
 from ..protocol.aio.connection import Connection, Row
 from ..protocol.aio.slices import LongResponse, Slices, reply_of
@@ -315,6 +315,8 @@ class Handlers:
         changed = changes.requested(self.config, NamesrvConfig, command.body, connection.address)
         if changed.config_store_path:
             store(Path(changed.config_store_path), changed.to_properties().encode())
+        if changed.log_level != self.config.log_level:
+            log_levels.use(changed.log_level)
         self.config = changed
         return Response()
 

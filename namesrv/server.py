@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from ..conf import log_levels
 from ..protocol import codes
 from ..protocol.aio.connection import Connection
 from ..protocol.aio.peers import Peers
@@ -21,6 +22,7 @@ from ..protocol.aio.server import Server, table
 from ..protocol.aio.slices import Slices
 from ..protocol.aio.tls import Tls
 from ..protocol.headers.namesrv import MinBrokerIdChange
+from .access import Access
 from .config import NamesrvConfig
 from .handlers import Handlers
 from .master_changes import MasterChanges
@@ -49,12 +51,15 @@ class NameServer:
     def __init__(
         self, config: NamesrvConfig | None = None, clock: Callable[[], int] = steady_ms
     ) -> None:
-        """ValueError when the key-value config that the settings name can't be read."""
+        """ValueError when the key-value config or the users that the settings name can't be
+        read."""
         config = config or NamesrvConfig()
         self.routes = RouteTable()
         self.settings = Settings(
             Path(config.kv_config_path).expanduser() if config.kv_config_path else None
         )
+        is_closed = config.authentication_enabled
+        self.access = Access(config, clock, self._cluster_of) if is_closed else None
         self.port = 0
         self._clock = clock
         self._handlers = Handlers(self.routes, self.settings, config, clock, self._notify)
@@ -62,6 +67,10 @@ class NameServer:
         self._peers: Peers | None = None
         self._scan_timer: asyncio.TimerHandle | None = None
         self._notices: dict[asyncio.Task[None], None] = {}
+
+    def _cluster_of(self, broker_name: str) -> str:
+        broker = self.routes.brokers.get(broker_name)
+        return "" if broker is None else broker.cluster or ""
 
     @property
     def config(self) -> NamesrvConfig:
@@ -81,6 +90,8 @@ class NameServer:
     async def start(self) -> None:
         """Listen. OSError with a plain sentence when the port can't be had."""
         config = self.config
+        if config.log_level:
+            log_levels.use(config.log_level)
         server = Server(
             on_lost=self._lost,
             idle_seconds=config.server_channel_max_idle_time_seconds,
@@ -90,6 +101,8 @@ class NameServer:
         )
         self.slices = self._handlers.slices = Slices(server.scheduler)
         rows = table(self._handlers.rows())
+        if self.access is not None:
+            rows = self.access.guard(rows)
         self.port = await server.listen(config.bind_address, config.listen_port, rows)
         self._server = server
         self._schedule_scan(FIRST_SCAN_SECONDS)
@@ -120,6 +133,8 @@ class NameServer:
 
     def _scan_round(self) -> None:
         self._schedule_scan(self.config.scan_not_active_broker_interval / 1_000)
+        if self.access is not None:
+            self.access.refresh()
         self.scan()
 
     def _lost(self, connection: Connection) -> None:

@@ -19,10 +19,11 @@ from .calls import table
 from .calls.counts import CallCounts
 from .calls.service import Service
 from .calls.telemetry import tell_changes
-from .handles.handover import Handover, Worker
+from .handles.handover import Handover
 from .handles.keeper import Keeper
 from .handles.popped import Popped
 from .http2 import health, reflection
+from .http2.balance import Worker
 from .http2.connection import Shared
 from .http2.listener import GrpcTls, Listener
 from .messages import definitions
@@ -103,8 +104,7 @@ class Proxy:
         )
         self._listener, self._service, self._cluster = listener, service, cluster
         try:
-            shares = self._worker is not None
-            await listener.start(config.bind_address, config.grpc_server_port, shares=shares)
+            await listener.start(config.bind_address, config.grpc_server_port, self._worker)
         except BaseException:
             await cluster.close()
             raise

@@ -18,18 +18,20 @@ from . import logs
 from .output.command_error import CommandError
 from .output.sanitize import PlainFormatter, plain
 
-# Command -> its module, and its description.
+# Command -> its module in `commands` or in the room that it names, and its description.
 COMMANDS = {
     "up": ("daemons", "start a name server and a broker in one go"),
     "namesrv": ("daemons", "start a name server"),
     "broker": ("daemons", "start a broker"),
     "controller": ("controller", "start a controller, which elects the masters of brokers"),
     "proxy": ("proxy", "start a proxy, which serves clients of RocketMQ 5 by gRPC"),
+    "init": ("init.command", "write units for systemd and settings"),
     "pub": ("pub", "send messages, one a line"),
     "sub": ("sub", "show the messages of a topic as they come"),
     "topics": ("topics", "list, show, create and delete topics"),
     "groups": ("groups", "list consumer groups, reset one to a time, or delete one"),
     "cluster": ("brokers", "list the brokers and what they do"),
+    "drain": ("brokers", "empty a broker: no new messages, read to the end by all groups"),
     "lag": ("groups", "show how far consumer groups are behind"),
     "message": ("messages", "show a message by its id"),
     "dlq": ("dlq", "list, show and send again what consumer groups gave up"),
@@ -37,6 +39,8 @@ COMMANDS = {
     "doctor": ("doctor", "look for what makes messages stay unread without a word"),
     "console": ("console", "show clusters in a browser"),
     "store": ("store", "check a store folder, show what is in it, or rebuild its queues"),
+    "backup": ("backup", "back up a store, also while its broker runs"),
+    "restore": ("backup", "restore a backup, whole or up to a moment"),
     "mirror": ("mirror", "copy topics, messages and offsets from one cluster to another"),
     "ingest": ("ingest", "write a topic to Parquet, JSON or CSV files, through Spark"),
 }
@@ -82,7 +86,8 @@ def _options(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog=f"aerobee {command}", description=f"{does[0].upper()}{does[1:]}."
     )
-    import_module(f".commands.{file}", __package__).declare(command, parser)
+    place = file if "." in file else f"commands.{file}"
+    import_module(f".{place}", __package__).declare(command, parser)
     # Arguments and options in any order, as in `aerobee pub TOPIC -n ADDR FILE`.
     return parser.parse_intermixed_args(words[1:], argparse.Namespace(command=command))
 

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Generator
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from ..conf.secret import secret_of
 from ..console.endpoint import DaemonView, Endpoint
 
 if TYPE_CHECKING:
@@ -15,8 +16,21 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
+class HttpSettings(Protocol):
+    """The settings of an endpoint."""
+
+    @property
+    def http_port(self) -> int | None: ...
+
+    @property
+    def http_bind_address(self) -> str: ...
+
+    @property
+    def http_token(self) -> str: ...
+
+
 def endpoint_of(
-    daemon: "NameServer | Controller", pages: ModuleType, address: str, port: int | None
+    daemon: "NameServer | Controller", pages: ModuleType, settings: "HttpSettings"
 ) -> Endpoint:
     """An endpoint, not started yet. Such a daemon is healthy and ready as soon as it listens.
 
@@ -30,7 +44,13 @@ def endpoint_of(
         status=lambda with_system: pages.overview(daemon, with_system=with_system),
         note=lambda: pages.note(daemon),
     )
-    return Endpoint(address, port, view, listen_port=daemon.config.listen_port)
+    return Endpoint(
+        settings.http_bind_address,
+        settings.http_port,
+        view,
+        listen_port=daemon.config.listen_port,
+        token=secret_of("httpToken", settings.http_token),
+    )
 
 
 def proxy_endpoint(proxy: "Proxy") -> Endpoint:
@@ -54,4 +74,10 @@ def proxy_endpoint(proxy: "Proxy") -> Endpoint:
         note=lambda: overview.note(proxy),
     )
     config = proxy.config
-    return Endpoint(config.http_bind_address, config.http_port, view, listen_port=proxy.port)
+    return Endpoint(
+        config.http_bind_address,
+        config.http_port,
+        view,
+        listen_port=proxy.port,
+        token=secret_of("httpToken", config.http_token),
+    )

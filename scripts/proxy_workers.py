@@ -9,14 +9,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from .child_command import Backoff, ChildCommand
 from .output.command_error import CommandError
-from .proxy_child import ProxyChild
 
 log = logging.getLogger(__name__)
-
-# Seconds before a worker that ended is started again; the first after it served for some time.
-BACKOFF_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
-STEADY_SECONDS = 60.0
 
 
 class ProxyWorkers:
@@ -34,7 +30,7 @@ class ProxyWorkers:
         self._pages = pages
         self._folder = ""
         self._bound: socket.socket | None = None
-        self._workers: dict[int, ProxyChild] = {}
+        self._workers: dict[int, ChildCommand] = {}
         self._keepers: list[asyncio.Task[None]] = []
         self.restarts = 0
 
@@ -79,19 +75,17 @@ class ProxyWorkers:
         if pages is not None:
             words += ["--set", f"httpPort={pages}"]
         words += ["--worker", f"{number}/{self._count}", "--worker-folder", str(Path(self._folder))]
-        worker = self._workers[number] = ProxyChild(words, is_watched=False)
+        worker = self._workers[number] = ChildCommand(("proxy", *words), is_watched=False)
         await worker.start()
 
     async def _keep(self, number: int) -> None:
         loop = asyncio.get_running_loop()
-        failures = 0
+        backoff = Backoff()
         while True:
             began = loop.time()
             code = await self._workers[number].ended()
-            failures = 0 if loop.time() - began > STEADY_SECONDS else failures
-            wait = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)]
+            wait = backoff.next(loop.time() - began)
             log.error("worker %d ended with code %d; it starts again in %g s", number, code, wait)
-            failures += 1
             await asyncio.sleep(wait)
             try:
                 await self._begin(number)

@@ -7,7 +7,9 @@ one line, when all parts serve. SIGTERM and Ctrl-C are the normal end.
 import asyncio
 import gc
 import logging
+import os
 import signal
+import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, Protocol
@@ -74,6 +76,17 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         return None  # the stock loop
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
+
+
+def end_with_input() -> None:
+    """End as by SIGTERM when standard input, a pipe of the parent process, closes."""
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _read_input)
+
+
+def _read_input() -> None:
+    if not os.read(sys.stdin.fileno(), 4_096):
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        signal.raise_signal(signal.SIGTERM)
 
 
 def _relax_collector() -> None:

@@ -6,7 +6,6 @@ request. With access control the table of requests is a different one, so that w
 no cost.
 """
 
-import hmac
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,7 +16,7 @@ from ...protocol.bodies.access import UserInfo
 from ...protocol.command import Command, read_ext
 from ...protocol.errors import Refusal
 from ...protocol.message.record import decode_record
-from ...protocol.security.signature import ACCESS_KEY, SIGNATURE, signature, signed_content
+from ...protocol.security.signature import ACCESS_KEY, is_signed
 from ...store.base.errors import StoreError
 from ..settings.access_settings import codes_of, first_users
 from ..settings.config import BrokerConfig
@@ -27,8 +26,6 @@ from .users import Users
 
 log = logging.getLogger(__name__)
 
-# Up to this version (4.9.3) clients add this field behind the signature's back.
-UNIQUE_KEY_FIELD, UNIQUE_KEY_VERSION_MAX = "_UNIQUE_KEY_QUERY", 399
 SHOWN_CHARS_MAX = 64  # of an unknown name, in a remark or the log
 LOG_EVERY_MS = 1_000
 
@@ -146,16 +143,7 @@ class Access:
             raise Refusal(codes.NO_PERMISSION, f"User:{shown} is not found.")
         if user.is_disabled:
             raise Refusal(codes.NO_PERMISSION, f"User:{name} is disabled.")
-        signed = {key: value for key, value in fields.items() if key != SIGNATURE}
-        if command.version <= UNIQUE_KEY_VERSION_MAX:
-            signed.pop(UNIQUE_KEY_FIELD, None)
-        try:
-            content = signed_content(signed, command.body or b"")
-            expected = signature(user.password or "", content).encode()
-            given = fields.get(SIGNATURE, "").encode()
-        except ValueError:  # half of a character that has two, which has no bytes
-            given, expected = b"", b"no text"
-        if not hmac.compare_digest(expected, given):
+        if not is_signed(fields, command.body or b"", command.version, user.password or ""):
             raise Refusal(
                 codes.NO_PERMISSION,
                 "check signature failed: it was not made with this user's password, or the request "

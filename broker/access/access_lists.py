@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ...protocol import codes
-from ...protocol.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo
-from ...protocol.bodies.body import Body
+from ...protocol.bodies.access import AclInfo, AclTable, PolicyEntryInfo, PolicyInfo
 from ...protocol.errors import Refusal
 from ...protocol.security import policies as rules
 from ...protocol.security.policies import CUSTOM, DEFAULT, Need, PolicyEntry, Resource, entry_of
@@ -22,12 +21,6 @@ USER_PREFIX = "User:"
 _TYPES = {CUSTOM.lower(): CUSTOM, DEFAULT.lower(): DEFAULT}
 
 Policies = dict[str, dict[Resource, PolicyEntry]]
-
-
-class AclTable(Body):
-    """acls.json: the lists by subject."""
-
-    acls: dict[str, AclInfo] = {}
 
 
 class AccessLists:

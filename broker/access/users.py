@@ -8,19 +8,12 @@ or did not happen.
 from pathlib import Path
 
 from ...protocol import codes
-from ...protocol.bodies.access import ENABLED, NORMAL, UserInfo
-from ...protocol.bodies.body import Body
+from ...protocol.bodies.access import ENABLED, NORMAL, UserInfo, UserTable
 from ...protocol.errors import Refusal
 from ...store.files import json_file
 from ..settings.user_rules import STATUSES, TYPES, check_name, check_password
 
 USERS_MAX = 10_000
-
-
-class UserTable(Body):
-    """users.json: the users by name."""
-
-    users: dict[str, UserInfo] = {}
 
 
 class Users:

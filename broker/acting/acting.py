@@ -14,11 +14,11 @@ from typing import Protocol
 
 from ...protocol.bodies.route import MASTER_ID
 from ...protocol.headers.admin import HaAddresses
+from ..groups.queue_lock_gate import QueueLockGate
 from ..replication.slave import HaSlave
 from ..settings.config import BrokerConfig
 from .due_work import DueWork
 from .members import Group, Members
-from .queue_lock_gate import QueueLockGate
 from .replica import PairReplica
 
 log = logging.getLogger(__name__)

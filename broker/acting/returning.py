@@ -22,11 +22,11 @@ from ...store.base.errors import StoreError
 from ...store.engine.store import MessageStore
 from ...store.timer.timer_check import NUMBERS, NUMBERS_BYTES
 from ..groups.offsets import Offsets
+from ..groups.queue_lock_gate import CLIENT_LOCK_MS, QueueLockGate
 from ..replication.master import HaMaster
 from ..scheduled.delays import DelayOffsets, Delays
 from ..settings.config import BrokerConfig
 from .members import Group, Members
-from .queue_lock_gate import CLIENT_LOCK_MS, QueueLockGate
 from .taking import TakenTimers, take_delays, take_offsets
 
 log = logging.getLogger(__name__)

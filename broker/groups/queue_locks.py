@@ -1,11 +1,17 @@
 """Exclusive locks of consumers on queues, for groups that consume in order.
 
-In memory only: after a restart the members lock again, as they do every 20 s in any case. A lock
-that was not renewed for `LOCK_MS` counts as free.
+A lock that was not renewed for `LOCK_MS` counts as free. The table is in memory; `LeftLocks` keeps
+it from a clean stop to the next start.
 """
 
 import logging
 from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from ...store.files import json_file
+from .queue_lock_gate import CLIENT_LOCK_MS
 
 LOCK_MS = 60_000
 LOCKS_MAX = 200_000  # group and queue pairs
@@ -57,6 +63,23 @@ class QueueLocks:
         locks = self._groups.get(group, {})
         return any(now_ms - locked_ms <= LOCK_MS for _, locked_ms in locks.values())
 
+    def encode(self) -> bytes:
+        """All locks as JSON: group, topic, broker name, queue id, client id, when in ms."""
+        return msgspec.json.encode(
+            [
+                (group, *queue, client_id, at_ms)
+                for group, locks in self._groups.items()
+                for queue, (client_id, at_ms) in locks.items()
+            ]
+        )
+
+    def restore(self, data: bytes, now_ms: int) -> None:
+        """Lock what `encode` gave, for as long as its clients count on it. msgspec.DecodeError."""
+        rows = msgspec.json.decode(data, type=list[tuple[str, str, str, int, str, int]])
+        for group, topic, broker, queue_id, client_id, at_ms in rows:
+            since_ms = min(at_ms, now_ms) - (LOCK_MS - CLIENT_LOCK_MS)
+            self.lock(group, client_id, [(topic, broker, queue_id)], since_ms)
+
     def _has_room(self, now_ms: int) -> bool:
         if self._count < self._locks_max:
             return True
@@ -81,3 +104,33 @@ class QueueLocks:
             self._full_until_ms - now_ms,
         )
         return False
+
+
+class LeftLocks:
+    """config/queueLocks.json: what a master leaves at a clean stop, for its next start.
+
+    The file is there only between the two: without it consumers may have locks that the next start
+    doesn't know.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def leave(self, locks: QueueLocks) -> None:
+        """Write the file. StoreError when that fails."""
+        json_file.save(self._path, locks.encode())
+
+    def take(self, locks: QueueLocks, now_ms: int) -> bool:
+        """Restore the locks of the last run, and remove the file; whether there was a whole one.
+
+        StoreError when the file can't be read or removed.
+        """
+        data = json_file.read(self._path)
+        json_file.remove(self._path)
+        try:
+            if data:
+                locks.restore(data, now_ms)
+        except msgspec.DecodeError as wrong:
+            log.warning("%s is damaged (%s); no queue is locked at first", self._path, wrong)
+            return False
+        return bool(data)

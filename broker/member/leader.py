@@ -106,15 +106,19 @@ class Leader:
 
     async def replicas(self) -> dict[int, str]:
         """1006: all replicas of the broker name by their ids, each with its address."""
+        found = await self.group()
+        both = (*found.in_sync_replicas, *found.not_in_sync_replicas)
+        return {one.broker_id: one.broker_address or "" for one in both}
+
+    async def group(self) -> ReplicasInfo:
+        """1006: the master and all replicas of the broker name; empty for an unknown name."""
         body = msgspec.json.encode([self._name])
         answer = await self._ask(codes.CONTROLLER_GET_SYNC_STATE_DATA, None, body)
         try:
             table = BrokerReplicasInfo.decode(answer.body or b"{}").replicas_info_table
         except ValueError as wrong:
             raise NoLeaderError(f"the leader's replicas can't be read: {wrong}") from None
-        found = table.get(self._name, ReplicasInfo())
-        both = (*found.in_sync_replicas, *found.not_in_sync_replicas)
-        return {one.broker_id: one.broker_address or "" for one in both}
+        return table.get(self._name, ReplicasInfo())
 
     async def _elect(self, own_id: int, elected_id: int, *, designate: bool) -> Role:
         header = headers.ElectMaster(

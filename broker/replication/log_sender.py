@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from ...protocol.bodies.ha import HAConnectionRuntimeInfo, HARuntimeInfo
 from ...protocol.errors import Malformed
+from ...protocol.ha_prologue import LACKING_THERE, MAGIC, refusal
 from ...store.base.errors import StoreError
 from ...store.engine.store import MessageStore
 from ..settings.config import BrokerConfig
@@ -23,6 +24,10 @@ log = logging.getLogger(__name__)
 SEND_BYTES_MAX = 256 << 10  # given to one slave at once
 BUFFER_BYTES_MAX = 1 << 20  # that a slave has not read; then it gets no more
 LAST_SECONDS = 2.0  # how long a stop waits for slaves to have all
+NOT_ALLOWED = (
+    "its address is neither loopback nor that of a replica which the controller knows; "
+    "if it may take the log, add it to haAllowedAddresses"
+)
 
 Sender = TypeVar("Sender", bound="LogSender[Any]")
 Master = TypeVar("Master", bound="MasterEnd[Any]")
@@ -45,8 +50,13 @@ class MasterEnd(Generic[Sender]):
         self.now_ms = now_ms
         self.slaves: list[Sender] = []
         self.refused = 0  # connections closed for a bad request
+        self.is_stopped = False  # a slave whose TLS handshake or prologue ends later is closed
         self._server = server
         self._progress = asyncio.Event()  # a slave has said something, or is gone
+
+    def may_come(self, host: str) -> bool:
+        """Whether a slave at this address may take the log."""
+        return True
 
     def send(self) -> None:
         """Send each slave the new part of the log. To be called after it was written."""
@@ -76,6 +86,7 @@ class MasterEnd(Generic[Sender]):
 
     async def stop(self) -> None:
         """Let the slaves have the rest of the log, for a while, and close the connections."""
+        self.is_stopped = True
         self._server.close()
         try:
             async with asyncio.timeout(LAST_SECONDS):
@@ -124,10 +135,18 @@ class LogSender(asyncio.Protocol, Generic[Master]):
         self._transport.set_write_buffer_limits(high=BUFFER_BYTES_MAX)
         host, port, *_ = transport.get_extra_info("peername") or ("", 0)
         self.address = f"{host}:{port}"
+        if self._master.is_stopped:
+            log.info("closing the slave %s: this master stops", self.address)
+            self.abort()
+            return
+        if not self._master.may_come(host):
+            self._refuse(NOT_ALLOWED)
+            return
         self._master.slaves.append(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._master.lost(self)
+        if self in self._master.slaves:
+            self._master.lost(self)
         if not self._is_closed:
             self._is_closed = True
             log.warning("the slave %s is gone, it has the log up to %d", self._name, self.acked)
@@ -143,6 +162,10 @@ class LogSender(asyncio.Protocol, Generic[Master]):
         if self._is_closed:
             return
         self.heard_ms = self._master.now_ms()
+        if self.acked < 0 and data.startswith(MAGIC):
+            self._transport.write(refusal(LACKING_THERE))
+            self._refuse(LACKING_THERE)
+            return
         try:
             self._take(data)
         except Malformed as wrong:

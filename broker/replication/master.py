@@ -72,7 +72,8 @@ class SlaveConnection(LogSender[HaMaster]):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        log.info("a slave has connected from %s", self.address)
+        if not self._is_closed:
+            log.info("a slave has connected from %s", self.address)
 
     @property
     def is_in_sync(self) -> bool:

@@ -12,18 +12,24 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import cast
 
+from ...conf.secret import secret_of
 from ...protocol.aio.tasks import end
 from ...protocol.bodies.ha import HAClientRuntimeInfo, HARuntimeInfo
 from ...protocol.errors import Malformed, reason_of
 from ...protocol.ha import REPORT, Chunks
+from ...protocol.ha_prologue import LACKING_HERE, MAGIC
 from ...store.base.errors import DamagedStore, StoreError
 from ...store.engine.following import Key
 from ...store.engine.store import MessageStore
 from ..settings.config import BrokerConfig
 from .flow import Flow
+from .prologue import ENDED, SlaveGate
+from .tls import tls_of_slave
 
 log = logging.getLogger(__name__)
 
+FULL_READ_BYTES = 128 << 10  # loops read 250 KB or 256 KiB at most; more is probably in the socket
+DERIVED_BYTES = 2 << 20  # of messages that wait at most, to be derived together
 COMPARED_BYTES = 4 << 10  # of the end of the log, compared with the master's bytes there
 RETRY_SECONDS = 5.0  # until it is tried again
 CONNECT_SECONDS = 3.0  # as long as a connection may take
@@ -45,6 +51,8 @@ class HaSlave:
     ) -> None:
         """The store must follow already. `now_ms` is the wall clock: its times are shown."""
         self.config = config
+        self._secret = secret_of("haSecret", config.ha_secret)
+        self._tls = tls_of_slave(config)
         self.store = store
         self.now_ms = now_ms
         self.on_messages = on_messages
@@ -142,15 +150,15 @@ class HaSlave:
 
     async def _follow(self, master: str) -> None:
         """Connect, and return when the connection is over."""
-        loop = asyncio.get_running_loop()
         host, _, port = master.rpartition(":")
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                _, connection = await loop.create_connection(
-                    self.new_connection, host.strip("[]"), int(port)
-                )
+                connection = await self._connected(host.strip("[]"), int(port))
         except TimeoutError:
-            self.tell(f"can't connect to the master at {master} within {CONNECT_SECONDS:g} s")
+            proof = " and prove haSecret" if self._secret else ""
+            self.tell(
+                f"can't connect to the master at {master}{proof} within {CONNECT_SECONDS:g} s"
+            )
             return
         except (OSError, ValueError, OverflowError) as wrong:
             self.tell(f"can't connect to the master at {master}: {reason_of(wrong)}")
@@ -169,6 +177,31 @@ class HaSlave:
             self._away_since_ms = self.now_ms()
             self._cut_torn()
         log.warning("the connection to the master at %s is over", master)
+
+    async def _connected(self, host: str, port: int) -> "MasterConnection":
+        """A connection, after the proof of the secret where there is one. OSError without it."""
+        loop = asyncio.get_running_loop()
+        if not self._secret:
+            _, connection = await loop.create_connection(
+                self.new_connection, host, port, ssl=self._tls
+            )
+            return connection
+        transport, gate = await loop.create_connection(
+            lambda: SlaveGate(self._secret), host, port, ssl=self._tls
+        )
+        try:
+            await gate.proven
+            if transport.is_closing():
+                raise ConnectionError(ENDED)
+        except BaseException:
+            transport.abort()
+            raise
+        connection = self.new_connection()
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+        if gate.rest:
+            connection.data_received(gate.rest)
+        return connection
 
     def _cut_torn(self) -> None:
         try:
@@ -189,6 +222,7 @@ class MasterConnection(asyncio.Protocol):
         self._reported = -1
         self._end = 0  # of the log when the two were first compared
         self._equal_end = 0  # up to here the two logs are equal, or ours is empty
+        self._reads = 0  # that brought a part of the log
         self._transport: asyncio.Transport
         self._is_closed = False
 
@@ -198,6 +232,8 @@ class MasterConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closed = True
+        if self._reads:
+            self._derive()
         self.over.set()
 
     def data_received(self, data: bytes) -> None:
@@ -209,7 +245,8 @@ class MasterConnection(asyncio.Protocol):
         try:
             self._feed(data)
         except Malformed as wrong:
-            self._leave(f"what the master at {slave.master} sends is no log: {wrong}")
+            why = LACKING_HERE if data.startswith(MAGIC) else str(wrong)
+            self._leave(f"what the master at {slave.master} sends is no log: {why}")
             return
         except StoreError as wrong:
             self._leave(str(wrong))
@@ -218,14 +255,12 @@ class MasterConnection(asyncio.Protocol):
             return
         if self._safe_end > self._reported:
             self._report()  # first: senders on the master wait for it
-        if store.log_end > store.whole_end:
-            try:
-                found = store.follower.derive_new()
-            except StoreError as wrong:
-                slave.tell(f"what came from the master can't be read here yet: {wrong}")
-                return
-            slave.on_messages(found)
-        slave.is_well()
+        self._reads += 1
+        # Many messages are derived at once in half the time.
+        if len(data) >= FULL_READ_BYTES and store.log_end - store.whole_end < DERIVED_BYTES:
+            asyncio.get_running_loop().call_soon(self._wait_for_more, self._reads)
+        elif self._derive():
+            slave.is_well()
 
     def sweep(self) -> None:
         """Report again when it is time; leave when nothing has come for too long."""
@@ -297,6 +332,26 @@ class MasterConnection(asyncio.Protocol):
             if not chunk:
                 return None
         return place, chunk
+
+    def _wait_for_more(self, reads: int) -> None:
+        """The socket is read next; what comes then is derived together with what is there."""
+        asyncio.get_running_loop().call_soon(self._derive_unless_more, reads)
+
+    def _derive_unless_more(self, reads: int) -> None:
+        if self._reads == reads and not self._is_closed and self._derive():
+            self._slave.is_well()
+
+    def _derive(self) -> bool:
+        """Add the new messages to queues and index; False when the disk has no room for that."""
+        slave, store = self._slave, self._slave.store
+        if store.log_end > store.whole_end:
+            try:
+                found = store.follower.derive_new()
+            except StoreError as wrong:
+                slave.tell(f"what came from the master can't be read here yet: {wrong}")
+                return False
+            slave.on_messages(found)
+        return True
 
     def _report(self) -> None:
         self._reported = self._safe_end if self._is_compared else self._equal_end

@@ -138,14 +138,17 @@ class Delays(PersistentTable):
         True when more are due.
         """
         self._note_certain()
-        for _ in range(self.levels):
+        end_of = self._store.max_offset
+        levels = self.levels
+        for _ in range(levels):
             level = self._next_level + 1
             try:
-                if self._deliver_level(level, now_ms, most):
+                has_more = self.offsets.get(level, 0) < end_of(SCHEDULE_TOPIC, level - 1)
+                if has_more and self._deliver_level(level, now_ms, most):
                     return True
             except StoreError as wrong:
                 self._warn(level, wrong, now_ms)
-            self._next_level = level % self.levels
+            self._next_level = level % levels
         return False
 
     @property

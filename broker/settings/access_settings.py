@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ...conf.secret import HIDDEN
 from ...conf.sources import ConfigError
 from ...protocol.bodies.access import SUPER, UserInfo
 from ...protocol.bodies.body import Body
@@ -15,8 +16,9 @@ from .user_rules import check_name, check_password, with_known_words
 
 INIT_USER = "initAuthenticationUser"
 INNER_CREDENTIALS = "innerClientAuthenticationCredentials"
-SECRET_KEYS = frozenset({INIT_USER, INNER_CREDENTIALS})
-HIDDEN = "******"  # shown in the place of a secret
+SECRET_KEYS = frozenset(
+    {INIT_USER, INNER_CREDENTIALS, "haSecret", "httpToken", "metricsGrpcExporterHeader"}
+)
 
 CODES_MAX = 1_000  # of one white list
 

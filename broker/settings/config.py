@@ -19,11 +19,22 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, field
 
+from ...conf import log_levels
 from ...conf.described import Described, described
 from ...conf.java_keys import AUTH_KEYS, JAVA_KEYS
-from ...conf.kinds import BindAddress, Port, TlsMode
+from ...conf.kinds import (
+    LOG_FILE_MIB,
+    BindAddress,
+    LogFileMib,
+    LogFormat,
+    LogLevels,
+    Port,
+    TlsMode,
+)
 from ...conf.load import Keys, load, text_of
+from ...conf.secret import secret_of
 from ...conf.sources import ConfigError
+from ...protocol.addresses import is_loopback
 from ...protocol.codec import java_properties
 from ...protocol.ha import CHUNK_BYTES_MAX
 from ...store.base.retention import HOUR_MS, Rules
@@ -37,6 +48,7 @@ from .access_settings import (
 )
 from .delay_levels import parse_levels
 from .ha_addresses import networks_of
+from .metrics_settings import pairs_of, target_of
 from .store_host import may_be_host
 
 NAME_CHARS_MAX = 90  # a system topic adds up to 37 characters, and may have 127 in all
@@ -73,6 +85,12 @@ ACKS_CAN_BE_LOST = (
     "true"
 )
 
+OPEN_TO_ALL = (
+    "bindAddress is {} and authenticationEnabled is false: anyone who reaches port {} can read and "
+    "send messages, delete topics and change settings; set authenticationEnabled and "
+    "authorizationEnabled (docs/security.md), or bindAddress=127.0.0.1"
+)
+
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 NO_CAP_SEC = (1 << 31) - 1  # of timerMaxDelaySec: the largest there is, 68 years
 TIMER_PRECISIONS_MS = (100, 200, 500, 1_000)
@@ -92,8 +110,15 @@ OWN_KEYS = frozenset(
         "clientMemoryBytesMax",
         "compiledSends",
         "haAllowedAddresses",
+        "haSecret",
+        "haTls",
         "httpBindAddress",
         "httpPort",
+        "logFile",
+        "logFileMib",
+        "logFormat",
+        "logLevel",
+        "httpToken",
         "tlsClientAuthServer",
         "tlsClientTrustCertPath",
         "tlsServerCertPath",
@@ -122,6 +147,16 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     # None: ten above listen_port, or the next free one
     http_port: Annotated[int, Meta(ge=HTTP_PORT_OFF, le=65_535)] | None = None
     http_bind_address: BindAddress = "127.0.0.1"
+    http_token: str = ""
+    metrics_exporter_type: Literal["DISABLE", "OTLP_GRPC", "PROM", "LOG"] = "DISABLE"
+    metrics_prom_exporter_host: str = ""  # brokerIP1 where empty
+    metrics_prom_exporter_port: Port = 5_557
+    metrics_grpc_exporter_target: str = ""
+    metrics_grpc_exporter_header: str = ""
+    metric_grpc_exporter_time_out_in_mills: PeriodMs = 3_000
+    metric_grpc_exporter_interval_in_mills: PeriodMs = 60_000
+    metrics_label: str = ""
+    metrics_in_delta: bool = False
     client_memory_bytes_max: Annotated[int, Meta(ge=16 << 20, le=1 << 40)] = 512 << 20
     compiled_sends: bool = True
     server_channel_max_idle_time_seconds: Annotated[int, Meta(ge=10, le=86_400)] = 120
@@ -131,6 +166,10 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     use_tls: bool | None = field(name="useTLS", default=None)  # as tlsServerMode asks of others
     tls_client_auth_server: bool = False
     tls_client_trust_cert_path: str = ""
+    log_level: LogLevels = ""  # as the command says
+    log_format: LogFormat = "text"
+    log_file: str = ""  # empty: standard error
+    log_file_mib: LogFileMib = LOG_FILE_MIB
     register_name_server_period: PeriodMs = 30_000
     enable_split_registration: bool = False
     split_registration_size: Annotated[int, Meta(ge=1, le=100_000)] = 800
@@ -145,6 +184,8 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     ha_send_heartbeat_interval: PeriodMs = 5_000
     ha_housekeeping_interval: PeriodMs = 20_000
     ha_transfer_batch_size: Annotated[int, Meta(ge=1, le=CHUNK_BYTES_MAX)] = 32 << 10
+    ha_secret: str = ""  # which master and slaves prove to each other
+    ha_tls: bool = False
     ha_allowed_addresses: str = ""  # besides loopback and the replicas that the controller names
     ha_max_time_slave_not_catchup: PeriodMs = 15_000
     min_in_sync_replicas: Annotated[int, Meta(ge=1, le=SLAVES_MAX + 1)] = 1
@@ -362,6 +403,11 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
                 f"storePathCommitLog is {self.store_path_commit_log}, but a log in several folders "
                 "is not served; name one folder, and move all files of the log there"
             )
+        log_levels.parse(self.log_level)
+        pairs_of("metricsLabel", self.metrics_label)
+        pairs_of("metricsGrpcExporterHeader", self.metrics_grpc_exporter_header)
+        if self.metrics_exporter_type == "OTLP_GRPC":
+            target_of(self.metrics_grpc_exporter_target)
         self._check_access()
         hours = self.delete_when.split(";")
         if max(map(int, hours)) > 23:
@@ -399,6 +445,13 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
             "authorizationMetadataProvider": self.authorization_metadata_provider,
         }
         check_classes(self.others | providers)
+        secret_of("httpToken", self.http_token)
+        secret_of("haSecret", self.ha_secret)
+        if self.ha_tls and not self.tls_server_cert_path:
+            raise ConfigError(
+                "haTls is true and tlsServerCertPath is empty, so slaves could check no "
+                "certificate; set tlsServerCertPath and tlsServerKeyPath, or leave haTls out"
+            )
         init_user_of(self.init_authentication_user)
         credentials_of(self.inner_client_authentication_credentials)
         codes_of("authenticationWhitelist", self.authentication_whitelist)
@@ -537,8 +590,15 @@ def load_broker(
     for key, instead in RELIED_ON.items():
         if config.others.get(key, "").lower() == "true":
             warnings.append(f"{key}=true has no effect: {instead}")
+    if config.metrics_exporter_type == "LOG":
+        warnings.append(
+            "metricsExporterType=LOG has no effect: metrics are not written into the log; use PROM "
+            "or OTLP_GRPC, or read /metrics of httpPort"
+        )
     if config.enable_controller_mode and not config.all_ack_in_sync_state_set:
         warnings.append(ACKS_CAN_BE_LOST)
+    if not config.authentication_enabled and not is_loopback(config.bind_address):
+        warnings.append(OPEN_TO_ALL.format(config.bind_address, config.listen_port))
     return config, warnings
 
 

@@ -77,6 +77,7 @@ DYNAMIC = STORE_LIMITS | {
     "haMaxTimeSlaveNotCatchup",
     "initPopOffsetByCheckMsgInMem",
     "litePullMessageEnable",
+    "logLevel",
     "longPollingEnable",
     "minInSyncReplicas",
     "notifyConsumerIdsChangedEnable",

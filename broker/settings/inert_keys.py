@@ -24,8 +24,7 @@ REFUSED = frozenset(
         *("storePathDLedgerCommitLog", "storePathEpochFile"),
         *("authenticationProvider", "authenticationStrategy", "authorizationProvider"),
         *("authorizationStrategy", "messageStorePlugIn"),
-        *("dLegerPeers", "metricsGrpcExporterTarget", "metricsPromExporterHost"),
-        *("metricsGrpcExporterHeader", "socksProxyConfig", "clusterName", "configName"),
+        *("dLegerPeers", "socksProxyConfig", "clusterName", "configName"),
     }
 )
 # Unknown keys are refused by the words in them, or by parts of their names.

@@ -33,11 +33,12 @@ from ...protocol.names import (
     check_topic,
 )
 from ...store.base.errors import StoreError
+from ...store.base.retention import TopicRule
 from ...store.files import json_file
 from ..runtime.stats import Puts, Stats
 from ..runtime.table_file import Change, TableFile
 from ..settings.config import BrokerConfig
-from .attributes import BATCH_QUEUES, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE
+from .attributes import BATCH_QUEUES, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE, rule_of
 from .static_mappings import StaticTopics
 
 TOPICS_MAX = 100_000
@@ -98,6 +99,7 @@ class Topics:
         self._topics: dict[str, TopicConfig] = {}
         self.targets: dict[str, Target] = {}
         self.with_batch_queues: set[str] = set()
+        self.retention: dict[str, TopicRule] = {}  # of topics with a retention of their own
         self.made: list[TopicConfig] = []  # by sends, and not in the file yet
         self.on_change: Callable[[TopicConfig], None] = lambda _: None
         self.on_static: Callable[[str], None] = lambda _: None
@@ -201,6 +203,7 @@ class Topics:
         self.static.delete(name)
         self.targets.pop(name, None)
         self.with_batch_queues.discard(name)
+        self.retention.pop(name, None)
         if self._topics.pop(name, None) is None:
             return False
         self.file.changed({}, [name])
@@ -219,6 +222,7 @@ class Topics:
         for name in gone:
             self.targets.pop(name, None)
             self.with_batch_queues.discard(name)
+            self.retention.pop(name, None)
             del self._topics[name]
         self._changed(news, gone, version)
         return True
@@ -321,6 +325,11 @@ class Topics:
         name = config.topic_name or ""
         if config.attributes and config.attributes.get(QUEUE_TYPE) == BATCH_QUEUES:
             self.with_batch_queues.add(name)
+        rule = rule_of(config.attributes)
+        if rule is not None:
+            self.retention[name] = rule
+        else:
+            self.retention.pop(name, None)
         queues = max(config.read_queue_nums, config.write_queue_nums)
         special = self._is_special(config)
         keys = [(name, queue_id) for queue_id in range(queues)]

@@ -4,13 +4,14 @@ from ..cluster.route import QUEUES_MAX
 from .access import AccessAdmin
 from .brokers import BrokerAdmin
 from .dead_letters import DeadLetterAdmin
+from .drain import DrainAdmin
 from .messages import MessageAdmin
 from .topics import READ_WRITE, TopicAdmin
 
 __all__ = ["QUEUES_MAX", "READ_WRITE", "Admin"]
 
 
-class Admin(BrokerAdmin, TopicAdmin, DeadLetterAdmin, MessageAdmin, AccessAdmin):
+class Admin(BrokerAdmin, DrainAdmin, TopicAdmin, DeadLetterAdmin, MessageAdmin, AccessAdmin):
     """Asks and changes a cluster.
 
     async with Admin("127.0.0.1:9876") as admin:

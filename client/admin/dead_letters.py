@@ -46,13 +46,21 @@ class DeadLetterAdmin(GroupAdmin):
         topic = origin_of(letter, group)
         if not original:
             topic = await self._retry_topic(topic, group)
+        await self._send_letter(letter, topic, original=original)
+        return topic
+
+    async def _send_letter(
+        self, letter: Record, topic: str, *, original: bool, keys: str | None = None
+    ) -> None:
+        """Send a dead letter to a topic with one request. With `original` without what says that
+        it is a retry; with `keys` these are its keys."""
         route = await self._open().publish_route(topic)
         if not route.publish:
             raise ClientError(f"topic {topic} can't be written now; check its permission")
         queue = random.choice(route.publish)  # noqa: S311
-        pairs = letter.properties
-        for name in _OF_EARLIER_DELIVERIES | (_OF_RETRIES if original else frozenset()):
-            pairs.pop(name, None)
+        pairs = without_deliveries(letter.properties, original=original)
+        if keys is not None:
+            pairs[props.KEYS] = keys
         header = SendMessage(
             PRODUCER_GROUP,
             topic,
@@ -73,7 +81,6 @@ class DeadLetterAdmin(GroupAdmin):
         answer = await self._open().request(address, code, header, letter.body, ADMIN_SECONDS)
         if answer.code not in STATUS_OF_CODE:
             raise BrokerError(answer.code, answer.remark, address, f"send to {topic}")
-        return topic
 
     async def _retry_topic(self, topic: str, group: str) -> str:
         """Where the group gets messages of this topic again; a pop has a topic of its own."""
@@ -95,6 +102,13 @@ class DeadLetterAdmin(GroupAdmin):
         except (BrokerError, NoRouteError):
             return False  # it doesn't say, or has left meanwhile
         return info.properties.get(ORDERED, "").lower() == "true"
+
+
+def without_deliveries(pairs: dict[str, str], *, original: bool) -> dict[str, str]:
+    """The properties of a dead letter without its earlier deliveries, with `original` also without
+    what says that it is a retry."""
+    dropped = _OF_EARLIER_DELIVERIES | (_OF_RETRIES if original else frozenset())
+    return {name: value for name, value in pairs.items() if name not in dropped}
 
 
 def origin_of(letter: Record, group: str) -> str:

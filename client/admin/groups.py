@@ -101,11 +101,13 @@ class GroupAdmin(Asking):
             for name, answer in zip(masters, answers, strict=True)
         }
 
-    async def group_summaries(self, address: str, after: str = "") -> GroupSummaries | None:
-        """A page of what a broker tells of all its groups; None where it does not know this
-        request, which only aerobee's brokers do."""
+    async def group_summaries(
+        self, address: str, after: str = "", count: int = 200
+    ) -> GroupSummaries | None:
+        """A page, of up to 1,000 rows, of what a broker tells of all its groups; None where it does
+        not know this request, which only aerobee's brokers do."""
         code = codes.GET_GROUP_SUMMARIES
-        answer = await self._ask_known(address, code, SummaryPage(after))
+        answer = await self._ask_known(address, code, SummaryPage(after, count))
         return None if answer is None else body_of(answer, GroupSummaries, code)
 
     async def topics_of_group(self, group: str) -> list[str]:

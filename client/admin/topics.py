@@ -114,11 +114,13 @@ class TopicAdmin(Asking):
         code = codes.GET_ALL_TOPIC_CONFIG
         return body_of(await self._ask(address, code), TopicConfigSerializeWrapper, code)
 
-    async def topic_summaries(self, address: str, after: str = "") -> TopicSummaries | None:
-        """A page of what a broker tells of all its topics; None where it does not know this
-        request, which only aerobee's brokers do."""
+    async def topic_summaries(
+        self, address: str, after: str = "", count: int = 200
+    ) -> TopicSummaries | None:
+        """A page, of up to 1,000 rows, of what a broker tells of all its topics; None where it does
+        not know this request, which only aerobee's brokers do."""
         code = codes.GET_TOPIC_SUMMARIES
-        answer = await self._ask_known(address, code, SummaryPage(after))
+        answer = await self._ask_known(address, code, SummaryPage(after, count))
         return None if answer is None else body_of(answer, TopicSummaries, code)
 
     async def topic_config(self, topic: str) -> dict[str, TopicConfig]:

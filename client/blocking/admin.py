@@ -38,6 +38,7 @@ class Admin(Blocking[_Admin]):
     clean_unused_topics = awaited(_Admin.clean_unused_topics)
     topic_summaries = awaited(_Admin.topic_summaries)
     group_summaries = awaited(_Admin.group_summaries)
+    left_to_read = awaited(_Admin.left_to_read)
 
     groups = awaited(_Admin.groups)
     update_group = awaited(_Admin.update_group)

@@ -34,18 +34,23 @@ class QueueLocks:
         self._cluster = cluster
         self._group = group
 
-    async def lock(self, queue: MessageQueue, process_queue: ProcessQueue | None = None) -> bool:
-        """Lock one queue; False if another member has the lock or the broker can't be reached."""
+    async def lock(
+        self, queue: MessageQueue, process_queue: ProcessQueue | None = None
+    ) -> float | None:
+        """Lock one queue; returns since when, in seconds of the loop's clock, and notes it in
+        `process_queue`. None if another member has the lock or the broker can't be reached."""
+        asked = asyncio.get_running_loop().time()
         found = await self._lock(self._cluster.leader_of(queue), [queue])
         if found is None:
-            return False
+            return None
         if process_queue is not None:
-            _mark(process_queue, queue in found)
-        return queue in found
+            _mark(process_queue, queue in found, asked)
+        return asked if queue in found else None
 
     async def renew(self, table: Mapping[MessageQueue, ProcessQueue]) -> None:
         """Renew the locks of these queues, one request per broker; a failure changes nothing."""
         for broker_name, queues in self._by_broker(table):
+            asked = asyncio.get_running_loop().time()
             found = await self._lock(broker_name, queues)
             if found is None:
                 continue
@@ -53,7 +58,7 @@ class QueueLocks:
                 process_queue = table[queue]
                 if process_queue.locked and queue not in found:
                     log.warning("group %s has lost the lock on %s", self._group, queue)
-                _mark(process_queue, queue in found)
+                _mark(process_queue, queue in found, asked)
 
     async def unlock(self, queues: Iterable[MessageQueue], *, oneway: bool = True) -> None:
         """Unlock these queues; a failure is logged, as the broker drops expired locks."""
@@ -87,7 +92,8 @@ class QueueLocks:
         return list(found.items())
 
 
-def _mark(process_queue: ProcessQueue, locked: bool) -> None:
+def _mark(process_queue: ProcessQueue, locked: bool, asked: float) -> None:
+    """The lock counts from the request on: the broker that gave it may be gone since then."""
     process_queue.locked = locked
     if locked:
-        process_queue.last_lock = asyncio.get_running_loop().time()
+        process_queue.last_lock = asked

@@ -171,10 +171,16 @@ class AssignedQueues:
         return True
 
     async def _take(self, queue: MessageQueue) -> bool:
+        locked: float | None = None
         if self._locks is not None:
             self._half_taken.add(queue)
-            if not await self._locks.lock(queue):
-                log.info("can't take %s yet: another member still has its lock", name_of(queue))
+            locked = await self._locks.lock(queue)
+            if locked is None:
+                log.info(
+                    "can't take %s yet: its broker has not locked it for this member; another "
+                    "member has its lock, the broker gives no locks yet, or the request failed",
+                    name_of(queue),
+                )
                 return False
         self._store.remove(queue)  # left from an earlier assignment
         try:
@@ -182,10 +188,11 @@ class AssignedQueues:
         except (ClientError, BrokerError) as wrong:
             log.warning("can't take %s yet: %s", name_of(queue), wrong)
             return False
-        self._begin(queue, offset)
+        self._begin(queue, offset, locked)
         return True
 
-    def _begin(self, queue: MessageQueue, offset: int) -> None:
+    def _begin(self, queue: MessageQueue, offset: int, locked: float | None) -> None:
+        """Pull from here on; `locked` is since when this consumer has the queue's lock."""
         process_queue = ProcessQueue(
             queue,
             offset,
@@ -195,8 +202,9 @@ class AssignedQueues:
         )
         if queue.topic in self.pop_retries:
             process_queue.topic = without_namespace(self.pop_retries[queue.topic], self._namespace)
-        process_queue.last_pull = process_queue.last_lock = asyncio.get_running_loop().time()
-        process_queue.locked = self._locks is not None
+        process_queue.last_pull = asyncio.get_running_loop().time()
+        if locked is not None:
+            process_queue.locked, process_queue.last_lock = True, locked
         work = self._loop.run(process_queue, lambda moved: self._begin_again(queue, moved))
         task = asyncio.create_task(work, name=f"pull {name_of(queue)}")
         self._queues[queue] = (process_queue, task)
@@ -207,6 +215,6 @@ class AssignedQueues:
         process_queue, task = self._queues[queue]
         process_queue.drop()
         self._store.update(queue, offset, increase_only=False)
-        self._begin(queue, offset)
+        self._begin(queue, offset, process_queue.last_lock if process_queue.locked else None)
         if task is not asyncio.current_task():
             task.cancel()

@@ -242,7 +242,7 @@ class OrderlyService:
 
     async def _lock_again(self, line: _Line) -> None:
         assert self._locks is not None
-        locked = await self._locks.lock(line.process_queue.queue, line.process_queue)
+        since = await self._locks.lock(line.process_queue.queue, line.process_queue)
         line.is_locking = False
         if line.is_at_rest:
-            self._next_later(line, RELOCK_SECONDS if locked else LOCKED_ELSEWHERE_SECONDS)
+            self._next_later(line, LOCKED_ELSEWHERE_SECONDS if since is None else RELOCK_SECONDS)

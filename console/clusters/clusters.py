@@ -2,22 +2,27 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ...client.base.security import OPEN, Security
 from ...client.pull.reader import Reader
 from .asking import Asking
 from .collector import Collector
 from .history import BYTES_MAX, History
+from .kept_history import KeptHistory
 
 
 @dataclass(slots=True)
 class Watched:
-    """One cluster: its client, its reader of messages, its samples."""
+    """One cluster: its client, its reader of messages, its samples; and its name servers, with the
+    security settings of both clients."""
 
     name: str
     admin: Asking
     reader: Reader
     collector: Collector = field(repr=False)
+    servers: str | None = None
+    security: Security = OPEN
 
     def addresses(self) -> set[str]:
         """The brokers that the name servers listed: no other address is ever asked."""
@@ -25,20 +30,32 @@ class Watched:
 
 
 class Clusters:
-    """All clusters, started together. `servers` maps each name to its name servers."""
+    """All clusters, started together. `servers` maps each name to its name servers. With `data`
+    histories are kept in that folder."""
 
     def __init__(
-        self, servers: Mapping[str, str | None], security: Security = OPEN, history: int = BYTES_MAX
+        self,
+        servers: Mapping[str, str | None],
+        security: Security = OPEN,
+        history: int = BYTES_MAX,
+        *,
+        data: Path | None = None,
     ) -> None:
         self.by_name: dict[str, Watched] = {}
+        self._kept: list[KeptHistory] = []
         for name, address in servers.items():
             admin = Asking(address, security=security)
             reader = Reader(address, security=security)
-            collector = Collector(name, admin, History(history // len(servers)))
-            self.by_name[name] = Watched(name, admin, reader, collector)
+            figures = History(history // len(servers))
+            collector = Collector(name, admin, figures)
+            if data is not None:
+                self._kept.append(KeptHistory(figures, data / f"{name}.history"))
+            self.by_name[name] = Watched(name, admin, reader, collector, address, security)
 
     async def start(self) -> None:
         """Begin to sample; brokers that don't answer are marks on the pages."""
+        for kept in self._kept:
+            await kept.start()
         for one in self.by_name.values():
             await one.admin.start()
             await one.reader.start()
@@ -50,3 +67,5 @@ class Clusters:
             await one.collector.stop()
             await one.reader.close()
             await one.admin.close()
+        for kept in self._kept:
+            await kept.stop()

@@ -7,13 +7,13 @@ that a visitor looked at first, then the ones with the oldest figures.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
 from ...client.base.identity import monotonic, now_ms
-from ...client.errors import AerobeeError
+from ...client.errors import AerobeeError, BrokerError
 from ...protocol.bodies.summaries import GroupSummary, GroupTopicSummary, TopicSummary
 from ...protocol.names import RETRY_PREFIX
 from .asking import Asking
@@ -25,13 +25,16 @@ from .samples import (
     Timed,
     TimedGroup,
     TopicRow,
-    group_row,
-    topic_row,
+    age_of,
+    most,
 )
+from .tables import Tables
 
 SAMPLE_SECONDS = 10.0
 WANTED_MS = 60_000  # how long a topic or group counts as looked at
 WANTED_MAX = 1_000
+PAGE_ROWS = 1_000  # a page costs a look at all names, however short it is
+SERIES_PER_STEP = 500  # of histories, between which the loop serves pages
 GONE_MS = 3_600_000  # how long a broker that the name servers do not list stays on the pages
 
 Result = TypeVar("Result")
@@ -65,9 +68,7 @@ class Collector:
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._main: asyncio.Task[None] | None = None
         self._wanted: dict[str, int] = {}
-        self._topics: tuple[int, dict[str, TopicRow]] | None = None
-        self._groups: tuple[int, dict[str, GroupRow]] | None = None
-        self._version = 0  # of the samples
+        self._tables = Tables(self._masters, lambda: self.is_whole)
 
     def start(self) -> None:
         """Begin to sample."""
@@ -95,32 +96,12 @@ class Collector:
         return all(one.has_tables for one in self._masters())
 
     def topics(self) -> dict[str, TopicRow]:
-        """All topics by name, the names in order."""
-        if self._topics is None or self._topics[0] != self._version:
-            found: dict[str, dict[str, Timed]] = {}
-            for broker in self._masters():
-                for name, one in broker.topics.items():
-                    found.setdefault(name, {})[broker.name] = one
-            whole = self.is_whole
-            rows = {name: topic_row(name, found[name], whole=whole) for name in sorted(found)}
-            for group in self.groups().values():
-                for topic in {one.topic for one in group.topics}:
-                    if topic in rows:
-                        rows[topic].groups += 1
-            self._topics = (self._version, rows)
-        return self._topics[1]
+        """All topics by name, the names in order, as of the last samples."""
+        return self._tables.topics
 
     def groups(self) -> dict[str, GroupRow]:
-        """All groups by name, the names in order."""
-        if self._groups is None or self._groups[0] != self._version:
-            found: dict[str, list[TimedGroup]] = {}
-            for broker in self._masters():
-                for name, one in broker.groups.items():
-                    found.setdefault(name, []).append(one)
-            whole = self.is_whole
-            rows = {name: group_row(name, found[name], whole=whole) for name in sorted(found)}
-            self._groups = (self._version, rows)
-        return self._groups[1]
+        """All groups by name, the names in order, as of the last samples."""
+        return self._tables.groups
 
     def pace(self, address: str) -> Pace:
         """The pace of one broker."""
@@ -183,10 +164,14 @@ class Collector:
             except Exception as wrong:  # an answer that is nonsense is that broker's fault alone
                 log.warning("broker %s at %s: %r", broker.name, broker.address, wrong)
                 broker.wrong, broker.wrong_ms = f"its answer can't be used: {wrong}", self._now()
-            self._version += 1
-            if all(one.is_sampled for one in self.brokers.values()):
-                self.sampled.set()
+            await self._publish()
             await asyncio.sleep(max(0.5, until - self._clock()))
+
+    async def _publish(self) -> None:
+        """Show the samples of now."""
+        await self._tables.refresh()
+        if all(one.is_sampled for one in self.brokers.values()):
+            self.sampled.set()
 
     async def _ask(self, broker: BrokerSample, request: Callable[[], Awaitable[Result]]) -> Result:
         return await self.pace(broker.address).ask(request)
@@ -205,7 +190,7 @@ class Collector:
         if broker.asks_singly:
             await self._names(broker)
             await self._one_by_one(broker, until)
-        self._remember(broker)
+        await self._remember(broker)
 
     async def _pages(self, broker: BrokerSample) -> bool:
         """All pages of topics and groups; False where the broker does not know this request."""
@@ -213,19 +198,27 @@ class Collector:
         topics: dict[str, Timed] = {}
         after: str | None = ""
         while after is not None:
-            page = await self._ask(broker, partial(admin.topic_summaries, address, after))
+            topics_of = partial(admin.topic_summaries, address, after, PAGE_ROWS)
+            page = await self._ask(broker, topics_of)
             if page is None:
                 return False
             topics |= {one.topic: Timed(self._now(), one) for one in page.topics}
             after = page.next
+            if not broker.has_tables:  # the first names, before all are known
+                broker.topics = topics
+                self._tables.name_topics(one.topic for one in page.topics)
         groups: dict[str, TimedGroup] = {}
         after = ""
         while after is not None:
-            found = await self._ask(broker, partial(admin.group_summaries, address, after))
+            groups_of = partial(admin.group_summaries, address, after, PAGE_ROWS)
+            found = await self._ask(broker, groups_of)
             if found is None:
                 return False
             groups |= {one.group: TimedGroup(self._now(), one) for one in found.groups}
             after = found.next
+            if not broker.has_tables:
+                broker.groups = groups
+                self._tables.name_groups(one.group for one in found.groups)
         broker.topics, broker.groups, broker.has_tables = topics, groups, True
         return True
 
@@ -254,9 +247,7 @@ class Collector:
             for name, config in wrapper.subscription_group_table.items()
         }
         broker.has_tables = True
-        if all(one.is_sampled for one in self.brokers.values()):
-            self.sampled.set()
-        self._version += 1
+        await self._publish()
 
     async def _one_by_one(self, broker: BrokerSample, until: float) -> None:
         """Figures of single topics and groups, as many as the pace allows until then."""
@@ -274,8 +265,12 @@ class Collector:
         for _, _, is_group, name in sorted(queue):
             # A topic or a group that is gone meanwhile is no fault of the broker.
             with suppress(AerobeeError):
-                await (self._group(broker, name) if is_group else self._topic(broker, name))
-                self._version += 1
+                if is_group:
+                    await self._group(broker, name)
+                    self._tables.group(name)
+                else:
+                    await self._topic(broker, name)
+                    self._tables.topic(name)
             if self._clock() >= until:
                 return
 
@@ -290,7 +285,7 @@ class Collector:
             before.write_queues,
             before.perm,
             before.message_type,
-            sum(max(0, one.max_offset - max(0, one.min_offset)) for one in queues),
+            found.messages,
             None,
             last_ms if last_ms > 0 else None,
             None,
@@ -306,27 +301,47 @@ class Collector:
             row.members = len(online.connection_set)
             row.consume_type, row.message_model = online.consume_type, online.message_model
         progress = await self._ask(broker, lambda: admin.progress_at(broker.address, name))
-        behind: dict[str, int] = {}
+        behind: dict[str, dict[int, int]] = {}
         for queue, one in progress.offset_table.items():
             lag = max(0, one.broker_offset - max(0, one.consumer_offset))
-            behind[queue.topic] = behind.get(queue.topic, 0) + lag
-        for topic, lag in behind.items():
-            is_retry = topic.startswith(RETRY_PREFIX)
-            # Such a broker tells no age of what waits; nothing that waits has no age.
-            row.topics.append(GroupTopicSummary(topic, is_retry, lag, None, None if lag else 0))
+            behind.setdefault(queue.topic, {})[queue.queue_id] = lag
+        for topic, lags in behind.items():
+            is_retry, lag = topic.startswith(RETRY_PREFIX), sum(lags.values())
+            age = 0 if lag == 0 else await self._age(broker, topic, name, lags)
+            row.topics.append(GroupTopicSummary(topic, is_retry, lag, None, age))
         broker.groups[name] = TimedGroup(self._now(), row)
 
-    def _remember(self, broker: BrokerSample) -> None:
+    async def _age(
+        self, broker: BrokerSample, topic: str, group: str, lags: Mapping[int, int]
+    ) -> int | None:
+        """The age in ms of the first message that a group has not consumed; None: not known.
+        `lags` are its messages by queue."""
+        try:
+            spans = await self._ask(
+                broker, lambda: self._admin.spans_at(broker.address, topic, group)
+            )
+        except BrokerError:
+            return None
+        ages = [
+            age_of(one, self._now()) for one in spans if lags.get(one.message_queue.queue_id, 0) > 0
+        ]
+        return most(ages)
+
+    async def _remember(self, broker: BrokerSample) -> None:
         """The histories of topics and groups, once for all brokers: at the first of them."""
         first = min(one.name for one in self._masters() if one.wrong is None or one is broker)
         if broker.name != first:
             return
-        self._version += 1
+        await self._tables.refresh()
         at_ms = self._now()
-        for topic in self.topics().values():
-            self.history.add(("topic", topic.name), at_ms, topic.rate_in)
-        for group in self.groups().values():
-            self.history.add(("lag", group.name), at_ms, group.lag)
+        figures = [
+            *((("topic", one.name), one.rate_in) for one in self.topics().values()),
+            *((("lag", one.name), one.lag) for one in self.groups().values()),
+        ]
+        for number, (key, value) in enumerate(figures):
+            self.history.add(key, at_ms, value)
+            if number % SERIES_PER_STEP == 0:
+                await asyncio.sleep(0)
 
     def _masters(self) -> list[BrokerSample]:
         return [one for one in self.brokers.values() if one.is_master]

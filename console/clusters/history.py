@@ -4,14 +4,20 @@ A point is the last value within a step, as a 32-bit float; a step without a val
 """
 
 from array import array
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from math import isnan, nan
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+Key = Hashable
 
 STEP_MS = 10_000
 SPAN_MS = 24 * 3_600_000
 BYTES_MAX = 64 << 20
 SERIES_BYTES = 400  # of a series without its points
+
+
+# Of each series its key, the number of its first step, and its points as 32-bit floats.
+Saved = list[tuple[Any, int, bytes]]
 
 
 class Points(NamedTuple):
@@ -36,7 +42,7 @@ class History:
     def __init__(self, bytes_max: int = BYTES_MAX, span_ms: int = SPAN_MS) -> None:
         self._bytes_max = bytes_max
         self._span_ms = span_ms
-        self._series: dict[Hashable, _Series] = {}
+        self._series: dict[Key, _Series] = {}
         self._points = 0
         self.step_ms = STEP_MS
 
@@ -45,7 +51,7 @@ class History:
         """About what the series need."""
         return len(self._series) * SERIES_BYTES + 4 * self._points
 
-    def add(self, key: Hashable, at_ms: int, value: float | None) -> None:
+    def add(self, key: Key, at_ms: int, value: float | None) -> None:
         """A value of a series; None, which is not known, leaves a gap."""
         if value is None:
             return
@@ -77,7 +83,7 @@ class History:
         while self.bytes > self._bytes_max and self._points > len(self._series):
             self._thin()
 
-    def points(self, key: Hashable) -> Points:
+    def points(self, key: Key) -> Points:
         """The points of a series, none for an unknown one."""
         series = self._series.get(key)
         if series is None:
@@ -85,10 +91,28 @@ class History:
         values = [None if isnan(one) else round(one, 3) for one in series.values]
         return Points(series.first * self.step_ms, self.step_ms, values)
 
-    def forget(self, keys: set[Hashable]) -> None:
+    def forget(self, keys: set[Key]) -> None:
         """Drop these series, of what is gone."""
         for key in keys & self._series.keys():
             self._points -= len(self._series.pop(key).values)
+
+    def snapshot(self) -> tuple[int, Saved]:
+        """The step in ms, and the series, with floats in the order of bytes of this machine."""
+        return self.step_ms, [
+            (key, one.first, one.values.tobytes()) for key, one in self._series.items()
+        ]
+
+    def restore(self, step_ms: int, series: Iterable[tuple[Any, int, "array[float]"]]) -> None:
+        """Begin with these series, as of a snapshot; the same limits hold."""
+        self.step_ms = step_ms
+        kept = self._span_ms // step_ms
+        for key, first, values in series:
+            one = self._series[key] = _Series(first)
+            one.values = values[-kept:]
+            one.first += len(values) - len(one.values)
+        self._points = sum(len(one.values) for one in self._series.values())
+        while self.bytes > self._bytes_max and self._points > len(self._series):
+            self._thin()
 
     def _thin(self) -> None:
         """Two steps become one: the later value that is known."""

@@ -4,9 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
+from ...protocol.bodies.stats import QueueTimeSpan
 from ...protocol.bodies.summaries import GroupSummary, TopicSummary
 
 Number = TypeVar("Number", int, float)
+
+# RocketMQ gives the whole time since 1970 for a message that retention took, or before the first.
+AGE_MS_MAX = 20 * 365 * 24 * 3_600_000
 
 
 class Timed(NamedTuple):
@@ -188,6 +192,15 @@ def group_row(name: str, found: Iterable[TimedGroup], *, whole: bool = True) -> 
         next((one.differing for one in rows if one.differing), None),
         topics,
     )
+
+
+def age_of(span: QueueTimeSpan, now_ms: int) -> int | None:
+    """How long a group's next message of a queue has waited. Where that message is gone, the first
+    one that the queue still has; None without any."""
+    if 0 <= span.delay_time <= AGE_MS_MAX:
+        return span.delay_time
+    first_ms = span.min_time_stamp
+    return max(0, now_ms - first_ms) if first_ms > 0 else None
 
 
 def _oldest(times: Iterable[int | None]) -> int | None:

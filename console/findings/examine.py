@@ -27,6 +27,7 @@ from .rules import (
     of_clock,
     of_group,
     of_replicas,
+    of_retention,
     of_slaves,
     of_topic,
     on_one_broker,
@@ -135,6 +136,9 @@ async def _broker(
         if slaves or slaves_needed(settings):
             info = await admin.ha_status(address)
             found += of_slaves(name, settings, slaves, info)
+        topics = (await admin.topic_configs(address)).topic_config_table
+        for topic, config in sorted(topics.items()):
+            found += of_retention(topic, config.attributes, settings, name)
     except AerobeeError as wrong:
         return [no_response(name, address, wrong)], False
     found += other_masters(name, address, runtime)

@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ...client.admin.brokers import AEROBEE_VERSION
 from ...client.base.words import counted
 from ...client.errors import BrokerError
+from ...protocol.addresses import is_loopback
 from ...protocol.bodies.clients import ConsumerConnection
 from ...protocol.bodies.cluster import DIFFERING_PREFIX, OTHER_MASTERS
 from ...protocol.bodies.group import SubscriptionGroupConfig
@@ -22,6 +24,8 @@ from .replicas import Replicas
 # Default limits of disk use: above the first old messages are deleted early, above the second
 # sends are refused.
 CLEAN_PERCENT, REFUSE_PERCENT = 75, 90
+RETENTION_MS = "retention.ms"  # the attribute of a topic
+HOUR_MS, KEEP_HOURS = 3_600_000, 72
 NEAR_PERCENT = 5  # a warning comes this far below a limit
 CLOCK_MS = 1_000  # a smaller difference is accepted; a pop may be half a second late
 # The uptime of a broker: "[ 0 days, 2 hours, 0 minutes, 5 seconds ]".
@@ -52,6 +56,15 @@ def of_broker(
                 "give all members the same subscriptions, or each its own group",
             )
     where = f"broker {name}"
+    bound = settings.get("bindAddress", "")
+    is_open = settings.get("authenticationEnabled", "false") != "true"
+    if AEROBEE_VERSION in runtime and bound and is_open and not is_loopback(bound):
+        yield Finding(
+            where,
+            f"bindAddress is {bound} without access control: anyone who reaches it can read and "
+            "send messages, delete topics and change settings",
+            "set authenticationEnabled and authorizationEnabled, or bindAddress=127.0.0.1",
+        )
     perm = int(_number(settings, "brokerPermission", PERM_READ | PERM_WRITE))
     for bit, lacks in ((PERM_WRITE, "takes no messages"), (PERM_READ, "hands out no messages")):
         if not perm & bit:
@@ -276,6 +289,22 @@ def of_topic(
             where,
             f"it has {counted(stored, 'message')}, and no group has ever read it",
             "start a consumer before they are deleted, unless they are for broadcasting",
+        )
+
+
+def of_retention(
+    name: str, attributes: Mapping[str, str], settings: Mapping[str, str], broker: str
+) -> Iterator[Finding]:
+    """What a topic costs that keeps its messages longer than its broker keeps others."""
+    keep_hours = _number(attributes, RETENTION_MS, 0) / HOUR_MS
+    others_hours = _number(settings, "fileReservedTime", KEEP_HOURS)
+    if keep_hours > others_hours:
+        yield Finding(
+            f"topic {name}",
+            f"its {RETENTION_MS} is {keep_hours:,.0f} hours, and broker {broker} keeps other "
+            f"topics for {others_hours:,.0f}: each file of the log that has a message of it stays "
+            "that long, with the messages of all topics",
+            "give such topics a broker of their own, or have the disk for all topics",
         )
 
 

@@ -2,22 +2,40 @@
 
 `tag`, `key` (all keys, with blanks between), `id`, `topic`, `queue`, `offset`, `born`, `stored`
 (ms) are the message's own; `body` is its text, and `body.order.total` or `body.items.0` a field of
-a JSON body. Any other name is a property.
+a JSON or msgpack body. Any other name is a property.
 """
 
 import json
 from typing import Any
 
+import msgspec
+
 from ...protocol.errors import Malformed
+from ...protocol.filters.sql92 import Properties
 from ...protocol.message import properties as props
 from ...protocol.message.compression import CompressionMissing
 from ...protocol.message.record import Record
+from .binary import from_msgpack, looks_like_msgpack
 from .shown import id_of, unpacked
 
 BODY = "body"
 PATH_MAX = 32  # dots of a name
 
 _NONE: Any = object()
+_JSON_BEGINS = (b"{", b"[", b" ", b"\n", b"\r", b"\t")
+
+
+class Bodiless:
+    """The fields of a message for a visitor that may not see bodies: they have no value."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: Properties) -> None:
+        self._fields = fields
+
+    def get(self, name: str) -> object:
+        """The value of a field, None when the message does not have it, or it is in the body."""
+        return None if name.split(".")[0] == BODY else self._fields.get(name)
 
 
 class Fields:
@@ -66,13 +84,22 @@ class Fields:
         found: str | None = self._text
         return found
 
+    def _read_body(self) -> object:
+        """The value of a JSON or msgpack body, None for another."""
+        try:
+            body = unpacked(self._record)
+            if body[:1] in _JSON_BEGINS:
+                try:
+                    return msgspec.json.decode(body)  # several times as fast
+                except msgspec.DecodeError:  # it is stricter: NaN, bytes that are no UTF-8
+                    return json.loads(body.decode(errors="replace"))
+            return from_msgpack(body) if looks_like_msgpack(body) else None
+        except (Malformed, CompressionMissing, ValueError, RecursionError):
+            return None
+
     def _field(self, path: list[str]) -> object:
         if self._body is _NONE:
-            text = self._body_text()
-            try:
-                self._body = None if text is None or text[:1] not in "{[ \n\t" else json.loads(text)
-            except (ValueError, RecursionError):
-                self._body = None
+            self._body = self._read_body()
         found = self._body
         for name in path:
             if isinstance(found, dict):

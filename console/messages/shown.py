@@ -3,11 +3,15 @@
 import codecs
 import json
 from dataclasses import dataclass
+from typing import Protocol
 
 from ...protocol.errors import Malformed
 from ...protocol.message import properties as props
 from ...protocol.message.compression import CompressionMissing, decompress
 from ...protocol.message.record import Record
+from ..access.rights import Bodies
+from ..texts import Text, joined, text_of
+from .binary import from_msgpack, looks_like_msgpack, written
 
 BODY_BYTES_MAX = 4 << 20  # of an unpacked body
 SHOWN_CHARS_MAX = 64 << 10
@@ -15,10 +19,21 @@ HEX_BYTES_MAX = 4 << 10
 BRIEF_CHARS_MAX = 160
 
 
+class Types(Protocol):
+    """The types of bodies that an operator has given: their names, and those of topics."""
+
+    names: list[str]
+    by_topic: dict[str, str]
+
+    def text(self, name: str, body: bytes) -> str:
+        """A body as JSON; ValueError, which says why, when it is none of this type."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A body for people. `kind` is JSON, text, hex or none; `bytes` is its whole length, None when
-    it can't be unpacked; `note` says what is not shown, and why."""
+    """A body for people. `kind` is JSON, text, msgpack, a type's name, hex, masked, hidden or none;
+    `bytes` is its whole length, None when it can't be unpacked; `note` says what is not shown, and
+    why."""
 
     kind: str
     text: str
@@ -31,31 +46,62 @@ def unpacked(record: Record) -> bytes:
     return decompress(record.body, record.sys_flag, BODY_BYTES_MAX)
 
 
-def shown(record: Record) -> Shown:
-    """The body as JSON with indents, as text, or in hexadecimal."""
+def shown(
+    record: Record,
+    bodies: Bodies = Bodies.SHOWN,
+    types: Types | None = None,
+    wanted: str = "",
+) -> Shown:
+    """The body as a type's JSON where one is wanted, as JSON with indents, as text, as msgpack, or
+    in hexadecimal, as far as a visitor may see it."""
     try:
         body = unpacked(record)
     except (Malformed, CompressionMissing) as wrong:
         return Shown("none", "", None, str(wrong))
+    if bodies != Bodies.SHOWN:
+        return _less(body, bodies)
+    if not wanted:
+        return _read(body)
+    try:
+        if types is None:
+            raise ValueError(Text("no file of descriptors was given (--descriptors)"))
+        text = types.text(wanted, body)
+    except ValueError as wrong:
+        plain = _read(body)
+        return Shown(plain.kind, plain.text, plain.bytes, _joined(text_of(wrong), plain.note))
+    cut = _cut(len(text), SHOWN_CHARS_MAX, Text("characters"))
+    return Shown(wanted, text[:SHOWN_CHARS_MAX], len(body), cut)
+
+
+def _read(body: bytes) -> Shown:
+    kind = "text"
     try:
         text = body.decode()
     except UnicodeDecodeError:
-        note = _cut(len(body), HEX_BYTES_MAX, "bytes")
-        return Shown("hex", _hex(body[:HEX_BYTES_MAX]), len(body), note)
-    kind = "text"
-    if text[:1] in ("{", "[") and len(text) <= SHOWN_CHARS_MAX:
+        try:
+            kind, text = "msgpack", written(from_msgpack(body))
+        except ValueError as wrong:
+            why = str(wrong) if looks_like_msgpack(body) else None
+            note = _joined(_cut(len(body), HEX_BYTES_MAX, Text("bytes")), why)
+            return Shown("hex", _hex(body[:HEX_BYTES_MAX]), len(body), note)
+    if kind == "text" and text[:1] in ("{", "[") and len(text) <= SHOWN_CHARS_MAX:
         try:
             text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
             kind = "JSON"
         except (ValueError, RecursionError):
             pass  # shown as the text that it is
     return Shown(
-        kind, text[:SHOWN_CHARS_MAX], len(body), _cut(len(text), SHOWN_CHARS_MAX, "characters")
+        kind,
+        text[:SHOWN_CHARS_MAX],
+        len(body),
+        _cut(len(text), SHOWN_CHARS_MAX, Text("characters")),
     )
 
 
-def brief(record: Record) -> str:
+def brief(record: Record, bodies: Bodies = Bodies.SHOWN) -> str:
     """The beginning of a body on one line."""
+    if bodies != Bodies.SHOWN:
+        return f"[{bodies}]"
     try:
         body = unpacked(record)
     except (Malformed, CompressionMissing) as wrong:
@@ -73,8 +119,46 @@ def id_of(record: Record) -> str:
     return record.properties.get(props.UNIQ_KEY) or record.offset_id
 
 
+def _less(body: bytes, bodies: Bodies) -> Shown:
+    """A body that a visitor may not see, masked where it is JSON."""
+    note = Text(
+        "bodies are %(bodies)s for you; an administrator of this console can change that",
+        bodies=Text(bodies),
+    )
+    if bodies == Bodies.MASKED and len(body) <= SHOWN_CHARS_MAX:
+        try:
+            text = json.dumps(_masked(json.loads(body)), indent=2, ensure_ascii=False)
+            return Shown("masked", text, len(body), note)
+        except (ValueError, RecursionError):
+            pass  # it has no names to show
+    return Shown("hidden", "", len(body), note)
+
+
+def _masked(value: object) -> object:
+    """The names and the kinds of values."""
+    if isinstance(value, dict):
+        return {key: _masked(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_masked(one) for one in value]
+    kinds = {str: "text", bool: "true or false", int: "number", float: "number"}
+    return f"({kinds.get(type(value), 'null')})"
+
+
 def _cut(size: int, limit: int, unit: str) -> str | None:
-    return f"the first {limit:,} of {size:,} {unit} are shown" if size > limit else None
+    return (
+        Text(
+            "the first %(limit)s of %(size)s %(unit)s are shown",
+            limit=f"{limit:,}",
+            size=f"{size:,}",
+            unit=unit,
+        )
+        if size > limit
+        else None
+    )
+
+
+def _joined(*notes: str | None) -> str | None:
+    return joined("; ", [one for one in notes if one]) or None
 
 
 def _hex(body: bytes) -> str:

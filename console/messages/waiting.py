@@ -10,6 +10,7 @@ from ...protocol.bodies.body import MessageQueue
 from ...protocol.errors import Malformed
 from ...protocol.message import properties as props
 from ...protocol.message.record import Record, decode_all
+from ..texts import Text
 from .shown import id_of
 from .way import SCHEDULE_TOPIC, TIMER_TOPIC
 
@@ -70,13 +71,23 @@ async def scan(reader: Reader, starts: Iterable[tuple[MessageQueue, int]]) -> Sc
         offset = start
         while True:
             if len(records) >= SCANNED_MAX:
-                cut = f"only the first {SCANNED_MAX:,} messages were looked at"
+                cut = Text(
+                    "only the first %(count)s messages were looked at",
+                    count=f"{SCANNED_MAX:,}",
+                )
                 return Scan(records, cut, faults)
             try:
                 pulled = await reader.pull(queue, offset, PULL_MESSAGES, bulk=True)
                 found = decode_all(pulled.body)
             except (AerobeeError, Malformed) as wrong:
-                faults.append(f"queue {queue.queue_id} of {queue.broker_name}: {wrong}")
+                faults.append(
+                    Text(
+                        "queue %(queue_id)s of %(broker_name)s: %(wrong)s",
+                        queue_id=queue.queue_id,
+                        broker_name=queue.broker_name,
+                        wrong=wrong,
+                    )
+                )
                 break
             records += [(queue, one) for one in found]
             is_on = pulled.next_offset > offset
@@ -116,7 +127,7 @@ async def scheduled(
         level = queue.queue_id + 1
         wait = waits.get(queue.broker_name, {}).get(level)
         due_ms = None if wait is None else record.store_ms + wait
-        found.append(_waiting(queue, record, due_ms, f"level {level}"))
+        found.append(_waiting(queue, record, due_ms, Text("level %(level)s", level=level)))
     timers = [
         (queue, await reader.min_offset(queue)) for queue in await queues_of(reader, TIMER_TOPIC)
     ]
@@ -127,7 +138,7 @@ async def scheduled(
         due = pairs.get(props.TIMER_OUT_MS, "")
         is_waiting = due.isdecimal() and int(due) > now_ms and props.TIMER_DEL_UNIQKEY not in pairs
         if is_waiting and not _is_recalled(pairs, recalled):
-            found.append(_waiting(queue, record, int(due), "time"))
+            found.append(_waiting(queue, record, int(due), Text("time")))
     found.sort(key=lambda one: (one.due_ms is None, one.due_ms or 0))
     cut = levels.cut or wheel.cut
     return found, Scan([], cut, [*levels.faults, *wheel.faults])

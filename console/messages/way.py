@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ...client.errors import AerobeeError, BrokerError, NoRouteError
-from ...protocol import codes
+from ...client.errors import AerobeeError, NoRouteError
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.clients import ConsumerConnection
 from ...protocol.bodies.subscription import SQL92, SUB_ALL, SubscriptionData
@@ -19,16 +18,22 @@ from ...protocol.filters.sql92 import SqlError, predicate
 from ...protocol.message import properties as props
 from ...protocol.message.compression import CompressionMissing
 from ...protocol.message.message_id import PORT_BYTES
+from ...protocol.message.pop_handles import retry_topic
 from ...protocol.message.record import Record
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from ..clusters.asking import Asking
+from ..texts import Text, joined
 from .shown import id_of, unpacked
 
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+BROADCASTING = "BROADCASTING"
 GROUPS_MAX = 50
 FOUND_MAX = 64  # records of one query by key
+ABSENT = Text("the topic does not exist")
+REDRIVEN = "redriven:"  # how the key of a dead letter that was sent again begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,62 +46,209 @@ class Step:
     group: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the message lies or lay. `first` is the first offset that the queue still has, None
+    when that is not known; `address` is None for a broker that can't be asked."""
+
+    queue: MessageQueue
+    offset: int
+    first: int | None
+    address: str | None
+
+    @property
+    def is_gone(self) -> bool:
+        return self.first is not None and self.offset < self.first
+
+
 async def way_of(admin: Asking, record: Record, broker: str) -> list[Step]:
     """The steps of a message, the ones with a time first."""
     key = id_of(record)
     steps = [
-        Step(record.born_ms, f"sent from {_host(record.born_host)}", "the time in the message"),
+        _sent(record),
         Step(
             record.store_ms,
-            f"stored in {record.topic}, queue {record.queue_id} of {broker}, offset "
-            f"{record.queue_offset}",
-            "the message itself",
+            Text(
+                "stored in %(topic)s, queue %(queue_id)s of %(broker)s, offset %(queue_offset)s",
+                topic=record.topic,
+                queue_id=record.queue_id,
+                broker=broker,
+                queue_offset=record.queue_offset,
+            ),
+            Text("the message itself"),
         ),
     ]
-    steps += await _waits(admin, key)
-    traced = await _traces(admin, key, steps)
+    queue = MessageQueue(record.topic, broker, record.queue_id)
+    place = await _place(admin, queue, record.queue_offset)
+    steps += await _waits(admin, record.topic, key)
+    return await _whole(admin, record.topic, key, steps, place, record)
+
+
+async def way_of_gone(
+    admin: Asking, topic: str, key: str, queue: MessageQueue | None = None, offset: int = 0
+) -> list[Step]:
+    """The steps of a message that its topic does not have any more, as far as others prove them.
+
+    It is known by its id, or by its place, then `key` is empty. Without any proof that it was
+    there the list is empty.
+    """
+    place = None if queue is None else await _place(admin, queue, offset)
+    steps: list[Step] = []
+    if place is None:
+        steps += await _waits(admin, topic, key)
+        proof = Text("no broker finds a record with this id in %(topic)s", topic=topic)
+        gone = [Step(None, Text("is not in %(topic)s any more", topic=topic), proof)]
+    elif not place.is_gone:
+        return []
+    else:
+        gone = []
+    found = await _whole(admin, topic, key, steps, place, None)
+    is_proved = place is not None or any(one.at_ms is not None for one in found)
+    return found + gone if is_proved else []
+
+
+async def _whole(
+    admin: Asking,
+    topic: str,
+    key: str,
+    steps: list[Step],
+    place: _Place | None,
+    record: Record | None,
+) -> list[Step]:
+    """What is known of the message, then what groups made of it."""
+    if place is not None and place.is_gone:
+        proof = Text(
+            "the queue begins at offset %(first)s, the message's was %(offset)s",
+            first=place.first,
+            offset=place.offset,
+        )
+        steps.append(Step(None, Text("gone from its queue by retention"), proof))
+    traced: dict[str, list[Step]] = {}
+    if key:
+        traced = await _traces(admin, topic, key, steps)
+    else:
+        steps.append(Step(None, Text("no trace"), Text("the id of the message is not known")))
+    groups: list[str] = []
     try:
-        groups = await admin.groups_of_topic(record.topic)
+        where = await admin.readable(topic)
+        if place is not None and await admin.lacks_master(topic, place.queue.broker_name):
+            proof = Text("a slave answers; what it has not copied is missing here")
+            steps.append(Step(None, Text("its broker has no master now"), proof))
+        for address in where.values():
+            groups += await admin.readers_at(address, topic)
     except AerobeeError as wrong:
-        steps.append(Step(None, "which groups read the topic is not known", str(wrong)))
-        groups = []
+        steps.append(Step(None, Text("which groups read the topic is not known"), str(wrong)))
+    groups = sorted({*groups, *(one for one in traced if one)})
     for group in groups[:GROUPS_MAX]:
-        steps += await _in_group(admin, record, broker, group, traced.get(group, []), key)
+        steps += traced.get(group, [])
+        steps += await _retries(admin, topic, group, key)
+        steps += await _in_group(admin, record, place, group, traced.get(group, []))
     if len(groups) > GROUPS_MAX:
-        cut = f"{len(groups)} groups read the topic"
-        steps.append(Step(None, f"only the first {GROUPS_MAX} groups are shown", cut))
+        cut = Text("%(count)s groups read the topic", count=len(groups))
+        steps.append(
+            Step(
+                None,
+                Text("only the first %(count)s groups are shown", count=GROUPS_MAX),
+                cut,
+            )
+        )
     return sorted(steps, key=lambda one: (one.at_ms is None, one.at_ms or 0))
 
 
-async def _in_group(
-    admin: Asking, record: Record, broker: str, group: str, traced: list[Step], key: str
-) -> list[Step]:
-    """What a group made of it."""
-    steps = list(traced)
-    for prefix, what in ((RETRY_PREFIX, "retried"), (DLQ_PREFIX, "given up: a dead letter")):
-        found, _ = await _query(admin, prefix + group, key)
+async def _place(admin: Asking, queue: MessageQueue, offset: int) -> _Place:
+    first = address = None
+    with suppress(AerobeeError):  # what is not known is said by the steps that need it
+        address = (await admin.readable(queue.topic)).get(queue.broker_name)
+        if address is not None:
+            first = await admin.first_offset(queue)
+    return _Place(queue, offset, first, address)
+
+
+def _sent(record: Record) -> Step:
+    """Where a message came from: a proxy names the client's address."""
+    client = record.properties.get(props.BORN_HOST)
+    if client is None:
+        what, proof = (
+            Text("sent from %(host)s", host=_host(record.born_host)),
+            Text("the time in the message"),
+        )
+    else:
+        what = Text(
+            "sent from %(client)s through the proxy at %(host)s",
+            client=client,
+            host=_host(record.born_host),
+        )
+        proof = Text(
+            "the time in the message, and its property %(born_host)s", born_host=props.BORN_HOST
+        )
+    return Step(record.born_ms, what, proof)
+
+
+async def _retries(admin: Asking, topic: str, group: str, key: str) -> list[Step]:
+    """What a group's retry and dead letter topics have of it."""
+    if not key:
+        return []
+    steps = []
+    popped = [retry_topic(topic, group, v2=is_new) for is_new in (False, True)]
+    for name in (RETRY_PREFIX + group, *popped, DLQ_PREFIX + group):
+        found, wrong = await _query(admin, name, key)
+        if wrong not in (None, ABSENT):
+            steps.append(
+                Step(None, Text("what %(name)s has is not known", name=name), str(wrong), group)
+            )
         for one in found:
-            tries = f", retry {one.reconsume_times}" if prefix == RETRY_PREFIX else ""
-            steps.append(Step(one.store_ms, what + tries, f"a record in {prefix + group}", group))
+            keys = one.properties.get(props.KEYS, "").split(props.KEY_SEPARATOR)
+            if name.startswith(DLQ_PREFIX):
+                what = Text("given up: a dead letter")
+            elif any(word.startswith(REDRIVEN) for word in keys) and not one.reconsume_times:
+                what = Text("redriven: a dead letter sent to the group again")
+            else:
+                what = Text("retried, retry %(count)s", count=one.reconsume_times)
+            steps.append(Step(one.store_ms, what, Text("a record in %(name)s", name=name), group))
+    return steps
+
+
+async def _in_group(
+    admin: Asking, record: Record | None, place: _Place | None, group: str, traced: list[Step]
+) -> list[Step]:
+    """How far a group is."""
+    if place is None:
+        why = Text("the message's place in its queue is not known any more")
+        return [Step(None, Text("how far the group is is not known"), why, group)]
+    if place.address is None:
+        why = Text("broker %(broker_name)s can't be asked", broker_name=place.queue.broker_name)
+        return [Step(None, Text("how far the group is is not known"), why, group)]
     try:
-        progress = await admin.consume_stats(group, record.topic)
-        online = await admin.consumer_connection(group)
+        progress = await admin.progress_at(place.address, group, place.queue.topic)
+        online = await admin.members_at(place.address, group)
     except AerobeeError as wrong:
-        return [*steps, Step(None, "how far the group is is not known", str(wrong), group)]
-    queue = MessageQueue(record.topic, broker, record.queue_id)
-    at = progress.offset_table.get(queue)
-    if at is None:
-        why = "it has no offset in this queue"
-        return [*steps, Step(None, "the group has not read the queue", why, group)]
-    proof = f"its offset is {at.consumer_offset}, the message's {record.queue_offset}"
-    if at.consumer_offset <= record.queue_offset:
-        return [*steps, Step(None, "waits for the group", proof, group)]
-    filtered = _filtered(record, online)
+        return [Step(None, Text("how far the group is is not known"), str(wrong), group)]
+    if online is not None and online.message_model == BROADCASTING:
+        what = Text("goes to every member; whether it was processed is not known")
+        why = Text("the group is broadcasting, so each member keeps its own offset")
+        return [Step(None, what, why, group)]
+    at = progress.offset_table.get(place.queue)
+    if at is None or at.consumer_offset < 0:
+        why = Text("it has no offset in this queue")
+        return [Step(None, Text("the group has not read the queue"), why, group)]
+    proof = Text(
+        "its offset is %(consumer_offset)s, the message's %(offset)s",
+        consumer_offset=at.consumer_offset,
+        offset=place.offset,
+    )
+    if at.consumer_offset <= place.offset:
+        what = (
+            Text("was gone before the group came to it")
+            if place.is_gone
+            else Text("waits for the group")
+        )
+        return [Step(None, what, proof, group)]
+    filtered = None if record is None else _filtered(record, online)
     if filtered is not None:
-        return [*steps, Step(None, "passed: filtered out", f"{proof}; {filtered}", group)]
+        return [Step(None, Text("passed: filtered out"), joined("; ", [proof, filtered]), group)]
     if not any("processed" in one.what for one in traced):
-        proof += "; no trace tells whether it was processed"
-    return [*steps, Step(None, "passed by the group", proof, group)]
+        proof = Text("%(proof)s; no trace tells whether it was processed", proof=proof)
+    return [Step(None, Text("passed by the group"), proof, group)]
 
 
 def _filtered(record: Record, online: ConsumerConnection | None) -> str | None:
@@ -104,7 +256,11 @@ def _filtered(record: Record, online: ConsumerConnection | None) -> str | None:
     wanted = None if online is None else online.subscription_table.get(record.topic)
     if wanted is None or wanted.sub_string in (None, "", SUB_ALL):
         return None
-    return None if _fits(wanted, record.properties) else f"it wants {wanted.sub_string}"
+    return (
+        None
+        if _fits(wanted, record.properties)
+        else Text("it wants %(sub_string)s", sub_string=wanted.sub_string)
+    )
 
 
 def _fits(wanted: SubscriptionData, pairs: Mapping[str, str]) -> bool:
@@ -118,42 +274,66 @@ def _fits(wanted: SubscriptionData, pairs: Mapping[str, str]) -> bool:
     ]
 
 
-async def _waits(admin: Asking, key: str) -> list[Step]:
-    """The records of the topics in which messages wait for a time or for their next try."""
-    steps = []
+async def _waits(admin: Asking, for_topic: str, key: str) -> list[Step]:
+    """The records of the topics in which messages for this one wait for the end of a transaction,
+    for a time or for their next try."""
+    found, _ = await _query(admin, HALF_TOPIC, key)
+    steps = [
+        Step(
+            one.store_ms,
+            Text("prepared in a transaction"),
+            Text("a record in %(name)s", name=HALF_TOPIC),
+        )
+        for one in found
+        if one.properties.get(props.REAL_TOPIC) == for_topic
+    ]
     for topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
         found, _ = await _query(admin, topic, key)
         for one in found:
             pairs = one.properties
-            to = pairs.get(props.REAL_TOPIC, "a topic that it does not name")
+            to = pairs.get(props.REAL_TOPIC, Text("a topic that it does not name"))
             until = pairs.get(props.TIMER_OUT_MS, "")
-            how = f"level {one.queue_id + 1}" if topic == SCHEDULE_TOPIC else f"until {until} ms"
-            steps.append(Step(one.store_ms, f"delayed, {how}, for {to}", f"a record in {topic}"))
+            how = (
+                Text("level %(level)s", level=one.queue_id + 1)
+                if topic == SCHEDULE_TOPIC
+                else Text("until %(until)s ms", until=until)
+            )
+            steps.append(
+                Step(
+                    one.store_ms,
+                    Text("delayed, %(how)s, for %(to)s", how=how, to=to),
+                    Text("a record in %(name)s", name=topic),
+                )
+            )
     return steps
 
 
-async def _traces(admin: Asking, key: str, steps: list[Step]) -> dict[str, list[Step]]:
+async def _traces(admin: Asking, topic: str, key: str, steps: list[Step]) -> dict[str, list[Step]]:
     """The steps that traces tell, by group; what they tell of the sender goes to `steps`."""
     found, wrong = await _query(admin, TRACE_TOPIC, key)
     if wrong is not None:
-        steps.append(Step(None, "no trace", f"{TRACE_TOPIC}: {wrong}"))
+        steps.append(Step(None, Text("no trace"), joined(": ", [TRACE_TOPIC, wrong])))
     elif not found:
-        steps.append(Step(None, "no trace", "neither its sender nor a consumer was traced"))
+        steps.append(
+            Step(None, Text("no trace"), Text("neither its sender nor a consumer was traced"))
+        )
     by_group: dict[str, list[Step]] = {}
-    proof = f"a trace in {TRACE_TOPIC}"
+    proof = Text("a trace in %(name)s", name=TRACE_TOPIC)
     begun: dict[str, str] = {}  # group by request id
     for fields in sorted(_records(found), key=lambda one: one[0] == "SubAfter"):
-        if fields[0] == "Pub" and len(fields) > 10 and fields[5] == key:
-            steps.append(Step(_ms(fields[1]), f"sent by group {fields[3]}", proof))
+        if fields[0] == "Pub" and len(fields) > 10 and fields[4:6] == [topic, key]:
+            steps.append(
+                Step(_ms(fields[1]), Text("sent by group %(group)s", group=fields[3]), proof)
+            )
         elif fields[0] == "SubBefore" and len(fields) > 6 and fields[5] == key:
             begun[fields[4]] = fields[3]
-            what = f"given to a consumer, retry {fields[6]}"
+            what = Text("given to a consumer, retry %(count)s", count=fields[6])
             by_group.setdefault(fields[3], []).append(Step(_ms(fields[1]), what, proof, fields[3]))
         elif fields[0] == "SubAfter" and len(fields) > 4 and fields[2] == key:
             group = fields[8] if len(fields) > 8 else begun.get(fields[1], "")
-            how = "processed" if fields[4] == "true" else "its consumer failed"
+            how = Text("processed") if fields[4] == "true" else Text("its consumer failed")
             at = _ms(fields[7]) if len(fields) > 7 else None
-            what = f"{how}, after {fields[3]} ms"
+            what = Text("%(how)s, after %(ms)s ms", how=how, ms=fields[3])
             by_group.setdefault(group, []).append(Step(at, what, proof, group))
     return by_group
 
@@ -167,18 +347,22 @@ def _records(found: list[Record]) -> list[list[str]]:
 
 
 async def _query(admin: Asking, topic: str, key: str) -> tuple[list[Record], str | None]:
-    """The records of a topic with a key, and why there are none where that failed."""
+    """The records of a topic with a key, the first stored first, and why there are none where that
+    failed."""
+    found: dict[tuple[bytes, int], Record] = {}
     try:
         async with asyncio.timeout(5):
-            return await admin.query(topic, key, messages_max=FOUND_MAX), None
+            for address in (await admin.readable(topic)).values():
+                for one in await admin.query_at(address, topic, key, FOUND_MAX):
+                    if one.topic == topic:  # a broker's answer proves nothing about another
+                        found[one.store_host, one.log_offset] = one
     except NoRouteError:
-        return [], "the topic does not exist"
+        return [], ABSENT
     except TimeoutError:
-        return [], "no answer within 5 s"
-    except BrokerError as wrong:
-        return [], None if wrong.code == codes.QUERY_NOT_FOUND else str(wrong)
+        return [], Text("no answer within 5 s")
     except AerobeeError as wrong:
         return [], str(wrong)
+    return sorted(found.values(), key=lambda one: (one.store_ms, one.log_offset)), None
 
 
 def _ms(text: str) -> int | None:

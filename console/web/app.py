@@ -1,28 +1,51 @@
-"""The HTTP server of the console: every page as HTML and, under /api, as JSON. It only reads.
+"""The HTTP server of the console: every page as HTML and, under /api, as JSON.
 
-Every route is GET. Requests for another Host are refused, every response has the policy headers,
-and a broker that fails costs a page its part about that broker.
+Each route is a row of one table, which declares the right that it needs; without a row nothing is
+served. Requests for another Host are refused, every response has the policy headers, and a broker
+that fails costs a page its part about that broker.
 """
 
 import asyncio
 import errno
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
+import socket
+import ssl
+from collections.abc import Mapping
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+from urllib.parse import urlencode
 
 from aiohttp import web
+from jinja2 import Template
 
 from ...client.errors import AerobeeError
+from ...protocol.addresses import is_loopback
+from ..access.access import Access, Busy, Refused, Unknown
+from ..access.attempts import TooMany
+from ..access.audit import AuditFailed
+from ..access.cluster_users import ClusterUser, NotChecked
+from ..access.guard import FORM_BYTES_MAX
+from ..access.rights import Right
+from ..access.sessions import Session
+from ..actions.desk import Desk
 from ..clusters.clusters import Clusters
 from ..messages.search import Progress
+from ..messages.shown import Types
 from ..messages.tail import tail as follow
-from . import pages_cluster, pages_messages, pages_topics
-from .look import BadQuery, Look, NotFound, as_of
-from .policy import HostList, headers, is_loopback
+from ..texts import Text, text_of
+from . import pages_actions, pages_messages
+from .languages import LANGUAGES, chosen
+from .listener import Listener
+from .look import BadQuery, Forbidden, Look, NotFound, as_of
+from .outside import NEXT_CHARS_MAX, Outside
+from .pages_actions import Acting
+from .pages_export import Exports
+from .policy import headers
 from .rendering import STATIC, environment, linker, to_json
+from .routes import DATA, FORMS, PAGES, SEARCH, TAIL, Handler, Page, Route, View
 from .visible import visible
 
 PORT = 8082
@@ -32,92 +55,121 @@ HEADER_BYTES_MAX = 16 << 10
 STATIC_SECONDS = 86_400
 FIRST_SAMPLE_SECONDS = 1.0  # how long a first visit waits for names
 
-View = Callable[[Look], Awaitable[dict[str, Any]]]
+# What a page raises, and its status.
+STATUSES: dict[type[Exception], int] = {
+    BadQuery: 400,
+    Refused: 401,
+    Forbidden: 403,
+    Unknown: 403,
+    NotChecked: 403,
+    NotFound: 404,
+    TooMany: 429,
+    AerobeeError: 502,
+    AuditFailed: 503,
+    **pages_actions.FAULTS,
+    Busy: 503,
+}
+FAULTS: tuple[type[Exception], ...] = (*STATUSES, web.HTTPException)
 
 log = logging.getLogger(__name__)
 _nonce: ContextVar[str] = ContextVar("nonce")  # of the scripts of the present response
-
-
-class Page(NamedTuple):
-    """A page: its path and template, its title, what it shows, and whether the menu has it."""
-
-    path: str
-    title: str
-    view: View
-    in_menu: bool = True
-
-
-PAGES = (
-    Page("overview", "Overview", pages_cluster.overview),
-    Page("topics", "Topics", pages_topics.topics),
-    Page("topic", "Topic", pages_topics.topic, False),
-    Page("groups", "Groups", pages_topics.groups),
-    Page("group", "Group", pages_topics.group, False),
-    Page("member", "Member", pages_topics.member, False),
-    Page("producers", "Producers", pages_cluster.producers),
-    Page("messages", "Messages", pages_messages.messages),
-    Page("message", "Message", pages_messages.message, False),
-    Page("tail", "Live tail", pages_messages.tail, False),
-    Page("dead_letters", "Dead letters", pages_topics.dead_letters),
-    Page("scheduled", "Scheduled", pages_messages.scheduled),
-    Page("transactions", "Transactions", pages_messages.transactions),
-    Page("brokers", "Brokers", pages_cluster.brokers),
-    Page("broker", "Broker", pages_cluster.broker, False),
-    Page("access", "Access", pages_cluster.access),
-    Page("findings", "Findings", pages_cluster.findings),
-)
-# For programs only.
-DATA = {"history": pages_topics.history, "search": pages_messages.found_all}
+# Of the present request, once it was checked.
+_session: ContextVar[Session | None] = ContextVar("session", default=None)
 
 
 class Console:
-    """The server. `base` is the path before all others, such as /console; `hosts` are names that
-    it answers to besides the loopback's. ValueError for an address beyond the loopback."""
+    """The server. `base` is the path before all others, such as /console; `given` is a socket that
+    listens already at the address. ValueError for an address beyond the loopback without users, or
+    where passwords would be readable."""
 
     def __init__(
         self,
         clusters: Clusters,
+        access: Access,
+        desk: Desk,
         *,
         address: str = "127.0.0.1",
         port: int = PORT,
         base: str = "",
-        hosts: Iterable[str] = (),
+        tls: ssl.SSLContext | None = None,
+        types: Types | None = None,
+        given: socket.socket | None = None,
     ) -> None:
-        if not is_loopback(address):
+        if access.link is not None and not is_loopback(address):
             raise ValueError(
-                f"the console can't listen on {address}: it has no login yet, so it listens on the "
-                "loopback only; use 127.0.0.1 and reach it through an SSH tunnel"
+                f"the console can't listen on {address}: it has no users, and its one-time link is "
+                "for the loopback only; add one (aerobee console user add NAME), or use 127.0.0.1 "
+                "and an SSH tunnel"
+            )
+        if access.link is not None and access.front is not None:
+            raise ValueError(
+                "the console can't be behind a proxy: it has no users, and its one-time link is "
+                "for the loopback only; add one (aerobee console user add NAME), or name the "
+                "header in which the proxy names visitors with --user-header"
+            )
+        if tls is None and access.front is None and not is_loopback(address):
+            raise ValueError(
+                f"the console can't listen on {address} without TLS, as passwords would be "
+                "readable: give --tls-server-cert and --tls-server-key, or --behind-proxy with the "
+                "address of a proxy that speaks TLS"
             )
         self.address = address
         self.port = port
         self.base = base.rstrip("/")
+        self._tls = tls
+        self._types = types
+        self._given = given
         self.clusters = clusters
-        self._hosts = HostList(hosts)
-        self._templates = environment()
+        self.access = access
+        self._templates = {one.code: environment(one) for one in LANGUAGES}
+        self._acting = Acting(desk, access, self.base, self._look, self._page)
+        self._exports = Exports(access, self._look, lambda: headers(_nonce.get()))
+        self._outside = Outside(access, self.base, self._plain, lambda: self.url)
         self._room = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._tails = 0
+        self._listener = Listener()
         self._runner: web.AppRunner | None = None
+        self._declared: set[Handler] = set()
 
     @property
     def url(self) -> str:
         """The address for a browser on this machine."""
         host = f"[{self.address}]" if ":" in self.address else self.address
-        return f"http://{host}:{self.port}{self.base}/"
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://{host}:{self.port}{self.base}/"
+
+    def new_link(self) -> str | None:
+        """A new address that logs in once; None for a console with users."""
+        return self._outside.new_link()
+
+    def routes(self) -> list[Route]:
+        """Everything that is served, each with the right that it needs."""
+        found = [
+            Route("GET", "/", Right.VIEW, self._home),
+            Route("GET", "/static/{name}", None, self._static),
+            Route("GET", "/search", Right.VIEW, self._search),
+            Route("GET", "/tail/events", Right.VIEW, self._tail_events),
+            *self._outside.routes(),
+            *self._acting.routes(),
+            *self._exports.routes(),
+        ]
+        for page in PAGES:
+            found.append(Route("GET", f"/{page.path}", page.right, self._html(page)))
+            found.append(Route("GET", f"/api/{page.path}", page.right, self._json(page)))
+        for page in DATA:
+            found.append(Route("GET", f"/api/{page.path}", page.right, self._json(page)))
+        for page in FORMS:
+            found.append(Route("POST", f"/{page.path}", page.right, self._form(page)))
+        return found
 
     async def start(self) -> None:
         """Begin to sample and listen; OSError with the cure when the port is taken."""
         await self.clusters.start()
-        app = web.Application(middlewares=[self._guarded])
-        add = app.router.add_get
-        for page in PAGES:
-            add(f"{self.base}/{page.path}", self._html(page))
-            add(f"{self.base}/api/{page.path}", self._json(page.view))
-        for name, view in DATA.items():
-            add(f"{self.base}/api/{name}", self._json(view))
-        add(f"{self.base}/", self._home)
-        add(f"{self.base}/search", self._search)
-        add(f"{self.base}/tail/events", self._tail_events)
-        add(f"{self.base}/static/{{name}}", self._static)
+        app = web.Application(middlewares=[self._checked], client_max_size=FORM_BYTES_MAX)
+        for route in self.routes():
+            handler = self._admitting(route)
+            self._declared.add(handler)
+            app.router.add_route(route.method, self.base + route.path, handler)
         self._runner = web.AppRunner(
             app,
             access_log=None,
@@ -128,35 +180,49 @@ class Console:
         )
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, self.address, self.port).start()
+            self.port = await self._listener.start(
+                self._runner, self.address, self.port, self._tls, self._given
+            )
         except OSError as wrong:
             await self.stop()
             reason = wrong.strerror or str(wrong)
             if wrong.errno == errno.EADDRINUSE:
-                reason = "another program listens there; stop it or give another --port"
+                reason = (
+                    "another program listens there, perhaps `aerobee up`, which has a console: "
+                    "open that one, or give another --port"
+                )
             where = f"{self.address}:{self.port}"
             raise OSError(wrong.errno, f"can't serve HTTP on {where}: {reason}") from None
-        self.port = self._runner.addresses[0][1]
+        # Cookies are for all ports of a host, so that each console's has its own name.
+        self.access.guard.cookie = f"aerobee-console-{self.port}"
+        self.access.guard.path = f"{self.base}/"
 
     async def stop(self) -> None:
         """Stop listening and sampling."""
+        await self._listener.stop()
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
+        await self._acting.close()
+        await self.access.stop()
         await self.clusters.stop()
 
     # --- every request --------------------------------------------------------------------------
 
     @web.middleware
-    async def _guarded(
-        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
+    async def _checked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         nonce = secrets.token_urlsafe(16)
         _nonce.set(nonce)
+        self._listener.heard(request)
+        _session.set(None)
         try:
-            self._hosts.check(request)
+            self.access.check_peer(request)
+            self.access.guard.check_host(request)
+            is_known = request.match_info.http_exception is None
+            if is_known and request.match_info.handler not in self._declared:
+                raise web.HTTPForbidden(text="this address declares no right, so it is not served")
             answer = await handler(request)
-        except (web.HTTPException, BadQuery, NotFound, AerobeeError) as wrong:
+        except FAULTS as wrong:
             answer = self._failed(request, wrong)
         except ConnectionError:  # the visitor has left
             return web.Response(status=499)
@@ -168,38 +234,117 @@ class Console:
                 answer.headers.setdefault(name, value)
         return answer
 
+    def _admitting(self, route: Route) -> Handler:
+        """The handler of a route, for visitors with its right."""
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            if route.right is not None:
+                session = await self._session_of(request)
+                if session is None:
+                    return self._to_login(request)
+                _session.set(session)
+                if session.visitor.right < route.right:
+                    raise Forbidden(
+                        Text(
+                            "this needs the right to %(needed)s, and %(name)s may %(right)s; log "
+                            "in as another user",
+                            needed=Text(route.right.name.lower()),
+                            name=session.visitor.name,
+                            right=Text(session.visitor.right.name.lower()),
+                        )
+                    )
+            return await route.handler(request)
+
+        return answer
+
+    async def _session_of(self, request: web.Request) -> Session | None:
+        if "Authorization" in request.headers and request.path.startswith(f"{self.base}/api/"):
+            session = await self.access.by_script(request)
+        else:
+            session = self.access.session_of(request)
+        return session if session is not None and await self.access.renew(session) else None
+
+    def _to_login(self, request: web.Request) -> web.Response:
+        """What a request without a session gets: the login, or for programs the reason."""
+        if request.path.startswith(f"{self.base}/api/"):
+            text = (
+                f"there is no session, or it has ended; log in at {self.base}/login, or send name "
+                "and password (Basic)"
+            )
+            return _json(to_json({"error": text}), 401)
+        where = f"{self.base}/login"
+        if request.method == "GET" and "HX-Request" not in request.headers:
+            where += f"?{urlencode({'next': request.path_qs[:NEXT_CHARS_MAX]})}"
+        if "HX-Request" in request.headers:
+            return web.Response(status=401, headers={"HX-Redirect": where})
+        if request.method != "GET":
+            raise web.HTTPUnauthorized(text="the session has ended; log in and send the form again")
+        return web.Response(status=303, headers={"Location": where})
+
     def _failed(self, request: web.Request, wrong: Exception | None) -> web.Response:
         """A page, or JSON for programs, that says what is wrong."""
-        status, text = 500, "the console has a fault; its log says more"
+        status = 500
+        text: str = Text("the console has a fault; its log says more")
         if isinstance(wrong, web.HTTPException):
             status = wrong.status
             text = wrong.text or wrong.reason
             if isinstance(wrong, web.HTTPRedirection):
                 return web.Response(status=status, headers={"Location": wrong.headers["Location"]})
-        elif isinstance(wrong, BadQuery):
-            status, text = 400, str(wrong)
-        elif isinstance(wrong, NotFound):
-            status, text = 404, str(wrong)
         elif wrong is not None:
-            status, text = 502, str(wrong)
-        if status == 421 or request.path.startswith(f"{self.base}/api/"):
-            if status == 421:
-                return web.Response(status=status, text=visible(text))
-            return _json(to_json({"error": text}), status)
+            status = next(code for kind, code in STATUSES.items() if isinstance(wrong, kind))
+            text = text_of(wrong)
+        if status == 421:
+            return web.Response(status=status, text=visible(text))
+        if request.path.startswith(f"{self.base}/api/"):
+            answer = _json(to_json({"error": text}), status)
+            if isinstance(wrong, TooMany):
+                answer.headers["Retry-After"] = str(round(wrong.wait_s))
+            return answer
         try:
-            look = self._look(request)
-        except BadQuery:
-            look = Look(self.clusters, next(iter(self.clusters.by_name.values())), {})
-        return self._page(request, look, "error", "Not shown", {"error": text}, status)
+            look = self._look(request, request.query)
+        except (BadQuery, Forbidden, web.HTTPUnauthorized):
+            return self._plain(request, "outside", Text("Not shown"), {"error": text}, status)
+        return self._page(request, look, "error", Text("Not shown"), {"error": text}, status)
 
-    def _look(self, request: web.Request) -> Look:
-        """The visit; BadQuery for a cluster that is not watched."""
-        name = request.query.get("cluster", next(iter(self.clusters.by_name)))
+    def _look(
+        self, request: web.Request, query: Mapping[str, str], page: Page | None = None
+    ) -> Look:
+        """The visit; BadQuery for a cluster that is not watched, Forbidden for what the visitor may
+        not do."""
+        session = _session.get()
+        if session is None:
+            raise web.HTTPUnauthorized(text="the session has ended; log in again")
+        visitor = session.visitor
+        name = query.get("cluster", visitor.cluster or next(iter(self.clusters.by_name)))
         watched = self.clusters.by_name.get(name)
         if watched is None:
             known = ", ".join(self.clusters.by_name)
-            raise BadQuery(f"cluster is {name[:80]!r}; this console watches {known}")
-        return Look(self.clusters, watched, request.query)
+            raise BadQuery(
+                Text(
+                    "cluster is %(name)s; this console watches %(known)s",
+                    name=f"{name[:80]!r}",
+                    known=known,
+                )
+            )
+        if isinstance(session.signed, ClusterUser) and visitor.cluster == name:
+            watched = session.signed.watched
+        look = Look(self.clusters, watched, query, session, self.access, self._types)
+        look.must(Right.VIEW)
+        if page is not None:
+            topic = query.get(page.topic) if page.topic else None
+            group = query.get(page.group) if page.group else None
+            if page.right > Right.VIEW or topic or group:
+                look.must(page.right, topic=topic or None, group=group or None)
+            if page.of_all and visitor.is_limited:
+                raise Forbidden(
+                    Text(
+                        "%(title)s is about all topics and groups, and %(name)s may not see all "
+                        "of them; log in as another user",
+                        title=Text(page.title),
+                        name=visitor.name,
+                    )
+                )
+        return look
 
     async def _seen(self, view: View, look: Look) -> dict[str, Any]:
         sampled = look.watched.collector.sampled
@@ -217,35 +362,77 @@ class Console:
     async def _home(self, request: web.Request) -> web.StreamResponse:
         raise web.HTTPFound(f"{self.base}/overview")
 
-    def _html(self, page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def _html(self, page: Page) -> Handler:
         async def answer(request: web.Request) -> web.StreamResponse:
-            look = self._look(request)
+            look = self._look(request, request.query, page)
             data = await self._seen(page.view, look)
             return self._page(request, look, page.path, page.title, data)
 
         return answer
 
-    def _json(self, view: View) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def _json(self, page: Page) -> Handler:
         async def answer(request: web.Request) -> web.StreamResponse:
-            look = self._look(request)
-            data = await self._seen(view, look)
+            look = self._look(request, request.query, page)
+            data = await self._seen(page.view, look)
             return _json(to_json({"samples": as_of(look), **data}))
+
+        return answer
+
+    def _form(self, page: Page) -> Handler:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            fields = await self.access.guard.form(request, _session.get())
+            look = self._look(request, fields, page)
+            data = await self._seen(page.view, look)
+            return self._page(request, look, page.path, page.title, data)
 
         return answer
 
     def _context(self, request: web.Request, look: Look, path: str, title: str) -> dict[str, Any]:
         return {
-            "base": self.base,
+            **self._page_of(request),
+            "here": _here(request, look),
             "cluster": look.watched.name,
             "link": linker(self.base, look.watched.name),
             "look": look,
-            "menu": [page for page in PAGES if page.in_menu],
+            "menu": [page for page in PAGES if page.in_menu and look.may(page.right)]
+            + self._acting.menu(look),
+            "may_act": partial(self._acting.may, look),
+            "may_audit": look.may(Right.ADMINISTER),
             "nonce": _nonce.get(),
             "path": path,
             "samples": as_of(look),
             "self_url": str(request.rel_url),
             "title": title,
+            "token": look.session.token,
+            "visitor": look.visitor,
+            "is_read_only": self.access.is_read_only,
         }
+
+    def _page_of(self, request: web.Request) -> dict[str, Any]:
+        """What every page has, outside of a session too."""
+        return {"base": self.base, "language": chosen(request), "languages": LANGUAGES}
+
+    def _template(self, request: web.Request, name: str) -> Template:
+        return self._templates[chosen(request).code].get_template(f"{name}.html")
+
+    def _plain(
+        self,
+        request: web.Request,
+        template: str,
+        title: str,
+        data: dict[str, Any],
+        status: int = 200,
+    ) -> web.Response:
+        """A page outside of a session, which knows nothing of the clusters."""
+        after = urlencode({"next": data["next"]}) if data.get("next") else ""
+        context = {
+            **self._page_of(request),
+            "here": f"{self.base}/login?{after}",
+            "title": title,
+            "data": {"error": None, **data},
+        }
+        text = self._template(request, template).render(context)
+        return web.Response(text=text, content_type="text/html", status=status)
 
     def _page(
         self,
@@ -257,7 +444,7 @@ class Console:
         status: int = 200,
     ) -> web.Response:
         context = self._context(request, look, path, title)
-        text = self._templates.get_template(f"{path}.html").render(context | {"data": data})
+        text = self._template(request, path).render(context | {"data": data})
         return web.Response(text=text, content_type="text/html", status=status)
 
     async def _static(self, request: web.Request) -> web.StreamResponse:
@@ -273,7 +460,7 @@ class Console:
 
     async def _search(self, request: web.Request) -> web.StreamResponse:
         """The page of a search: rows and progress are written as they come."""
-        look = self._look(request)
+        look = self._look(request, request.query, SEARCH)
         # The first step comes before the head, so that a fault of the query is a page of its own.
         steps = pages_messages.found_in(look)
         first = await anext(steps, None)
@@ -281,7 +468,7 @@ class Console:
         answer.content_type, answer.charset = "text/html", "utf-8"
         await answer.prepare(request)
         context = self._context(request, look, "messages", "Search")
-        module: Any = self._templates.get_template("search.html").make_module(context)
+        module: Any = self._template(request, "search").make_module(context)
         await answer.write(str(module.head()).encode())
         last, step = Progress(), first
         while step is not None:
@@ -297,14 +484,14 @@ class Console:
 
     async def _tail_events(self, request: web.Request) -> web.StreamResponse:
         """Rows of a live view as server-sent events."""
-        look = self._look(request)
+        look = self._look(request, request.query, TAIL)
         if self._tails >= TAILS_MAX:
             raise web.HTTPTooManyRequests(
                 text=f"{self._tails} live views are open, the limit is {TAILS_MAX}; close one"
             )
         matches, topic = pages_messages.condition(look), look.required("topic")
-        names = {one.address: one.name for one in look.watched.collector.brokers.values()}
-        module: Any = self._templates.get_template("tail_rows.html").make_module(
+        names = pages_messages.broker_names(look)
+        module: Any = self._template(request, "tail_rows").make_module(
             self._context(request, look, "tail", "Live tail")
         )
         self._tails += 1
@@ -315,10 +502,14 @@ class Console:
             await answer.write(b": open\n\n")
             idle = 0
             async for step in follow(look.watched.reader, topic, matches):
+                if not self.access.sessions.is_open(look.session):
+                    break
                 idle = 0 if step.seen or step.wrong else idle + 1
                 if step.seen or step.wrong:
                     rows = [
-                        pages_messages.row_of(one, _broker(one.store_host, names))
+                        pages_messages.row_of(
+                            one, pages_messages.broker_of(one, names), look.visitor.bodies
+                        )
                         for one in step.records
                     ]
                     await answer.write(_event(str(module.rows(rows, step.seen, step.wrong))))
@@ -329,8 +520,11 @@ class Console:
             self._tails -= 1
 
 
-def _broker(host: bytes, names: dict[str, str]) -> str:
-    return names.get(pages_messages.address_of(host), "")
+def _here(request: web.Request, look: Look) -> str:
+    """The page to see again in another language; of the answer to a form, the page before it."""
+    if request.method == "GET":
+        return str(request.rel_url)
+    return str(request.rel_url.parent.with_query(cluster=look.watched.name))
 
 
 def _event(text: str) -> bytes:

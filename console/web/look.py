@@ -3,14 +3,19 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from ...client.base.identity import now_ms
 from ...client.errors import AerobeeError, ClientError
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from ..access.access import Access
+from ..access.rights import Right, Visitor
+from ..access.sessions import Session
 from ..clusters.clusters import Clusters, Watched
-from ..clusters.samples import BrokerSample, TopicRow
+from ..clusters.samples import BrokerSample, GroupRow, TopicRow
+from ..messages.shown import Types
+from ..texts import Text
+from ..times import time_ms
 
 ROWS = 100  # of one page of a list
 ASK_SECONDS = 5.0  # of one broker, while a visitor waits
@@ -27,20 +32,61 @@ class NotFound(Exception):
     """There is no such topic, group or message."""
 
 
+class Forbidden(Exception):
+    """The visitor may not do this: what, the visitor's right, and what to do."""
+
+
 @dataclass(frozen=True)
 class Look:
-    """A visit. `query` are the parameters of the URL."""
+    """A visit. `query` are the parameters of the URL, or the fields of a form."""
 
     clusters: Clusters
     watched: Watched
     query: Mapping[str, str]
+    session: Session
+    access: Access
+    types: Types | None = None
+
+    @property
+    def visitor(self) -> Visitor:
+        """The visitor of the session."""
+        return self.session.visitor
+
+    def may(self, right: Right, *, topic: str | None = None, group: str | None = None) -> bool:
+        """Whether the visitor may do this in this cluster."""
+        return self.visitor.may(right, topic=topic, group=group, cluster=self.watched.name)
+
+    def must(self, right: Right, *, topic: str | None = None, group: str | None = None) -> None:
+        """Forbidden when the visitor may not do this in this cluster."""
+        if not self.may(right, topic=topic, group=group):
+            about = [Text("topic %(topic)s", topic=topic[:255])] if topic is not None else []
+            about += [Text("group %(name)s", name=group[:255])] if group is not None else []
+            where = Text("cluster %(name)s", name=self.watched.name)
+            if len(about) == 2:
+                where = Text("%(topic)s and %(group)s", topic=about[0], group=about[1])
+            elif about:
+                where = about[0]
+            raise Forbidden(
+                Text(
+                    "%(name)s may not %(right)s %(where)s; log in as another user, or ask an "
+                    "administrator of this console for the right",
+                    name=self.visitor.name,
+                    right=Text(right.name.lower()),
+                    where=where,
+                )
+            )
 
     def text(self, name: str, default: str = "") -> str:
         """A parameter as text."""
         found = self.query.get(name, default)
         if len(found) > TEXT_CHARS_MAX:
             raise BadQuery(
-                f"{name} has {len(found)} characters, the limit is {TEXT_CHARS_MAX}; shorten it"
+                Text(
+                    "%(name)s has %(count)s characters, the limit is %(limit)s; shorten it",
+                    name=name,
+                    count=len(found),
+                    limit=TEXT_CHARS_MAX,
+                )
             )
         return found
 
@@ -51,9 +97,19 @@ class Look:
             return default
         digits = text.removeprefix("-")
         if not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
-            raise BadQuery(f"{name} is {text[:80]!r}; give a whole number")
+            raise BadQuery(
+                Text("%(name)s is %(text)s; give a whole number", name=name, text=f"{text[:80]!r}")
+            )
         if not least <= int(text) <= most:
-            raise BadQuery(f"{name} is {text}; give {least} to {most}")
+            raise BadQuery(
+                Text(
+                    "%(name)s is %(text)s; give %(least)s to %(most)s",
+                    name=name,
+                    text=text,
+                    least=least,
+                    most=most,
+                )
+            )
         return int(text)
 
     def flag(self, name: str) -> bool:
@@ -65,23 +121,33 @@ class Look:
         text = self.text(name).strip()
         if not text:
             return default
-        if text.isascii() and text.isdecimal() and len(text) <= 15:
-            return int(text)
         try:
-            found = datetime.fromisoformat(text)
-            return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
-        except (ValueError, OverflowError):
-            raise BadQuery(
-                f"{name} is {text[:80]!r}; give a time such as 2026-11-23T15:04:05 (UTC), or ms "
-                "since 1970"
-            ) from None
+            return time_ms(text)
+        except ValueError as wrong:
+            raise BadQuery(f"{name}: {wrong}") from None
 
     def required(self, name: str) -> str:
         """A parameter that must be there."""
         found = self.text(name)
         if not found:
-            raise BadQuery(f"{name} is missing; follow a link of a list, or add {name}=…")
+            raise BadQuery(
+                Text("%(name)s is missing; follow a link of a list, or add %(name)s=…", name=name)
+            )
         return found
+
+    def topic_rows(self) -> dict[str, TopicRow]:
+        """The topics that the visitor may see, by name."""
+        rows = self.watched.collector.topics()
+        if not self.visitor.is_limited:
+            return rows
+        return {name: row for name, row in rows.items() if self.may(Right.VIEW, topic=name)}
+
+    def group_rows(self) -> dict[str, GroupRow]:
+        """The groups that the visitor may see, by name."""
+        rows = self.watched.collector.groups()
+        if not self.visitor.is_limited:
+            return rows
+        return {name: row for name, row in rows.items() if self.may(Right.VIEW, group=name)}
 
     def topics(self, kind: str) -> list[TopicRow]:
         """The topics of a kind: users, retry (with dead letters), system, or all."""
@@ -94,7 +160,7 @@ class Look:
                 return "retry"
             return "system" if name in own or is_system_topic(name) else "users"
 
-        rows = self.watched.collector.topics().values()
+        rows = self.topic_rows().values()
         return [row for row in rows if kind in ("all", kind_of(row.name))]
 
     def masters(self, names: Iterable[str] | None = None) -> list[BrokerSample]:
@@ -120,7 +186,11 @@ class Look:
                 async with asyncio.timeout(ASK_SECONDS):
                     found[broker.name] = await request(broker.address)
             except TimeoutError:
-                faults[broker.name] = f"{broker.address} did not answer within {ASK_SECONDS:g} s"
+                faults[broker.name] = Text(
+                    "%(address)s did not answer within %(seconds)s s",
+                    address=broker.address,
+                    seconds=f"{ASK_SECONDS:g}",
+                )
             except AerobeeError as wrong:
                 faults[broker.name] = str(wrong)
 
@@ -153,7 +223,13 @@ def listed(
     sort = look.text("sort", default)
     key = columns.get(sort.removeprefix("-"))
     if key is None:
-        raise BadQuery(f"sort is {sort[:80]!r}; give one of {', '.join(columns)}, or - before it")
+        raise BadQuery(
+            Text(
+                "sort is %(sort)s; give one of %(columns)s, or - before it",
+                sort=f"{sort[:80]!r}",
+                columns=", ".join(columns),
+            )
+        )
     column = key
     known = [row for row in rows if column(row) is not None]
     known.sort(key=column, reverse=sort.startswith("-"))

@@ -9,9 +9,11 @@ from ...protocol.errors import Refusal
 from ...protocol.names import SYSTEM_GROUPS, is_system_group
 from ...protocol.security import policies
 from ...protocol.versions import version_name
+from ..access.rights import Right
 from ..clusters.samples import BrokerSample, total
 from ..findings.examine import controlled, examine
 from ..findings.rules import Finding, of_broker, other_masters
+from ..texts import Text
 from .look import BadQuery, Look, NotFound, listed, patient
 
 EXAMINED_MAX = 500  # topics and groups, which a full examination asks for one by one
@@ -24,7 +26,7 @@ async def overview(look: Look) -> dict[str, Any]:
     collector = look.watched.collector
     masters = look.masters()
     topics = look.topics("users")
-    groups = [row for row in collector.groups().values() if not is_internal(row.name)]
+    groups = [row for row in look.group_rows().values() if not is_internal(row.name)]
     return {
         "clusters": [
             {
@@ -34,6 +36,7 @@ async def overview(look: Look) -> dict[str, Any]:
                 "wrong": one.collector.wrong,
             }
             for name, one in look.clusters.by_name.items()
+            if look.visitor.may(Right.VIEW, cluster=name)
         ],
         "brokers": [broker_fact(one) for one in sorted_brokers(look)],
         "rate_in": total([_live(one, one.rate_in) for one in masters]),
@@ -62,8 +65,12 @@ async def findings(look: Look) -> dict[str, Any]:
         return {
             "findings": [found for one in look.masters() for found in _findings(one)],
             "lines": [],
-            "note": f"{count:,} topics and groups are there; for more than {EXAMINED_MAX} only "
-            "what brokers report is shown: run aerobee doctor for the rest",
+            "note": Text(
+                "%(count)s topics and groups are there; for more than %(examined_max)s only "
+                "what brokers report is shown: run aerobee doctor for the rest",
+                count=f"{count:,}",
+                examined_max=EXAMINED_MAX,
+            ),
         }
     admin = look.watched.admin
     lines, of_sets = await patient(controlled(admin))
@@ -93,7 +100,13 @@ async def broker(look: Look) -> dict[str, Any]:
     name, number = look.required("name"), look.number("id", 0, 0, 1 << 40)
     found = look.watched.collector.brokers.get((name, number))
     if found is None:
-        raise NotFound(f"no broker {name} with id {number} is known; see the list of brokers")
+        raise NotFound(
+            Text(
+                "no broker %(name)s with id %(number)s is known; see the list of brokers",
+                name=name,
+                number=number,
+            )
+        )
     admin = look.watched.admin
     texts, faults = await look.ask([found], admin.broker_config)
     slaves, away = await look.ask([found], admin.ha_status)
@@ -117,6 +130,8 @@ async def producers(look: Look) -> dict[str, Any]:
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for name, table in found.items():
         for group, members in table.data.items():
+            if not look.may(Right.VIEW, group=group):
+                continue
             for one in members:
                 row = rows.setdefault(
                     (group, one.client_id),
@@ -174,7 +189,13 @@ async def access(look: Look) -> dict[str, Any]:
             for one in found
         ],
         "rules": rules[:RULES_MAX],
-        "cut": f"the first {RULES_MAX:,} of {len(rules):,}" if len(rules) > RULES_MAX else None,
+        "cut": Text(
+            "the first %(shown)s of %(count)s",
+            shown=f"{RULES_MAX:,}",
+            count=f"{len(rules):,}",
+        )
+        if len(rules) > RULES_MAX
+        else None,
         "answers": _may(look, lists) if look.text("user") else None,
     }
 
@@ -190,7 +211,7 @@ def _may(look: Look, lists: dict[str, Any]) -> list[dict[str, Any]]:
     need = policies.Need(resource.kind, resource.name, (action,))
     rows = []
     for name, found in lists.items():
-        row = {"broker": name, "allowed": False, "rule": "no rule fits, so it is denied"}
+        row = {"broker": name, "allowed": False, "rule": Text("no rule fits, so it is denied")}
         entries: dict[str, list[policies.PolicyEntry]] = {}
         for one in found:
             for policy in one.policies or [] if one.subject == f"User:{user}" else []:
@@ -204,7 +225,12 @@ def _may(look: Look, lists: dict[str, Any]) -> list[dict[str, Any]]:
             decided = policies.deciding(entries.get(kind, ()), need, address)
             if decided is not None:
                 row["allowed"] = decided.decision != policies.DENY
-                row["rule"] = f"{kind} rule about {decided.resource.key}: {decided.decision}"
+                row["rule"] = Text(
+                    "%(kind)s rule about %(resource)s: %(decision)s",
+                    kind=kind,
+                    resource=decided.resource.key,
+                    decision=decided.decision,
+                )
                 break
         rows.append(row)
     return rows
@@ -215,7 +241,9 @@ def broker_fact(one: BrokerSample) -> dict[str, Any]:
     return {
         "name": one.name,
         "id": one.broker_id,
-        "role": "master" if one.is_master else f"slave {one.broker_id}",
+        "role": Text("master")
+        if one.is_master
+        else Text("slave %(broker_id)s", broker_id=one.broker_id),
         "cluster": one.cluster,
         "address": one.address,
         "version": one.version,

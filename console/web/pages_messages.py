@@ -1,6 +1,7 @@
 """The pages about messages: by key and id, searched in a time, one with its way, waiting ones."""
 
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 from ...client.base.identity import host_text, now_ms
@@ -12,24 +13,30 @@ from ...protocol.filters.sql92 import Predicate, SqlError, predicate
 from ...protocol.message import properties as props
 from ...protocol.message.message_id import PORT_BYTES, parse_offset_message_id
 from ...protocol.message.record import Record, decode_all
+from ..access.rights import Bodies, Right
 from ..messages import waiting
+from ..messages.fields import Bodiless
 from ..messages.search import HITS_MAX, Progress, search
 from ..messages.shown import brief, id_of, shown
-from ..messages.way import way_of
-from .look import BadQuery, Look, NotFound, patient
+from ..messages.way import Step, way_of, way_of_gone
+from ..texts import Text, joined
+from .look import BadQuery, Forbidden, Look, NotFound, patient
 
 HOUR_MS = 3_600_000
 EVER_MS = 253_402_300_799_000
+HALF_TOPICS = (waiting.HALF_TOPIC, "TRANS_CHECK_MAX_TIME_TOPIC")
+QUOTED = re.compile(r"'(?:[^']|'')*'")
+BODY_NAMED = re.compile(r"\bbody\b", re.IGNORECASE)
 CHECKER = "CID_RMQ_SYS_TRANS"  # the group whose offsets tell how far brokers checked transactions
 
 
 async def messages(look: Look) -> dict[str, Any]:
     """The forms, and the messages of a topic with a key or an id."""
     topic, key = look.text("topic"), look.text("key").strip()
-    names = list(look.watched.collector.topics())
+    names = list(look.topic_rows())
     found: list[dict[str, Any]] | None = None
     if topic and key:
-        found = [row_of(one, "") for one in await _by_key(look, topic, key)]
+        found = [row_of(one, "", look.visitor.bodies) for one in await _by_key(look, topic, key)]
     return {
         "topic": topic,
         "key": key,
@@ -44,6 +51,12 @@ async def messages(look: Look) -> dict[str, Any]:
 
 async def _by_key(look: Look, topic: str, key: str) -> list[Record]:
     """Messages by a key, by the sender's id, or by the id that says where it lies."""
+    found = await _asked_by_key(look, topic, key)
+    # An id may lead to a message of any topic.
+    return [one for one in found if look.may(Right.VIEW, topic=one.topic)]
+
+
+async def _asked_by_key(look: Look, topic: str, key: str) -> list[Record]:
     admin = look.watched.admin
     try:
         host, _ = parse_offset_message_id(key)
@@ -59,23 +72,48 @@ async def _by_key(look: Look, topic: str, key: str) -> list[Record]:
 
 
 async def message(look: Look) -> dict[str, Any]:
-    """One message: as stored, its body, its way."""
-    queue, record = await _one(look)
-    body = shown(record)
+    """One message: as stored, its body, its way. Of one that is gone only the way is known."""
+    try:
+        queue, record = await _one(look)
+    except NotFound:
+        gone = await _gone(look)
+        if not gone:
+            raise
+        return {"topic": look.text("topic"), "row": None, "way": _seen(look, gone)}
+    types = look.types
+    wanted = look.text("as", "" if types is None else types.by_topic.get(record.topic, ""))
+    body = shown(record, look.visitor.bodies, types, wanted)
     pairs = record.properties
     steps = await way_of(look.watched.admin, record, queue.broker_name)
     return {
         "topic": record.topic,
         "broker": queue.broker_name,
-        "row": row_of(record, queue.broker_name),
+        "row": row_of(record, queue.broker_name, look.visitor.bodies),
         "offset_id": record.offset_id,
         "flag": record.flag,
+        "half_topic": pairs.get(props.REAL_TOPIC) if record.topic in HALF_TOPICS else None,
         "is_intact": record.is_body_intact,
         "own": sorted(props.own(pairs).items()),
         "system": sorted((k, v) for k, v in pairs.items() if k in props.SYSTEM),
         "body": body,
-        "way": steps,
+        "as": wanted,
+        "types": [] if types is None else types.names,
+        "way": _seen(look, steps),
     }
+
+
+def _seen(look: Look, steps: list[Step]) -> list[Step]:
+    """The steps of groups that the visitor may see."""
+    return [one for one in steps if not one.group or look.may(Right.VIEW, group=one.group)]
+
+
+async def _gone(look: Look) -> list[Step]:
+    """The way of a message that is not there any more, empty when nothing proves that it was."""
+    admin, topic, key = look.watched.admin, look.required("topic"), look.text("id")
+    if key:
+        return await way_of_gone(admin, topic, key)
+    queue = MessageQueue(topic, look.required("broker"), look.number("queue", 0, 0, 1 << 30))
+    return await way_of_gone(admin, topic, "", queue, look.number("offset", 0, 0, 1 << 62))
 
 
 async def _one(look: Look) -> tuple[MessageQueue, Record]:
@@ -84,19 +122,38 @@ async def _one(look: Look) -> tuple[MessageQueue, Record]:
     if key:
         found = await _by_key(look, topic, key)
         if not found:
-            raise NotFound(f"no message with key or id {key} is in topic {topic} any more")
+            raise NotFound(
+                Text(
+                    "no message with key or id %(key)s is in topic %(topic)s any more",
+                    key=key,
+                    topic=topic,
+                )
+            )
         return MessageQueue(topic, await _broker_of(look, found[0]), found[0].queue_id), found[0]
     queue = MessageQueue(topic, look.required("broker"), look.number("queue", 0, 0, 1 << 30))
     offset = look.number("offset", 0, 0, 1 << 62)
     if queue not in await patient(look.watched.reader.queues(topic)):
-        raise NotFound(f"topic {topic} has no queue {queue.queue_id} on {queue.broker_name}")
+        raise NotFound(
+            Text(
+                "topic %(topic)s has no queue %(queue_id)s on %(broker_name)s",
+                topic=topic,
+                queue_id=queue.queue_id,
+                broker_name=queue.broker_name,
+            )
+        )
     pulled = await patient(look.watched.reader.pull(queue, offset, 1))
     try:
         records = decode_all(pulled.body)
     except Malformed as wrong:
         raise ClientError(f"the broker gave a broken message: {wrong}") from None
     if not records or records[0].queue_offset != offset:
-        raise NotFound(f"no message is at offset {offset} of queue {queue.queue_id} any more")
+        raise NotFound(
+            Text(
+                "no message is at offset %(offset)s of queue %(queue_id)s any more",
+                offset=offset,
+                queue_id=queue.queue_id,
+            )
+        )
     return queue, records[0]
 
 
@@ -115,18 +172,35 @@ def condition(look: Look) -> Predicate | None:
     if not text:
         return None
     try:
-        return predicate(text, fields=True)
+        found = predicate(text, fields=True)
     except SqlError as wrong:
         raise BadQuery(str(wrong)) from None
+    if look.visitor.bodies == Bodies.SHOWN:
+        return found
+    if BODY_NAMED.search(QUOTED.sub("", text)):
+        raise Forbidden(
+            Text(
+                "bodies are %(bodies)s for %(name)s, so an expression can't ask about them; "
+                "leave body out",
+                bodies=Text(look.visitor.bodies),
+                name=look.visitor.name,
+            )
+        )
+    return lambda fields: found(Bodiless(fields))
 
 
-async def found_in(look: Look) -> AsyncIterator[dict[str, Any] | Progress]:
-    """The rows of a search and its progress, as they come."""
+async def found_records(look: Look, most: int) -> AsyncGenerator[Record | Progress]:
+    """The messages of a search, `most` at most, and its progress, as they come."""
     begin = look.time_ms("begin", now_ms() - HOUR_MS)
     end = look.time_ms("end", now_ms() + HOUR_MS)
     if end <= begin:
-        raise BadQuery(f"the time from {begin} to {end} ms is empty; give an end after the begin")
-    names = {one.address: one.name for one in look.watched.collector.brokers.values()}
+        raise BadQuery(
+            Text(
+                "the time from %(begin)s to %(end)s ms is empty; give an end after the begin",
+                begin=begin,
+                end=end,
+            )
+        )
     async for one in search(
         look.watched.reader,
         look.required("topic"),
@@ -134,12 +208,29 @@ async def found_in(look: Look) -> AsyncIterator[dict[str, Any] | Progress]:
         min(end, EVER_MS),
         condition(look),
         cursor=look.text("cursor"),
-        hits_max=look.number("limit", HITS_MAX, 1, HITS_MAX),
+        hits_max=most,
     ):
+        yield one
+
+
+async def found_in(look: Look) -> AsyncIterator[dict[str, Any] | Progress]:
+    """The rows of a search and its progress, as they come."""
+    names = broker_names(look)
+    async for one in found_records(look, look.number("limit", HITS_MAX, 1, HITS_MAX)):
         if isinstance(one, Progress):
             yield one
         else:
-            yield row_of(one, names.get(address_of(one.store_host), ""))
+            yield row_of(one, broker_of(one, names), look.visitor.bodies)
+
+
+def broker_names(look: Look) -> dict[str, str]:
+    """The names of the cluster's brokers by address."""
+    return {one.address: one.name for one in look.watched.collector.brokers.values()}
+
+
+def broker_of(record: Record, names: dict[str, str]) -> str:
+    """The name of the broker that stored a message, empty when it is not known."""
+    return names.get(address_of(record.store_host), "")
 
 
 async def found_all(look: Look) -> dict[str, Any]:
@@ -158,8 +249,13 @@ async def tail(look: Look) -> dict[str, Any]:
     """The page of a live view; its rows come from `tail/events`."""
     condition(look)
     topic = look.required("topic")
-    if topic not in look.watched.collector.topics():
-        raise NotFound(f"topic {topic} is on no broker that was asked; see the list of topics")
+    if topic not in look.topic_rows():
+        raise NotFound(
+            Text(
+                "topic %(topic)s is on no broker that was asked; see the list of topics",
+                topic=topic,
+            )
+        )
     return {"topic": topic, "expression": look.text("where")}
 
 
@@ -176,7 +272,8 @@ async def scheduled(look: Look) -> dict[str, Any]:
     }
     rows, scanned = await waiting.scheduled(look.watched.reader, delays, waits, now_ms())
     recallable = {name: one.get("recallMessageEnable") for name, one in settings.items()}
-    return _cut(rows, scanned, [*faults.values(), *away.values()]) | {"recallable": recallable}
+    faults_of_all = [*faults.values(), *away.values()]
+    return _cut(look, rows, scanned, faults_of_all) | {"recallable": recallable}
 
 
 async def transactions(look: Look) -> dict[str, Any]:
@@ -193,13 +290,17 @@ async def transactions(look: Look) -> dict[str, Any]:
         for queue, one in table.offset_table.items()
     }
     rows, scanned = await waiting.transactions(look.watched.reader, starts)
-    return _cut(rows, scanned, list(faults.values()))
+    return _cut(look, rows, scanned, list(faults.values()))
 
 
-def _cut(rows: list[Any], scanned: waiting.Scan, faults: list[str]) -> dict[str, Any]:
+def _cut(look: Look, rows: list[Any], scanned: waiting.Scan, faults: list[str]) -> dict[str, Any]:
+    rows = [one for one in rows if look.may(Right.VIEW, topic=one.topic)]
     cut = scanned.cut
     if len(rows) > waiting.ROWS_MAX:
-        cut = f"the first {waiting.ROWS_MAX} of {len(rows):,}" + (f"; {cut}" if cut else "")
+        first = Text(
+            "the first %(shown)s of %(count)s", shown=waiting.ROWS_MAX, count=f"{len(rows):,}"
+        )
+        cut = joined("; ", [first, cut]) if cut else first
     return {
         "rows": rows[: waiting.ROWS_MAX],
         "count": None if scanned.cut or faults or scanned.faults else len(rows),
@@ -209,8 +310,8 @@ def _cut(rows: list[Any], scanned: waiting.Scan, faults: list[str]) -> dict[str,
     }
 
 
-def row_of(record: Record, broker: str) -> dict[str, Any]:
-    """A row about a message."""
+def row_of(record: Record, broker: str, bodies: Bodies) -> dict[str, Any]:
+    """A row about a message, with as much of its body as a visitor may see."""
     pairs = record.properties
     return {
         "topic": record.topic,
@@ -223,7 +324,7 @@ def row_of(record: Record, broker: str) -> dict[str, Any]:
         "stored_ms": record.store_ms,
         "born_ms": record.born_ms,
         "retries": record.reconsume_times,
-        "brief": brief(record),
+        "brief": brief(record, bodies),
     }
 
 

@@ -1,6 +1,6 @@
 """The pages about topics and groups."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -8,6 +8,8 @@ from ...client.errors import AerobeeError
 from ...protocol.bodies.clients import ConsumerConnection
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from ...protocol.versions import version_name
+from ..access.rights import Right
+from ..texts import Text
 from .look import Look, NotFound, listed, patient
 from .pages_cluster import is_internal
 
@@ -48,7 +50,9 @@ async def topic(look: Look) -> dict[str, Any]:
     collector, admin = look.watched.collector, look.watched.admin
     row = collector.topics().get(name)
     if row is None:
-        raise NotFound(f"topic {name} is on no broker that was asked; see the list of topics")
+        raise NotFound(
+            Text("topic %(name)s is on no broker that was asked; see the list of topics", name=name)
+        )
     collector.want(name)
     stats, faults = await look.ask(
         look.masters(row.brokers), partial(_flipped, admin.topic_at, name)
@@ -59,7 +63,7 @@ async def topic(look: Look) -> dict[str, Any]:
             "queue": queue.queue_id,
             "min": max(0, one.min_offset),
             "max": max(0, one.max_offset),
-            "messages": max(0, one.max_offset - max(0, one.min_offset)),
+            "messages": one.messages,
             "last_ms": one.last_update_timestamp if one.last_update_timestamp > 0 else None,
         }
         for table in stats.values()
@@ -72,14 +76,16 @@ async def topic(look: Look) -> dict[str, Any]:
         fault = str(wrong)
     groups = [
         {"group": group.name, "members": group.members, **asdict(one)}
-        for group in collector.groups().values()
+        for group in look.group_rows().values()
         for one in group.topics
         if one.topic == name
     ]
     return {
         "topic": row,
         "queues": queues[:QUEUES_MAX],
-        "cut": f"the first {QUEUES_MAX} of {len(queues):,}" if len(queues) > QUEUES_MAX else None,
+        "cut": Text("the first %(shown)s of %(count)s", shown=QUEUES_MAX, count=f"{len(queues):,}")
+        if len(queues) > QUEUES_MAX
+        else None,
         "messages": sum(one["messages"] for one in queues)
         if not faults and collector.is_whole
         else None,
@@ -94,11 +100,7 @@ async def topic(look: Look) -> dict[str, Any]:
 async def groups(look: Look) -> dict[str, Any]:
     """All groups with their lag."""
     with_system = look.flag("system")
-    rows = [
-        row
-        for row in look.watched.collector.groups().values()
-        if with_system or not is_internal(row.name)
-    ]
+    rows = [row for row in look.group_rows().values() if with_system or not is_internal(row.name)]
     found = listed(look, rows, GROUP_COLUMNS, "name")
     for row in found["rows"]:
         look.watched.collector.want(row.name)
@@ -111,7 +113,9 @@ async def group(look: Look) -> dict[str, Any]:
     collector, admin = look.watched.collector, look.watched.admin
     row = collector.groups().get(name)
     if row is None:
-        raise NotFound(f"group {name} is on no broker that was asked; see the list of groups")
+        raise NotFound(
+            Text("group %(name)s is on no broker that was asked; see the list of groups", name=name)
+        )
     collector.want(name)
     masters = look.masters()
     progress, faults = await look.ask(masters, partial(_flipped, admin.progress_at, name))
@@ -128,16 +132,28 @@ async def group(look: Look) -> dict[str, Any]:
         }
         for table in progress.values()
         for queue, one in sorted(table.offset_table.items())
+        if look.may(Right.VIEW, topic=queue.topic)
     ]
     connection = next((one for one in online.values() if one is not None), None)
     return {
-        "group": row,
+        "group": replace(
+            row, topics=[one for one in row.topics if look.may(Right.VIEW, topic=one.topic)]
+        ),
         "queues": queues[:QUEUES_MAX],
-        "cut": f"the first {QUEUES_MAX} of {len(queues):,}" if len(queues) > QUEUES_MAX else None,
+        "cut": Text("the first %(shown)s of %(count)s", shown=QUEUES_MAX, count=f"{len(queues):,}")
+        if len(queues) > QUEUES_MAX
+        else None,
         "members": _members(connection) if online else None,
         "subscriptions": []
         if connection is None
-        else sorted(connection.subscription_table.values(), key=lambda one: one.topic or ""),
+        else sorted(
+            (
+                one
+                for one in connection.subscription_table.values()
+                if look.may(Right.VIEW, topic=one.topic or "")
+            ),
+            key=lambda one: one.topic or "",
+        ),
         "faults": [*faults.values(), *away.values()],
         "retry_topic": RETRY_PREFIX + name if RETRY_PREFIX + name in collector.topics() else None,
         "dead_topic": DLQ_PREFIX + name if DLQ_PREFIX + name in collector.topics() else None,
@@ -175,9 +191,7 @@ async def member(look: Look) -> dict[str, Any]:
 
 async def dead_letters(look: Look) -> dict[str, Any]:
     """The dead letter topics."""
-    rows = [
-        row for row in look.watched.collector.topics().values() if row.name.startswith(DLQ_PREFIX)
-    ]
+    rows = [row for row in look.topic_rows().values() if row.name.startswith(DLQ_PREFIX)]
     found = listed(look, rows, TOPIC_COLUMNS, "-messages")
     return {"list": found, "prefix": DLQ_PREFIX}
 
@@ -185,6 +199,10 @@ async def dead_letters(look: Look) -> dict[str, Any]:
 async def history(look: Look) -> dict[str, Any]:
     """The points of a series, for a chart: `series` is topic, lag, in or out, `name` a name."""
     series, name = look.required("series"), look.required("name")
+    if series == "topic":
+        look.must(Right.VIEW, topic=name)
+    if series == "lag":
+        look.must(Right.VIEW, group=name)
     key: tuple[object, ...] = (series, name)
     if series in ("in", "out"):
         key = (series, name, look.number("id", 0, 0, 1 << 40))

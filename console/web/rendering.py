@@ -5,117 +5,121 @@ import hashlib
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
+from .languages import ENGLISH, Language, install
 from .visible import visible
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
-UNKNOWN = Markup('<span class="unknown">not known</span>')
 TIME_MS_MAX = 253_402_300_799_000  # the year 9999
 
 
-def environment() -> Environment:
-    """The templates, which see no value unescaped."""
+def environment(language: Language = ENGLISH) -> Environment:
+    """The templates in a language, which see no value unescaped."""
+    final = partial(_final, language=language)
     found = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_final,
+        finalize=final,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     found.filters |= {
-        "number": number,
-        "rate": rate,
-        "when": when,
-        "age": age,
-        "size": size,
-        "percent": percent,
-        "spark": spark,
+        one.__name__: partial(one, language=language)
+        for one in (number, rate, when, age, size, percent, spark)
     }
+    install(found, language, final)
     found.globals["static"] = static_name
     return found
 
 
-def _final(value: Any) -> Any:
+@cache
+def unknown(language: Language) -> Markup:
+    """What a page shows in place of a value that is not known."""
+    return Markup('<span class="unknown">{}</span>').format(language.say("not known"))
+
+
+def _final(value: Any, language: Language) -> Any:
     if value is None:
-        return UNKNOWN
+        return unknown(language)
     if isinstance(value, str) and not isinstance(value, Markup):
         return visible(value)
     return value
 
 
-def number(value: float | None) -> str | Markup:
+def number(value: float | None, language: Language = ENGLISH) -> str | Markup:
     """A count, with separators of thousands."""
-    return UNKNOWN if value is None else f"{value:,}"
+    return unknown(language) if value is None else f"{value:,}"
 
 
-def rate(value: float | None) -> str | Markup:
+def rate(value: float | None, language: Language = ENGLISH) -> str | Markup:
     """A rate a second."""
-    return UNKNOWN if value is None else f"{value:,.1f}"
+    return unknown(language) if value is None else f"{value:,.1f}"
 
 
-def percent(value: float | None) -> str | Markup:
+def percent(value: float | None, language: Language = ENGLISH) -> str | Markup:
     """A part of 1."""
-    return UNKNOWN if value is None else f"{value:.1%}"
+    return unknown(language) if value is None else f"{value:.1%}"
 
 
-def size(value: float | None) -> str | Markup:
+def size(value: float | None, language: Language = ENGLISH) -> str | Markup:
     """Bytes."""
     if value is None:
-        return UNKNOWN
-    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
+        return unknown(language)
+    for unit in (language.say("bytes"), "KiB", "MiB", "GiB", "TiB"):
         if value < 1024 or unit == "TiB":
             break
         value /= 1024
-    return f"{value:,.0f} {unit}" if unit == "bytes" else f"{value:,.1f} {unit}"
+    return f"{value:,.0f} {unit}" if not unit.endswith("B") else f"{value:,.1f} {unit}"
 
 
-def age(seconds: float | None) -> str | Markup:
+def age(seconds: float | None, language: Language = ENGLISH) -> str | Markup:
     """A time span in its two largest units."""
     if seconds is None:
-        return UNKNOWN
+        return unknown(language)
     whole = max(0, round(seconds))
     if whole == 0 and seconds > 0:
-        return "below 1 s"
+        return language.say("below 1 s")
+    units = language.say("d h min s").split()
     parts = []
-    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
+    for length, unit in zip((86_400, 3_600, 60, 1), units, strict=True):
         count, whole = divmod(whole, length)
         if count:
             parts.append(f"{count} {unit}")
-    return " ".join(parts[:2]) or "0 s"
+    return " ".join(parts[:2]) or f"0 {units[-1]}"
 
 
-def when(ms: int | None) -> Markup:
+def when(ms: int | None, language: Language = ENGLISH) -> Markup:
     """A time as UTC; the page's script adds the local time."""
     if ms is None:
-        return UNKNOWN
+        return unknown(language)
     if not 0 <= ms <= TIME_MS_MAX:
-        return Markup("{}").format(f"{ms} ms, which is no time")
+        return escape(language.say("%(ms)s ms, which is no time") % {"ms": ms})
     found = datetime.fromtimestamp(ms / 1000, UTC)
     text = found.isoformat(" ", "milliseconds").replace("+00:00", "")
     return Markup('<time datetime="{}">{} UTC</time>').format(found.isoformat(), text)
 
 
-def spark(values: list[float | None]) -> Markup:
+def spark(values: list[float | None], language: Language = ENGLISH) -> Markup:
     """A line of the last points as a drawing, for browsers without script."""
     known = [one for one in values[-120:] if one is not None]
     if len(known) < 2:
-        return Markup('<span class="unknown">no history yet</span>')
+        return Markup('<span class="unknown">{}</span>').format(language.say("no history yet"))
     top = max(known) or 1.0
     step = 300 / (len(known) - 1)
     points = " ".join(f"{n * step:.1f},{38 - 36 * one / top:.1f}" for n, one in enumerate(known))
+    said = language.say("%(count)s points, most %(top)s") % {"count": len(known), "top": rate(top)}
     return Markup(
-        '<svg viewBox="0 0 300 40" role="img" aria-label="{} points, most {}">'
-        '<polyline points="{}"/></svg>'
-    ).format(len(known), rate(top), points)
+        '<svg viewBox="0 0 300 40" role="img" aria-label="{}"><polyline points="{}"/></svg>'
+    ).format(said, points)
 
 
 @cache

@@ -7,7 +7,9 @@ import asyncio
 import errno
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Iterable, KeysView, Mapping
+from typing import Any
 
 from ..codec import header_json
 from .connection import Connection, Row
@@ -24,6 +26,7 @@ IDLE_ROUND_SECONDS = 10
 STOP_SECONDS = 2  # for what is written to go out before connections are cut
 # A large request that comes in slowly has a round more for each of these: 13 KB a second will do.
 UNFINISHED_ROUND_BYTES = 128 << 10
+TLS_SECONDS = 3.0  # for a handshake
 BACKLOG = 1_024
 
 
@@ -44,22 +47,27 @@ async def listen(
     *,
     accept: bool = True,
     bound: socket.socket | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> tuple[asyncio.Server, int]:
     """Listen on `host` and `port` (0: any free one); what listens, and the port.
 
     With `accept` False nobody gets in before its `start_serving`. With `bound` it listens on a
-    duplicate of that socket, which stays open. OSError with a plain sentence when the port is taken
-    or the address isn't ours.
+    duplicate of that socket, which stays open. With `tls` it speaks nothing else. OSError with a
+    plain sentence when the port is taken or the address isn't ours.
     """
     loop = asyncio.get_running_loop()
+    # A loop of a simulation knows no TLS.
+    secured: dict[str, Any] = {}
+    if tls is not None:
+        secured = {"ssl": tls, "ssl_handshake_timeout": TLS_SECONDS}
     try:
         if bound is None:
             server = await loop.create_server(
-                factory, host, port, backlog=BACKLOG, start_serving=accept
+                factory, host, port, backlog=BACKLOG, start_serving=accept, **secured
             )
         else:
             server = await loop.create_server(
-                factory, sock=bound.dup(), backlog=BACKLOG, start_serving=accept
+                factory, sock=bound.dup(), backlog=BACKLOG, start_serving=accept, **secured
             )
     except OSError as wrong:
         reason = wrong.strerror or str(wrong)

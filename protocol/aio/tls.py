@@ -35,13 +35,7 @@ class Tls:
             _check_maker()  # else nobody could connect, and only the log would say why
         if mode == "disabled" or not (cert_path or key_path):
             return
-        try:
-            self._context = _context(cert_path, key_path or None)
-        except (OSError, ssl.SSLError) as wrong:
-            raise OSError(
-                f"can't speak TLS with tlsServerCertPath {cert_path!r} and tlsServerKeyPath "
-                f"{key_path!r}: {wrong}; give a certificate and its key in PEM, or neither"
-            ) from None
+        self._context = server_context(cert_path, key_path)
 
     async def context(self) -> ssl.SSLContext:
         """What connections are made with; the first time a certificate may have to be made."""
@@ -50,6 +44,17 @@ class Tls:
                 self._making = asyncio.create_task(asyncio.to_thread(_self_signed))
             self._context = await asyncio.shield(self._making)
         return self._context
+
+
+def server_context(cert_path: str, key_path: str = "") -> ssl.SSLContext:
+    """What a server speaks with. OSError, in one sentence, for unusable files."""
+    try:
+        return _context(cert_path, key_path or None)
+    except (OSError, ssl.SSLError) as wrong:
+        raise OSError(
+            f"can't speak TLS with tlsServerCertPath {cert_path!r} and tlsServerKeyPath "
+            f"{key_path!r}: {wrong}; give a certificate and its key in PEM, or neither"
+        ) from None
 
 
 def client_context(*, auth_server: bool, trust_cert_path: str) -> ssl.SSLContext:

@@ -55,3 +55,15 @@ class AclInfo(Body):
 
     subject: str | None = None
     policies: list[PolicyInfo] | None = None
+
+
+class UserTable(Body):
+    """users.json: the users by name."""
+
+    users: dict[str, UserInfo] = {}
+
+
+class AclTable(Body):
+    """acls.json: the lists by subject."""
+
+    acls: dict[str, AclInfo] = {}

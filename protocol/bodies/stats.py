@@ -38,12 +38,22 @@ class TopicOffset(Body):
     max_offset: Int64 = 0
     last_update_timestamp: Int64 = 0
 
+    @property
+    def messages(self) -> int:
+        """How many messages lie between the bounds. A bound below 0 is one of an empty queue."""
+        return max(0, self.max_offset - max(0, self.min_offset))
+
 
 class TopicStatsTable(Body):
     """The queues of a topic (202)."""
 
     offset_table: dict[MessageQueue, TopicOffset] = {}
     topic_put_tps: float = 0.0
+
+    @property
+    def messages(self) -> int:
+        """How many messages all queues have."""
+        return sum(one.messages for one in self.offset_table.values())
 
 
 class BrokerStatsItem(Body):

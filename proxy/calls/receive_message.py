@@ -119,6 +119,8 @@ async def _deliver(
     last = ReceiveMessageResponse()
     delivery_time(last, now)
     call.put(last)
+    if wish.renews:
+        call.when_received(lambda got: None if got else _not_received(service, wish, found))
 
 
 def _message(delivery: Delivery, group: str, now_ms: int) -> Any:
@@ -150,6 +152,14 @@ def _give_back(service: Service, wish: Wish, undelivered: list[Delivery]) -> Non
             service.keeper.drop(kept)
     receipts = [each.receipt for each in undelivered]
     service.keeper.give_back_soon(wish.group, wish.topic, receipts)
+
+
+def _not_received(service: Service, wish: Wish, found: list[Delivery]) -> None:
+    """The answer may not have reached the client: nobody would ever acknowledge what is renewed."""
+    for each in found:
+        kept = service.keeper.find(wish.client_id, wish.group, each.message_id, each.receipt)
+        if kept is not None and kept.renews:
+            service.keeper.release_soon(kept)
 
 
 def _give_back_later(service: Service, wish: Wish, done: "asyncio.Task[list[Delivery]]") -> None:

@@ -8,12 +8,12 @@ of a message knows whether to ask. A frame is its length in 4 bytes and a messag
 import asyncio
 import logging
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 
 import msgspec
 
+from ..http2.balance import Worker
 from ..messages.status import StatusError
 from .keeper import Keeper, Kept
 from .receipt import Receipt, read
@@ -28,15 +28,6 @@ FORGET_SECONDS = 5.0  # between looks for clients without handles
 _LENGTH = Struct(">I")
 
 Place = tuple[str, int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Worker:
-    """One of several workers: their folder, its number from 0, and how many there are."""
-
-    folder: Path
-    number: int
-    count: int
 
 
 class Hello(msgspec.Struct, tag=True, array_like=True):

@@ -8,7 +8,7 @@ the client wants the message back then.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -218,12 +218,14 @@ class Keeper:
         ]
         await asyncio.gather(*(self._release(self._kept[key]) for key in keys))
 
+    def release_soon(self, kept: Kept) -> None:
+        """Make one message visible soon, which its client may never have got."""
+        self._spawn(self._release(kept))
+
     def give_back_soon(self, group: str, topic: str, receipts: Iterable[Receipt]) -> None:
         """Make messages visible soon that no client got."""
         for each in receipts:
-            task = asyncio.get_running_loop().create_task(self._visible_soon(group, topic, each))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._spawn(self._visible_soon(group, topic, each))
 
     async def renew_due(self) -> None:
         """Renew what becomes visible within the time ahead; forget what is over."""
@@ -238,6 +240,11 @@ class Keeper:
         await asyncio.gather(*(self._renew(kept) for kept in due))
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _put(self, kept: Kept) -> None:
         if len(self._kept) >= HANDLES_MAX:

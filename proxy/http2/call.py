@@ -45,8 +45,8 @@ class Call:
 
     __slots__ = (
         "_arrived", "_ended", "_messages", "_method", "_unread_bytes", "_writable", "arriving",
-        "connection", "deadline", "has_headers", "is_done", "is_remote_open", "metadata", "out",
-        "path", "stream_id", "task", "timer", "trailers",
+        "connection", "deadline", "has_headers", "is_done", "is_remote_open", "metadata",
+        "on_received", "out", "path", "stream_id", "task", "timer", "trailers",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +69,7 @@ class Call:
         self.has_headers = False
         self.is_done = False
         self.is_remote_open = True
+        self.on_received: Callable[[bool], None] | None = None
         self._method = method
         self._messages: deque[Any] = deque()
         self._unread_bytes: deque[int] = deque()
@@ -134,6 +135,17 @@ class Call:
             self._writable = self._writable or asyncio.Event()
             self._writable.clear()
             await self._writable.wait()
+
+    def when_received(self, told: Callable[[bool], None]) -> None:
+        """Learn once whether the client got the whole answer.
+
+        True when it answers a ping behind the answer before the deadline of the call; False when
+        the call or the connection ends before that.
+        """
+        if self.is_done:
+            told(False)
+        else:
+            self.on_received = told
 
     # --- for the connection ---------------------------------------------------------------------
 

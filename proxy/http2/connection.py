@@ -28,6 +28,7 @@ WRITE_BUFFER_BYTES = 1 << 20  # of the socket; beyond it the peer isn't read
 ARRIVING_BYTES_MAX = 512 << 20  # of unfinished requests of all connections
 TIMEOUT_SECONDS_MAX = 86_400.0
 PING_DATA = b"are you?"  # eight bytes
+RECEIPTS_MAX = 1_000  # pings behind answers of one connection that the peer has not answered
 LAST_STREAM_ID = (1 << 31) - 1
 NO_ERROR, REFUSED_STREAM, CANCEL, ENHANCE_YOUR_CALM = 0, 7, 8, 11
 _GOAWAY = Struct(">BHBBIII")  # frame header in pieces, last stream, error
@@ -44,6 +45,7 @@ class Shared:
         self.methods = methods
         self.message_bytes_max = message_bytes_max
         self.connections: set[Http2Connection] = set()
+        self.on_fewer: Callable[[], None] | None = None  # a connection has ended
         self.arriving_bytes = 0
         self.tasks: set[asyncio.Task[None]] = set()
         self.on_lost: Callable[[Http2Connection], None] | None = None
@@ -73,6 +75,9 @@ class Http2Connection(asyncio.Protocol):
         self._is_flushing = False
         self._out_bytes = 0
         self._paused = False
+        # By the data of a ping behind an answer: the function to tell, the deadline of the call.
+        self._receipts: dict[bytes, tuple[Callable[[bool], None], float | None]] = {}
+        self._receipt = 0  # the last ping's number
 
     # --- the socket -----------------------------------------------------------------------------
 
@@ -121,8 +126,12 @@ class Http2Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_lost = True
         self.shared.connections.discard(self)
+        if self.shared.on_fewer is not None:
+            self.shared.on_fewer()
         for call in list(self.calls.values()):
             self._drop(call)
+        while self._receipts:
+            self._tell_oldest()
         if self.shared.on_lost is not None:
             self.shared.on_lost(self)
 
@@ -251,8 +260,25 @@ class Http2Connection(asyncio.Protocol):
             if call.is_remote_open:  # the client need not send the rest
                 self._reset(call.stream_id, NO_ERROR)
             self._over(call)
+            self._ask_receipt(call)
         else:
             call.wake()
+
+    def _ask_receipt(self, call: Call) -> None:
+        """Ask the peer for a sign that it got the answer, if the handler wants to know."""
+        if call.on_received is None:
+            return
+        if len(self._receipts) >= RECEIPTS_MAX:
+            self._tell_oldest()
+        self._receipt += 1
+        data = self._receipt.to_bytes(8, "big")
+        self._receipts[data] = call.on_received, call.deadline
+        self._h2.ping(data)
+
+    def _tell_oldest(self) -> None:
+        """Tell that an answer has no sign of receipt."""
+        told, _ = self._receipts.pop(next(iter(self._receipts)))
+        told(False)
 
     def _reset(self, stream_id: int, code: int) -> None:
         with suppress(library.exceptions.ProtocolError):  # closed by both already
@@ -282,6 +308,8 @@ class Http2Connection(asyncio.Protocol):
         if call.is_done:
             return
         self._over(call)
+        if call.on_received is not None:
+            call.on_received(False)
         if call.task is not None:
             call.task.cancel()
 
@@ -387,7 +415,7 @@ class Http2Connection(asyncio.Protocol):
         self.finish(call, status.DEADLINE_EXCEEDED, "the deadline of the call has passed")
         if not call.is_done:  # the client doesn't take what is written
             self._reset(call.stream_id, CANCEL)
-            self._over(call)
+            self._drop(call)
             self.flush_soon()
         if task is not None:
             task.cancel()
@@ -463,6 +491,11 @@ class Http2Connection(asyncio.Protocol):
     def _on_ping(self, event: Any) -> None:
         self._count("PING")  # the library answers
 
+    def _on_ping_answered(self, event: Any) -> None:
+        told, deadline = self._receipts.pop(event.ping_data, (None, None))
+        if told is not None:
+            told(deadline is None or self.loop.time() < deadline)
+
     def _on_priority(self, event: Any) -> None:
         self._count("PRIORITY")
 
@@ -521,6 +554,7 @@ _HANDLERS: dict[type, Callable[[Http2Connection, Any], None]] = {
     _events.WindowUpdated: Http2Connection._on_window,
     _events.RemoteSettingsChanged: Http2Connection._on_settings,
     _events.PingReceived: Http2Connection._on_ping,
+    _events.PingAckReceived: Http2Connection._on_ping_answered,
     _events.PriorityUpdated: Http2Connection._on_priority,
     _events.UnknownFrameReceived: Http2Connection._on_unknown,
     _events.ConnectionTerminated: Http2Connection._on_terminated,

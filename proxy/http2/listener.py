@@ -9,8 +9,9 @@ import ssl
 import time
 from contextlib import suppress
 
-from ...protocol.aio.server import listen
+from ...protocol.aio.server import BACKLOG, listen
 from ...protocol.aio.tls import Greeting, Mode, Tls
+from .balance import Balance, Worker
 from .connection import Http2Connection, Shared
 from .proxy_protocol import Networks, Preamble
 
@@ -101,17 +102,23 @@ class Listener:
         self._grace_seconds = grace_seconds
         self._balancers = balancers
         self._server: asyncio.Server | None = None
+        self._balance: Balance | None = None
+        self._joining: set[asyncio.Task[None]] = set()  # accepted, without a transport yet
         self._sweeper: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
-    async def start(self, host: str, port: int, *, shares: bool = False) -> None:
-        """Listen, with `shares` beside others that share the port; OSError with a plain sentence
-        when it can't be had."""
-        if shares:
-            with shared_port(host, port) as bound:
-                self._server, self.port = await listen(self._accept, host, port, bound=bound)
-        else:
+    async def start(self, host: str, port: int, worker: Worker | None = None) -> None:
+        """Listen; a `worker` shares the port and its connections with the others. OSError with a
+        plain sentence when the port can't be had."""
+        if worker is None:
             self._server, self.port = await listen(self._accept, host, port)
+        else:
+            listening = shared_port(host, port)
+            listening.listen(BACKLOG)
+            self.port = listening.getsockname()[1]
+            self._balance = Balance(worker, self._count, self._join)
+            self._balance.start(listening)
+            self._shared.on_fewer = self._balance.changed
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
     async def stop(self) -> None:
@@ -120,6 +127,9 @@ class Listener:
             self._sweeper.cancel()
         if self._server is not None:
             self._server.close()
+        if self._balance is not None:
+            self._balance.stop()
+        await asyncio.gather(*self._joining)
         for connection in list(self._shared.connections):
             connection.drain()
         if any(connection.calls for connection in self._shared.connections):
@@ -174,6 +184,26 @@ class Listener:
     def _sweep(self) -> None:
         self.sweep(time.monotonic())
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    def _count(self) -> int:
+        return len(self._shared.connections) + len(self._joining)
+
+    def _join(self, connection: socket.socket) -> None:
+        task = self._loop.create_task(self._serve(connection))
+        self._joining.add(task)
+        task.add_done_callback(self._joined)
+
+    def _joined(self, task: asyncio.Task[None]) -> None:
+        self._joining.discard(task)
+        if self._balance is not None:
+            self._balance.changed()
+
+    async def _serve(self, connection: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._accept, connection)
+        except OSError as wrong:  # the client is gone
+            log.info("a connection ended before it began: %s", wrong)
+            connection.close()
 
     def _accept(self) -> asyncio.Protocol:
         connection = Http2Connection(self._shared)

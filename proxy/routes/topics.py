@@ -70,7 +70,7 @@ class Topics:
         self._cursors: dict[str, Callable[[], int]] = {}
 
     async def route(self, topic: str) -> TopicRoute:
-        """The route; StatusError TOPIC_NOT_FOUND without one."""
+        """The route; StatusError TOPIC_NOT_FOUND without one, UNSUPPORTED for a static topic."""
         return await self.routes.get(topic)
 
     async def type_of(self, topic: str) -> str:
@@ -129,6 +129,13 @@ class Topics:
             ) from wrong
         except (ClientError, BrokerError) as wrong:
             raise of_error(wrong) from wrong
+        if data.topic_queue_mapping_by_broker:
+            raise StatusError(
+                Code.UNSUPPORTED,
+                f"topic {topic} is static: its queues move between brokers, and gRPC clients can't "
+                "use it; use it with remoting clients, or send to a topic that mqadmin updateTopic "
+                "makes",
+            )
         self._brokers.learn(data)
         return route_of(topic, data)
 

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from ...conf.kinds import BindAddress, Port, TlsMode
 from ...conf.load import Keys
+from ...conf.secret import secret_of
 
 Bytes = Annotated[int, Meta(ge=1, le=1 << 30)]
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
@@ -38,6 +39,7 @@ class ProxyConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     use_endpoint_port_from_request: bool = True
     http_port: Annotated[int, Meta(ge=-1, le=65_535)] | None = None
     http_bind_address: BindAddress = "127.0.0.1"
+    http_token: str = ""
     proxy_cluster_name: str = "DefaultCluster"
     proxy_name: str = ""
 
@@ -83,6 +85,7 @@ class ProxyConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     def __post_init__(self) -> None:
         self.credentials()
         self.balancers()
+        secret_of("httpToken", self.http_token)
 
     def balancers(self) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
         """The networks of proxyProtocolAddresses. ValueError for what is none."""

@@ -26,7 +26,10 @@ from . import (
     broker_measures,
     burst_measures,
     client_measures,
+    console_measures,
+    failover_measures,
     filter_measures,
+    grpc_measures,
     limit_measures,
     measures,
     replication_measures,
@@ -84,7 +87,7 @@ def read_options(words: list[str]) -> argparse.Namespace:
         "--stored", type=int, default=0, metavar="N", help="growth: also with N stored messages"
     )
     parser.add_argument(
-        "--gib", type=float, default=1.0, metavar="N", help="store: the size of a log to recover"
+        "--gib", type=float, default=1.0, metavar="N", help="recovery, failover: the size of a log"
     )
     parser.add_argument(
         "--keyed", type=int, default=10_000_000, metavar="N", help="store: messages to look up in"
@@ -107,8 +110,8 @@ def _measure(part: str, options: argparse.Namespace, folder: Path, words: list[s
     flags = tuple(shlex.split(options.java_flags))
     rounds, scale = (1, 0.1) if options.quick else (options.rounds, options.load)
     found = Measured(os.getloadavg()[0], idle=idle_share())
-    # The part about Spark fills its topics through our client.
-    program = folder if part == "spark" else loadgen.build(options.loadgen, folder)
+    # The part about Spark fills its topics through our client; that about gRPC has h2load.
+    program = folder if part in ("spark", "grpc") else loadgen.build(options.loadgen, folder)
 
     @contextmanager
     def both(
@@ -189,10 +192,19 @@ def _measure_alone(
         found.compared = replication_measures.replication(
             folder, program, rounds, scale, flags, _say
         )
+    elif part == "failover":
+        gib = options.gib / 10 if options.quick else options.gib
+        found.compared, found.held = failover_measures.failover(
+            folder, program, rounds, scale, gib, flags, _say
+        )
     elif part == "tables":
         found.compared, found.held = table_measures.tables(
             folder, program, rounds, scale, flags, _say
         )
+    elif part == "grpc":
+        found.compared = grpc_measures.proxies(folder, rounds, scale, flags, _say)
+    elif part == "console":
+        found.held = console_measures.console(folder, program, rounds, scale, _say)
     elif part == "start":
         found.compared = [measures.starts(folder, rounds, flags, _say)]
     elif part == "memory":

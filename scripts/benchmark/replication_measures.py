@@ -36,7 +36,7 @@ def replication(
     for number, (name, role) in enumerate(ROLES.items()):
         with ExitStack() as stack:
             sides = [
-                _pair(stack, folder / f"{kind}{number}", kind, role | QUICK, flags)
+                pair(stack, folder / f"{kind}{number}", kind, role | QUICK, flags)
                 for kind in ("java", "ours")
             ]
             for case in (CASES[0], CASES[3]):
@@ -52,7 +52,7 @@ def replication(
     return rows
 
 
-def _pair(
+def pair(
     stack: ExitStack,
     folder: Path,
     kind: str,

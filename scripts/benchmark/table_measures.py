@@ -23,10 +23,11 @@ from .store_measures import Held
 ENTRIES = 10_000  # topics, and groups
 QUEUES = 4
 TOPIC = "Tables"
-BESIDE = Load("SEND 1 x 1", "send", 4_000)
+BESIDE = Load("SEND 1 x 1", "send", 20_000)
 TIMES_MAX = 2.0
 METRICS = "/metrics"
 ASK_SECONDS_MAX = 120
+ASK_PAUSE_SECONDS = 0.05  # after each answer: without it the asker is the load, not its requests
 # What is asked while the sends are measured: its name, its code, its header.
 REQUESTS: list[tuple[str, int, dict[str, str]]] = [
     ("GET_ALL_TOPIC_CONFIG (21)", codes.GET_ALL_TOPIC_CONFIG, {}),
@@ -135,7 +136,7 @@ def _asks(side: Cluster, http_port: int) -> Iterator[tuple[str, Asking]]:
 
 @contextmanager
 def _asking(ask: Ask) -> Iterator[Callable[[], float]]:
-    """Asks again and again until the block ends; gives how often so far."""
+    """Ask again and again, with a pause after each answer; give how often so far."""
     is_over = threading.Event()
     begun = threading.Event()
     count = 0
@@ -148,6 +149,7 @@ def _asking(ask: Ask) -> Iterator[Callable[[], float]]:
                 begun.set()
                 ask()
                 count += 1
+                is_over.wait(ASK_PAUSE_SECONDS)
         except Exception as wrong:
             failures.append(wrong)
 

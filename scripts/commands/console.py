@@ -1,18 +1,32 @@
 """`aerobee console`: the process that shows clusters in a browser."""
 
 import argparse
+import os
 import re
+import socket
+import ssl
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...conf.version import own_version
-from .. import serving
+from .. import console_users, serving
 from ..connecting import add_options, security
+from ..console_users import default_users
 from ..output.command_error import CommandError
 from ..serving import Stack
 
+if TYPE_CHECKING:
+    from ...console.access.access import Access
+    from ...console.clusters.clusters import Clusters
+    from ...console.messages.protobuf import ProtobufTypes
+
 PORT = 8082
 PORT_MAX = 65_535
+NICENESS = 10  # of the console of `aerobee up`, beside its broker
 FIRST = "main"  # the name of the cluster of -n
 BASE = re.compile(r"(/[A-Za-z0-9_.~-]+)*/?")
+HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
 NAME = re.compile(r"[\w.-]{1,64}")
 
 
@@ -26,7 +40,7 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
         metavar="NAME=ADDR;ADDR",
         help="another cluster by its name servers; may be repeated",
     )
-    add("--bind", default="127.0.0.1", metavar="ADDR", help="a loopback address (127.0.0.1)")
+    add("--bind", default="127.0.0.1", metavar="ADDR", help="the address to listen on (127.0.0.1)")
     add("--port", type=int, default=PORT, metavar="N", help=f"0: any free one ({PORT})")
     add("--base-path", default="", metavar="/PATH", help="the path before all pages")
     add(
@@ -36,8 +50,84 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a name that browsers may ask for, besides localhost; may be repeated",
     )
+    _declare_bodies(parser)
+    _declare_parent(parser)
+    add("what", nargs="?", choices=["user"], help="manage users instead")
+    add("--read-only", action="store_true", help="nobody may do more than view")
+    add(
+        "--audit",
+        type=Path,
+        metavar="FILE",
+        help="who did what, one JSON object a line (~/.local/state/aerobee/console-audit.jsonl)",
+    )
+    add(
+        "--users",
+        type=Path,
+        metavar="FILE",
+        help="the users that may log in (~/.config/aerobee/console-users.json if it is there; "
+        "without users a link that logs in once is printed)",
+    )
+    add(
+        "--cluster-users",
+        action="store_true",
+        help="the users of the clusters may log in, with their secrets (RocketMQ 5)",
+    )
+    add(
+        "--behind-proxy",
+        action="append",
+        default=[],
+        metavar="ADDR",
+        help="answer only a proxy at this address or network, which speaks https; may be repeated",
+    )
+    add("--user-header", default="", metavar="NAME", help="the proxy names visitors in this header")
+    add(
+        "--user-header-right",
+        choices=console_users.RIGHTS,
+        default="viewer",
+        help="what these visitors may do where there is no file of users (viewer)",
+    )
+    add("--tls-server-cert", metavar="FILE", help="speak https with this certificate, in PEM")
+    add("--tls-server-key", metavar="FILE", help="the certificate's key, in PEM")
+    add("--data", type=Path, metavar="DIR", help="keep the charts in this folder over a restart")
+    add(
+        "--metrics-port",
+        type=int,
+        metavar="N",
+        help="serve the figures for Prometheus on this port, too; 0: any free one (none)",
+    )
     add_options(parser)
-    parser.set_defaults(run=console)
+    console_users.declare(parser)
+    parser.set_defaults(run=_run)
+
+
+def _declare_parent(parser: argparse.ArgumentParser) -> None:
+    """What `aerobee up` says to its console: its socket, which listens, by its number."""
+    parser.add_argument("--given-socket", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--with-parent", action="store_true", help=argparse.SUPPRESS)
+
+
+def _declare_bodies(parser: argparse.ArgumentParser) -> None:
+    """The options for bodies that are no text."""
+    add = parser.add_argument
+    add(
+        "--descriptors",
+        type=Path,
+        metavar="FILE",
+        help="types of protobuf bodies, from protoc --include_imports --descriptor_set_out=FILE",
+    )
+    add(
+        "--body",
+        action="append",
+        default=[],
+        metavar="TOPIC=TYPE",
+        help="the type of a topic's bodies, from the file of --descriptors; may be repeated",
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.what == "user":
+        return console_users.users(options)
+    return console(options)
 
 
 def console(options: argparse.Namespace) -> int:
@@ -45,6 +135,8 @@ def console(options: argparse.Namespace) -> int:
     servers = clusters_of(options)
     if not 0 <= options.port <= PORT_MAX:
         raise CommandError(f"--port is {options.port}; give 0 to {PORT_MAX}")
+    if not 0 <= (options.metrics_port or 0) <= PORT_MAX:
+        raise CommandError(f"--metrics-port is {options.metrics_port}; give 0 to {PORT_MAX}")
     if not BASE.fullmatch(options.base_path):
         raise CommandError(
             f"--base-path is {options.base_path!r}; give a path such as /console: / and letters, "
@@ -53,27 +145,158 @@ def console(options: argparse.Namespace) -> int:
 
     async def parts(stack: Stack) -> str:
         try:
+            from ...console.access.hosts import HostList
+            from ...console.actions.desk import Desk
             from ...console.clusters.clusters import Clusters
+            from ...console.clusters.metrics import metrics_text
+            from ...console.metrics_port import MetricsPort
             from ...console.web.app import Console
+
         except ImportError as wrong:
             raise CommandError(
                 f"the console needs the package jinja2, and {wrong.name} is not installed; run "
                 "pip install 'aerobee[console]'"
             ) from None
         try:
+            clusters = Clusters(servers, security(options), data=options.data)
+            access = _access(options, clusters)
             ours = Console(
-                Clusters(servers, security(options)),
+                clusters,
+                access,
+                Desk(access.audit.path.parent / "redrives"),
                 address=options.bind,
                 port=options.port,
                 base=options.base_path,
-                hosts=options.host,
+                tls=_tls(options),
+                types=_types(options),
+                given=_given(options),
             )
-        except ValueError as wrong:  # an address beyond the loopback
+        except ValueError as wrong:  # an address that is not safe
             raise CommandError(str(wrong)) from None
         await stack.start(ours)
-        return f"the console of aerobee {own_version()} is ready: {ours.url}; it only reads"
+        scraped = ""
+        if options.metrics_port is not None:
+            metrics = MetricsPort(
+                options.bind,
+                options.metrics_port,
+                partial(metrics_text, clusters),
+                setting="--metrics-port",
+                check=HostList(options.host).check,
+            )
+            await stack.start(metrics)
+            scraped = f"; metrics: {metrics.url}"
+        if options.with_parent:
+            os.nice(NICENESS)
+            serving.end_with_input()
+        link = ours.new_link()
+        how = f"log in at {ours.url}" if link is None else f"log in once: {link}"
+        return f"the console of aerobee {own_version()} is ready; {how}{scraped}"
 
     return serving.run(parts)
+
+
+def _types(options: argparse.Namespace) -> "ProtobufTypes | None":
+    """The types of bodies, None without a file; CommandError for one that can't be used."""
+    by_topic: dict[str, str] = {}
+    for text in options.body:
+        topic, _, name = text.partition("=")
+        if not topic or not name:
+            raise CommandError(f"--body is {text[:300]!r}; give TOPIC=TYPE")
+        by_topic[topic] = name
+    if options.descriptors is None:
+        if by_topic:
+            raise CommandError("--body is given without types; name their file by --descriptors")
+        return None
+    try:
+        from ...console.messages.protobuf import ProtobufTypes
+    except ImportError as wrong:
+        raise CommandError(
+            f"--descriptors needs the package protobuf, and {wrong.name} is not installed; run pip "
+            "install 'aerobee[grpc]'"
+        ) from None
+    try:
+        return ProtobufTypes(options.descriptors, by_topic)
+    except ValueError as wrong:
+        raise CommandError(f"--descriptors: {wrong}") from None
+
+
+def _access(options: argparse.Namespace, clusters: "Clusters") -> "Access":
+    """How visitors log in; CommandError for a file that can't be used."""
+    from ...console.access.access import Access
+    from ...console.access.audit import Audit, AuditFailed
+    from ...console.access.front import Front
+    from ...console.access.user_file import RIGHTS, BadUsers, UserFile
+
+    audit = Audit((options.audit or default_audit()).expanduser())
+    file = UserFile((options.users or default_users()).expanduser())
+    users: UserFile | None = None if options.cluster_users else file
+    if options.cluster_users and (options.users is not None or options.user_header):
+        raise CommandError(
+            "--cluster-users is given with --users or --user-header; give one of them"
+        )
+    try:
+        if not options.read_only:
+            audit.check()
+        if users is not None and not file.users():
+            if options.users is not None:
+                raise CommandError(
+                    f"{options.users} has no users; add one: aerobee console user add NAME --users "
+                    f"{options.users}"
+                )
+            users = None
+    except (AuditFailed, BadUsers) as wrong:
+        raise CommandError(str(wrong)) from None
+    if options.user_header and not options.behind_proxy:
+        raise CommandError(
+            f"--user-header is {options.user_header}, and any visitor could send that; name the "
+            "proxy's address with --behind-proxy"
+        )
+    if options.user_header and not HEADER.fullmatch(options.user_header):
+        raise CommandError(
+            f"--user-header is {options.user_header[:80]!r}; give the name of a header, such as "
+            "X-Forwarded-User"
+        )
+    front = None
+    if options.behind_proxy:
+        right = RIGHTS[options.user_header_right]
+        front = Front(options.behind_proxy, header=options.user_header, right=right)
+    return Access(
+        audit,
+        users=users,
+        front=front,
+        clusters=clusters.by_name if options.cluster_users else None,
+        is_secure=front is not None or options.tls_server_cert is not None,
+        hosts=options.host,
+        is_read_only=options.read_only,
+    )
+
+
+def _given(options: argparse.Namespace) -> socket.socket | None:
+    number: int | None = options.given_socket
+    return None if number is None else socket.socket(fileno=number)
+
+
+def _tls(options: argparse.Namespace) -> ssl.SSLContext | None:
+    """What https is spoken with, None without it; CommandError for a file that can't be used."""
+    cert, key = options.tls_server_cert, options.tls_server_key
+    if cert is None and key is None:
+        return None
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(cert or "", key)
+    except (OSError, ssl.SSLError) as wrong:
+        raise CommandError(
+            f"can't speak TLS with --tls-server-cert {cert} and --tls-server-key {key}: "
+            f"{wrong.strerror or wrong}; give a certificate and its key in PEM"
+        ) from None
+    return context
+
+
+def default_audit() -> Path:
+    """The audit's file in the user's folder for state."""
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(base, "aerobee", "console-audit.jsonl")
 
 
 def clusters_of(options: argparse.Namespace) -> dict[str, str | None]:

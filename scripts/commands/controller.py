@@ -13,6 +13,7 @@ import msgspec
 
 from ...conf.kinds import BindAddress
 from ...conf.load import Keys
+from ...conf.secret import secret_of
 from ...console.findings.replicas import Replica, Replicas, elect, replicas_of
 from ...controller.config import ControllerConfig
 from ...protocol.aio.peers import Peers
@@ -33,6 +34,11 @@ class ControllerSettings(ControllerConfig, frozen=True, kw_only=True):
 
     http_port: Annotated[int, msgspec.Meta(ge=HTTP_PORT_OFF, le=65_535)] | None = None
     http_bind_address: BindAddress = "127.0.0.1"
+    http_token: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        secret_of("httpToken", self.http_token)
 
 
 # Keys of RocketMQ's controller that have no effect here, with their Java types.
@@ -135,7 +141,7 @@ def controller(options: argparse.Namespace) -> int:
             await stack.start(ours)
         except StoreError as wrong:
             raise CommandError(str(wrong)) from wrong
-        endpoint = endpoint_of(ours, overview, config.http_bind_address, config.http_port)
+        endpoint = endpoint_of(ours, overview, config)
         await stack.start(endpoint)
         page = f", status page {endpoint.url}" if endpoint.url else ""
         return (

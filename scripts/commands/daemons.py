@@ -11,24 +11,32 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from ...conf.kinds import BindAddress
+from ...conf.kinds import LOG_FILE_MIB, BindAddress, LogFileMib, LogFormat
 from ...conf.load import Keys, given_settings, load
+from ...conf.secret import secret_of
 from ...conf.sources import ENVIRONMENT_PREFIX, from_environment
 from ...namesrv.config import UNUSED, NamesrvConfig
+from ...protocol.addresses import is_loopback
 from ...protocol.aio.connection import host_text
+from ...store.base.errors import DamagedStore
 from .. import logs, serving
+from ..child_command import STAYS_DOWN
 from ..output.command_error import CommandError
 from ..output.progress import bytes_bar
+from ..output.sanitize import plain
+from ..processes import starting
 from ..serving import Stack
 from .daemon_options import add_file, add_print_config, add_settings, print_config, setting, warn
 
 if TYPE_CHECKING:
     from ...broker.settings.config import BrokerConfig
     from ...namesrv.server import NameServer
+    from ..held_console import HeldConsole
 
 HTTP_PORT_OFF = -1
 PORT_MAX = 65_535
 GRPC_PORT = 8081
+CONSOLE_PORT = 8082
 ROCKETMQ_STORE = "~/store"  # the default store of a Java broker
 ROCKETMQ_KV_CONFIG = "~/namesrv/kvConfig.json"  # the same for a name server
 UP_STORE = "aerobee-data"
@@ -43,8 +51,22 @@ class NamesrvSettings(NamesrvConfig, frozen=True, kw_only=True):
 
     http_port: Annotated[int, msgspec.Meta(ge=HTTP_PORT_OFF, le=65_535)] | None = None
     http_bind_address: BindAddress = "127.0.0.1"
+    log_format: LogFormat = "text"
+    log_file: str = ""  # empty: standard error
+    log_file_mib: LogFileMib = LOG_FILE_MIB
+    http_token: str = ""
     kv_config_path: str = ROCKETMQ_KV_CONFIG  # an embedded server writes no file
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        secret_of("httpToken", self.http_token)
+
+
+OPEN_NAME_SERVER = (
+    "bindAddress is {} and authenticationEnabled is false: anyone who reaches port {} can register "
+    "a false broker, which clients then send to, and take the routes of all topics away; set "
+    "authenticationEnabled (docs/security.md), or bindAddress=127.0.0.1"
+)
 
 NAMESRV_KEYS = Keys(NamesrvSettings, unused=UNUSED)
 
@@ -64,6 +86,15 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
             metavar="N",
             help=f"start a proxy for clients of RocketMQ 5, too; on this port ({GRPC_PORT})",
         )
+        add(
+            "--console-port",
+            type=_port,
+            default=CONSOLE_PORT,
+            metavar="N",
+            help=f"of the console, which starts with its first visitor; 0: any free one "
+            f"({CONSOLE_PORT})",
+        )
+        add("--no-console", action="store_true", help="have no console")
         parser.set_defaults(run=up)
     else:
         add_file(parser, "-c", "--config", kinds="properties")
@@ -75,7 +106,10 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
         add_print_config(parser)
         add("--enable-proxy", action="store_true", help="start a proxy for gRPC, too")
         add("-pc", "--proxy-config", type=Path, metavar="FILE", help="settings of that proxy")
+        add("--with-parent", action="store_true", help=argparse.SUPPRESS)  # of a group's member
         parser.set_defaults(run=broker)
+    if command != "namesrv":
+        starting.add_options(parser)
     add_settings(parser)
     logs.add_options(parser, "warning" if command == "up" else "info", logs.FULL)
 
@@ -88,6 +122,7 @@ def up(options: argparse.Namespace) -> int:
     settings = [text for text in options.settings if text not in for_namesrv]
     settings += setting("listenPort", options.listen_port)
     settings += setting("storePathRootDir", options.store)
+    settings += logs.settings(options)
     set_outside = {each.key for each in from_environment(os.environ, KEYS.fields)}
     settings = [f"{key}=true" for key in UP_TURNS_ON if key not in set_outside] + settings
     config, _ = load_broker(options=settings, environ=os.environ)
@@ -102,6 +137,7 @@ def up(options: argparse.Namespace) -> int:
     for_namesrv += setting("tlsServerMode", config.tls_server_mode)
     for_namesrv += setting("tlsServerCertPath", config.tls_server_cert_path)
     for_namesrv += setting("tlsServerKeyPath", config.tls_server_key_path)
+    logs.start(options, config)
     names_config, names_warnings = load(NAMESRV_KEYS, options=for_namesrv)
     warn(names_warnings)
 
@@ -113,15 +149,26 @@ def up(options: argparse.Namespace) -> int:
             options=[*settings, f"namesrvAddr={address}"], environ=os.environ
         )
         warn(warnings)
-        port, page = await _start_broker(stack, final)
+        console: HeldConsole | None = None
+        if not options.no_console:
+            from ..held_console import HeldConsole as Held
+
+            console = Held(address, options.console_port)
+            await stack.start(console)
+        if options.processes is None:
+            port, page = await _start_broker(stack, final, console=console.url if console else None)
+            brokers = f"broker {_listens(final, port)}, store {final.store_dir}{page}"
+        else:
+            own = [*settings, f"namesrvAddr={address}"]
+            brokers = "brokers " + await starting.start_group(stack, final, own, options)
         elsewhere = "" if address == "127.0.0.1:9876" else f" -n {address}"
         grpc = ""
         if options.grpc is not None:
             words = ("--listen-port", str(options.grpc), "--log-level", "warning")
             grpc = await _proxy(stack, address, *words, "--set", f"bindAddress={bind}")
         return (
-            f"aerobee is ready: name server {address}, broker {_listens(final, port)}, "
-            f"store {final.store_dir}{page}{grpc}; "
+            f"aerobee is ready: name server {address}, {brokers}{grpc}"
+            f"{console.said if console else ''}; "
             f"try: echo hello | {_command()} pub greetings{elsewhere}"
         )
 
@@ -131,10 +178,14 @@ def up(options: argparse.Namespace) -> int:
 def namesrv(options: argparse.Namespace) -> int:
     """A name server by itself."""
     settings = [*options.settings, *setting("listenPort", options.listen_port)]
+    settings += logs.settings(options)
     config, warnings = load(
         NAMESRV_KEYS, file=options.file, options=settings, environ=_without_broker(os.environ)
     )
+    logs.start(options, config)
     warn(warnings)
+    if not is_loopback(config.bind_address) and not config.authentication_enabled:
+        warn([OPEN_NAME_SERVER.format(config.bind_address, config.listen_port)])
 
     async def parts(stack: Stack) -> str:
         from ...namesrv import overview
@@ -142,7 +193,7 @@ def namesrv(options: argparse.Namespace) -> int:
 
         names = _name_server(config)
         await stack.start(names)
-        endpoint = endpoint_of(names, overview, config.http_bind_address, config.http_port)
+        endpoint = endpoint_of(names, overview, config)
         await stack.start(endpoint)
         return (
             f"the name server is ready on {names.address}{_page(endpoint.url)}; "
@@ -157,7 +208,10 @@ def broker(options: argparse.Namespace) -> int:
     from ...broker.settings.config import KEYS, describe, load_broker
 
     settings = [*options.settings, *setting("namesrvAddr", options.namesrv)]
+    settings += logs.settings(options)
     config, warnings = load_broker(file=options.file, options=settings, environ=os.environ)
+    if not options.print_config:
+        logs.start(options, config)
     warn(warnings)
     if options.print_config:
         given = given_settings(KEYS, file=options.file, options=settings, environ=os.environ)
@@ -170,47 +224,77 @@ def broker(options: argparse.Namespace) -> int:
         raise CommandError("--enable-proxy needs a name server; give one with -n")
 
     async def parts(stack: Stack) -> str:
-        port, page = await _start_broker(stack, config)
+        if options.processes is None:
+            port, page = await _start_broker(stack, config, is_member=options.with_parent)
+            ready = (
+                f"broker {config.broker_name} is ready on {_listens(config, port)}, "
+                f"store {config.store_dir}{page}"
+            )
+        else:
+            started = await starting.start_group(stack, config, settings, options, options.file)
+            ready = f"brokers are ready: {started}"
         known = config.namesrv_addr or "none, so that no client finds it; give one with -n"
         grpc = ""
         if options.enable_proxy:
             words = () if options.proxy_config is None else ("-pc", str(options.proxy_config))
             grpc = await _proxy(stack, config.namesrv_addr, *words)
-        return (
-            f"broker {config.broker_name} is ready on {_listens(config, port)}, "
-            f"store {config.store_dir}{page}{grpc}; name servers: {known}"
-        )
+        return f"{ready}{grpc}; name servers: {known}"
 
-    return serving.run(parts)
+    if not options.with_parent:
+        return serving.run(parts)
+    try:
+        return serving.run(parts)
+    except (CommandError, DamagedStore) as wrong:
+        print(f"{STAYS_DOWN}{plain(' '.join(str(wrong).split()))}", flush=True)
+        raise
 
 
 async def _proxy(stack: Stack, namesrv: str, *words: str) -> str:
     """Start a proxy as a child; its part of the ready line."""
-    from ..proxy_child import ProxyChild
+    from ..child_command import ChildCommand
 
-    child = ProxyChild(("-n", namesrv, *words))
+    child = ChildCommand(("proxy", "-n", namesrv, *words))
     await stack.start(child)
     return ", " + child.ready.partition(",")[0].replace("the proxy is ready on", "proxy")
 
 
-async def _start_broker(stack: Stack, config: "BrokerConfig") -> tuple[int, str]:
+async def _start_broker(
+    stack: Stack,
+    config: "BrokerConfig",
+    *,
+    is_member: bool = False,
+    console: str | None = None,
+) -> tuple[int, str]:
     """Start a broker, in controller mode a member, and its endpoint; its port and the text about
-    its status page."""
+    its status page, which links to a console. `is_member`: of a group under a supervisor."""
     from ...broker.member.member import Member
     from ...broker.server import Broker
-    from ..broker_endpoint import broker_endpoint, member_endpoint
+    from ..broker_endpoint import (
+        broker_endpoint,
+        broker_exporter,
+        member_endpoint,
+        member_exporter,
+    )
 
     with bytes_bar(RECOVERING, lines=True) as progress:
         make = partial(Broker, progress=progress)
         if config.enable_controller_mode:
             member = Member(config, make)
             await stack.start(member)
-            port, endpoint = member.ports.port, member_endpoint(member)
+            port, endpoint = member.ports.port, member_endpoint(member, console)
+            exporter = member_exporter(member)
         else:
             ours = make(config)
             await stack.start(ours)
-            port, endpoint = ours.port, broker_endpoint(ours)
+            port, endpoint = ours.port, broker_endpoint(ours, console)
+            exporter = broker_exporter(ours)
     await stack.start(endpoint)
+    if exporter is not None:
+        await stack.start(exporter)
+    if is_member:
+        from ..processes.member_link import MemberLink
+
+        await stack.start(MemberLink(ours))
     return port, _page(endpoint.url)
 
 

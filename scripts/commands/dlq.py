@@ -20,9 +20,9 @@ from ...protocol.message.record import Record, decode_all
 from ...protocol.names import DLQ_PREFIX
 from ..connecting import add_options, security
 from ..output.command_error import CommandError
+from ..output.message_object import body_of, id_of, object_of
 from ..output.sanitize import json_line
 from ..output.table import Cell, Columns, Row, print_rows
-from .message_object import body_of, id_of, object_of
 
 LIST: Columns = ("GROUP", "MESSAGES", "LAST MESSAGE")
 SHOW: Columns = ("ID", "TOPIC", "GIVEN UP", "TRIES", "KEYS", "BODY")

@@ -16,8 +16,8 @@ from ...protocol.message.record import Record
 from ..connecting import add_options, run_admin
 from ..named import user_topics
 from ..output.command_error import CommandError
+from ..output.message_object import body_of, object_of, time_text
 from ..output.sanitize import json_line, plain, plain_body
-from .message_object import body_of, object_of, time_text
 
 TOPICS = "topics of users"
 TOPICS_MAX = 500  # looked through without --topic; each is a request to each of its brokers

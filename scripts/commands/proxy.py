@@ -1,15 +1,13 @@
 """`aerobee proxy`: the process that serves clients of RocketMQ 5 by gRPC."""
 
 import argparse
-import asyncio
 import os
-import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...conf.described import Described, described
 from ...conf.load import given_settings, text_of
+from ...conf.secret import HIDDEN
 from ...protocol.aio.connection import host_text
 from ...proxy.settings.config import KEYS, ProxyConfig
 from .. import logs, serving
@@ -27,7 +25,7 @@ from .daemon_options import (
 if TYPE_CHECKING:
     from ...proxy.server import Proxy
 
-SECRET = "innerClientAuthenticationCredentials"  # noqa: S105 - the key of a setting
+SECRETS = ("innerClientAuthenticationCredentials", "httpToken")  # keys of settings
 MISSING = (
     "the proxy needs the packages h2 and protobuf, and {} is not installed; run "
     "pip install 'aerobee[grpc]'"
@@ -68,7 +66,7 @@ def proxy(options: argparse.Namespace) -> int:
         else:
             where = await _one(stack, config, options)
         if options.with_parent:
-            asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _end_with_input)
+            serving.end_with_input()
         known = config.namesrv_addr or "127.0.0.1:9876"
         return f"the proxy is ready on {where}, name servers: {known}; {tls_note(config)}"
 
@@ -108,16 +106,10 @@ def _words(options: argparse.Namespace) -> list[str]:
     return words
 
 
-def _end_with_input() -> None:
-    if not os.read(sys.stdin.fileno(), 4_096):
-        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-        signal.raise_signal(signal.SIGTERM)
-
-
 def started(config: ProxyConfig, worker: str | None = None, folder: Path | None = None) -> "Proxy":
     """A proxy, not started yet; CommandError without its packages. `worker` is "N/COUNT"."""
     try:
-        from ...proxy.handles.handover import Worker
+        from ...proxy.http2.balance import Worker
         from ...proxy.server import Proxy
     except ImportError as wrong:
         raise CommandError(MISSING.format(wrong.name)) from None
@@ -149,6 +141,7 @@ def _described(config: ProxyConfig, origins: dict[str, str]) -> list[Described]:
 
 def _values(config: ProxyConfig) -> dict[str, str]:
     values = {key: text_of(getattr(config, info.name)) for key, info in KEYS.fields.items()}
-    if values[SECRET]:
-        values[SECRET] = "******"
+    for key in SECRETS:
+        if values[key]:
+            values[key] = HIDDEN
     return values

@@ -23,8 +23,8 @@ from ...protocol.names import check_topic
 from ..begin_at import add_from, start_of
 from ..connecting import add_options, security
 from ..output.command_error import CommandError
+from ..output.message_object import body_of, object_of
 from ..output.sanitize import json_line, plain_body
-from .message_object import body_of, object_of
 
 log = logging.getLogger(__name__)
 

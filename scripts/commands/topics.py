@@ -30,6 +30,8 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     add("action", nargs="?", choices=["list", "show", "create", "delete"], default="list")
     add("name", nargs="?", metavar="TOPIC", help="to list alone, show, create or delete")
     add("--queues", type=int, metavar="N", help="of the topic, per broker (4)")
+    add("--retention-ms", type=int, metavar="N", help="of the topic; the broker's without it")
+    add("--retention-bytes", type=int, metavar="N", help="of each queue; no limit without it")
     add("--all", action="store_true", help="also those of the system, retries, dead letters")
     add("--json", action="store_true", help="one object a line instead of a table")
     add_options(parser)
@@ -38,8 +40,12 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
 
 async def topics(admin: Admin, options: argparse.Namespace) -> int:
     """All topics with their queues and messages; or shows one, makes one, deletes one."""
-    if options.queues is not None and options.action != "create":
-        raise CommandError("--queues is for create; write: aerobee topics create NAME --queues N")
+    for option in ("queues", "retention_ms", "retention_bytes"):
+        if getattr(options, option) is not None and options.action != "create":
+            given = f"--{option.replace('_', '-')}"
+            raise CommandError(
+                f"{given} is for create; write: aerobee topics create NAME {given} N"
+            )
     if options.action == "list":
         names = await admin.topics() if options.all or options.name else await user_topics(admin)
         if options.name is not None:
@@ -49,7 +55,15 @@ async def topics(admin: Admin, options: argparse.Namespace) -> int:
     name = named(options, "topic")
     exists = name in await admin.topics()
     if options.action == "create":
-        await _create(admin, name, options.queues, exists=exists)
+        attributes = {
+            key: str(value)
+            for key, value in (
+                ("retention.ms", options.retention_ms),
+                ("retention.bytes", options.retention_bytes),
+            )
+            if value is not None
+        }
+        await _create(admin, name, options.queues, attributes, exists=exists)
         return 0
     if not exists:
         raise unknown("topic", name)
@@ -60,13 +74,27 @@ async def topics(admin: Admin, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _create(admin: Admin, name: str, queues: int | None, *, exists: bool) -> None:
-    """Creates a topic, or changes its number of queues, and prints which of the two."""
+async def _create(
+    admin: Admin, name: str, queues: int | None, attributes: dict[str, str], *, exists: bool
+) -> None:
+    """Creates a topic, or changes its number of queues and its retention, and prints which."""
+    if exists and attributes:
+        for broker, config in (await admin.topic_config(name)).items():
+            await admin.create_topic(
+                name,
+                config.write_queue_nums if queues is None else queues,
+                perm=config.perm,
+                order=config.order,
+                attributes=attributes,
+                broker=broker,
+            )
+        print(f"topic {name} has {', '.join(map('='.join, attributes.items()))} now")
+        return
     if exists and queues is None:
         print(f"topic {name} exists already; --queues N gives it another number of queues")
         return
     queues = NEW_TOPIC_QUEUES if queues is None else queues
-    await admin.create_topic(name, queues)
+    await admin.create_topic(name, queues, attributes=attributes)
     if exists:
         print(f"topic {name} has {queues} queues on each broker now")
     else:

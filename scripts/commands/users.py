@@ -5,18 +5,16 @@ line of standard input, or is typed at a prompt.
 """
 
 import argparse
-import getpass
-import sys
 
 from ...client.admin.admin import Admin
 from ..connecting import add_options, run_admin
 from ..output.command_error import CommandError
 from ..output.table import Columns, Row, print_rows
+from ..passwords import new_password
 
 ACTIONS = "Pub,Sub,Create,Update,Delete,Get,List,All"
 LIST: Columns = ("USER", "TYPE", "STATUS", "BROKERS")
 SHOW: Columns = ("RESOURCE", "DECISION", "ACTIONS", "FROM", "BROKERS")
-PASSWORD_CHARS_MAX = 1_024
 
 
 def declare(_: str, parser: argparse.ArgumentParser) -> None:
@@ -52,7 +50,7 @@ async def users(admin: Admin, options: argparse.Namespace) -> int:
             f"resources are for allow and disallow; write: aerobee users {action} {name}"
         )
     if action == "create":
-        await admin.create_user(name, _new_password(name), is_super=options.is_super)
+        await admin.create_user(name, new_password(name), is_super=options.is_super)
         may = "may do everything" if options.is_super else "may do nothing yet: see `users allow`"
         print(f"created user {name}, who {may}")
         return 0
@@ -124,16 +122,3 @@ async def _show(admin: Admin, name: str, options: argparse.Namespace) -> int:
 
 async def _known(admin: Admin) -> set[str]:
     return {info.username or "" for infos in (await admin.users()).values() for info in infos}
-
-
-def _new_password(name: str) -> str:
-    """The first line of standard input, or what is typed on a terminal."""
-    if sys.stdin.isatty():
-        password = getpass.getpass(f"password of {name}: ")
-    else:
-        password = sys.stdin.readline(PASSWORD_CHARS_MAX + 1).rstrip("\r\n")
-    if not password:
-        raise CommandError(f"the password of {name} is empty; write it on standard input")
-    if len(password) > PASSWORD_CHARS_MAX:
-        raise CommandError(f"the password of {name} has over {PASSWORD_CHARS_MAX} characters")
-    return password

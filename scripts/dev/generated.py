@@ -3,8 +3,9 @@
     python -m aerobee.scripts.dev.generated            prints all parts
     python -m aerobee.scripts.dev.generated --write    writes them into the documents
 
-A part stands between two marks; the rest of a document is left alone. A test compares each part
-with what is made here, so a new room or a new request can't be forgotten.
+A part stands between two marks; the rest of a document is left alone. Some files are made as a
+whole. A test compares each with what is made here, so a new room or a new request can't be
+forgotten.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from . import requirements, rooms, served
+from . import openapi, requirements, rooms, served
 
 ROOT = Path(__file__).resolve().parents[2]
 # (document, mark) -> what makes the text.
@@ -23,6 +24,7 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("docs/requests.md", "served"): served.table,
     ("docs/requirements.md", "requirements"): requirements.table,
 }
+FILES: dict[str, Callable[[], str]] = {"docs/console-openapi.json": openapi.document}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,6 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             path.write_text(replaced(path.read_text(), mark, made()))
         else:
             print(f"{document}, {mark}:\n\n{made()}")
+    for name, made in FILES.items():
+        if options.write:
+            (ROOT / name).write_text(made())
+        else:
+            print(f"{name}:\n\n{made()}")
     return 0
 
 

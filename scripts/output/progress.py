@@ -18,8 +18,8 @@ RowsProgress = Callable[[int, int | None], None]  # rows so far, messages left i
 
 
 @contextmanager
-def bytes_bar(what: str, *, lines: bool = False) -> Iterator[Progress]:
-    """Shows progress in bytes of the log and messages until the block ends.
+def bytes_bar(what: str, *, lines: bool = False, counted: str = "messages") -> Iterator[Progress]:
+    """Shows progress in bytes, and in messages or what else is `counted`, until the block ends.
 
     With `lines` also if standard error is no terminal, such as a service's journal.
     """
@@ -34,7 +34,7 @@ def bytes_bar(what: str, *, lines: bool = False) -> Iterator[Progress]:
 
         def show(done: int, whole: int, messages: int) -> None:
             bar.total = whole
-            bar.set_postfix_str(f"{messages:,} messages", refresh=False)
+            bar.set_postfix_str(f"{messages:,} {counted}", refresh=False)
             bar.update(done - bar.n)
 
         yield show

@@ -59,11 +59,23 @@ class Room(NamedTuple):
         return max(0, self.used - (self.used + self.free) * percent // 100)
 
 
+class TopicRule(NamedTuple):
+    """How long a topic keeps its messages, in ms, and how many bytes of them in each queue; None
+    where the store's own rules decide."""
+
+    keep_ms: int | None = None
+    keep_bytes: int | None = None
+
+
 class LogFile(NamedTuple):
-    """A file of the log: when it was last written, and the room that it takes in bytes."""
+    """A file of the log: when it was last written, and the room that it takes in bytes. A topic
+    with a time of its own still needs it (`is_kept`), or no queue has a message in it any more
+    (`is_unneeded`)."""
 
     written_ms: int
     size: int
+    is_kept: bool = False
+    is_unneeded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +133,8 @@ def doomed(
     surplus = verdict.surplus - leaving
     count = 0
     for file in files:
-        is_expired = verdict.is_due and file.written_ms + rules.keep_ms <= now_ms
+        is_past = file.written_ms + rules.keep_ms <= now_ms and not file.is_kept
+        is_expired = verdict.is_due and (is_past or file.is_unneeded)
         if count >= rules.files_max or not (is_expired or surplus > 0):
             break
         surplus -= file.size

@@ -23,6 +23,7 @@ from ..files.segments import Segments
 from ..queues.batch_queue import BatchQueue
 from ..queues.consume_queue import ConsumeQueue
 from .state import StoreState
+from .topic_retention import NO_PLACE, TopicRetention
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ class Cleaner:
         self._log = state.log
         self._queues = state.queues
         self._index = state.index
+        self._topics = TopicRetention(state)
         self._retry_ms = 0  # not before then, when the first file could not be deleted
         self._cleaned_start = -1  # the start of the log when queues and index were last cleaned
         self._leaving: list[Leaving] = []
@@ -70,10 +72,16 @@ class Cleaner:
         yield from self._forget(now_ms)
         verdict = judge(self._state.settings.rules, self._rooms(), now_ms, by_hand=by_hand)
         self._admit(verdict)
+        yield from self.expire()
         yield from self._clean_log(verdict, now_ms)
         if self._log.start != self._cleaned_start:
             self._state.epochs.drop_before(self._log.start)
             yield from self.clean_queues()
+
+    def expire(self) -> Iterator[Step]:
+        """Move the least offsets of queues whose topics have a retention of their own, in steps."""
+        for _ in self._topics.expire(self._state.now_ms()):
+            yield Step()
 
     def clean_queues(self) -> Iterator[Step]:
         """The files of queues and index that lead to nothing in the log any more, in steps.
@@ -157,6 +165,8 @@ class Cleaner:
 
     def _old_files(self) -> Iterator[LogFile]:
         """The files of the log that may go: not the last, and none that a sync may be at."""
+        has_rules = bool(self._state.topic_rules)
+        kept_from, needed_from = self._topics.needed() if has_rules else (NO_PLACE, 0)
         for segment in self._log.segments.items[:-1]:
             if segment.end > self._log.durable:
                 return
@@ -164,7 +174,12 @@ class Cleaner:
             if found is None:
                 yield LogFile(0, 0)  # somebody else has deleted it
             else:
-                yield LogFile(found.st_mtime_ns // 1_000_000, found.st_blocks * 512)
+                yield LogFile(
+                    found.st_mtime_ns // 1_000_000,
+                    found.st_blocks * 512,
+                    is_kept=segment.end > kept_from,
+                    is_unneeded=segment.end <= needed_from,
+                )
 
     def _is_there(self, queue: ConsumeQueue | BatchQueue) -> bool:
         """Whether its topic has not been deleted between two steps."""

@@ -5,12 +5,13 @@ The appender, the reader, the cleaner, the follower and recovery all work on one
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from ..base.errors import StoreError
 from ..base.kernels import Kernels
+from ..base.retention import TopicRule
 from ..base.settings import StoreSettings
 from ..epochs import Epochs
 from ..files.checkpoint import Checkpoint
@@ -60,6 +61,7 @@ class StoreState:
         # Whether readers may see less of a queue than it has.
         self.is_bounded = settings.sync_flush or settings.controller_mode
         self.batch_topics: AbstractSet[str] = frozenset()  # new queues of them are batch queues
+        self.topic_rules: Mapping[str, TopicRule] = {}  # of topics with a retention of their own
         self.last_ms = 0  # store time of the last message
         self.opened_end = 0  # an earlier run wrote the log up to here
         self.memory_bytes = 0  # this much of the log's end counts as being in memory

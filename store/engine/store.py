@@ -40,6 +40,7 @@ __all__ = ["Found", "MessageStore"]
 log = logging.getLogger(__name__)
 
 INTERPRETED = InterpretedKernels()
+RESTORING = "restoring.json"  # in a folder into which a backup is being restored
 
 
 class MessageStore:
@@ -69,6 +70,7 @@ class MessageStore:
         self.syncs = SyncPlanner(state)
         self._lock = StoreLock(root)
         self._is_open = False
+        self.is_whole = True  # whether the log has all that the last run has confirmed
 
         batch_queues, batches = BatchQueueAppender(state), BatchAppender(state)
         appender = Appender(state, batch_queues)
@@ -118,6 +120,11 @@ class MessageStore:
         """
         state = self.state
         make_folder(self.root, sync=True)
+        if disk.current.exists(self.root / RESTORING):
+            raise StoreError(
+                f"{self.root} is a backup whose restore has not ended; repeat `aerobee restore`, "
+                "which goes on, or delete the folder"
+            )
         self._lock.acquire()
         try:
             for folder in (state.log_folder, self.root / "config"):
@@ -132,6 +139,7 @@ class MessageStore:
             if unfinished is not None:
                 self.cutter.redo(unfinished)
             is_clean = unfinished is None and not disk.current.exists(self.root / "abort")
+            self.is_whole = is_clean or state.settings.sync_flush
             doubted = not is_clean and sync_had_failed(self.root)
             write_abort(self.root, sync_failed=doubted)
             last_ms = recover(state, is_clean=is_clean, progress=progress, doubted=doubted)

@@ -64,6 +64,16 @@ def read(path: Path) -> bytes:
             disk.current.close(fd)
 
 
+def remove(path: Path) -> None:
+    """Remove the file, which has no .bak, for good. StoreError when that fails."""
+    with plain_errors(path, "remove"):
+        try:
+            disk.current.unlink(path)
+        except FileNotFoundError:
+            return
+        sync_folder(path.parent)
+
+
 def replace(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Replace the file by these bytes, atomically. StoreError when that fails."""
     made = path.with_name(path.name + ".new")

@@ -186,8 +186,16 @@ async def test_the_page_loads_nothing_from_elsewhere_and_runs_no_script(get: Get
         assert answer.content_type == "text/html"
         assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
         text = await answer.text()
+        policy = answer.headers["Content-Security-Policy"]
     assert "orders" in text
     assert "<script" not in text
+    assert "<style" not in text
+    assert "style=" not in text
+    assert "unsafe" not in policy
+    assert '<link rel="stylesheet" href="/style.css">' in text
+    async with get("/style.css") as answer:
+        assert answer.content_type == "text/css"
+        assert "--paper" in await answer.text()
     assert "http://" not in text
     assert "https://" not in text
 

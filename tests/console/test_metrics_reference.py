@@ -10,6 +10,8 @@ from aerobee.broker.monitoring import metrics
 from aerobee.broker.monitoring.metrics_labels import NODE
 from aerobee.broker.server import Broker
 from aerobee.broker.settings.config import BrokerConfig
+from aerobee.console.clusters import metrics as console_metrics
+from aerobee.console.clusters.clusters import Clusters
 from aerobee.console.exposition import Family
 from aerobee.controller import overview as controller_overview
 from aerobee.controller.config import ControllerConfig
@@ -72,4 +74,5 @@ async def test_the_reference_has_every_metric_of_ours_and_no_other(
     await proxy.stop()
     controller = Controller(ControllerConfig(controller_store_path=str(tmp_path / "controller")))
     found |= own(controller_overview.families(controller))
+    found |= own(console_metrics.families(Clusters({"main": namesrv.address})))
     assert found == documented()

@@ -40,3 +40,9 @@ def test_a_path_may_break_behind_its_slashes() -> None:
 def test_title_facts_and_fault_are_escaped() -> None:
     text = render(("<b>", [("<i>", "<u>")], []), "<s>")
     assert not any(mark in text for mark in ("<b>", "<i>", "<u>", "<s>"))
+
+
+def test_the_page_links_to_a_console_that_is_known() -> None:
+    assert ">console<" not in render(("t", [], []), None)
+    text = render(("t", [], []), None, console='http://127.0.0.1:8082/"<b>')
+    assert '<a href="http://127.0.0.1:8082/&quot;&lt;b&gt;">console</a>' in text

@@ -63,6 +63,23 @@ def test_a_late_heartbeat_does_not_lower_the_offset() -> None:
     assert live.position(KEY) == Position(3, 0, 3)
 
 
+def test_what_a_broker_that_comes_back_has_lost_counts() -> None:
+    live = LiveBrokers(Clock())
+    beat(live, Position(2, 500, 0))
+    live.heard(KEY, "h:1", "another connection", Position(2, 400, 0), None)
+    assert live.position(KEY) == Position(2, 400, 0)
+
+
+def test_the_address_is_that_of_a_living_broker() -> None:
+    clock = Clock()
+    live = LiveBrokers(clock)
+    assert live.address(KEY) is None
+    beat(live, timeout_ms=3_000)
+    assert live.address(KEY) == "h:1"
+    clock.ms += 3_001
+    assert live.address(KEY) is None
+
+
 def test_the_table_has_a_limit_and_drops_dead_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BROKERS_MAX", 1)
     clock = Clock()

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from aerobee.controller import rules
+from aerobee.controller.live import TIMEOUT_MS, LiveBrokers
 from aerobee.controller.replicas import Groups, apply
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.controller import (
@@ -224,6 +225,7 @@ def test_a_set_has_live_members_only() -> None:
 
 def test_the_response_to_a_registration_names_only_a_live_master() -> None:
     state = led(2)
+    state.die(2)  # it moves
     header = headers.RegisterBrokerToController(NAME, 2, "127.0.0.1:20002", CLUSTER)
     decision = state.done(rules.register(state.groups, state.live, header))
     assert decision.header == headers.RegisterBrokerToControllerResponse(
@@ -238,6 +240,25 @@ def test_the_response_to_a_registration_names_only_a_live_master() -> None:
         header = headers.RegisterBrokerToController(name, broker_id, "h:1", CLUSTER)
         found = rules.register(state.groups, state.live, header)
         assert found.code == codes.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+
+
+def test_an_id_has_one_living_broker() -> None:
+    state = led(2)
+    copy = headers.RegisterBrokerToController(NAME, 2, "127.0.0.1:20002", CLUSTER)
+
+    def asked() -> rules.Decision:
+        return rules.register(state.groups, state.live, copy)
+
+    found = asked()
+    assert (found.code, found.events) == (codes.CONTROLLER_BROKER_ID_INVALID, ())
+    for part in ("id 2", "127.0.0.1:10002", "127.0.0.1:20002", "one broker at a time", "empty"):
+        assert part in (found.remark or "")
+    state.live = LiveBrokers(state.clock)  # the controller has started again
+    assert asked().code == codes.CONTROLLER_BROKER_ID_INVALID
+    state.beat(2)
+    assert asked().code == codes.CONTROLLER_BROKER_ID_INVALID
+    state.clock.ms += TIMEOUT_MS + 1
+    assert asked().code == codes.SUCCESS
 
 
 def test_replicas_are_shown_in_and_out_of_the_set() -> None:

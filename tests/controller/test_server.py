@@ -126,6 +126,21 @@ async def test_a_member_of_the_set_takes_over_and_all_live_members_are_notified(
     }
 
 
+async def test_a_heartbeat_with_the_id_of_another_living_broker_is_refused(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = await cluster.start(2)
+    assert (await one.elect()).code == codes.SUCCESS
+    beat = headers.ControllerHeartbeat(CLUSTER, two.address, NAME, 1, 9, 900, 0, 10_000)
+    for _ in range(2):
+        answer = await two.ask(codes.BROKER_HEARTBEAT, beat)
+        assert answer.code == codes.CONTROLLER_BROKER_ID_INVALID
+        assert two.address in (answer.remark or "")
+    assert cluster.controller.live.address((CLUSTER, NAME, 1)) == one.address
+    assert cluster.controller.live.position((CLUSTER, NAME, 1)).epoch == 0
+    assert sum("belongs to the broker" in text for text in caplog.messages) == 1
+
+
 async def test_the_state_survives_a_restart_of_the_controller(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ tests/spark/test_spark_examples.py.
 """
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -32,10 +33,11 @@ PRINTED = {
     "popping.py": ["to: a@example.org"],
     "sql_condition.py": ["12 EUR"],
     "without_asyncio.py": ["12 EUR"],
+    "taskiq_broker.py": ["billed 12 EUR"],
 }
 ELSEWHERE = {
-    *("billing_service.py", "web_service.py", "test_reminders.py"),
-    *("users_and_rules.py", "store_as_arrays.py"),  # the tests below
+    *("billing_service.py", "web_service.py", "fastapi_service.py", "test_reminders.py"),
+    *("users_and_rules.py", "store_as_arrays.py", "store_in_frames.py"),  # below
     *("spark_batch.py", "spark_stream.py", "spark_write.py"),
     "java/FirstMessage.java",
 }
@@ -69,7 +71,7 @@ def test_every_example_is_run_by_a_test() -> None:
     there = {
         str(path.relative_to(EXAMPLES))
         for path in EXAMPLES.rglob("*.*")
-        if path.is_file() and "cache" not in str(path.parent)
+        if path.suffix in (".py", ".java") and "cache" not in str(path.parent)
     }
     assert there == set(PRINTED) | ELSEWHERE
 
@@ -129,13 +131,41 @@ def test_the_web_service_sends_what_is_posted(
         assert service.process.wait(SECONDS) == 0, service.tail()
 
 
-def test_the_test_of_the_example_passes(tmp_path: Path) -> None:
-    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
-    argv += ["--rootdir", str(tmp_path), str(EXAMPLES / "test_reminders.py")]
-    done = subprocess.run(
-        argv, capture_output=True, text=True, timeout=SECONDS, cwd=tmp_path, check=False
+def test_the_service_on_fastapi_sends_what_is_posted(
+    aerobee_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    program = (
+        "import uvicorn; from fastapi_service import app; config = uvicorn.config.LOGGING_CONFIG; "
+        "config['handlers']['default']['stream'] = 'ext://sys.stdout'; "
+        "uvicorn.run(app, host='127.0.0.1', port=0, log_config=config)"
     )
-    assert done.returncode == 0, done.stdout
+    argv = [sys.executable, "-c", program]
+    with Child(argv, tmp_path / "stderr", environment(aerobee_cluster), EXAMPLES) as service:
+        line = service.wait_line(lambda line: "running on" in line, SECONDS)
+        found = re.search(r"http://127\.0\.0\.1:\d+", line)
+        assert found is not None, line
+        with urllib.request.urlopen(f"{found[0]}/orders", b"13 EUR", timeout=SECONDS) as answer:
+            assert answer.status == 202
+        with blocking.Consumer(
+            aerobee_cluster.name_server, group="api", topics=["orders"], start="earliest"
+        ) as consumer:
+            bodies = []
+            while b"13 EUR" not in bodies:  # other examples send to this topic, too
+                message = consumer.receive(SECONDS)
+                assert message is not None
+                bodies.append(message.body)
+                message.ack()
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(SECONDS) in (0, -signal.SIGTERM), service.tail()
+
+
+def test_the_test_of_the_example_passes_with_pytest_alone_in_a_checkout() -> None:
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    argv += ["-p", "no:asyncio", "-p", "no:xdist", "examples/test_reminders.py"]
+    done = subprocess.run(
+        argv, capture_output=True, text=True, timeout=SECONDS, cwd=EXAMPLES.parent, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
 
 
@@ -165,3 +195,16 @@ def test_a_store_is_read_as_arrays(tmp_path: Path) -> None:
     assert found, printed
     assert found[0].startswith(f"orders {queue.queue_id} 3 messages, ")
     assert "3 rows" in printed
+
+
+def test_a_store_is_asked_with_polars_pandas_and_duckdb(tmp_path: Path) -> None:
+    with LocalCluster(folder=tmp_path) as cluster:
+        with blocking.Producer(cluster.name_server) as producer:
+            for body in (b"12 EUR", b"7 EUR"):
+                producer.send(Message("orders", body))
+        store = str(tmp_path / "broker-a")
+        printed = run("store_in_frames.py", store, cluster=cluster, folder=tmp_path)
+    assert printed[0] == "polars: 2 messages, 11 bytes"
+    assert "12 EUR" in printed[1]
+    assert "7 EUR" in printed[1]
+    assert printed[2] == "DuckDB: 2 messages"

@@ -107,6 +107,16 @@ class Mqadmin:
             *("topicRoute", "-n", cluster.namesrv, "-t", topic),
         )
 
+    def wait_for_queued(self, cluster: Cluster, topic: str, count: int) -> None:
+        """Wait until the topic's queues have this many messages: RocketMQ's broker fills them after
+        it has answered the sends."""
+
+        def has_all(text: str) -> bool:
+            rows = [line.split() for line in text.splitlines() if not line.startswith("#")]
+            return sum(int(row[3]) for row in rows if len(row) > 3 and row[3].isdigit()) >= count
+
+        self.until(has_all, "topicStatus", "-n", cluster.namesrv, "-t", topic)
+
 
 def wait_until(
     holds: Callable[[], bool], what: Callable[[], object], seconds: float = SECONDS

@@ -269,7 +269,7 @@ def story_of_requests(cluster: Cluster, go: Go) -> Outcome:
     return {
         "replied": [(e["key"], e["body"], e["topic"]) for e in asker.events("replied")],
         "failed": asker.events("failed") + replier.events("failed"),
-        "answered": [(e["key"], e["status"]) for e in replier.events("answered")],
+        "answered": sorted((e["key"], e["status"]) for e in replier.events("answered")),
     }
 
 

@@ -108,6 +108,7 @@ def pop_by_hand(cluster: Cluster, java: Java, admin: Mqadmin) -> Story:
     story: Story = {}
     admin.create_topic(cluster, "ByHand", 1)
     java.produce(namesrv=cluster.namesrv, topic="ByHand", count=7, tags="a,b")
+    admin.wait_for_queued(cluster, "ByHand", 7)
     p = popper_of(java, cluster, "HandGroup", "ByHand")
 
     first = story["pop of four"] = p.pop(4)
@@ -143,6 +144,7 @@ def pop_in_order(cluster: Cluster, java: Java, admin: Mqadmin) -> Story:
     story: Story = {}
     admin.create_topic(cluster, "InOrder", 1)
     java.produce(namesrv=cluster.namesrv, topic="InOrder", count=5)
+    admin.wait_for_queued(cluster, "InOrder", 5)
     p = popper_of(java, cluster, "OrderGroup", "InOrder")
 
     first = story["a batch"] = p.pop(3, order=True, attempt="one")

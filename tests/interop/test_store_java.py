@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 from aerobee.scripts.harness.child import Reporter
+from aerobee.store.backup import taking
+from aerobee.store.backup.restoring import restore
+from aerobee.store.backup.targets import FolderTarget
 from aerobee.store.base.errors import StoreInUse
 
 from . import store_plan
@@ -169,6 +172,21 @@ def test_after_kill_9_java_recovers_our_store_and_our_store_recovers_javas(
     assert more["messages"][: len(before["messages"])] == before["messages"]
     assert len(more["messages"]) > len(before["messages"]) + 39
     check_same(seen_by_ours(folder, by_java.settings), more)
+
+
+def test_java_opens_a_restored_backup_of_our_store_in_use(
+    judge: Judge, by_java: Written, tmp_path: Path
+) -> None:
+    clock = iter(range(1_600_000_000_000, 1 << 62, 3))
+    store = store_plan.opened(tmp_path / "store", by_java.settings, lambda: next(clock))
+    store_plan.put_all(store, by_java.settings["plan"])
+    store.write_staged()
+    before = store_plan.report(store, by_java.settings["keys"])
+    target = FolderTarget(tmp_path / "target")
+    taking.take(store.root, target, version="0", now_ms=lambda: 1_700_000_000_000)
+    store.close()
+    restore(target, tmp_path / "restored")
+    check_same(judge(tmp_path / "restored", by_java.settings | {"plan": []}), before)
 
 
 @pytest.mark.requirement("Store: The real store on ours and ours on the real one's, byte for byte")

@@ -102,7 +102,7 @@ def test_every_volume_and_dependency_is_declared() -> None:
     used = {text.partition(":")[0] for one in services.values() for text in one.get("volumes", [])}
     assert used == compose["volumes"].keys()
     profiles = {each for one in services.values() for each in one.get("profiles", [])}
-    assert profiles == {*PROFILES, "grpc", "slave", "spark"}
+    assert profiles == {*PROFILES, "console", "grpc", "slave", "spark"}
 
 
 def test_the_processes_of_a_profile_know_each_other_by_their_own_ports(tmp_path: Path) -> None:

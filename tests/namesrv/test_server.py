@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import zlib
 from pathlib import Path
 
@@ -483,6 +484,23 @@ async def test_settings_that_may_not_be_changed_so(
     assert found.code == code
     assert (found.remark or "").startswith(remark)
     assert namesrv.config == before
+
+
+async def test_levels_of_loggers_change_while_the_name_server_runs(
+    namesrv: NameServer, asker: Asker
+) -> None:
+    logger = logging.getLogger("aerobee.namesrv.routes")
+    before = logger.level
+    try:
+        body = b"logLevel=aerobee.namesrv.routes=error\n"
+        assert (await asker.ask(codes.UPDATE_NAMESRV_CONFIG, body=body)).code == 0
+        assert logger.level == logging.ERROR
+        found = await asker.ask(codes.UPDATE_NAMESRV_CONFIG, body=b"logLevel=aerobee.x=error\n")
+        assert (found.code, logger.level) == (codes.INVALID_PARAMETER, logging.ERROR)
+        assert "but must name a module of aerobee" in (found.remark or "")
+    finally:
+        assert (await asker.ask(codes.UPDATE_NAMESRV_CONFIG, body=b"logLevel=\n")).code == 0
+    assert logger.level == before
 
 
 # --- notices to brokers, bad bytes, other codecs ------------------------------------------------

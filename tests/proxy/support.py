@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 from aerobee.client import Admin
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
-from aerobee.proxy.handles.handover import Worker
+from aerobee.proxy.http2.balance import Worker
 from aerobee.proxy.messages import definitions
 from aerobee.proxy.messages.status import Code
 from aerobee.proxy.server import Proxy

@@ -25,6 +25,7 @@ AEROBEE = [sys.executable, "-m", "aerobee.scripts.cli"]
 SMALL = ["--set", "mappedFileSizeCommitLog=4194304", "--set", "mappedFileSizeConsumeQueue=60000"]
 SMALL += ["--set", "mappedFileSizeTimerLog=1048576", "--set", "maxIndexNum=400000"]
 FREE_PORTS = ["--namesrv-port", "0", "--listen-port", "0", "--set", "httpPort=0"]
+FREE_PORTS += ["--console-port", "0"]
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -1,11 +1,5 @@
-"""The files of deploy/ as far as they can be looked at without systemd, a cluster or Grafana."""
+"""The files of deploy/ as far as they can be looked at without a cluster."""
 
-import json
-import re
-import shutil
-import subprocess
-import sys
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +9,7 @@ from aerobee.broker.settings.config import KEYS
 from aerobee.conf.sources import from_environment
 from aerobee.scripts import cli
 
-from .command import FREE_PORTS, SECONDS, SMALL, output, running
-
 DEPLOY = Path(__file__).parents[2] / "deploy"
-UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 
 
 def manifests(kind: str) -> list[dict[str, Any]]:
@@ -32,40 +23,6 @@ def containers() -> list[dict[str, Any]]:
         for one in manifests("StatefulSet")
         for each in one["spec"]["template"]["spec"]["containers"]
     ]
-
-
-# --- systemd --------------------------------------------------------------------------------------
-
-
-@pytest.mark.requirement("Documents: systemd units, Kubernetes manifests, dashboard")
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_systemd_takes_a_unit(unit: Path, tmp_path: Path) -> None:
-    if shutil.which("systemd-analyze") is None:
-        pytest.skip("systemd-analyze is not installed")
-    # The command must be one that there is.
-    for each in UNITS:
-        text = each.read_text().replace("/opt/aerobee/bin/aerobee", sys.executable)
-        (tmp_path / each.name).write_text(text)
-    done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(tmp_path / unit.name)],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    said = [line for line in done.stderr.splitlines() if unit.name in line]
-    assert said == []
-
-
-@pytest.mark.finding("S10", "W2")
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_a_unit_runs_a_command_that_there_is(unit: Path) -> None:
-    found = re.search(
-        r"^ExecStart=/opt/aerobee/bin/aerobee (\w+) -c (\S+)$", unit.read_text(), re.M
-    )
-    assert found is not None
-    assert found[1] in cli.COMMANDS
-    assert (Path(__file__).parents[2] / "conf" / Path(found[2]).name).exists()
 
 
 # --- Kubernetes -----------------------------------------------------------------------------------
@@ -102,27 +59,3 @@ def test_the_manifests_run_commands_and_set_settings_that_there_are() -> None:
     replicas, name = servers["spec"]["replicas"], servers["metadata"]["name"]
     wanted = [f"{name}-{number}.{name}:9876" for number in range(replicas)]
     assert values["NAMESRV_ADDR"] == ";".join(wanted)
-
-
-# --- Grafana --------------------------------------------------------------------------------------
-
-
-@pytest.mark.finding("S10", "W2")
-@pytest.mark.requirement("Documents: systemd units, Kubernetes manifests, dashboard")
-def test_the_dashboard_shows_metrics_that_a_broker_has(tmp_path: Path) -> None:
-    dashboard = json.loads((DEPLOY / "grafana" / "aerobee.json").read_text())
-    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    wanted = {
-        name for query in queries for name in re.findall(r"\b(?:rocketmq|aerobee)_\w+", query)
-    }
-    assert len(wanted) > 5
-    with running(tmp_path, "up", *FREE_PORTS, *SMALL, "--store", str(tmp_path / "s")) as daemon:
-        output("pub", "orders", "-n", daemon.namesrv, data="hello")
-        ask = ["sub", "orders", "--namesrv", daemon.namesrv, "--from", "earliest", "-n", "1"]
-        output(*ask, "--group", "billing")
-        with urllib.request.urlopen(f"{daemon.page}metrics", timeout=SECONDS) as answer:
-            text = answer.read().decode()
-    # A metric without a sample yet has its description all the same.
-    there = set(re.findall(r"^(?:# TYPE )?(\w+)", text, re.M)) - {"#"}
-    there |= {f"{name}_total" for name in there}
-    assert wanted <= there, sorted(wanted - there)

@@ -129,3 +129,38 @@ def test_at_debug_a_client_tells_of_connections_and_sends(cluster: LocalCluster)
     assert re.search(
         r"sent \w+ to topic logged: queue \d of broker-a, offset 0, SEND_OK", done.stderr
     )
+
+
+def test_a_line_of_a_member_carries_its_name() -> None:
+    body = """
+logs.copy("a-1", "2030-01-01 INFO aerobee.store: opened")
+logs.copy("a-1", '{"level": "info", "message": "opened"}')
+"""
+    text, _ = logged(body, "--log-level", "error")  # the member chose what it logs
+    assert text == "a-1 2030-01-01 INFO aerobee.store: opened"
+    crash, line = map(json.loads, logged(body, "--log-format", "json"))
+    assert line == {"member": "a-1", "level": "info", "message": "opened"}
+    assert (crash["member"], crash["level"]) == ("a-1", "error")
+
+
+@pytest.mark.parametrize("command", ["broker", "namesrv"])
+def test_settings_give_format_file_and_levels_of_the_log(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "log.json"
+    conf = tmp_path / "own.yaml"
+    conf.write_text(
+        f"logFormat: json\nlogFile: {file}\nlogFileMib: 1\n"
+        "logLevel: error,aerobee.scripts.serving=info\n"
+    )
+    own = {
+        "broker": ("--set", f"storePathRootDir={tmp_path / 'store'}", *SMALL),
+        "namesrv": ("--set", f"kvConfigPath={tmp_path / 'kv.json'}"),
+    }[command]
+    words = ("-c", str(conf), "--set", "listenPort=0", "--set", "httpPort=-1", *own)
+    with running(tmp_path, command, *words) as daemon:
+        assert daemon.child.tail() == "standard error ends: ''"
+    found = [json.loads(line) for line in file.read_text().splitlines()]
+    assert {(one["logger"], one["message"]) for one in found} == {
+        ("aerobee.scripts.serving", "stopping")
+    }
+    refused = aerobee(command, "--log-level", "aerobee.stroe=debug")
+    assert "logLevel names the logger 'aerobee.stroe'" in refused.stderr

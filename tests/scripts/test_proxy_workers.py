@@ -7,12 +7,12 @@ import stat
 from pathlib import Path
 
 import pytest
-from aerobee.scripts import proxy_workers
+from aerobee.scripts import child_command
 from aerobee.scripts.output.command_error import CommandError
 from aerobee.scripts.proxy_workers import ProxyWorkers
 
 from .command import running
-from .test_proxy_child import is_open, route_code
+from .test_child_command import is_open, route_code
 
 NAMES = ("-n", "127.0.0.1:1", "--set", "grpcShutdownTimeSeconds=1")
 
@@ -25,12 +25,13 @@ def look(folder: Path) -> tuple[int, list[str]] | None:
 
 
 async def test_a_worker_that_is_killed_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy_workers, "BACKOFF_SECONDS", (0.01,))
+    monkeypatch.setattr(child_command, "BACKOFF_SECONDS", (0.01,))
     workers = ProxyWorkers(NAMES, 2, ("127.0.0.1", 0), -1)
     await workers.start()
     folder = Path(workers._folder)
     try:
-        assert look(folder) == (0o700, ["0.sock", "1.sock"])  # nobody else can open it
+        names = ["0.connections", "0.sock", "1.connections", "1.sock"]
+        assert look(folder) == (0o700, names)  # nobody else can open it
         assert is_open(workers.port)
         process = workers._workers[1]._process
         assert process is not None

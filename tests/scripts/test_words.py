@@ -32,7 +32,7 @@ def test_help_is_a_word_too(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("tpoics", "did you mean topics?"),
         ("publish", "did you mean pub?"),
-        ("xyz", "there are up, namesrv, broker, controller, proxy, pub, sub, "),
+        ("xyz", "there are up, namesrv, broker, controller, proxy, init, pub, sub, "),
     ],
 )
 def test_an_unknown_command_is_told_with_the_one_that_was_probably_meant(

@@ -587,6 +587,9 @@ class Controller(NamedTuple):
     def is_dead(self, key: Key) -> bool:
         return not self.alive[key[2] - 1]
 
+    def address(self, key: Key) -> str | None:
+        return f"{key[2]}:1" if self.alive[key[2] - 1] else None
+
     def position(self, key: Key) -> Position:
         return Position(*self.positions[key[2] - 1], 0)
 

@@ -120,12 +120,10 @@ class Cluster:
             bind_address=machine.host.ip,
             namesrv_addr=self.name_servers,
             store_path_root_dir=STORE,
-            flush_disk_type="SYNC_FLUSH",
             compiled_sends=False,
             transaction_check_interval=3_000,
             transaction_check_max=1_000,
-            **SMALL,
-            **settings,
+            **({"flush_disk_type": "SYNC_FLUSH"} | SMALL | settings),
         )
 
     def _broker(self, machine: Machine, config: BrokerConfig, **more: Any) -> Broker:
@@ -177,8 +175,9 @@ class PairCluster(Cluster):
 class SetCluster(Cluster):
     """Three brokers of one name under a controller, and a second controller that never leads."""
 
-    def __init__(self, machines: Machines) -> None:
+    def __init__(self, machines: Machines, flush: str = "SYNC_FLUSH") -> None:
         super().__init__(machines)
+        self._flush = flush
         self._add("controller-2", self._follower)
         leader, follower = (machines.table[name].host.ip for name in CONTROLLERS)
         self.leader = f"{leader}:{CONTROLLER_PORT}"
@@ -218,6 +217,7 @@ class SetCluster(Cluster):
             *(machine, SET),
             enable_controller_mode=True,
             controller_addr=self._controllers,
+            flush_disk_type=self._flush,
         )
         ports: Any = SimpleNamespace(
             clients=BoundPort(machine.host, config.listen_port),

@@ -34,6 +34,7 @@ from aerobee.store.base.errors import StoreError
 
 from ..loss.ledger import Event, Ledger, Queue
 from .cluster import MEMBERS, PairCluster, SetCluster
+from .lock_watch import LockWatch
 from .machines import Machine, Machines, simulated
 from .scheduled import TOPICS, Scheduled
 from .set_watch import SetWatch
@@ -97,6 +98,7 @@ class _History:
         self._pair = PairCluster(machines) if self._set is None else None
         self._cluster = self._set or self._pair or PairCluster(machines)
         self._set_watch = None if self._set is None else SetWatch(self._set)
+        self._lock_watch = LockWatch()
         self._scheduled = Scheduled(self._cluster.name_servers, seed, machines.now_ms)
         self._draw = Random(f"faults {seed}")
         self._events = events
@@ -147,7 +149,7 @@ class _History:
     def more_faults(self) -> list[str]:
         """What the parts have found."""
         watched = [] if self._set_watch is None else self._set_watch.faults
-        return [*watched, *self._scheduled.faults]
+        return [*watched, *self._lock_watch.faults, *self._scheduled.faults]
 
     def _note(self, text: str) -> None:
         self.story.lines.append(f"{self._machines.world.now - 1_000:9.4f} {text}")
@@ -304,9 +306,12 @@ class _History:
     def _begin_clients(self) -> None:
         work: dict[str, list[Callable[[], Awaitable[None]]]] = {
             "producer": [self._produce, self._scheduled.produce],
-            "consumer-1": [lambda: self._push("push"), lambda: self._push("orderly"), self._pop],
+            "consumer-1": [
+                *(lambda: self._push("push"), lambda: self._push("orderly", "consumer-1")),
+                self._pop,
+            ],
             "consumer-2": [
-                *(lambda: self._push("push"), lambda: self._push("orderly")),
+                *(lambda: self._push("push"), lambda: self._push("orderly", "consumer-2")),
                 *(lambda: self._scheduled.consume("transactions"),),
                 *(lambda: self._scheduled.consume("delays"),),
             ],
@@ -361,14 +366,17 @@ class _History:
                 self._worked[place] = began
                 self.story.acknowledged += 1
 
-    async def _push(self, topic: str) -> None:
+    async def _push(self, topic: str, machine: str = "") -> None:
+        """Consume, in order on the machine that is named."""
         consumer = Consumer(
             self._cluster.name_servers,
             group=f"{topic}-group",
             topics=[topic],
             start="earliest",
-            ordered=topic == "orderly",
+            ordered=bool(machine),
         )
+        if machine:
+            self._lock_watch.began(machine, consumer)
         async with consumer:
             async for message in consumer:
                 async with message.process():
@@ -408,8 +416,9 @@ class _History:
             if self._set_watch is not None:
                 is_calm = not self._heals and not self._starting
                 self._set_watch.look(self._machines.world.now, is_calm=is_calm)
-            for name in self._cluster.masters:
-                broker = self._cluster.broker(name)
+            masters = {name: self._cluster.broker(name) for name in self._cluster.masters}
+            self._lock_watch.look(self._machines.world.now)
+            for name, broker in masters.items():
                 if broker is not None:
                     found = _offsets(broker)
                     self._offsets.setdefault(name, []).append((self._machines.world.now, found))

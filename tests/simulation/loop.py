@@ -86,18 +86,20 @@ class World:
     def _step(self) -> None:
         """An iteration of every loop that has something to run."""
         timers = self._timers
-        if not any(loop.ready for loop in self._loops):
+        busy = [loop for loop in self._loops if loop.ready]
+        if not busy:
             while timers and (timers[0][4].cancelled() or timers[0][3].is_closed()):
                 heapq.heappop(timers)
             if not timers:
                 raise Stuck("nothing is left to run")
             self.now = max(self.now, timers[0][0])
         self.now += TICK_SECONDS
-        while timers and timers[0][0] <= self.now:
-            *_, loop, handle = heapq.heappop(timers)
-            if not handle.cancelled() and not loop.is_closed():
-                loop.ready.append(handle)
-        busy = [loop for loop in self._loops if loop.ready]
+        if timers and timers[0][0] <= self.now:
+            while timers and timers[0][0] <= self.now:
+                *_, loop, handle = heapq.heappop(timers)
+                if not handle.cancelled() and not loop.is_closed():
+                    loop.ready.append(handle)
+            busy = [loop for loop in self._loops if loop.ready]
         if len(busy) > 1:
             self.draw.shuffle(busy)
         for loop in busy:

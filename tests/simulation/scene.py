@@ -7,12 +7,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from itertools import pairwise
+from itertools import count, pairwise
 
 from aerobee.broker.member.member import Member
 from aerobee.client import Message, MessageQueue, Producer, SendStatus
 from aerobee.client.admin.admin import Admin
 from aerobee.client.errors import AerobeeError
+from aerobee.client.pull.reader import Reader
+from aerobee.protocol.message.record import decode_all
 
 from .cluster import MEMBERS, SET, SetCluster
 from .machines import Machines, simulated
@@ -21,16 +23,19 @@ from .set_watch import SetWatch
 WHOLE_SECONDS = 60.0  # until all are in the set
 LOOK_SECONDS = 0.1  # between two looks
 PAUSE_SECONDS = 0.02  # between two sends
+QUEUE = MessageQueue("t", SET, 0)
 
 
 class Scene:
-    """What a test sees: `cluster`, the times of acknowledgements, and `faults`."""
+    """What a test sees: `cluster`, the times of acknowledgements, and what was `promised`: the
+    bodies of these messages by offset."""
 
-    def __init__(self, machines: Machines) -> None:
+    def __init__(self, machines: Machines, flush: str) -> None:
         self.machines = machines
-        self.cluster = SetCluster(machines)
+        self.cluster = SetCluster(machines, flush)
         self.watch = SetWatch(self.cluster)
         self.acknowledged: list[float] = []
+        self.promised: dict[int, bytes] = {}
 
     @property
     def now(self) -> float:
@@ -89,20 +94,37 @@ class Scene:
             self.watch.look(self.now, is_calm=False)
             await asyncio.sleep(LOOK_SECONDS)
 
+    async def lost(self) -> list[int]:
+        """The offsets of acknowledged messages that the master does not have, or not there."""
+        found: dict[int, bytes] = {}
+        async with Reader(self.cluster.name_servers) as reader:
+            at, end = await reader.min_offset(QUEUE), await reader.max_offset(QUEUE)
+            while at < end:
+                pulled = await reader.pull(QUEUE, at)
+                found |= {one.queue_offset: one.body for one in decode_all(pulled.body)}
+                at = pulled.next_offset
+        return [at for at, body in self.promised.items() if found.get(at) != body]
+
     async def _produce(self) -> None:
-        queue = MessageQueue("t", SET, 0)
         async with Producer(self.cluster.name_servers, group="p", tries=1) as producer:
-            while True:
+            for number in count():
                 await asyncio.sleep(PAUSE_SECONDS)
+                body = b"body %d" % number
                 with suppress(AerobeeError):
-                    receipt = await producer.send(Message("t", b"body"), queue=queue, timeout=3)
+                    receipt = await producer.send(Message("t", body), queue=QUEUE, timeout=3)
                     if receipt.status is SendStatus.OK:
                         self.acknowledged.append(self.now)
+                        self.promised[receipt.queue_offset] = body
 
 
-def play(act: Callable[[Scene], Awaitable[None]], seconds: float = 30.0, seed: int = 1) -> Scene:
+def play(
+    act: Callable[[Scene], Awaitable[None]],
+    seconds: float = 30.0,
+    seed: int = 1,
+    flush: str = "SYNC_FLUSH",
+) -> Scene:
     """Run one scene; `seconds` is how long it goes on after `act`."""
     with simulated(seed) as machines:
-        scene = Scene(machines)
+        scene = Scene(machines, flush)
         machines.world.run(machines.add("observer").boot(), scene.run(act, seconds))
         return scene

@@ -3,6 +3,7 @@
 The times are those of docs/reliability.md, in virtual time.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 
@@ -93,3 +94,25 @@ def test_a_controller_that_is_away_interrupts_nothing() -> None:
     scene = play(fault)
     assert scene.watch.faults == []
     assert scene.pause_after(fault.at) < 1
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_a_master_that_lost_its_unsynced_end_cuts_nobody(seed: int) -> None:
+    """It is back before the controller has missed it, as ASYNC_FLUSH leaves it."""
+    lost: list[list[int]] = []
+    epochs: list[int] = []
+
+    async def act(scene: Scene) -> None:
+        name, epoch = scene.master, scene.member(scene.master).role.epoch
+        scene.cluster.kill(name, power=True)
+        await asyncio.sleep(0.3)
+        await scene.cluster.start(name)
+        await asyncio.sleep(15)
+        lost.append(await scene.lost())
+        epochs.append(scene.member(scene.master).role.epoch - epoch)
+
+    scene = play(act, seconds=1, seed=seed, flush="ASYNC_FLUSH")
+    assert scene.watch.faults == []
+    assert lost == [[]]
+    assert epochs == [1]
+    assert scene.now - scene.acknowledged[-1] < 1

@@ -34,6 +34,7 @@ SOURCES = {
 BESIDE = {
     "broker/filters/sql92_cache.py": "a lock",
     "broker/pop/service.py": "measures for a metric",
+    "broker/replication/prologue.py": "random bytes of haSecret, which no simulation sets",
     "broker/topics/creation_times.py": "measures for a metric",
     "client/base/loop_thread.py": "the blocking client's thread",
     "client/base/stop_signals.py": "asks whether this is the main thread",

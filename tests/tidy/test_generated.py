@@ -15,6 +15,13 @@ def test_a_generated_part_is_current(document: str, mark: str) -> None:
     )
 
 
+@pytest.mark.parametrize("name", generated.FILES)
+def test_a_generated_file_is_current(name: str) -> None:
+    assert (tree.ROOT / name).read_text() == generated.FILES[name](), (
+        f"{name} is behind; run: python -m aerobee.scripts.dev.generated --write"
+    )
+
+
 def test_a_document_without_marks_is_refused() -> None:
     with pytest.raises(ValueError, match="served: begin"):
         generated.replaced("no marks here", "served", "table")

@@ -41,7 +41,7 @@ ROOMS = {
     ],
     "store": [
         *("base", "files", "epochs", "log", "queues", "timer", "index", "kernels", "engine"),
-        *("columns", ".", "inspect"),
+        *("columns", ".", "inspect", "backup"),
     ],
     "broker": [
         *("settings", "access", "runtime", "filters", "topics", "groups", "naming", "scheduled"),
@@ -52,12 +52,22 @@ ROOMS = {
         *(".", "base", "cluster", "group", "producer", "pop", "push", "pull", "admin", "mirror"),
         "blocking",
     ],
-    "console": ["findings", ".", "clusters", "messages", "web"],
+    "console": ["findings", ".", "clusters", "access", "messages", "actions", "web"],
     "proxy": [
         *("definitions", "settings", "messages", "http2", "routes", "access", "handles"),
         *("telemetry", "calls", "."),
     ],
-    "scripts": ["harness", "output", ".", "commands", "dev", "loads", "benchmark"],
+    "scripts": [
+        "harness",
+        "output",
+        ".",
+        "processes",
+        "init",
+        "commands",
+        "dev",
+        "loads",
+        "benchmark",
+    ],
 }
 FILES_MAX = 20  # of one room
 
@@ -70,8 +80,14 @@ COMPILED = [
 PLACES = {
     "aiokafka": ["client/mirror/kafka.py"],
     "aiohttp": ["console", "client/cluster/top_addressing.py", "controller/etcd_gateway.py"],
-    "cryptography": ["protocol/security/self_signed.py"],
-    "google": ["proxy/messages/definitions.py", "proxy/http2/built.py"],  # protobuf
+    "cryptography": ["protocol/security/authority.py", "protocol/security/self_signed.py"],
+    "fsspec": ["store/backup/targets.py"],
+    "google": [  # protobuf
+        "proxy/messages/definitions.py",
+        "proxy/http2/built.py",
+        "console/messages/protobuf.py",
+    ],
+    "grpc": ["scripts/metrics_export.py"],
     "grpc_tools": ["scripts/dev/definitions.py"],
     "h2": ["proxy/http2/library.py"],
     "isal": ["protocol/message/record.py"],
@@ -80,12 +96,14 @@ PLACES = {
     "lark": ["protocol/filters/sql92.py"],
     "markupsafe": ["console/web"],  # of jinja2
     "mmh3": ["broker/filters/bloom.py"],
-    "msgpack": ["protocol/codec/header_msgpack.py"],
+    "msgpack": ["protocol/codec/header_msgpack.py", "console/messages/binary.py"],
     "msgspec": [
         "protocol",
         "conf",
         "client/base/responses.py",
         "client/mirror/source.py",
+        "console/actions",
+        "console/messages/fields.py",
         "namesrv",
         "controller",
         "broker",

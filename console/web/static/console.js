@@ -4,7 +4,7 @@
 function localTimes(root) {
   for (const one of root.querySelectorAll("time:not([title])")) {
     const at = new Date(one.dateTime);
-    if (!Number.isNaN(at.getTime())) one.title = at.toLocaleString() + " here";
+    if (!Number.isNaN(at.getTime())) one.title = at.toLocaleString() + " " + document.body.dataset.here;
   }
 }
 

@@ -89,6 +89,9 @@ def test_attributes_are_added_changed_and_taken_away(parts: Parts) -> None:
         ("+message.type=LOUD", "attribute message.type is 'LOUD', but must be one of"),
         ("+reserve.time=soon", "attribute reserve.time is 'soon', but must be a whole number"),
         ("+reserve.time=-2", "attribute reserve.time is '-2', but must be a whole number"),
+        ("+retention.ms=0", "attribute retention.ms is '0', but must be a whole number of ms"),
+        ("+retention.bytes=1k", "attribute retention.bytes is '1k', but must be a whole number"),
+        ("+queue.type=BatchCQ,+retention.ms=1", "retention.ms and retention.bytes are for topics"),
     ],
 )
 def test_a_wrong_attribute_makes_no_topic(parts: Parts, attributes: str, remark: str) -> None:

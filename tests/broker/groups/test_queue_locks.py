@@ -1,17 +1,23 @@
 """Queues that one consumer of a group holds alone."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from aerobee.broker.groups.queue_locks import LOCK_MS, QueueLocks
+from aerobee.broker.groups.queue_lock_gate import CLIENT_LOCK_MS
+from aerobee.broker.groups.queue_locks import LOCK_MS, LeftLocks, QueueLocks
 from aerobee.broker.server import Broker
+from aerobee.broker.settings.config import BrokerConfig
 from aerobee.protocol import codes
+from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.protocol.bodies.queues import (
     LockBatchRequestBody,
     LockBatchResponseBody,
     UnlockBatchRequestBody,
 )
+from aerobee.protocol.headers.send import SendMessage
 
 from ..conftest import Caller, records
 
@@ -133,3 +139,84 @@ async def test_an_orderly_groups_retry_is_a_dead_letter_at_once(
     (dead,) = records(await caller.pull("%DLQ%cg"))
     assert dead.body == b"enough"
     assert dead.properties["DELAY"] == "-1"
+
+
+def test_locks_that_are_left_are_taken_once(tmp_path: Path) -> None:
+    left, locks = LeftLocks(tmp_path / "config" / "queueLocks.json"), QueueLocks()
+    assert not left.take(QueueLocks(), 5)
+    locks.lock("g", "c1", [Q0, Q1], 5)
+    left.leave(locks)
+    found = QueueLocks()
+    assert left.take(found, 9)
+    assert found.lock("g", "c2", [Q0, Q1], 5 + CLIENT_LOCK_MS) == []
+    assert found.lock("g", "c2", [Q0], 6 + CLIENT_LOCK_MS) == [Q0]
+    assert not left.take(QueueLocks(), 9)
+
+
+def test_locks_that_are_damaged_count_as_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "queueLocks.json"
+    path.write_bytes(b'[["g","T"')
+    assert not LeftLocks(path).take(QueueLocks(), 5)
+    assert "queueLocks.json is damaged" in caplog.text
+    assert not path.exists()
+
+
+class Again:
+    """A broker that is started again and again on one store, with a clock of the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ms = 1_000_000
+        self._config = BrokerConfig(
+            listen_port=0,
+            http_port=0,
+            store_path_root_dir=str(folder),
+            mapped_file_size_commit_log=1 << 20,
+            mapped_file_size_timer_log=1 << 20,
+            max_hash_slot_num=1_000,
+            max_index_num=4_000,
+        )
+
+    async def run(self, *clients: str, first: Callable[[], None] = lambda: None) -> list[bool]:
+        """Which of these clients get the queue, one after the other; then a clean stop."""
+        broker, peers = Broker(self._config, alive_ms=lambda: self.ms), Peers(upgrade=False)
+        await broker.start()
+        first()
+        try:
+            header = SendMessage("pg", "T", "TBW102", 4, 0, 0, 1, 0, "", 0)
+            sent = await peers.request(broker.address, codes.SEND_MESSAGE_V2, header, b"x")
+            assert sent.code == codes.SUCCESS, sent.remark
+            found = []
+            for client in clients:
+                body = LockBatchRequestBody("g", client, mq_set=[MessageQueue(*Q0)]).encode()
+                answer = await peers.request(broker.address, codes.LOCK_BATCH_MQ, None, body)
+                found.append(bool(LockBatchResponseBody.decode(answer.body).lock_ok_mq_set))
+            return found
+        finally:
+            await peers.close()
+            await broker.stop()
+
+
+async def test_a_clean_stop_leaves_the_locks_to_the_next_start(tmp_path: Path) -> None:
+    again = Again(tmp_path)
+    assert await again.run("c1", "c2") == [True, False]
+    assert await again.run("c2", "c1") == [False, True]
+
+
+async def test_after_a_crash_no_queue_is_locked_while_consumers_may_have_locks(
+    tmp_path: Path,
+) -> None:
+    again, left = Again(tmp_path), tmp_path / "config" / "queueLocks.json"
+
+    def pass_by(ms: int) -> Callable[[], None]:
+        def change() -> None:
+            again.ms += ms
+
+        return change
+
+    assert await again.run("c1") == [True]
+    left.unlink()  # as after a crash
+    assert await again.run("c1", first=pass_by(CLIENT_LOCK_MS - 1)) == [False]
+    assert not left.exists()  # a stop in this time is no better than a crash
+    assert await again.run("c2", first=pass_by(CLIENT_LOCK_MS)) == [True]

@@ -31,6 +31,7 @@ class Store:
 
     def __init__(self) -> None:
         self.written_end = 100
+        self.is_whole = True
         self.looks = 0
 
     @property
@@ -95,10 +96,10 @@ class Cluster:
         self.controller = Controller(config)
         await self.controller.start()
 
-    def member(self, number: int) -> Member:
+    def member(self, number: int, port: int = 0) -> Member:
         config = BrokerConfig(
             broker_name=NAME,
-            listen_port=0,
+            listen_port=port,
             enable_controller_mode=True,
             controller_addr=self.controller.address,
             sync_broker_metadata_period=10,

@@ -3,12 +3,14 @@
 from functools import partial
 from pathlib import Path
 
+import pytest
+from aerobee.broker.member import member as module
 from aerobee.broker.member.identity import Identity, IdentityFiles
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.headers.controller import ElectMaster
 
-from .members import NAME, Cluster, broker_of, until
+from .members import NAME, Cluster, StandIn, broker_of, until
 
 
 async def elect(cluster: Cluster, broker_id: int) -> None:
@@ -124,6 +126,51 @@ async def test_an_application_whose_answer_was_lost_gets_the_same_id(tmp_path: P
         cluster.members.append(two)
         await two.start()
         assert two.role.own_id == 2
+
+
+async def test_a_copy_of_a_members_store_folder_gets_no_role(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Cluster(tmp_path) as cluster:
+        one, two = await cluster.start(2)
+        await cluster.whole_set()
+        monkeypatch.setattr(module, "START_SECONDS", 0.2)
+        copied = tmp_path / "broker-9"
+        copied.mkdir()
+        (copied / "brokerIdentity").write_bytes((tmp_path / "broker-1/brokerIdentity").read_bytes())
+        copy = cluster.member(9)
+        await copy.start()
+        cluster.members.append(copy)
+        await until(lambda: "belongs to the broker at" in caplog.text)
+        assert one.address in caplog.text
+        assert copy.address in caplog.text
+        assert (copy.role.epoch, broker_of(copy).config.is_slave) == (0, True)
+        assert broker_of(one).events == broker_of(two).events == ["start"]
+        assert cluster.controller.groups[NAME].address_of(1) == one.address
+
+
+async def test_a_master_that_crashed_waits_for_the_logs_of_its_set_before_it_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Crashed(StandIn):
+        async def start(self) -> None:
+            await super().start()
+            self.store.is_whole = False
+
+    async with Cluster(tmp_path, Crashed) as cluster:
+        one, two = await cluster.start(2)
+        assert one.role.is_master  # alone in its first set
+        await cluster.whole_set()
+        monkeypatch.setattr(module, "START_SECONDS", 0.2)
+        port = one.ports.port
+        await one.stop(hand_over=False)
+        again = cluster.members[0] = cluster.member(1, port)
+        await again.start()
+        await until(lambda: "members that don't answer are waited for" in caplog.text)
+        assert again.role.epoch == 0
+        cluster.clock.ms += 10_000
+        await until(lambda: two.role.is_master and again.role.master_id == 2)
+        assert again.role.epoch == 2
 
 
 async def test_fault_10_9_members_of_a_controller_without_its_state_wait_for_an_operator(

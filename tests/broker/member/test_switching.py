@@ -1,9 +1,11 @@
 """Real brokers that change their roles in this process: messages, tables, requests, refusals."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from aerobee.broker.groups.queue_lock_gate import CLIENT_LOCK_MS
 from aerobee.broker.member.member import Member
 from aerobee.broker.monitoring.overview import note, overview
 from aerobee.broker.server import Broker
@@ -11,12 +13,14 @@ from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.server import NameServer
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.protocol.bodies.ha import EpochEntryCache
+from aerobee.protocol.bodies.queues import LockBatchRequestBody, LockBatchResponseBody
 from aerobee.protocol.bodies.route import TopicRouteData
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.controller import ElectMaster, NotifyRoleChanged
 from aerobee.protocol.headers.offsets import UpdateConsumerOffset
-from aerobee.protocol.headers.pull import SUBSCRIPTION, PullMessage
+from aerobee.protocol.headers.pull import COMMIT_OFFSET, SUBSCRIPTION, PullMessage
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message.record import decode_all
 from aerobee.scripts.broker_endpoint import member_endpoint
@@ -62,8 +66,20 @@ class Brokers(Cluster):
         code = codes.SEND_MESSAGE_V2
         return await self.peers.request(member.address, code, header, body, SECONDS)
 
-    async def bodies(self, member: Member) -> list[bytes]:
-        header = PullMessage("r", "T", 1, 0, 32, SUBSCRIPTION, 0, 0, 0, "*")
+    async def lock(self, member: Member, client_id: str) -> bool:
+        """Whether this client gets queue 1."""
+        queue = MessageQueue("T", NAME, 1)
+        body = LockBatchRequestBody("g", client_id, mq_set=[queue]).encode()
+        code = codes.LOCK_BATCH_MQ
+        answer = await self.peers.request(member.address, code, None, body, SECONDS)
+        if answer.code != codes.SUCCESS:
+            return False
+        return LockBatchResponseBody.decode(answer.body).lock_ok_mq_set == [queue]
+
+    async def bodies(self, member: Member, commit: int | None = None) -> list[bytes]:
+        """What a pull gets, which commits this offset."""
+        flags = SUBSCRIPTION if commit is None else SUBSCRIPTION | COMMIT_OFFSET
+        header = PullMessage("r", "T", 1, 0, 32, flags, commit or 0, 0, 0, "*")
         answer = await self.peers.request(member.address, codes.PULL_MESSAGE, header, b"", SECONDS)
         return [record.body for record in decode_all(answer.body or b"")]
 
@@ -168,11 +184,54 @@ async def test_fault_10_1_a_master_that_nobody_confirms_refuses_changes_and_stil
     answer = await brokers.peers.request(one.address, codes.UPDATE_CONSUMER_OFFSET, offset)
     assert answer.code == codes.SERVICE_NOT_AVAILABLE
     assert "takes no changes" in (note(broker) or "")
-    assert await brokers.bodies(one) == [b"x"]
+    assert await brokers.bodies(one, commit=1) == [b"x"]
+    assert not broker.offsets.to_body().offset_table
     await brokers.start_controller(brokers.folder / "controller", port)
     await until(lambda: broker.store.pause_reason is None)
     answer = await brokers.peers.request(one.address, codes.UPDATE_CONSUMER_OFFSET, offset)
     assert answer.code == codes.SUBSCRIPTION_GROUP_NOT_EXIST  # it is looked at again
+    assert await brokers.bodies(one, commit=1) == [b"x"]
+    assert broker.offsets.to_body().offset_table == {"T@r": {1: 1}}
+
+
+async def test_a_new_master_locks_no_queue_while_one_may_be_locked_at_the_master_before(
+    brokers: Brokers,
+) -> None:
+    one, two = await brokers.start(2)
+    await brokers.in_set(1, 2)
+    assert await brokers.lock(one, "c1")  # the first master had none before it
+    assert not await brokers.lock(two, "c2")
+    await brokers.elect(2)
+    await until(lambda: two.role.is_master and one.role.epoch == 2 and one.broker is not None)
+    assert not await brokers.lock(one, "c1")
+    assert not await brokers.lock(two, "c1")
+    authority_ms = 8_000  # for so long the old master may give locks
+    brokers.clock.ms += authority_ms + CLIENT_LOCK_MS - 1
+    # The controller has named it again, so what refuses the lock is the gate.
+    await until(lambda: two.broker is not None and two.broker.change_refusal() is None)
+    assert not await brokers.lock(two, "c1")
+    brokers.clock.ms += 1
+    async with asyncio.timeout(SECONDS):
+        # Until the controller has named it again.
+        while not await brokers.lock(two, "c1"):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    assert not await brokers.lock(two, "c2")
+
+
+async def test_a_master_that_starts_again_locks_no_queue_at_once(brokers: Brokers) -> None:
+    (one,) = await brokers.start(1)
+    assert await brokers.lock(one, "c1")
+    brokers.members.remove(one)
+    await one.stop()
+    again = brokers.member(1)
+    brokers.members.append(again)
+    await again.start()
+    assert again.role.is_master
+    assert not await brokers.lock(again, "c1")
+    brokers.clock.ms += 8_000 + CLIENT_LOCK_MS
+    async with asyncio.timeout(SECONDS):
+        while not await brokers.lock(again, "c1"):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
 
 
 async def test_the_status_page_shows_role_set_and_last_switch(brokers: Brokers) -> None:

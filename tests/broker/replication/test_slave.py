@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from aerobee.broker.replication import slave as ha_slave
-from aerobee.broker.replication.slave import HaSlave
+from aerobee.broker.replication.slave import HaSlave, MasterConnection
 from aerobee.protocol.ha import CHUNK_BYTES_MAX, CHUNK_HEAD, REPORT, REPORT_BYTES
 from aerobee.store.base.errors import DiskFull
 from aerobee.store.engine.following import Follower
@@ -141,6 +141,12 @@ async def slave(
     store.close()
 
 
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not holds():  # noqa: ASYNC110 - it has no event for tests
+            await asyncio.sleep(0)
+
+
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in caplog.records if one.levelno >= logging.ERROR]
 
@@ -176,6 +182,66 @@ async def test_several_chunks_at_once_are_reported_once(master: Master, slave: H
     link.writer.write(data)
     assert await link.report() == end
     assert slave.store.max_offset("T", 0) == 10
+
+
+async def test_what_waits_for_more_is_derived_when_no_more_comes(
+    master: Master,
+    slave: HaSlave,
+    told: list[set[tuple[str, int]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ha_slave, "FULL_READ_BYTES", 1)  # each read could have more behind it
+    end = master.put()
+    slave.set_master(master.address)
+    link = await master.link()
+    await link.report()
+    link.send(0, end)
+    assert await link.report() == end
+    await until(lambda: bool(told))
+    assert slave.store.max_offset("T", 0) == 1
+
+
+async def test_what_waits_for_more_is_derived_when_the_connection_ends(
+    master: Master,
+    slave: HaSlave,
+    told: list[set[tuple[str, int]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ha_slave, "FULL_READ_BYTES", 1)
+    # More comes for ever, as far as the slave can see.
+    monkeypatch.setattr(MasterConnection, "_wait_for_more", lambda self, reads: None)
+    end = master.put()
+    slave.set_master(master.address)
+    link = await master.link()
+    await link.report()
+    link.send(0, end)
+    assert await link.report() == end
+    assert told == []
+    link.writer.close()
+    await until(lambda: told == [{("T", 0)}])
+    assert slave.store.max_offset("T", 0) == 1
+
+
+async def test_no_more_than_a_limit_waits_to_be_derived(
+    master: Master,
+    slave: HaSlave,
+    told: list[set[tuple[str, int]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ha_slave, "FULL_READ_BYTES", 1)
+    monkeypatch.setattr(MasterConnection, "_wait_for_more", lambda self, reads: None)
+    ends = [master.put() for _ in range(3)]
+    monkeypatch.setattr(ha_slave, "DERIVED_BYTES", ends[1])
+    slave.set_master(master.address)
+    link = await master.link()
+    await link.report()
+    link.send(0, ends[0])
+    assert await link.report() == ends[0]
+    assert slave.store.max_offset("T", 0) == 0
+    link.send(ends[0], ends[1])
+    assert await link.report() == ends[1]
+    await until(lambda: bool(told))
+    assert slave.store.max_offset("T", 0) == 2
 
 
 async def test_it_reports_again_every_five_seconds(

@@ -4,6 +4,7 @@ import re
 import socket
 from pathlib import Path
 
+import msgspec
 import pytest
 from aerobee.broker.settings import config as config_module
 from aerobee.broker.settings.config import (
@@ -423,6 +424,15 @@ def test_no_http_port_is_not_one_that_was_set() -> None:
     assert found["httpPort"] == ("", "used")
 
 
+def test_the_token_of_the_http_port_is_checked_and_never_shown() -> None:
+    token = "0123456789abcdef"
+    config, _ = load_broker(options=[f"httpToken={token}"])
+    assert {each.key: each.value for each in describe(config, {})}["httpToken"] == "******"
+    assert token not in to_text(config, {})
+    with pytest.raises(ConfigError, match="httpToken has 5 characters"):
+        load_broker(options=["httpToken=short"])
+
+
 # --- showing --------------------------------------------------------------------------------------
 
 
@@ -517,3 +527,22 @@ def test_in_controller_mode_the_file_needs_no_role_and_no_id() -> None:
 def test_contradictions_of_controller_mode_are_refused(settings: list[str], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         load_broker(options=settings)
+
+
+def test_a_broker_open_to_all_warns_what_anyone_can_do() -> None:
+    _, (warning,) = load_broker(options=["bindAddress=0.0.0.0"])
+    assert "anyone who reaches port 10911 can read and send messages" in warning
+    access = ["authenticationEnabled=true", "authorizationEnabled=true"]
+    assert load_broker(options=["bindAddress=0.0.0.0", *access])[1] == []
+    assert load_broker(options=["bindAddress=::1"])[1] == []
+
+
+def test_other_settings_change_after_the_file_of_a_secret_has_gone(tmp_path: Path) -> None:
+    """A change of role makes the settings of a broker in controller mode like this."""
+    secret = tmp_path / "token"
+    secret.write_text("0123456789abcdef")
+    secret.chmod(0o600)
+    config = BrokerConfig(http_token=f"file:{secret}", ha_secret=f"file:{secret}")
+    secret.unlink()
+    changed = msgspec.structs.replace(config, namesrv_addr="127.0.0.1:1")
+    assert (changed.namesrv_addr, changed.http_token) == ("127.0.0.1:1", config.http_token)

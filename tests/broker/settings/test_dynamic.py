@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -262,7 +263,7 @@ async def test_what_may_not_be_changed_is_refused_with_the_reason(
         ("enableNotifyAfterPopOrderLockRelease", "false"),
         ("enableAutoInSyncReplicas", "true"),
         ("nobodyKnowsThis", "42"),
-        ("metricsExporterType", "PROM"),
+        ("metricsOtelCardinalityLimit", "70000"),
     ],
 )
 async def test_a_key_without_an_effect_is_kept_and_shown_and_outlives_a_restart(
@@ -414,3 +415,20 @@ def test_a_kept_change_of_a_key_that_is_not_hot_is_dropped(
     DynamicSettings(config, path, lambda: 0).load()
     assert (config.listen_port, config.short_polling_time_mills) == (10_911, 1_000)
     assert caplog.text.count("is dropped") == 2
+
+
+async def test_levels_of_loggers_change_while_the_broker_runs(caller: Caller) -> None:
+    logger = logging.getLogger("aerobee.broker.pull")
+    before = logger.level
+    try:
+        answer = await update(caller, "logLevel=aerobee.broker.pull=error\n")
+        assert answer.code == codes.SUCCESS, answer.remark
+        assert logger.level == logging.ERROR
+        for text in ("aerobee.broker.pul=error", "loud", "/etc/passwd=info"):
+            assert (await update(caller, f"logLevel={text}")).code == codes.INVALID_PARAMETER
+        assert (await update(caller, "logFile=x")).code == codes.NO_PERMISSION
+        assert logger.level == logging.ERROR
+    finally:
+        answer = await update(caller, "logLevel=\n")
+    assert answer.code == codes.SUCCESS, answer.remark
+    assert logger.level == before

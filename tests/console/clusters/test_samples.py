@@ -4,10 +4,12 @@ from aerobee.console.clusters.samples import (
     BrokerSample,
     Timed,
     TimedGroup,
+    age_of,
     group_row,
     topic_row,
     total,
 )
+from aerobee.protocol.bodies.stats import QueueTimeSpan
 from aerobee.protocol.bodies.summaries import GroupSummary, GroupTopicSummary, TopicSummary
 
 
@@ -50,3 +52,14 @@ def test_rates_are_read_as_both_lines_of_java_spell_them() -> None:
     assert (sample.rate_in, sample.rate_out, sample.disk_ratio) == (1.5, 0.0, None)
     sample.runtime = {"getTransferredTps": "4", "aerobeeVersion": "1.0"}
     assert (sample.rate_out, sample.version) == (4.0, "aerobee 1.0")
+
+
+def test_an_absurd_wait_is_that_of_the_first_message_of_the_queue() -> None:
+    now_ms = 1_800_000_000_000
+    span = QueueTimeSpan(min_time_stamp=now_ms - 7_000, delay_time=5_000)
+    assert age_of(span, now_ms) == 5_000
+    for absurd in (now_ms + 1, -1):  # the next message is gone, or the group never read
+        span.delay_time = absurd
+        assert age_of(span, now_ms) == 7_000
+    span.min_time_stamp = -1
+    assert age_of(span, now_ms) is None

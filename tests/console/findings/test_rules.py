@@ -13,6 +13,7 @@ from aerobee.console.findings.rules import (
     of_clock,
     of_group,
     of_replicas,
+    of_retention,
     of_slaves,
     of_topic,
     on_one_broker,
@@ -44,6 +45,18 @@ def one(findings: list[Finding]) -> str:
 def disk(percent: int, **settings: str) -> list[Finding]:
     runtime = {"commitLogDiskRatio": str(percent / 100)}
     return list(of_broker("b", runtime, SETTINGS | settings))
+
+
+# --- retention ------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_keeps_the_log_longer_than_others_is_told_with_both_times() -> None:
+    hours = {"retention.ms": str(100 * 3_600_000)}
+    said = one([*of_retention("T", hours, {"fileReservedTime": "48"}, "b")])
+    assert said.startswith("topic T: its retention.ms is 100 hours, and broker b keeps other ")
+    assert "topics for 48: each file of the log that has a message of it stays" in said
+    assert not [*of_retention("T", hours, {"fileReservedTime": "100"}, "b")]
+    assert not [*of_retention("T", {}, {}, "b")]
 
 
 # --- brokers --------------------------------------------------------------------------------------
@@ -296,3 +309,14 @@ def test_a_broker_name_is_told_in_a_line() -> None:
         "1, 2, 3; controller c:1"
     )
     assert "no master, epoch 3, sync" in told("b", Replicas("c:1", None, 3, 5, members), "")
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.7"])
+def test_a_broker_that_serves_anyone_is_found(address: str) -> None:
+    runtime = {"aerobeeVersion": "0.2.0"}
+    found = one(list(of_broker("b", runtime, SETTINGS | {"bindAddress": address})))
+    assert f"bindAddress is {address} without access control" in found
+    closed = {"bindAddress": address, "authenticationEnabled": "true"}
+    assert list(of_broker("b", runtime, SETTINGS | closed)) == []
+    assert list(of_broker("b", runtime, SETTINGS | {"bindAddress": "127.0.0.1"})) == []
+    assert list(of_broker("b", {}, SETTINGS | {"bindAddress": address})) == []  # a Java broker

@@ -1,12 +1,22 @@
 """A console for tests: on a free port, with a client for its pages."""
 
+import tempfile
+from collections.abc import Iterable
 from html.parser import HTMLParser
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
+from aerobee.client.base.security import OPEN, Security
+from aerobee.console.access.access import Access
+from aerobee.console.access.audit import Audit
+from aerobee.console.access.front import Front
+from aerobee.console.access.user_file import User, UserFile
+from aerobee.console.actions.desk import Desk
 from aerobee.console.clusters.clusters import Clusters
-from aerobee.console.web.app import PAGES, Console
+from aerobee.console.web.app import Console
+from aerobee.console.web.routes import PAGES
 from aerobee.protocol.names import DLQ_PREFIX
 
 # Every page with parameters that show something in a cluster of the tests.
@@ -21,14 +31,51 @@ LISTED = [page.path for page in PAGES if page.in_menu]
 
 
 class Site:
-    """`async with Site({"main": address}) as site`, then `site.html("topics", q="o")`."""
+    """`async with Site({"main": address}) as site`, then `site.html("topics", q="o")`.
 
-    def __init__(self, servers: dict[str, str | None], **more: Any) -> None:
-        self.console = Console(Clusters(servers), port=0, **more)
+    `clock` is the time in seconds of sessions and logins; a test moves it. The client has logged
+    in by a one-time link, unless `logs_in` is false."""
+
+    def __init__(
+        self,
+        servers: dict[str, str | None],
+        *,
+        hosts: Iterable[str] = (),
+        is_read_only: bool = False,
+        users: Iterable[User] = (),
+        front: Front | None = None,
+        security: Security = OPEN,
+        has_cluster_users: bool = False,
+        logs_in: bool = True,
+        **more: Any,
+    ) -> None:
+        self.clock = 1_000.0
+        self.folder = tempfile.TemporaryDirectory(prefix="aerobee-console-")
+        self.audit = Audit(Path(self.folder.name, "audit.jsonl"))
+        self.users = UserFile(Path(self.folder.name, "users.json"))
+        given = {user.name: user for user in users}
+        if given:
+            self.users.write(given)
+        clusters = Clusters(servers, security)
+        self.access = Access(
+            self.audit,
+            users=self.users if given else None,
+            front=front,
+            clusters=clusters.by_name if has_cluster_users else None,
+            is_secure=front is not None or "tls" in more,
+            hosts=hosts,
+            is_read_only=is_read_only,
+            clock=lambda: self.clock,
+        )
+        desk = Desk(Path(self.folder.name, "redrives"))
+        self.console = Console(clusters, self.access, desk, port=0, **more)
+        self._logs_in = logs_in and self.access.link is not None
 
     async def __aenter__(self) -> Self:
         await self.console.start()
-        self.session = aiohttp.ClientSession()
+        self.session = self.visitor()
+        if self._logs_in:
+            await self.log_in(self.session)
         for one in self.console.clusters.by_name.values():
             await one.collector.sampled.wait()
         return self
@@ -41,6 +88,59 @@ class Site:
     ) -> None:
         await self.session.close()
         await self.console.stop()
+        self.folder.cleanup()
+
+    def visitor(self) -> aiohttp.ClientSession:
+        """Another browser, which has no session yet."""
+        return aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
+
+    async def log_in(self, session: aiohttp.ClientSession) -> None:
+        """Open a one-time link."""
+        link = self.console.new_link()
+        assert link is not None
+        async with session.get(link, allow_redirects=False) as answer:
+            assert answer.status == 303, await answer.text()
+
+    async def log_in_as(
+        self,
+        session: aiohttp.ClientSession,
+        name: str,
+        password: str,
+        headers: Any = None,
+        **fields: str,
+    ) -> tuple[int, str, Any]:
+        """Send the form of the login; status, text and headers."""
+        async with session.post(
+            f"{self.console.url}login",
+            data={"name": name, "password": password, **fields},
+            headers={"Origin": self.origin, **(headers or {})},
+            allow_redirects=False,
+        ) as answer:
+            return answer.status, await answer.text(), answer.headers
+
+    @property
+    def origin(self) -> str:
+        """What a browser sends with a form of the console."""
+        scheme = "https" if self.access.guard.is_secure else "http"
+        return f"{scheme}://127.0.0.1:{self.console.port}"
+
+    async def token(self) -> str:
+        """The token of this session's forms."""
+        for tag, attrs in Parsed(await self.html("overview")).elements:
+            if tag == "input" and attrs.get("name") == "token":
+                return attrs["value"] or ""
+        raise AssertionError("the page has no form with a token")
+
+    async def post(
+        self, path: str, fields: dict[str, str] | None = None, headers: Any = None
+    ) -> tuple[int, str]:
+        """Send a form as a browser does, with the session's token; status and text."""
+        data = {"token": await self.token(), **(fields or {})}
+        given = {"Origin": self.origin, **(headers or {})}
+        async with self.session.post(
+            self.console.url + path, data=data, headers=given, allow_redirects=False
+        ) as answer:
+            return answer.status, await answer.text()
 
     async def get(
         self, path: str, *, method: str = "GET", headers: Any = None, **query: str

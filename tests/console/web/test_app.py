@@ -3,12 +3,20 @@ away."""
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from aerobee.client import Admin, Consumer, Message, Producer
+from aerobee.console.access.access import Access
+from aerobee.console.access.audit import Audit
+from aerobee.console.access.front import Front
+from aerobee.console.access.user_file import UserFile
+from aerobee.console.actions.desk import Desk
 from aerobee.console.clusters.clusters import Clusters
-from aerobee.console.web.app import PAGES, Console
+from aerobee.console.web.app import Console
+from aerobee.console.web.routes import PAGES
 from aerobee.testing import LocalCluster
 
 from ...client.fakes import until
@@ -208,9 +216,23 @@ async def test_nothing_can_be_changed(site: Site) -> None:
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "mq.example"])
-def test_an_address_beyond_the_loopback_is_refused(address: str) -> None:
-    with pytest.raises(ValueError, match="no login yet, so it listens on the loopback only"):
-        Console(Clusters({"main": "127.0.0.1:9876"}), address=address)
+def test_an_address_beyond_the_loopback_needs_users_and_tls(address: str, tmp_path: Path) -> None:
+    audit, clusters = Audit(tmp_path / "audit"), Clusters({"main": "127.0.0.1:9876"})
+    desk = Desk(tmp_path / "redrives")
+    with pytest.raises(ValueError, match="its one-time link is for the loopback only; add one"):
+        Console(clusters, Access(audit), desk, address=address)
+    users = UserFile(tmp_path / "users")
+    with pytest.raises(ValueError, match="without TLS, as passwords would be readable: give --tls"):
+        Console(clusters, Access(audit, users=users), desk, address=address)
+    Console(clusters, Access(audit, users=users, front=Front(["10.0.0.1"])), desk, address=address)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    Console(clusters, Access(audit, users=users), desk, address=address, tls=tls)
+
+
+def test_a_console_behind_a_proxy_needs_users(tmp_path: Path) -> None:
+    access = Access(Audit(tmp_path / "audit"), front=Front(["127.0.0.1"]))
+    with pytest.raises(ValueError, match="the console can't be behind a proxy: it has no users"):
+        Console(Clusters({"main": "127.0.0.1:9876"}), access, Desk(tmp_path / "redrives"))
 
 
 REFUSED: list[tuple[str, dict[str, str], int, str]] = [

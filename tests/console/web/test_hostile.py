@@ -4,7 +4,7 @@ page; and a broker that knows only Java's requests."""
 from collections.abc import AsyncIterator
 
 import pytest
-from aerobee.console.web.app import PAGES
+from aerobee.console.web.routes import PAGES
 from aerobee.console.web.visible import visible
 
 from ...client.fakes import until

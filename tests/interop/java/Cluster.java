@@ -1,5 +1,6 @@
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.broker.BrokerStartup;
+import org.apache.rocketmq.controller.ControllerManager;
 import org.apache.rocketmq.namesrv.NamesrvController;
 import org.apache.rocketmq.namesrv.NamesrvStartup;
 
@@ -22,6 +23,9 @@ public final class Cluster {
         String brokerFile = orders.text("broker", null);
         NamesrvController namesrv = namesrvFile == null ? null
             : NamesrvStartup.main0(new String[] {"-c", namesrvFile});
+        // With enableControllerInNamesrv=true in the file the name server holds a controller.
+        ControllerManager controller = namesrvFile == null ? null
+            : NamesrvStartup.controllerManagerMain();
         BrokerController broker = brokerFile == null ? null
             : BrokerStartup.start(
                 BrokerStartup.createBrokerController(new String[] {"-c", brokerFile}));
@@ -42,6 +46,9 @@ public final class Cluster {
         }
         if (broker != null) {
             broker.shutdown();
+        }
+        if (controller != null) {
+            controller.shutdown();
         }
         if (namesrv != null) {
             namesrv.shutdown();

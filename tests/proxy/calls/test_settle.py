@@ -1,5 +1,6 @@
 """AckMessage, ChangeInvisibleDuration, ForwardMessageToDeadLetterQueue."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -63,6 +64,9 @@ async def test_a_handle_of_an_unknown_broker_is_refused(proxied: Setup) -> None:
     assert answer.entries[0].status.message == "cannot find broker broker-z"
 
 
+@pytest.mark.requirement(
+    "Complaints about RocketMQ's gRPC proxy: 06 (#9583): a changed handle is kept"
+)
 async def test_after_a_change_the_first_handle_means_the_newest(proxied: Setup) -> None:
     client = proxied.client()
     found = await received(proxied, client, "Changed")
@@ -92,6 +96,10 @@ async def test_a_change_has_limits(proxied: Setup, seconds: int) -> None:
     assert code_of(await change(client, found, seconds)) == "ILLEGAL_INVISIBLE_TIME"
 
 
+@pytest.mark.requirement(
+    "Complaints about RocketMQ's gRPC proxy: "
+    "07 (#11174, #10941): an acknowledgement that fails keeps the renewed handle"
+)
 async def test_an_ack_that_fails_keeps_the_renewed_handle() -> None:
     with LocalCluster() as cluster:
         async with setup(cluster) as proxied:
@@ -120,6 +128,10 @@ async def test_a_message_can_be_forwarded_to_the_dead_letters(proxied: Setup) ->
     )
     assert code_of(answer) == "OK"
     async with Admin(proxied.cluster.name_server) as admin:
+        # The answer doesn't wait until the name server knows the topic that the broker made.
+        async with asyncio.timeout(60):
+            while "%DLQ%readers" not in await admin.topics():  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
         (queue,) = (await admin.topic_stats("%DLQ%readers")).offset_table.values()
         assert queue.max_offset == 1
         await admin.create_topic("%DLQ%readers", 1, perm=6)

@@ -9,9 +9,11 @@ import grpc.aio
 import pytest
 from aerobee.protocol.bodies.group import ExponentialRetryPolicy, GroupRetryPolicy
 from aerobee.proxy.calls.telemetry import tell_changes
-from aerobee.proxy.handles.handover import Worker
+from aerobee.proxy.http2.balance import Worker
+from aerobee.scripts.harness.java_side import free_ports
 from aerobee.testing import LocalCluster
 
+from ..relay import Relay
 from ..support import CLIENT_TYPES, Client, Setup, bodies, code_of, new, resource, setup
 from ..telemetry.talking import consumer, producer
 
@@ -140,6 +142,10 @@ async def test_a_client_that_says_good_bye_gives_its_messages_back(proxied: Setu
     await comes_again(proxied, "Leaving")
 
 
+@pytest.mark.requirement(
+    "Complaints about RocketMQ's gRPC proxy: "
+    "13 (#9253): a client whose connection is lost gives its messages back"
+)
 async def test_a_client_whose_connection_is_lost_gives_its_messages_back(
     cluster: LocalCluster,
 ) -> None:
@@ -149,11 +155,55 @@ async def test_a_client_whose_connection_is_lost_gives_its_messages_back(
         await comes_again(proxied, "Lost")
 
 
+async def test_an_answer_lost_with_its_connection_comes_again_though_the_client_is_back(
+    proxied: Setup,
+) -> None:
+    (port,) = free_ports(1)
+    relay = Relay(("127.0.0.1", port), ("127.0.0.1", proxied.proxy.port))
+    await relay.start()
+    await proxied.create("Swallowed")
+    client = proxied.client("swallowing", port)
+    await told(client.telemetry(), consumer("workers", "Swallowed"))
+    await proxied.ready(client, "Swallowed", "workers")
+    await client.send("Swallowed", "one")
+    relay.lose("answers")
+    receiving = asyncio.create_task(client.receive("Swallowed", "workers", auto_renew=True))
+    while not len(proxied.proxy.service.keeper):  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(0.01)
+    back = proxied.client("swallowing")
+    await told(back.telemetry(), consumer("workers", "Swallowed"))
+    await relay.stop()
+    with pytest.raises(grpc.aio.AioRpcError):
+        await receiving
+    await comes_again(proxied, "Swallowed")
+
+
 async def test_a_proxy_that_stops_gives_its_messages_back(cluster: LocalCluster) -> None:
     async with setup(cluster) as first:
         await working(first, "Stopped")
     async with setup(cluster) as second:
         await comes_again(second, "Stopped")
+
+
+@pytest.mark.requirement(
+    "Complaints about RocketMQ's gRPC proxy: "
+    "08 (#10278): what a crashed proxy kept comes again after its time"
+)
+async def test_what_a_crashed_proxy_kept_comes_again_after_its_time(cluster: LocalCluster) -> None:
+    async with setup(cluster) as crashed, setup(cluster) as other:
+        client, _ = await working(crashed, "Crashed")
+        keeper = crashed.proxy.service.keeper
+        cluster.advance(seconds=55)
+        await keeper.renew_due()
+        # The renewed handle is in the memory of the proxy alone.
+        assert len(await keeper.give_all(client.client_id, 10)) == 1
+        late = {"seconds": 0}
+        _, found = await other.client().receive("Crashed", "workers", long_polling_timeout=late)
+        assert found == []
+        cluster.advance(seconds=70)
+        _, found = await other.client().receive("Crashed", "workers")
+        assert bodies(found) == ["one"]
+        assert code_of(await other.client().ack("Crashed", "workers", *found)) == "OK"
 
 
 async def test_a_client_that_comes_to_another_worker_keeps_its_messages(

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from aerobee.proxy.handles import handover
-from aerobee.proxy.handles.handover import Handover, Worker
+from aerobee.proxy.handles.handover import Handover
 from aerobee.proxy.handles.keeper import Keeper
 from aerobee.proxy.handles.receipt import read
+from aerobee.proxy.http2.balance import Worker
 from aerobee.proxy.messages.status import Code, StatusError
 from aerobee.proxy.settings.config import ProxyConfig
 

@@ -12,6 +12,7 @@ import h2.connection
 import h2.events
 from aerobee.proxy.http2 import connection as server_side
 from aerobee.proxy.http2 import listener as listening
+from aerobee.proxy.http2.balance import Worker
 from aerobee.proxy.http2.call import BIDIRECTIONAL, PREFIX, SERVER_STREAM, UNARY, Call, Method
 
 SECONDS = 10
@@ -41,6 +42,7 @@ class Service:
         self.cancelled = asyncio.Event()
         self.called = asyncio.Event()
         self.written = 0
+        self.received: asyncio.Queue[bool] = asyncio.Queue()  # what `ask` learnt of its answers
 
     def methods(self) -> dict[bytes, Method]:
         return {
@@ -48,6 +50,7 @@ class Service:
             b"/t/hang": Method(UNARY, Echo.parse, self.hang),
             b"/t/fail": Method(UNARY, Echo.parse, self.fail),
             b"/t/flow": Method(SERVER_STREAM, Echo.parse, self.flow),
+            b"/t/ask": Method(SERVER_STREAM, Echo.parse, self.ask),
             b"/t/wait": Method(SERVER_STREAM, Echo.parse, self.hang),
             b"/t/talk": Method(BIDIRECTIONAL, Echo.parse, self.talk),
         }
@@ -72,6 +75,11 @@ class Service:
         for _ in range(int(request.data)):
             await call.write(Echo(bytes(1 << 20)))
             self.written += 1
+
+    async def ask(self, call: Call, request: Echo) -> None:
+        """Echo, and learn whether the client got it."""
+        call.put(request)
+        call.when_received(self.received.put_nowait)
 
     async def talk(self, call: Call) -> None:
         while (message := await call.read()) is not None:
@@ -180,14 +188,17 @@ class Host:
 
 @asynccontextmanager
 async def host(
-    mode: Any = "permissive", tls: listening.GrpcTls | None = None, **more: Any
+    mode: Any = "permissive",
+    tls: listening.GrpcTls | None = None,
+    worker: Worker | None = None,
+    **more: Any,
 ) -> AsyncIterator[Host]:
     """A listener with the methods of `Service`."""
     service = Service()
     shared = server_side.Shared(service.methods(), MESSAGE_MAX)
     more.setdefault("grace_seconds", 0.2)
     listener = listening.Listener(shared, tls or listening.GrpcTls(mode), **more)
-    await listener.start("127.0.0.1", 0)
+    await listener.start("127.0.0.1", 0, worker)
     found = Host(listener, shared, service)
     try:
         yield found

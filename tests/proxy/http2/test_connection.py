@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import h2.events
@@ -224,6 +225,10 @@ async def test_a_flood_of_cheap_frames_ends_the_connection(flood: Callable[[Peer
         assert (await other.answer(stream))[1] == 0
 
 
+@pytest.mark.requirement(
+    "Complaints about RocketMQ's gRPC proxy: "
+    "14 (#10510): keep-alive pings are answered without calls"
+)
 async def test_pings_every_ten_seconds_are_answered_without_calls() -> None:
     async with host() as server:
         peer = await server.peer()
@@ -303,3 +308,42 @@ async def test_a_message_of_a_stream_of_requests_has_a_smaller_limit() -> None:
         peer.raw(stream, PREFIX.pack(0, (1 << 20) + 1))
         _, status, message = await peer.answer(stream)
         assert (status, "the limit is 1048576" in message) == (8, True)
+
+
+async def test_a_handler_learns_that_its_answer_was_received() -> None:
+    async with host() as server:
+        peer = await server.peer()
+        stream = peer.begin("/t/ask")
+        peer.say(stream, b"x")
+        await peer.answer(stream)
+        await peer.until(h2.events.PingReceived)
+        assert await server.service.received.get() is True
+
+
+@pytest.mark.parametrize("how", ["lost", "reset", "late"])
+async def test_a_handler_learns_that_its_answer_may_be_lost(how: str) -> None:
+    async with host() as server:
+        peer = await server.peer()
+        await peer.until(h2.events.RemoteSettingsChanged)
+        if how == "reset":  # before the answer could leave
+            peer.h2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 0})
+        more: dict[str, Any] = {"grpc_timeout": "50m"} if how == "late" else {}
+        stream = peer.begin("/t/ask", **more)
+        peer.say(stream, b"x")
+        if how == "lost":
+            await peer.reader.read(1)  # it has answered; the ping stays unanswered
+            peer.writer.transport.abort()
+        elif how == "reset":
+            await peer.until(h2.events.ResponseReceived, stream)
+            peer.h2.reset_stream(stream, 8)
+            peer.flush()
+        else:
+            deadline = asyncio.get_running_loop().time() + 0.06
+            data = b""
+            while asyncio.get_running_loop().time() < deadline:  # the answer comes, and waits
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(deadline):
+                        data += await peer.reader.read(1 << 16)
+            peer.events += peer.h2.receive_data(data)
+            peer.flush()
+        assert await server.service.received.get() is False

@@ -1,10 +1,16 @@
 """Routes and queues of topics."""
 
+from pathlib import Path
+
 import pytest
 from aerobee.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
+from aerobee.proxy.messages.status import Code, StatusError
 from aerobee.proxy.routes.topics import consistent_hash, route_of
+from aerobee.proxy.server import Proxy
+from aerobee.proxy.settings.config import ProxyConfig
 from aerobee.testing import LocalCluster
 
+from ...broker.static_cluster import static_cluster
 from ..support import setup
 
 
@@ -40,3 +46,17 @@ async def test_the_settings_of_a_group_come_from_a_broker() -> None:
             topics = proxied.proxy.service.topics
             assert (await topics.group("known")).retry_max_times == 3
             assert (await topics.group("unknown")).retry_max_times == 16
+
+
+async def test_a_static_topic_is_refused_with_the_reason(tmp_path: Path) -> None:
+    async with static_cluster(tmp_path, "a", "b") as cluster:
+        await cluster.create("Moving", ["a", "b"])
+        config = ProxyConfig(namesrv_addr=f"127.0.0.1:{cluster.names.port}", grpc_server_port=0)
+        proxy = Proxy(config)
+        await proxy.start()
+        try:
+            with pytest.raises(StatusError, match="topic Moving is static") as refused:
+                await proxy.service.topics.route("Moving")
+            assert refused.value.code == Code.UNSUPPORTED
+        finally:
+            await proxy.stop()

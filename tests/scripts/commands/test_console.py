@@ -1,6 +1,7 @@
 """The command `aerobee console`: its options and their refusals."""
 
 import argparse
+from pathlib import Path
 
 import pytest
 from aerobee.scripts import cli
@@ -33,15 +34,45 @@ def test_a_name_that_is_given_twice_is_refused() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--bind", "0.0.0.0"], "no login yet, so it listens on the loopback only"),
+        (["--bind", "0.0.0.0"], "its one-time link is for the loopback only"),
         (["--port", "70000"], "--port is 70000; give 0 to 65535"),
+        (["--metrics-port", "70000"], "--metrics-port is 70000; give 0 to 65535"),
         (["--base-path", "x"], "--base-path is 'x'; give a path such as /console"),
+        (["--user-header", "X-User"], "any visitor could send that; name the proxy's address"),
+        (["--behind-proxy", "x"], "the proxy's address is 'x'; give an IP address"),
+        (["--behind-proxy", "10.0.0.1"], "can't be behind a proxy: it has no users"),
+        (
+            ["--behind-proxy", "10.0.0.1", "--user-header", "X:y"],
+            "give the name of a header, such as X-Forwarded-User",
+        ),
+        (["--users", "none.json"], "none.json has no users; add one: aerobee console user add"),
+        (["--cluster-users", "--users", "x"], "--cluster-users is given with --users"),
+        (["--cluster-users", "--bind", "0.0.0.0"], "without TLS, as passwords would be readable"),
+        (["--tls-server-cert", "none.pem"], "can't speak TLS with --tls-server-cert none.pem"),
+        (["--audit", "/proc/audit"], "without an audit there is no action"),
     ],
 )
 def test_an_option_that_can_not_be_used_is_one_sentence(
-    capsys: pytest.CaptureFixture[str], words: list[str], says: str
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    words: list[str],
+    says: str,
 ) -> None:
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     assert cli.main(["console", *words]) == 1
     out, err = capsys.readouterr()
     assert not out
     assert says in err
+
+
+def test_a_file_of_users_that_others_can_read_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "users.json"
+    path.write_text("{}")
+    path.chmod(0o644)
+    assert cli.main(["console", "--users", str(path), "--audit", str(tmp_path / "audit")]) == 1
+    assert f"run chmod 600 {path}" in capsys.readouterr().err

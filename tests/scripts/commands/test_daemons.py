@@ -410,4 +410,4 @@ def test_the_sender_is_told_of_a_disk_without_room_for_messages(tmp_path: Path) 
 def test_an_unknown_command_is_refused_with_the_known_ones() -> None:
     done = aerobee("begin")
     assert done.returncode == 2
-    assert "there are up, namesrv, broker, controller, proxy, pub" in done.stderr
+    assert "there are up, namesrv, broker, controller, proxy, init, pub" in done.stderr

@@ -65,3 +65,24 @@ def test_a_topic_that_nobody_reads_or_that_is_not_there(
     assert error.startswith("aerobee topics: there is no topic absent; `aerobee topics --all`")
     code, out, error = here(capsys, "topics", "show", *where)
     assert error == "aerobee topics: which topic? write: aerobee topics show NAME\n"
+
+
+def test_a_topic_gets_its_retention_when_it_is_made_and_later(
+    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ("-n", cluster.name_server)
+    make = ("topics", "create", "kept", *where)
+    assert here(capsys, *make, "--queues", "2", "--retention-ms", "1000")[0] == 0
+    _, out, _ = here(capsys, *make, "--retention-bytes", "5", "--retention-ms", "7")
+    assert out == "topic kept has retention.ms=7, retention.bytes=5 now\n"
+    with Admin(cluster.name_server) as admin:
+        [config] = admin.topic_config("kept").values()
+    assert config.attributes == {"retention.ms": "7", "retention.bytes": "5"}
+    assert (config.read_queue_nums, config.write_queue_nums) == (2, 2)
+    code, out, error = here(capsys, *make, "--retention-ms", "0")
+    assert (code, out) == (1, "")
+    assert "attribute retention.ms is '0', but must be a whole number of ms from 1" in error
+    assert (
+        "write: aerobee topics create NAME --retention-ms N"
+        in here(capsys, "topics", "list", "--retention-ms", "5", *where)[2]
+    )

@@ -144,3 +144,17 @@ def test_epochs_go_with_the_files_of_their_messages(open_store: OpenStore, clock
     assert (store.epochs.end_of(first.epoch) or 0) >= store.log_start
     assert 1 < len(store.epochs.entries) < 8
     assert store.epochs.epoch_at(store.log_start) == first
+
+
+@pytest.mark.parametrize(
+    ("sync_flush", "crash", "is_whole"),
+    [(False, False, True), (False, True, False), (True, True, True)],
+)
+def test_a_crash_may_have_taken_confirmed_messages_unless_each_was_synced(
+    open_store: OpenStore, sync_flush: bool, crash: bool, is_whole: bool
+) -> None:
+    settings = replace(CONTROLLED, sync_flush=sync_flush)
+    store, _ = filled(open_store, settings)
+    assert store.is_whole
+    store.abandon() if crash else store.close()
+    assert open_store(settings=settings).is_whole == is_whole

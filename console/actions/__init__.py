@@ -1,0 +1,1 @@
+"""What the console changes in a cluster: previewed, confirmed, with a result for each place."""

@@ -1,0 +1,133 @@
+"""Where actions go: the brokers of a cluster, and what they say of a topic or group."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from ...client.errors import AerobeeError, BrokerError, NoRouteError
+from ...protocol import codes
+from ...protocol.bodies.group import SubscriptionGroupConfig
+from ...protocol.bodies.topic import TopicConfig
+from ..clusters.clusters import Watched
+from ..texts import Text
+from .action import Plan, Unfit
+
+ASK_SECONDS = 10.0  # of one broker, for a preview
+
+# The codes for "there is no such topic" and "no such group"; older brokers say only that it failed.
+NO_TOPIC = (codes.TOPIC_NOT_EXIST,)
+NO_GROUP = (codes.SUBSCRIPTION_GROUP_NOT_EXIST,)
+
+Result = TypeVar("Result")
+
+
+async def chosen(watched: Watched, brokers: str | None) -> dict[str, str]:
+    """The masters' addresses by broker name: all, or those named with commas between."""
+    found = await watched.admin.masters()
+    names = [one.strip() for one in (brokers or "").split(",") if one.strip()]
+    missing = [one for one in names if one not in found]
+    if missing:
+        raise Unfit(
+            Text(
+                "broker %(missing)s has no master in this cluster; give some of %(found)s, "
+                "or none for all",
+                missing=missing[0][:80],
+                found=", ".join(found),
+            )
+        )
+    return {name: found[name] for name in (names or found)}
+
+
+async def every_broker(watched: Watched) -> dict[str, str]:
+    """The addresses of all brokers, slaves too, by what to call them."""
+    info = await watched.admin.cluster_info()
+    return {
+        name if number == 0 else f"{name} (slave {number})": address
+        for name, data in sorted(info.broker_addr_table.items())
+        for number, address in sorted(data.broker_addrs.items())
+    }
+
+
+async def ask_all(
+    addresses: dict[str, str], request: Callable[[str], Awaitable[Result]]
+) -> tuple[dict[str, Result], list[str]]:
+    """The answers by broker, and why others gave none."""
+    found: dict[str, Result] = {}
+    faults: list[str] = []
+
+    async def one(name: str, address: str) -> None:
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                found[name] = await request(address)
+        except TimeoutError:
+            faults.append(
+                Text(
+                    "broker %(name)s did not answer within %(seconds)s s; nothing can be "
+                    "done with it now: start it, or name the other brokers",
+                    name=name,
+                    seconds=f"{ASK_SECONDS:g}",
+                )
+            )
+        except AerobeeError as wrong:
+            faults.append(Text("broker %(name)s: %(wrong)s", name=name, wrong=wrong))
+
+    await asyncio.gather(*(one(*place) for place in addresses.items()))
+    return {name: found[name] for name in addresses if name in found}, sorted(faults)
+
+
+async def topic_on(
+    watched: Watched, addresses: dict[str, str], topic: str
+) -> tuple[dict[str, TopicConfig | None], list[str]]:
+    """A topic's settings by broker, None where it is not."""
+
+    async def ask(address: str) -> TopicConfig | None:
+        try:
+            return await watched.admin.topic_config_at(address, topic)
+        except BrokerError as wrong:
+            if wrong.code in NO_TOPIC or (
+                wrong.code == codes.SYSTEM_ERROR and "No topic" in wrong.remark
+            ):
+                return None
+            raise
+
+    return await ask_all(addresses, ask)
+
+
+async def group_on(
+    watched: Watched, addresses: dict[str, str], group: str
+) -> tuple[dict[str, SubscriptionGroupConfig | None], list[str]]:
+    """A group's settings by broker, None where it is not.
+
+    From the table of all groups: a broker that is asked for one may make it.
+    """
+
+    async def ask(address: str) -> SubscriptionGroupConfig | None:
+        return (await watched.admin.groups_at(address)).subscription_group_table.get(group)
+
+    return await ask_all(addresses, ask)
+
+
+async def masters_of(watched: Watched, topic: str) -> dict[str, str]:
+    """The masters that have a topic; Unfit when there is none."""
+    try:
+        route = await watched.admin.route(topic)
+    except NoRouteError:
+        raise Unfit(
+            Text("topic %(topic)s is on no broker; see the list of topics", topic=topic[:200])
+        ) from None
+    names = {one.broker_name for one in route.broker_datas}
+    masters = await watched.admin.masters()
+    return {name: address for name, address in masters.items() if name in names}
+
+
+def refuse_nothing(plan: Plan, what: str, found: Mapping[str, object], *, is_new: bool) -> None:
+    """Refuse a plan of a creation or a change that would do nothing, with the reason.
+
+    `what` is the topic or the group, `found` its settings by broker, None where it is not.
+    """
+    if not is_new and not plan.refusals and all(had is None for had in found.values()):
+        plan.refusals.append(
+            Text("%(what)s is on none of these brokers; create it instead", what=what)
+        )
+    if not plan.changes and not plan.refusals:
+        plan.refusals.append(Text("nothing would change"))

@@ -1,0 +1,285 @@
+"""The redrives of a console: rehearsal, the runs, and their files."""
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from ...client.base.identity import now_ms
+from ...client.errors import ClientError, NoRouteError
+from ...protocol.filters.sql92 import Predicate, SqlError, predicate
+from ...protocol.message import properties as props
+from ...protocol.message.record import Record
+from ...protocol.names import DLQ_PREFIX
+from ..clusters.clusters import Watched
+from ..messages.search import SCANNED_MAX, Progress, search
+from ..texts import Text, joined, text_of
+from .action import Action, Change, Field, Pins, Plan, Unfit, Values
+from .groups import GROUP
+from .ledger import SENDING, SENT, UNKNOWN, Ledger, LedgerFull
+from .places import masters_of
+from .redrive import RATE_MAX, Phase, Run, drive, origin, refusal_of
+
+LETTERS_MAX = 100_000  # of one run
+RUNS_MAX = 50  # that are remembered
+RUNNING_MAX = 4
+TO_GROUP = "the group only"
+TO_ORIGIN = "the topic that each was sent to"
+TO_TOPIC = "a topic"
+TARGETS = (TO_GROUP, TO_ORIGIN, TO_TOPIC)
+
+
+class Network:
+    """Letters go to a cluster's topics: a `Post`."""
+
+    def __init__(self, watched: Watched, group: str, kind: str, topic: str) -> None:
+        self._watched = watched
+        self._group = group
+        self._kind = kind
+        self._topic = topic
+        self._topics: dict[str, str] = {}  # the retry topic by the topic of a letter
+
+    async def topic_for(self, letter: Record) -> str:
+        """The topic to send a letter to."""
+        if self._kind == TO_TOPIC:
+            return self._topic
+        first = origin(letter, self._group)
+        if self._kind == TO_ORIGIN:
+            return first
+        if first not in self._topics:
+            self._topics[first] = await self._watched.admin.retry_topic(first, self._group)
+        return self._topics[first]
+
+    async def send(self, letter: Record, topic: str, keys: str) -> None:
+        """Send a letter with one request."""
+        is_retry = self._kind == TO_GROUP
+        await self._watched.admin.send_letter(letter, topic, keys, is_retry=is_retry)
+
+    async def is_there(self, letter: Record, topic: str, key: str) -> bool:
+        """Whether a message with this key is in the topic."""
+        try:
+            found = await self._watched.admin.query(topic, key)
+        except NoRouteError:
+            return False
+        return any(
+            key in one.properties.get(props.KEYS, "").split(props.KEY_SEPARATOR) for one in found
+        )
+
+
+class Redrives:
+    """The runs, and the folder of their files."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._runs: dict[str, Run] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def action(self) -> Action:
+        """The action of the table."""
+        return Action(
+            "redrive",
+            "Send dead letters again",
+            (
+                GROUP,
+                Field("target", "To", "choice", True, TO_GROUP, TARGETS),
+                Field("topic", "Topic", chars_max=255, note="for: a topic"),
+                Field("where", "Where", note="as in a search; empty: all"),
+                Field("begin", "Stored from", "time", note="UTC; empty: the first one"),
+                Field("end", "Stored before", "time", note="UTC; empty: now"),
+                Field("rate", "Messages a second", "number", True, "50", least=1, most=RATE_MAX),
+                Field("again", "Send again what is unknown, too", "flag"),
+            ),
+            self.rehearse,
+            topics=("topic",),
+            groups=("group",),
+            typed="group",
+            start=self.start,
+        )
+
+    def ledger(self, watched: Watched, values: Values) -> Ledger:
+        """The file of a group and a target."""
+        target = values["target"]
+        if target == TO_TOPIC:
+            target += f" {values['topic']}"
+        return Ledger(self._folder, watched.name, values["group"], target)
+
+    async def rehearse(self, watched: Watched, values: Values, pins: Pins) -> Plan:
+        """What would be sent where, and what can't be."""
+        _check(watched, values)
+        pins.setdefault("end", values["end"] or now_ms())
+        plan = Plan(pins=pins)
+        ledger = self.ledger(watched, values)
+        await asyncio.to_thread(ledger.read)
+        post = _post(watched, values)
+        counts: Counter[tuple[str, str]] = Counter()
+        refused: Counter[str] = Counter()
+        known: Counter[str] = Counter()
+        digest = hashlib.sha256()
+        async for letter in letters(watched, values, pins["end"], plan.refusals):
+            digest.update(letter.offset_id.encode())
+            state = ledger.states.get(letter.offset_id)
+            if state == SENT:
+                known[Text("were sent before and are skipped")] += 1
+                continue
+            if state in (SENDING, UNKNOWN):
+                known[Text("may have been sent before: their keys are looked for")] += 1
+            wrong = refusal_of(letter, is_retry=values["target"] == TO_GROUP)
+            if wrong is None:
+                try:
+                    counts[origin(letter, values["group"]), await post.topic_for(letter)] += 1
+                    continue
+                except ClientError as fault:
+                    wrong = str(fault)
+            refused[wrong] += 1
+        for (first, topic), count in sorted(counts.items()):
+            before = Text("%(count)s dead letters of %(first)s", count=f"{count:,}", first=first)
+            plan.changes.append(
+                Change(topic, before, Text("%(count)s sent", count=f"{count:,}"), _nothing)
+            )
+        if plan.changes:
+            plan.changes[0] = _bound(plan.changes[0], digest.hexdigest())
+            if values["target"] != TO_GROUP:
+                plan.topics = {topic for _, topic in counts}
+            await _check_targets(watched, plan)
+        plan.notes += [joined(" ", [f"{count:,}", what]) for what, count in known.items()]
+        plan.notes += [
+            Text("%(count)s are refused: %(why)s", count=f"{count:,}", why=why)
+            for why, count in refused.most_common(20)
+        ]
+        plan.notes.append(Text("each result is a line of %(path)s", path=ledger.path))
+        if not counts:
+            plan.refusals.append(Text("no dead letter is to be sent"))
+        return plan
+
+    def start(self, watched: Watched, values: Values, plan: Plan) -> Run:
+        """Begin a run of what a rehearsal showed; Unfit when too many run."""
+        running = [one for one in self._runs.values() if one.phase is Phase.RUNNING]
+        group = values["group"]
+        if any((one.cluster, one.group) == (watched.name, group) for one in running):
+            raise Unfit(
+                Text(
+                    "a redrive of %(group)s runs already; wait for its end, or stop it", group=group
+                )
+            )
+        if len(running) >= RUNNING_MAX:
+            raise Unfit(
+                Text(
+                    "%(count)s redrives run, the limit is %(running_max)s; stop one",
+                    count=len(running),
+                    running_max=RUNNING_MAX,
+                )
+            )
+        for ident in [one.ident for one in self._runs.values() if one.phase is not Phase.RUNNING]:
+            if len(self._runs) >= RUNS_MAX:
+                del self._runs[ident]
+        ledger = self.ledger(watched, values)
+        total = sum(int(one.after.split()[0].replace(",", "")) for one in plan.changes)
+        run = Run(watched.name, group, values["target"], total, str(ledger.path))
+        self._runs[run.ident] = run
+        task = asyncio.create_task(self._drive(watched, values, plan.pins["end"], ledger, run))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return run
+
+    async def _drive(
+        self, watched: Watched, values: Values, end_ms: int, ledger: Ledger, run: Run
+    ) -> None:
+        faults: list[str] = []
+        try:
+            await drive(
+                letters(watched, values, end_ms, faults),
+                _post(watched, values),
+                ledger,
+                run,
+                rate=values["rate"],
+                is_retry=values["target"] == TO_GROUP,
+                unknown_again=values["again"],
+            )
+        except (LedgerFull, OSError) as wrong:
+            run.phase, run.why = Phase.STOPPED, Text("the file of results: %(wrong)s", wrong=wrong)
+        finally:
+            if faults and run.why is None:
+                run.why = joined("; ", faults)
+            run.finished.set()
+
+    def runs(self, cluster: str) -> list[Run]:
+        """The runs of a cluster, the last one first."""
+        return [one for one in reversed(self._runs.values()) if one.cluster == cluster]
+
+    def run(self, ident: str) -> Run | None:
+        """A run by its id."""
+        return self._runs.get(ident)
+
+    async def close(self) -> None:
+        """End all runs; their files say how far they came."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def letters(
+    watched: Watched, values: Values, end_ms: int, faults: list[str]
+) -> AsyncIterator[Record]:
+    """The dead letters of a rehearsal; what could not be read is noted in `faults`."""
+    topic = DLQ_PREFIX + values["group"]
+    last = Progress()
+    async for one in search(
+        watched.reader,
+        topic,
+        values["begin"] or 0,
+        end_ms,
+        _condition(values),
+        hits_max=LETTERS_MAX,
+        scanned_max=SCANNED_MAX,
+    ):
+        if isinstance(one, Progress):
+            last = one
+        else:
+            yield one
+    faults += last.faults
+    if last.why is not None:
+        faults.append(Text("%(why)s; choose a shorter time", why=last.why))
+
+
+def _condition(values: Values) -> Predicate | None:
+    if not values["where"]:
+        return None
+    try:
+        return predicate(values["where"], fields=True)
+    except SqlError as wrong:
+        raise Unfit(str(wrong)) from None
+
+
+def _check(watched: Watched, values: Values) -> None:
+    if values["target"] == TO_TOPIC and not values["topic"]:
+        raise Unfit(Text("Topic is missing; give the topic to send the dead letters to"))
+    if values["target"] != TO_TOPIC and values["topic"]:
+        raise Unfit(
+            Text(
+                "Topic is for %(to_topic)s only; leave it empty, or choose %(to_topic)s",
+                to_topic=Text(TO_TOPIC),
+            )
+        )
+    _condition(values)
+
+
+async def _check_targets(watched: Watched, plan: Plan) -> None:
+    """Refuse topics that are not there: a send would make them."""
+    for topic in {one.place for one in plan.changes}:
+        try:
+            await masters_of(watched, topic)
+        except Unfit as wrong:
+            plan.refusals.append(text_of(wrong))
+
+
+def _post(watched: Watched, values: Values) -> Network:
+    return Network(watched, values["group"], values["target"], values["topic"] or "")
+
+
+def _bound(change: Change, digest: str) -> Change:
+    return Change(change.place, change.before, change.after, change.do, bound=digest)
+
+
+async def _nothing() -> None:
+    """The changes of a rehearsal are made by its run."""

@@ -1,0 +1,100 @@
+"""The rows of all topics and groups, made of the brokers' samples in small steps.
+
+Pages read the tables that were made last, so that no visitor waits for 20,000 rows.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from .samples import BrokerSample, GroupRow, Timed, TimedGroup, TopicRow, group_row, topic_row
+
+ROWS_PER_STEP = 50  # between two steps the loop serves pages
+
+
+class Tables:
+    """`topics` and `groups` by name, the names in order once all are known. `masters` gives the
+    samples, `is_whole` whether every master has told its names."""
+
+    def __init__(
+        self, masters: Callable[[], list[BrokerSample]], is_whole: Callable[[], bool]
+    ) -> None:
+        self.topics: dict[str, TopicRow] = {}
+        self.groups: dict[str, GroupRow] = {}
+        self._masters = masters
+        self._is_whole = is_whole
+        self._one = asyncio.Lock()
+        self._wanted = 0
+        self._made = 0
+
+    async def refresh(self) -> None:
+        """Make both tables of the samples of now, once for all calls that came before it began."""
+        self._wanted += 1
+        wanted = self._wanted
+        async with self._one:
+            if self._made >= wanted:
+                return
+            making = self._wanted
+            await self._make()
+            self._made = making
+
+    def topic(self, name: str) -> None:
+        """Only this topic's figures are new."""
+        row = self._topic(name)
+        before = self.topics.get(name)
+        if before is not None:
+            row.groups = before.groups
+            self.topics[name] = row
+
+    def group(self, name: str) -> None:
+        """Only this group's figures are new."""
+        if name in self.groups:
+            self.groups[name] = self._group(name)
+
+    def name_topics(self, names: Iterable[str]) -> None:
+        """These topics are known now; others may follow."""
+        self.topics |= {name: self._topic(name) for name in names}
+
+    def name_groups(self, names: Iterable[str]) -> None:
+        """These groups are known now; others may follow."""
+        self.groups |= {name: self._group(name) for name in names}
+
+    async def _make(self) -> None:
+        masters = self._masters()
+        names = sorted({name for one in masters for name in one.groups})
+        await asyncio.sleep(0)
+        groups: dict[str, GroupRow] = {}
+        readers: dict[str, int] = {}
+        for part in _parts(names):
+            for name in part:
+                row = groups[name] = self._group(name)
+                for topic in {one.topic for one in row.topics}:
+                    readers[topic] = readers.get(topic, 0) + 1
+            await asyncio.sleep(0)
+        names = sorted({name for one in masters for name in one.topics})
+        await asyncio.sleep(0)
+        topics: dict[str, TopicRow] = {}
+        for part in _parts(names):
+            for name in part:
+                row_of = topics[name] = self._topic(name)
+                row_of.groups = readers.get(name, 0)
+            await asyncio.sleep(0)
+        self.groups, self.topics = groups, topics
+
+    def _topic(self, name: str) -> TopicRow:
+        found: dict[str, Timed] = {}
+        for broker in self._masters():
+            if name in broker.topics:
+                found[broker.name] = broker.topics[name]
+        return topic_row(name, found, whole=self._is_whole())
+
+    def _group(self, name: str) -> GroupRow:
+        found: list[TimedGroup] = []
+        for broker in self._masters():
+            if name in broker.groups:
+                found.append(broker.groups[name])
+        return group_row(name, found, whole=self._is_whole())
+
+
+def _parts(names: list[str]) -> Iterable[list[str]]:
+    for at in range(0, len(names), ROWS_PER_STEP):
+        yield names[at : at + ROWS_PER_STEP]

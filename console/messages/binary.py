@@ -1,0 +1,56 @@
+"""Bodies of msgpack as values of JSON, within limits."""
+
+import json
+from typing import Any
+
+import msgpack
+
+BYTES_MAX = 64 << 10  # of a body that is read; this bounds the time, too
+DEPTH_MAX = 64
+BEGINS = frozenset(bytes([one]) for one in (*range(0x80, 0xA0), *range(0xDC, 0xE0)))
+
+
+def looks_like_msgpack(body: bytes) -> bool:
+    """Whether a body begins as a map or an array does."""
+    return body[:1] in BEGINS
+
+
+def from_msgpack(body: bytes) -> Any:
+    """The map or array of a body; ValueError for anything else, and for more than the limits.
+
+    Bytes are hexadecimal, extensions a map of their type and bytes; names of maps are texts.
+    """
+    if len(body) > BYTES_MAX:
+        raise ValueError(f"a body of {len(body):,} bytes is not read, the limit is {BYTES_MAX:,}")
+    try:
+        found = msgpack.unpackb(body, raw=False, strict_map_key=False)
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as wrong:
+        raise ValueError(f"it is no msgpack: {wrong or type(wrong).__name__}") from None
+    if not isinstance(found, dict | list):
+        raise ValueError("it is no map or array")
+    return _plain(found, 0)
+
+
+def written(value: Any) -> str:
+    """The value as JSON with indents."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _plain(value: Any, depth: int) -> Any:
+    if depth > DEPTH_MAX:
+        raise ValueError(f"it is nested more than {DEPTH_MAX} deep")
+    if isinstance(value, dict):
+        return {_name(key): _plain(one, depth + 1) for key, one in value.items()}
+    if isinstance(value, msgpack.ExtType):
+        return {"type": value.code, "bytes": value.data.hex()}
+    if isinstance(value, list | tuple):
+        return [_plain(one, depth + 1) for one in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, msgpack.Timestamp):
+        return value.to_unix()
+    return value
+
+
+def _name(key: object) -> str:
+    return key.hex() if isinstance(key, bytes) else str(key)

@@ -1,0 +1,36 @@
+"""Texts that people read in their language: English, with what is needed to say it in another."""
+
+from collections.abc import Iterable
+from typing import Self
+
+
+class Text(str):
+    """An English text. `pattern` is the text with `%(name)s` for each of its `values`; a page looks
+    the pattern up in the visitor's language. For all else it is the English text."""
+
+    pattern: str
+    values: dict[str, str]
+
+    def __new__(cls, pattern: str, /, **values: object) -> Self:
+        found = super().__new__(cls, pattern % values)
+        found.pattern = pattern
+        # An error or a list would keep more alive than its text.
+        found.values = {
+            name: one if isinstance(one, str) else str(one) for name, one in values.items()
+        }
+        return found
+
+    def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, str]]:  # for copies
+        return (self.pattern,), self.values
+
+
+def joined(separator: str, parts: Iterable[str]) -> Text:
+    """The parts as one text, each of which keeps its language."""
+    values = {f"part{n}": part for n, part in enumerate(parts)}
+    return Text(separator.join(f"%({name})s" for name in values), **values)
+
+
+def text_of(wrong: BaseException) -> str:
+    """What an error says; a `Text` where it was raised with one."""
+    first = wrong.args[0] if wrong.args else None
+    return first if isinstance(first, Text) else str(wrong)

@@ -1,0 +1,168 @@
+"""The pages outside of a session: the login, the end of a session, the choice of a language."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from ...client.errors import AerobeeError
+from ..access.access import Access, Busy, Refused
+from ..access.attempts import TooMany
+from ..access.cluster_users import NotChecked
+from ..access.one_time_link import SECONDS
+from ..access.rights import Right
+from ..texts import Text, text_of
+from .languages import COOKIE, COOKIE_SECONDS, LANGUAGES
+from .routes import Route
+
+NEXT_CHARS_MAX = 2_000
+
+
+class Shows(Protocol):
+    """Makes a page that knows nothing of the clusters."""
+
+    def __call__(
+        self,
+        request: web.Request,
+        template: str,
+        title: str,
+        data: dict[str, Any],
+        status: int = 200,
+        /,
+    ) -> web.Response:
+        """The page from a template."""
+
+
+class Outside:
+    """`shows` makes the pages; `url` gives the address of the console."""
+
+    def __init__(self, access: Access, base: str, shows: Shows, url: Callable[[], str]) -> None:
+        self._access = access
+        self._base = base
+        self._shows = shows
+        self._url = url
+
+    def routes(self) -> list[Route]:
+        """What is served without a session, and the end of one."""
+        found = [
+            Route("GET", "/login", None, self._login),
+            Route("POST", "/logout", Right.VIEW, self._logout),
+            Route("POST", "/language", None, self._language),
+        ]
+        if self._access.link is not None:
+            found.append(Route("POST", "/login/link", None, self._new_link))
+        if self._access.has_passwords:
+            found.append(Route("POST", "/login", None, self._by_password))
+        return found
+
+    def new_link(self) -> str | None:
+        """A new address that logs in once; None for a console with users."""
+        link = self._access.link
+        return None if link is None else f"{self._url()}login?{urlencode({'link': link.make()})}"
+
+    async def _login(self, request: web.Request) -> web.StreamResponse:
+        word = request.query.get("link")
+        if word is None:
+            after = request.query.get("next", "")
+            opened = self._access.by_header(request)
+            if opened is not None:
+                return self._begun(request, opened, after)
+            return self._form(request, after)
+        name = self._access.by_link(word, self._access.address_of(request))
+        if name is None:
+            text = Text(
+                "the link was used, is too old, or is none of this console; print a new one"
+            )
+            return self._form(request, "", text, 403)
+        # The address with the link is left at once, and the link is void.
+        return self._begun(request, name, "")
+
+    def _form(
+        self, request: web.Request, after: str, error: str | None = None, status: int = 200
+    ) -> web.Response:
+        data = {
+            "error": error,
+            "clusters": list(self._access.clusters or ()),
+            "has_passwords": self._access.has_passwords,
+            "minutes": round(SECONDS / 60) if self._access.link is not None else None,
+            "next": self._here(after),
+        }
+        return self._shows(request, "login", Text("Log in"), data, status)
+
+    async def _by_password(self, request: web.Request) -> web.StreamResponse:
+        fields = await self._access.guard.form(request, None)
+        after = fields.get("next", "")
+        address = self._access.address_of(request)
+        try:
+            name = await self._access.log_in(
+                fields.get("name", ""),
+                fields.get("password", ""),
+                address,
+                fields.get("cluster", ""),
+            )
+        except Refused as wrong:
+            return self._form(request, after, text_of(wrong), 401)
+        except NotChecked as wrong:
+            return self._form(request, after, text_of(wrong), 403)
+        except Busy as wrong:
+            return self._form(request, after, text_of(wrong), 503)
+        except AerobeeError as wrong:
+            return self._form(request, after, text_of(wrong), 502)
+        except TooMany as wrong:
+            answer = self._form(request, after, text_of(wrong), 429)
+            answer.headers["Retry-After"] = str(round(wrong.wait_s))
+            return answer
+        return self._begun(request, name, after)
+
+    def _begun(self, request: web.Request, name: str, after: str) -> web.Response:
+        answer = web.Response(status=303, headers={"Location": self._here(after)})
+        self._access.guard.begin(request, answer, name)
+        return answer
+
+    def _here(self, after: str) -> str:
+        """The page to go on with: one of this console."""
+        is_ours = after.startswith(f"{self._base}/") and not after.startswith("//")
+        is_plain = after.isascii() and after.isprintable() and "\\" not in after
+        if is_ours and is_plain and len(after) <= NEXT_CHARS_MAX:
+            return after
+        return f"{self._base}/overview"
+
+    async def _new_link(self, request: web.Request) -> web.StreamResponse:
+        await self._access.guard.form(request, None)
+        wait_s = 0.0 if self._access.link is None else self._access.link.wait_s
+        if wait_s > 0:
+            raise web.HTTPTooManyRequests(
+                text=f"a link was printed just now; use it, or wait {wait_s:.0f} s for another"
+            )
+        print(f"log in once: {self.new_link()}", flush=True)
+        return web.Response(status=303, headers={"Location": f"{self._base}/login"})
+
+    async def _logout(self, request: web.Request) -> web.StreamResponse:
+        guard = self._access.guard
+        await guard.form(request, self._access.session_of(request))
+        answer = web.Response(status=303, headers={"Location": f"{self._base}/login"})
+        guard.end(request, answer)
+        return answer
+
+    async def _language(self, request: web.Request) -> web.StreamResponse:
+        """Keep a visitor's language in a cookie, and go back to the page."""
+        guard = self._access.guard
+        fields = await guard.form(request, None)
+        code = fields.get("language", "")
+        known = [one.code for one in LANGUAGES]
+        if code not in known:
+            raise web.HTTPBadRequest(
+                text=f"language is {code[:80]!r}; give one of {', '.join(known)}"
+            )
+        answer = web.Response(status=303, headers={"Location": self._here(fields.get("back", ""))})
+        answer.set_cookie(
+            COOKIE,
+            code,
+            path=guard.path,
+            max_age=COOKIE_SECONDS,
+            httponly=True,
+            samesite="Strict",
+            secure=guard.is_secure,
+        )
+        return answer

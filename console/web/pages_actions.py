@@ -1,0 +1,356 @@
+"""The pages of actions: form, preview, confirmation, result; redrives; definitions.
+
+Each action has a form (GET) and two POST routes, which declare its right. All work without script.
+The audit has a line before an action begins and another when it ended; without the first one
+nothing is done.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from aiohttp import web
+
+from ..access.access import Access
+from ..access.audit import AuditFailed, Entry
+from ..access.rights import Right
+from ..actions.action import Action, Changed, Outcome, Plan, Unfit, apply, confirmed, preview
+from ..actions.definitions import export
+from ..actions.desk import Desk
+from ..actions.redrive import Run
+from ..texts import Text, text_of
+from .look import Forbidden, Look, NotFound
+from .pages_messages import condition
+from .routes import Page, Route
+
+AUDITED_MAX = 200  # outcomes of one action, of which the audit has each
+# What the menu shows; the tables of routes below have their rights.
+ACTIONS = "actions"
+REDRIVES = "redrives"
+
+log = logging.getLogger(__name__)
+
+
+class Shows(Protocol):
+    """Makes a page."""
+
+    def __call__(
+        self,
+        request: web.Request,
+        look: Look,
+        template: str,
+        title: str,
+        data: dict[str, Any],
+        status: int = 200,
+        /,
+    ) -> web.Response:
+        """The page from a template."""
+
+
+Looks = Callable[[web.Request, Mapping[str, str]], Look]
+
+
+class Acting:
+    """`looks` makes a visit of a request and its fields, `shows` makes a page."""
+
+    def __init__(self, desk: Desk, access: Access, base: str, looks: Looks, shows: Shows) -> None:
+        self.desk = desk
+        self._access = access
+        self._base = base
+        self._looks = looks
+        self._shows = shows
+        self._ends: set[asyncio.Task[None]] = set()
+
+    def routes(self) -> list[Route]:
+        """What is served: of each action its form, its preview and its confirmation."""
+        found = [
+            Route("GET", f"/{ACTIONS}", Right.OPERATE, self._list),
+            Route("GET", f"/{REDRIVES}", Right.OPERATE, self._redrives),
+            Route("GET", "/redrives/run", Right.OPERATE, self._run),
+            Route("GET", "/redrives/file", Right.OPERATE, self._file),
+            Route("POST", "/redrives/stop", Right.OPERATE, self._stop),
+            Route("GET", "/definitions", Right.VIEW, self._definitions),
+        ]
+        for action in self.desk.actions.values():
+            path = f"/act/{action.name}"
+            found += [
+                Route("GET", path, action.right, partial(self._form, action)),
+                Route("POST", f"{path}/preview", action.right, partial(self._preview, action)),
+                Route("POST", f"{path}/confirm", action.right, partial(self._confirm, action)),
+            ]
+        return found
+
+    def menu(self, look: Look) -> list[Page]:
+        """What the menu has for this visitor."""
+        if self._access.is_read_only or look.visitor.right < Right.OPERATE:
+            return []
+        return [Page(ACTIONS, Text("Actions"), _none), Page(REDRIVES, Text("Redrives"), _none)]
+
+    def may(self, look: Look, name: str, query: Mapping[str, Any]) -> bool:
+        """Whether a page shows the link to an action about what the query names."""
+        if self._access.is_read_only:
+            return False
+        action = self.desk.actions[name]
+        try:
+            _must(look, action, query)
+        except Forbidden:
+            return False
+        return True
+
+    async def close(self) -> None:
+        """End the redrives, each with its line of the audit."""
+        await self.desk.redrives.close()
+        if self._ends:
+            await asyncio.gather(*self._ends)
+
+    # --- one action -----------------------------------------------------------------------------
+
+    async def _list(self, request: web.Request) -> web.StreamResponse:
+        look = self._look(request, request.query)
+        found = [one for one in self.desk.actions.values() if look.visitor.right >= one.right]
+        return self._shows(request, look, "actions", Text("Actions"), {"actions": found})
+
+    async def _form(self, action: Action, request: web.Request) -> web.StreamResponse:
+        look = self._look(request, request.query)
+        given = {one.name: one.default for one in action.fields}
+        if action.prefill is not None and any(request.query.get(one.name) for one in action.fields):
+            _must(look, action, request.query)
+            try:
+                given |= await action.prefill(look.watched, request.query)
+            except Unfit as wrong:
+                return self._form_page(request, look, action, given, text_of(wrong), 404)
+        given |= {
+            one.name: look.text(one.name) for one in action.fields if one.name in request.query
+        }
+        return self._form_page(request, look, action, given)
+
+    def _form_page(
+        self,
+        request: web.Request,
+        look: Look,
+        action: Action,
+        given: Mapping[str, str],
+        fault: str | None = None,
+        status: int = 200,
+    ) -> web.Response:
+        shown = {
+            one.name: "" if one.kind == "secret" else given.get(one.name, "")
+            for one in action.fields
+        }
+        data = {"action": action, "given": shown, "fault": fault}
+        return self._shows(request, look, "act_form", action.title, data, status)
+
+    async def _preview(self, action: Action, request: web.Request) -> web.StreamResponse:
+        fields = await self._fields(request)
+        look = self._look(request, fields)
+        try:
+            values = action.read(fields)
+            if "where" in values:
+                condition(look)  # bodies may be hidden from this visitor
+            _must(look, action, values)
+            plan = await preview(action, look.watched, values, {})
+            _must_all(look, action, plan)
+        except Unfit as wrong:
+            return self._form_page(request, look, action, fields, text_of(wrong), 400)
+        visitor = look.visitor.name
+        ident = self.desk.previews.keep(action, look.watched.name, visitor, values, plan)
+        data = {
+            "action": action,
+            "plan": plan,
+            "preview": ident,
+            "typed": str(values[action.typed]) if action.typed else None,
+            "again": {
+                one.name: fields.get(one.name, "")
+                for one in action.fields
+                if one.kind not in ("secret", "long")
+            },
+        }
+        return self._shows(request, look, "act_preview", action.title, data)
+
+    async def _confirm(self, action: Action, request: web.Request) -> web.StreamResponse:
+        fields = await self._fields(request)
+        look = self._look(request, fields)
+        previews = self.desk.previews
+        ident = fields.get("preview", "")
+        kept = previews.find(ident, action, look.watched.name, look.visitor.name)
+        values = kept.values
+        _must(look, action, values)
+        wanted = str(values[action.typed]) if action.typed else ""
+        if fields.get("typed", "").strip() != wanted:
+            raise Unfit(
+                Text(
+                    "what was typed is not %(wanted)s; go back and type it, nothing was done",
+                    wanted=f"{wanted[:300]!r}",
+                )
+            )
+        previews.drop(ident)
+        entry = await self._access.audit.begin(
+            look.visitor,
+            look.watched.name,
+            action.name,
+            action.target(values),
+            action.details(values),
+        )
+        try:
+            plan = await confirmed(action, look.watched, values, kept.pins, kept.fingerprint)
+            _must_all(look, action, plan)
+            if action.start is not None:
+                run = action.start(look.watched, values, plan)
+                self._end_later(entry, run)
+                where = f"{self._base}/redrives/run?cluster={look.watched.name}&run={run.ident}"
+                return web.Response(status=303, headers={"Location": where})
+            outcomes = await apply(plan.changes)
+        except BaseException as wrong:
+            await self._end(entry, {"not done": str(wrong) or type(wrong).__name__})
+            raise
+        fault = await self._end(entry, told(outcomes))
+        data = {
+            "action": action,
+            "outcomes": outcomes,
+            "counts": Counter(one.state.value for one in outcomes),
+            "fault": fault,
+        }
+        return self._shows(request, look, "act_result", action.title, data)
+
+    async def _end(self, entry: Entry, result: object) -> str | None:
+        """Write how an action ended; why that was not possible."""
+        try:
+            await self._access.audit.end(entry, result)
+        except AuditFailed as wrong:
+            log.error("an action has ended: %s", wrong)
+            return Text(
+                "the action was done, but its result is not in the audit: %(wrong)s", wrong=wrong
+            )
+        return None
+
+    def _end_later(self, entry: Entry, run: Run) -> None:
+        async def end() -> None:
+            await run.finished.wait()
+            counts = run.counts
+            await self._end(
+                entry,
+                {
+                    "phase": run.phase.value, "why": run.why, "sent": counts.sent,
+                    "skipped": counts.skipped, "refused": counts.refused,
+                    "unknown": counts.unknown, "file": run.file,
+                },
+            )  # fmt: skip
+
+        task = asyncio.create_task(end())
+        self._ends.add(task)
+        task.add_done_callback(self._ends.discard)
+
+    # --- redrives -------------------------------------------------------------------------------
+
+    async def _redrives(self, request: web.Request) -> web.StreamResponse:
+        look = self._look(request, request.query)
+        runs = [
+            one
+            for one in self.desk.redrives.runs(look.watched.name)
+            if look.may(Right.OPERATE, group=one.group)
+        ]
+        return self._shows(request, look, "redrives", Text("Redrives"), {"runs": runs})
+
+    async def _run(self, request: web.Request) -> web.StreamResponse:
+        look, run = self._run_of(request, request.query)
+        return self._shows(
+            request, look, "redrive", Text("Redrive of %(group)s", group=run.group), {"run": run}
+        )
+
+    async def _stop(self, request: web.Request) -> web.StreamResponse:
+        look, run = self._run_of(request, await self._fields(request))
+        entry = await self._access.audit.begin(
+            look.visitor, look.watched.name, "redrive-stop", run.group, {"run": run.ident}
+        )
+        run.stop()
+        await self._end(entry, "it ends after the letter in hand")
+        where = f"{self._base}/redrives/run?cluster={look.watched.name}&run={run.ident}"
+        return web.Response(status=303, headers={"Location": where})
+
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        _, run = self._run_of(request, request.query)
+        if not await asyncio.to_thread(Path(run.file).exists):
+            raise NotFound(Text("the run has no file yet"))
+        name = f"redrive-{run.ident}.jsonl"
+        headers = {
+            "Content-Disposition": f'attachment; filename="{name}"',
+            "Content-Type": "application/x-ndjson",
+        }
+        return web.FileResponse(run.file, headers=headers)
+
+    def _run_of(self, request: web.Request, fields: Mapping[str, str]) -> tuple[Look, Run]:
+        look = self._look(request, fields)
+        run = self.desk.redrives.run(fields.get("run", ""))
+        if run is None or run.cluster != look.watched.name:
+            raise NotFound(Text("there is no such run since the console's start; see Redrives"))
+        look.must(Right.OPERATE, group=run.group)
+        return look, run
+
+    # --- definitions ----------------------------------------------------------------------------
+
+    async def _definitions(self, request: web.Request) -> web.StreamResponse:
+        look = self._looks(request, request.query)
+        if look.visitor.is_limited:
+            raise Forbidden(
+                Text(
+                    "an export has all topics and groups, and %(name)s may not see all of "
+                    "them; log in as another user",
+                    name=look.visitor.name,
+                )
+            )
+        text, faults = await export(look.watched)
+        if faults and request.query.get("partly") != "1":
+            data = {"faults": faults}
+            return self._shows(request, look, "definitions", Text("Export"), data, 502)
+        name = f"definitions-{look.watched.name}.json"
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return web.Response(text=text, content_type="application/json", headers=headers)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _look(self, request: web.Request, fields: Mapping[str, str]) -> Look:
+        if self._access.is_read_only:
+            raise Forbidden(
+                Text("this console only reads (--read-only); start it without that option")
+            )
+        return self._looks(request, fields)
+
+    async def _fields(self, request: web.Request) -> dict[str, str]:
+        guard = self._access.guard
+        return await guard.form(request, guard.session_of(request))
+
+
+def told(outcomes: list[Outcome]) -> dict[str, Any]:
+    """Outcomes for the audit: counts, and each of the first ones."""
+    return {
+        "counts": dict(Counter(one.state.value for one in outcomes)),
+        "places": [[one.place, one.state.value, one.remark] for one in outcomes[:AUDITED_MAX]],
+    }
+
+
+def _must(look: Look, action: Action, values: Mapping[str, Any]) -> None:
+    """Forbidden when the visitor may not do this with what the values name."""
+    names = [("topic", values.get(one)) for one in action.topics]
+    names += [("group", values.get(one)) for one in action.groups]
+    given = [(kind, str(name)) for kind, name in names if name]
+    if not given:
+        look.must(action.right)
+    for kind, name in given:
+        look.must(action.right, **{kind: name})
+
+
+def _must_all(look: Look, action: Action, plan: Plan) -> None:
+    for topic in sorted(plan.topics):
+        look.must(action.right, topic=topic)
+
+
+async def _none(look: Look) -> dict[str, Any]:
+    """The pages of this file answer by their own routes."""
+    return {}
+
+
+FAULTS: dict[type[Exception], int] = {Changed: 409, Unfit: 400}

@@ -1,0 +1,68 @@
+"""The page of the audit: which visitor did what, and how it ended."""
+
+import asyncio
+from typing import Any
+
+from ..access.audit import READ_BYTES_MAX
+from ..access.trail import Act, Ending, acts
+from ..texts import Text
+from .look import BadQuery, Look, listed
+
+# Fields of actions that name a topic or a group, and the page about it.
+PAGES = {"topic": "topic", "group": "group", "source": "group"}
+
+
+async def audit(look: Look) -> dict[str, Any]:
+    """The actions, the newest first, filtered by `user`, `action` and `result`, and by `q` in what
+    they were done to."""
+    source = look.access.audit
+    lines, is_cut = await asyncio.to_thread(source.tail)
+    # A user of a cluster sees that cluster's actions.
+    seen = [one for one in acts(lines) if look.visitor.cluster in (None, one.cluster)]
+    user, action, result = look.text("user"), look.text("action"), look.text("result")
+    if result and result not in set(Ending):
+        raise BadQuery(
+            Text(
+                "result is %(result)s; give one of %(ending)s",
+                result=f"{result[:80]!r}",
+                ending=", ".join(Ending),
+            )
+        )
+    rows = [
+        {"act": one, "links": _links(look, one)}
+        for one in seen
+        if user in ("", one.visitor) and action in ("", one.action) and result in ("", one.ending)
+    ]
+    found = listed(look, rows, {"at": _at}, "-at", lambda row: row["act"].target)
+    return {
+        "list": found | {"total": len(seen)},
+        "user": user,
+        "action": action,
+        "result": result,
+        "users": sorted({one.visitor for one in seen} | ({user} - {""})),
+        "actions": sorted({one.action for one in seen} | ({action} - {""})),
+        "results": list(Ending),
+        "file": str(source.path),
+        "cut": Text(
+            "only the last %(count)s KiB of the file were read",
+            count=f"{READ_BYTES_MAX >> 10:,}",
+        )
+        if is_cut
+        else None,
+    }
+
+
+def _at(row: dict[str, Any]) -> int | None:
+    act: Act = row["act"]
+    return act.at_ms
+
+
+def _links(look: Look, act: Act) -> list[dict[str, str]]:
+    """The pages about what an action was done to, where the console watches its cluster."""
+    if act.cluster not in look.clusters.by_name:
+        return []
+    return [
+        {"page": page, "name": str(act.details[key])}
+        for key, page in PAGES.items()
+        if act.details.get(key)
+    ]

@@ -1,0 +1,125 @@
+"""The export of a search: a file that is written while the search runs."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from aiohttp import web
+
+from ..access.access import Access
+from ..access.audit import AuditFailed, Entry
+from ..access.rights import Right
+from ..messages.export import BYTES_MAX, FORMATS, MESSAGES_MAX, Lines, exported
+from ..messages.search import Progress
+from ..texts import Text
+from .look import BadQuery, Look
+from .pages_messages import broker_names, broker_of, condition, found_records
+from .routes import Route
+
+EXPORTS_MAX = 4  # at once
+WRITE_SECONDS = 60.0  # until a visitor that reads nothing is given up
+CHUNK_BYTES = 64 << 10
+
+log = logging.getLogger(__name__)
+
+Looks = Callable[[web.Request, Mapping[str, str]], Look]
+
+
+class Exports:
+    """The exports of a console. `looks` makes the visit of a request, `head` the headers."""
+
+    def __init__(self, access: Access, looks: Looks, head: Callable[[], dict[str, str]]) -> None:
+        self._access = access
+        self._looks = looks
+        self._head = head
+        self._running = 0
+
+    def routes(self) -> list[Route]:
+        """For the page, and for programs."""
+        return [
+            Route("GET", "/search/export", Right.VIEW, self._export),
+            Route("GET", "/api/search/export", Right.VIEW, self._export),
+        ]
+
+    async def _export(self, request: web.Request) -> web.StreamResponse:
+        look = self._looks(request, request.query)
+        topic, kind = look.required("topic"), look.text("format", "jsonl")
+        look.must(Right.VIEW, topic=topic)
+        if kind not in FORMATS:
+            raise BadQuery(
+                Text(
+                    "format is %(kind)s; give one of %(formats)s",
+                    kind=f"{kind[:80]!r}",
+                    formats=", ".join(FORMATS),
+                )
+            )
+        condition(look)  # its fault is an answer, not a cut file
+        if self._running >= EXPORTS_MAX:
+            raise web.HTTPTooManyRequests(
+                text=f"{self._running} exports run, the limit is {EXPORTS_MAX}; wait for one"
+            )
+        self._running += 1
+        try:
+            details = {name: look.text(name) for name in ("where", "begin", "end", "format")}
+            entry = await self._access.audit.begin(
+                look.visitor, look.watched.name, "search-export", topic, details
+            )
+            told: dict[str, object] = {"messages": 0, "not whole": "it was cut off"}
+            try:
+                answer = await self._write(request, look, kind, told)
+            finally:
+                await self._end(entry, told)
+            await answer.write_eof()
+            return answer
+        finally:
+            self._running -= 1
+
+    async def _end(self, entry: Entry, told: dict[str, object]) -> None:
+        try:
+            await self._access.audit.end(entry, told)
+        except AuditFailed as wrong:
+            log.error("an export has ended: %s", wrong)
+
+    async def _write(
+        self, request: web.Request, look: Look, kind: str, told: dict[str, object]
+    ) -> web.StreamResponse:
+        most = look.number("limit", MESSAGES_MAX, 1, MESSAGES_MAX)
+        names, lines = broker_names(look), Lines(kind)
+        steps = found_records(look, most)
+        first = await anext(steps, None)  # a fault of the query comes before the head
+        answer = web.StreamResponse(headers=self._head())
+        answer.content_type, answer.charset = FORMATS[kind], "utf-8"
+        answer.headers["Content-Disposition"] = f'attachment; filename="messages.{kind}"'
+        await answer.prepare(request)
+        waiting, size, count = bytearray(lines.head()), 0, 0
+        last, why, step = Progress(), None, first
+        while step is not None:
+            if isinstance(step, Progress):
+                last, why = step, step.why
+                if not self._access.sessions.is_open(look.session):
+                    why = "the session has ended"
+                    break
+            else:
+                line = lines.line(exported(step, broker_of(step, names), look.visitor.bodies))
+                if size + len(line) > BYTES_MAX:
+                    why = f"the file has {size:,} bytes, the limit is {BYTES_MAX:,}"
+                    break
+                waiting += line
+                size, count = size + len(line), count + 1
+            if len(waiting) >= CHUNK_BYTES:
+                await _put(answer, bytes(waiting))
+                waiting.clear()
+            step = await anext(steps, None)
+        await steps.aclose()
+        await _put(answer, bytes(waiting) + lines.end(last, why))
+        told |= {"messages": count, "not whole": why}
+        return answer
+
+
+async def _put(answer: web.StreamResponse, data: bytes) -> None:
+    """Write to the visitor. ConnectionResetError where nothing is read for `WRITE_SECONDS`."""
+    try:
+        async with asyncio.timeout(WRITE_SECONDS):
+            await answer.write(data)
+    except TimeoutError:
+        raise ConnectionResetError(f"the visitor read nothing for {WRITE_SECONDS:g} s") from None

@@ -1,0 +1,1 @@
+"""Files for an installation: what `aerobee init` writes."""

@@ -1,0 +1,125 @@
+"""Load for proxies of gRPC: h2load for calls that are all the same, our own for calls that differ.
+
+h2load is in Debian's package nghttp2-client. It sends one body over and over, so acknowledgements,
+each of which names another message, go through `exchange`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...proxy.http2 import library
+from ...proxy.http2.call import PREFIX
+from .loadgen import LoadFailed
+
+SECONDS = 900.0  # for one load
+READ_BYTES = 256 << 10
+WINDOW_BYTES = 16 << 20
+METADATA = {
+    "te": "trailers",
+    "content-type": "application/grpc",
+    "grpc-timeout": "30S",  # RocketMQ's proxy serves no receive without a deadline
+    "x-mq-client-id": "bench",
+    "x-mq-language": "JAVA",
+    "x-mq-client-version": "5.0.8",
+    "x-mq-protocol": "v2",
+}
+_RATE = re.compile(r"finished in .*, ([\d.]+) req/s")
+_DONE = re.compile(r"requests: .* (\d+) succeeded, (\d+) failed")
+_DATA = re.compile(r"traffic: .*\((\d+)\) data")
+_MEAN = re.compile(r"time for request: +\S+ +\S+ +([\d.]+)(us|ms|s)")
+_IN_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
+
+
+def framed(request: bytes) -> bytes:
+    """A request as gRPC sends it."""
+    return PREFIX.pack(0, len(request)) + request
+
+
+def h2load(
+    port: int, path: str, request: bytes, count: int, connections: int, streams: int
+) -> dict[str, float]:
+    """Calls with this request: `calls_per_s`, `mean_us` (the mean time of a call) and `bytes`,
+    those of all answers.
+
+    LoadFailed without h2load, and when calls fail.
+    """
+    program = shutil.which("h2load")
+    if program is None:
+        raise LoadFailed("h2load is not installed; apt-get install nghttp2-client")
+    with tempfile.NamedTemporaryFile() as body:
+        Path(body.name).write_bytes(framed(request))
+        words = [program, "-n", str(count), "-c", str(connections), "-m", str(streams)]
+        words += ["-t", "1", "-d", body.name]
+        for name, value in METADATA.items():
+            words += ["-H", f"{name}: {value}"]
+        words.append(f"http://127.0.0.1:{port}{path}")
+        done = subprocess.run(  # noqa: S603 - our own argument list, no shell
+            words, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    patterns = (_RATE, _DONE, _DATA, _MEAN)
+    rate, ended, data, mean = (each.search(done.stdout) for each in patterns)
+    if not (rate and ended and data and mean) or int(ended[1]) != count:
+        raise LoadFailed(f"h2load on {path}: {done.stderr[-500:]} {done.stdout[-1_000:]}")
+    return {
+        "calls_per_s": float(rate[1]),
+        "mean_us": float(mean[1]) * _IN_US[mean[2]],
+        "bytes": float(data[1]),
+    }
+
+
+async def exchange(
+    port: int, path: str, requests: list[bytes], connections: int = 64
+) -> list[list[bytes]]:
+    """The answers to each request, in any order; one call at a time on each connection."""
+    found: list[list[bytes]] = []
+    left = iter(requests)
+    async with asyncio.timeout(SECONDS), asyncio.TaskGroup() as group:
+        for _ in range(min(connections, len(requests))):
+            group.create_task(_one_connection(port, path, left, found))
+    return found
+
+
+async def _one_connection(
+    port: int, path: str, requests: Iterator[bytes], found: list[list[bytes]]
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    machine = library.new_client()
+    machine.initiate_connection()
+    machine.increment_flow_control_window(WINDOW_BYTES)
+    headers = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "bench"}
+    pairs = [(name.encode(), value.encode()) for name, value in (headers | METADATA).items()]
+    for request in requests:
+        stream = machine.get_next_available_stream_id()
+        machine.send_headers(stream, pairs)
+        machine.send_data(stream, framed(request), end_stream=True)
+        writer.write(machine.data_to_send())
+        body, is_open = bytearray(), True
+        while is_open:
+            data = await reader.read(READ_BYTES)
+            if not data:
+                raise LoadFailed(f"the proxy at port {port} closed a connection during {path}")
+            for event in machine.receive_data(data):
+                if isinstance(event, library.events.DataReceived):
+                    body += event.data
+                    machine.acknowledge_received_data(event.flow_controlled_length, stream)
+                is_open &= not isinstance(
+                    event, (library.events.StreamEnded, library.events.StreamReset)
+                )
+            writer.write(machine.data_to_send())
+        found.append(list(_messages(bytes(body))))
+    writer.close()
+
+
+def _messages(body: bytes) -> Iterator[bytes]:
+    at = 0
+    while at + PREFIX.size <= len(body):
+        _, size = PREFIX.unpack_from(body, at)
+        at += PREFIX.size + size
+        yield body[at - size : at]

@@ -1,0 +1,1 @@
+"""Several brokers under one supervisor: `--processes` of `aerobee broker` and `aerobee up`."""

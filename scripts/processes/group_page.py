@@ -1,0 +1,108 @@
+"""The HTTP endpoint of a group of brokers: the metrics of its members added up, and each member."""
+
+import asyncio
+from collections.abc import Generator, Iterator
+from typing import TypeVar
+
+from ...broker.settings.config import BrokerConfig
+from ...conf.secret import secret_of
+from ...console.endpoint import DaemonView, Endpoint
+from ...console.exposition import Family
+from ...console.members import added_up, fetched, total
+from ...console.page import Cell, Status
+from .broker_group import BrokerGroup
+
+Result = TypeVar("Result")
+
+IN, OUT = "rocketmq_messages_in_total", "rocketmq_messages_out_total"
+COLUMNS = (
+    "MEMBER",
+    "STATE",
+    "ADDRESS",
+    "STATUS PAGE",
+    "PROCESS",
+    "RESTARTS",
+    "IN",
+    "OUT",
+    "REASON",
+)
+LABEL = ("member",)
+
+
+class GroupPage:
+    """What the endpoint shows: read from the members for each request."""
+
+    def __init__(self, group: BrokerGroup, config: BrokerConfig) -> None:
+        self._group = group
+        self._config = config
+        self._token = secret_of("httpToken", config.http_token)
+        self._texts: dict[str, str] = {}
+
+    def endpoint(self) -> Endpoint:
+        """The endpoint, not started yet, at the address of the settings."""
+        view = DaemonView(
+            fault=self._fault,
+            not_ready=self._fault,
+            metrics=self._families,
+            in_slices=self._in_slices,
+            status=self._status,
+            note=lambda: "; ".join(self._group.notes()) or None,
+            more_metrics=self._added_up,
+        )
+        config = self._config
+        return Endpoint(
+            config.http_bind_address,
+            config.http_port,
+            view,
+            listen_port=config.listen_port,
+            token=self._token,
+        )
+
+    def _fault(self) -> str | None:
+        if any(member.is_serving for member in self._group.members):
+            return None
+        return "no member serves; " + "; ".join(self._group.notes())
+
+    async def _in_slices(self, steps: Generator[object, None, Result], /) -> Result:
+        members = self._group.members
+        pages = {each.plan.name: each.page for each in members if each.is_serving and each.page}
+        self._texts = await fetched(pages, self._token)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            await asyncio.sleep(0)
+
+    async def _added_up(self) -> bytes:
+        return added_up(self._texts, self._config.broker_name).encode()
+
+    def _families(self) -> Iterator[Family]:
+        members, texts = self._group.members, self._texts
+        up = [((each.plan.name,), float(each.is_serving)) for each in members]
+        yield "aerobee_member_up", "gauge", "1 for a member that serves", LABEL, up
+        restarts = [((each.plan.name,), float(each.restarts)) for each in members]
+        text = "Starts of a member after it ended by itself"
+        yield "aerobee_member_restarts_total", "counter", text, LABEL, restarts
+        for name, text, family in (
+            ("aerobee_member_messages_in_total", "Messages that a member took", IN),
+            ("aerobee_member_messages_out_total", "Messages that a member handed out", OUT),
+        ):
+            values = [((member,), total(found, family)) for member, found in texts.items()]
+            yield name, "counter", text, LABEL, values
+
+    def _status(self, with_system: bool) -> Generator[None, None, Status]:
+        yield
+        members, texts = self._group.members, self._texts
+        rows: list[tuple[Cell, ...]] = [
+            (
+                *(each.plan.name, each.state, each.address, each.page),
+                *(0 if each.child is None else each.child.pid, each.restarts),
+                *(int(total(texts.get(each.plan.name, ""), family)) for family in (IN, OUT)),
+                each.reason,
+            )
+            for each in members
+        ]
+        facts = [("Members", len(members)), ("Serving", sum(each.is_serving for each in members))]
+        name = self._config.broker_name
+        return f"aerobee brokers {name}", facts, [("Members", COLUMNS, rows)]

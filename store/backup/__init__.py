@@ -1,0 +1,1 @@
+"""Backups of a store folder: taken while a broker runs, and restored to a moment."""

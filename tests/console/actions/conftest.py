@@ -1,0 +1,21 @@
+"""A cluster of two brokers for each file, and actions on it."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from aerobee.testing import LocalCluster
+
+from .desk import Desk
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(brokers=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def desk(cluster: LocalCluster, tmp_path: Path) -> AsyncIterator[Desk]:
+    async with Desk(cluster.name_server, tmp_path / "redrives") as desk:
+        yield desk

@@ -1,0 +1,56 @@
+"""Settings and the write permission of brokers."""
+
+import pytest
+from aerobee.console.actions.action import Unfit
+
+from .desk import Desk, rows
+
+
+async def test_a_setting_is_changed_where_it_differs(desk: Desk) -> None:
+    masters = await desk.admin.masters()
+    await desk.admin.update_broker_config(masters["broker-b"], {"fileReservedTime": 48})
+    form = {"setting": "fileReservedTime", "value": "48"}
+    plan = await desk.plan("broker-set", **form)
+    assert rows(plan) == [("broker broker-a", "fileReservedTime=72", "fileReservedTime=48")]
+    await desk.do("broker-set", **form)
+    assert "fileReservedTime=48" in await desk.admin.broker_config(masters["broker-a"])
+    assert (await desk.plan("broker-set", **form)).refusals == [
+        "fileReservedTime is 48 there already"
+    ]
+    strange = await desk.plan("broker-set", setting="transferMsgByHeap", value="true")
+    assert strange.changes or strange.refusals
+    outcomes = await desk.confirm(
+        "broker-set", plan := await desk.plan("broker-set", **form | {"value": "nonsense"}),
+        **form | {"value": "nonsense"},
+    )  # fmt: skip
+    assert plan.changes
+    assert {one.state.value for one in outcomes} == {"refused"}
+    assert "nonsense" in outcomes[0].remark
+
+
+async def test_only_settings_of_the_list_and_plain_values_pass(desk: Desk) -> None:
+    for form, what in (
+        ({"setting": "brokerConfigPath", "value": "x"}, "give one of"),
+        ({"setting": "traceOn", "value": "true\nfilterServerNums=1"}, "give letters, digits"),
+        ({"setting": "traceOn", "value": "$(id)"}, "give letters, digits"),
+        ({"setting": "traceOn", "value": "true", "brokers": "x"}, "broker x has no master"),
+    ):
+        with pytest.raises(Unfit, match=what):
+            await desk.plan("broker-set", **form)
+
+
+async def test_the_write_permission_is_taken_and_given_back(desk: Desk) -> None:
+    await desk.do("topic-create", topic="written")
+
+    async def writable() -> dict[str, int]:
+        route = await desk.admin.route("written")
+        return {str(one.broker_name): one.perm & 2 for one in route.queue_datas}
+
+    assert await writable() == {"broker-a": 2, "broker-b": 2}
+    (outcome,) = await desk.do("broker-wipe", broker="broker-b")
+    assert "topics changed" in outcome.remark
+    assert await writable() == {"broker-a": 2, "broker-b": 0}
+    await desk.do("broker-write", broker="broker-b")
+    assert await writable() == {"broker-a": 2, "broker-b": 2}
+    with pytest.raises(Unfit):
+        await desk.plan("broker-wipe", broker="nobody")

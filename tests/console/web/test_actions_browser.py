@@ -1,0 +1,137 @@
+"""Actions in a real browser: a message from sent to dead to redriven to processed, the reset of an
+offline group, a cancelled message."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aerobee.client import Admin, Consumer, Message, Producer
+from aerobee.testing import LocalCluster
+
+from .site import Site
+
+playwright = pytest.importorskip("playwright.async_api", reason="Playwright is not installed")
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+TIMEOUT_MS = 25_000
+SECONDS = 30
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[Any]:
+    async with playwright.async_playwright() as driver:
+        browser = await driver.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
+        page = await browser.new_page(viewport={"width": 400, "height": 800})
+        page.set_default_timeout(TIMEOUT_MS)
+        faults: list[str] = []
+        page.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda wrong: faults.append(str(wrong)))
+        yield page
+        assert faults == []
+        await browser.close()
+
+
+async def press(page: Any, name: str) -> None:
+    """Press a button, and wait for the page that it leads to."""
+    async with page.expect_navigation():
+        await page.get_by_role("button", name=name, exact=True).click()
+    width = await page.evaluate("document.documentElement.scrollWidth")
+    assert width <= 400, page.url
+
+
+async def follow(page: Any, name: str) -> None:
+    """Follow a link of the content."""
+    async with page.expect_navigation():
+        await page.locator("main").get_by_role("link", name=name, exact=True).first.click()
+
+
+async def confirm(page: Any, typed: str) -> None:
+    """Preview, type the name, and do it."""
+    await press(page, "Preview")
+    await page.locator("input[name=typed]").fill(typed)
+    await press(page, "Do it")
+
+
+async def test_from_sent_to_dead_to_redriven_to_processed(
+    page: Any, aerobee_cluster: LocalCluster
+) -> None:
+    address = aerobee_cluster.name_server
+    async with Admin(address) as admin:
+        await admin.create_topic("orders", 1)
+    async with Site({"main": address}) as site:
+        await page.goto(site.console.new_link())
+        await page.goto(f"{site.console.url}act/message-send?topic=orders")
+        await page.locator("textarea[name=body]").fill('{"n": 7}')
+        await page.locator("input[name=keys]").fill("k7")
+        await press(page, "Preview")
+        await press(page, "Do it")
+        assert "1 done." in await page.locator("#counts").inner_text()
+        async with Consumer(address, group="shop", topics=["orders"], start="earliest") as consumer:
+            message = await consumer.receive(SECONDS)
+            assert message is not None
+            await message.nack(delay_level=-1)  # its processing failed for good
+        await page.goto(f"{site.console.url}act/redrive?group=shop")
+        await page.locator("input[name=where]").fill("body.n = 7")
+        await confirm(page, "shop")
+        (run,) = site.console._acting.desk.redrives.runs("main")
+        async with asyncio.timeout(SECONDS):
+            await run.finished.wait()
+        await page.reload()
+        assert await page.locator("#phase").inner_text() == "ended"
+        assert await page.locator("#sent").inner_text() == "1"
+        async with Consumer(address, group="shop", topics=["orders"]) as consumer:
+            message = await consumer.receive(SECONDS)
+            assert message is not None
+            assert message.body == b'{"n": 7}'
+            await message.ack()
+        # The way of the message has all of it.
+        await page.goto(f"{site.console.url}messages?topic=orders&key=k7")
+        await page.locator("main table a").first.click()
+        way = page.locator(".way")
+        await way.wait_for()
+        told = await way.inner_text()
+        assert "given up: a dead letter" in told
+        assert "redriven: a dead letter" in told
+
+
+async def test_an_offline_group_is_reset(page: Any, aerobee_cluster: LocalCluster) -> None:
+    address = aerobee_cluster.name_server
+    async with Admin(address) as admin, Producer(address) as producer:
+        await admin.create_topic("orders", 1)
+        for _ in range(5):
+            await producer.send(Message("orders", b"x"))
+        async with Consumer(address, group="shop", topics=["orders"], start="earliest") as consumer:
+            for _ in range(5):
+                message = await consumer.receive(SECONDS)
+                assert message is not None
+                await message.ack()
+        async with Site({"main": address}) as site:
+            await page.goto(site.console.new_link())
+            await page.goto(f"{site.console.url}act/offsets-reset?group=shop&topic=orders")
+            await page.locator("select[name=kind]").select_option("begin")
+            await press(page, "Preview")
+            assert "5 are read again" in await page.locator("main").inner_text()
+            await page.locator("input[name=typed]").fill("shop")
+            await press(page, "Do it")
+            assert "1 done." in await page.locator("#counts").inner_text()
+        (one,) = (await admin.consume_stats("shop", "orders")).offset_table.values()
+        assert one.consumer_offset == 0
+
+
+async def test_a_scheduled_message_is_cancelled(page: Any, aerobee_cluster: LocalCluster) -> None:
+    address = aerobee_cluster.name_server
+    async with Admin(address) as admin, Producer(address) as producer:
+        await admin.create_topic("orders", 1)
+        receipt = await producer.send(Message("orders", b"x", delay=3_600.0))
+        async with Site({"main": address}) as site:
+            await page.goto(site.console.new_link())
+            await page.goto(f"{site.console.url}scheduled")
+            await follow(page, "Cancel")
+            await confirm(page, receipt.msg_id)
+            assert "1 done." in await page.locator("#counts").inner_text()
+            await page.goto(f"{site.console.url}scheduled")
+            assert receipt.msg_id not in await page.locator("main").inner_text()

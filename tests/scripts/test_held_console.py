@@ -1,0 +1,92 @@
+"""The console of `aerobee up`: its port is there at once, its process with the first visitor."""
+
+import os
+import re
+import socket
+import urllib.request
+from contextlib import suppress
+from http.cookiejar import CookieJar
+from pathlib import Path
+
+import pytest
+from aerobee.scripts.harness.child import Child
+
+from .command import FREE_PORTS, SECONDS, SMALL, running
+
+pytest.importorskip("jinja2")
+
+
+def consoles(pid: int) -> list[int]:
+    """The consoles that a process has started."""
+    started = [
+        int(one)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for one in (task / "children").read_text().split()
+    ]
+    found = []
+    for one in started:
+        with suppress(FileNotFoundError):  # it ended meanwhile
+            if b"--given-socket" in Path(f"/proc/{one}/cmdline").read_bytes():
+                found.append(one)
+    return found
+
+
+def up(folder: Path) -> list[str]:
+    return ["up", *FREE_PORTS, *SMALL, "--store", str(folder / "store")]
+
+
+def opener() -> urllib.request.OpenerDirector:
+    """A browser, which keeps cookies."""
+    return urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+
+
+def link_of(child: Child, since: int = 0) -> str:
+    """The link that logs in, from the line that the console says when it has started."""
+    line = child.wait_line(lambda text: "log in once: " in text, SECONDS, since)
+    return line.partition("log in once: ")[2].strip()
+
+
+def test_the_first_visitor_starts_the_console_with_low_priority(tmp_path: Path) -> None:
+    with running(tmp_path, *up(tmp_path)) as daemon:
+        found = re.search(r", console (http://127\.0\.0\.1:\d+/);", daemon.ready)
+        assert found, daemon.ready
+        url = found[1]
+        assert consoles(daemon.child.pid) == []
+        browser = opener()
+        with browser.open(url, timeout=SECONDS) as answer:
+            assert "Log in" in answer.read().decode()
+        (console,) = consoles(daemon.child.pid)
+        assert os.getpriority(os.PRIO_PROCESS, console) > os.getpriority(
+            os.PRIO_PROCESS, daemon.child.pid
+        )
+        with browser.open(link_of(daemon.child), timeout=SECONDS) as answer:
+            assert "Messages stored" in answer.read().decode()
+        with browser.open(daemon.page, timeout=SECONDS) as answer:
+            assert f'<a href="{url}">console</a>' in answer.read().decode()
+    assert not Path(f"/proc/{console}").exists()
+
+
+def test_a_console_that_ended_starts_again_with_the_next_visitor(tmp_path: Path) -> None:
+    with running(tmp_path, *up(tmp_path)) as daemon:
+        url = daemon.ready.partition(", console ")[2].partition(";")[0]
+        for _ in range(2):
+            since = len(daemon.child.lines)
+            with opener().open(url, timeout=SECONDS) as answer:
+                assert answer.status == 200
+            assert link_of(daemon.child, since).startswith(url)
+            (console,) = consoles(daemon.child.pid)
+            os.kill(console, 9)
+
+
+def test_a_port_that_is_taken_is_said_and_the_broker_starts(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        words = [*up(tmp_path), "--console-port", str(port)]
+        with running(tmp_path, *words) as daemon:
+            assert f", no console, as port {port} is taken; --console-port gives" in daemon.ready
+            assert daemon.child.lines == [daemon.ready]
+
+
+def test_without_a_console_its_port_is_free(tmp_path: Path) -> None:
+    with running(tmp_path, *up(tmp_path), "--no-console") as daemon:
+        assert ", console http" not in daemon.ready

@@ -1,0 +1,158 @@
+"""The exporters of a broker's metrics, as metricsExporterType asks for them."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Generator
+from typing import Any
+
+import aiohttp
+import grpc
+import grpc.aio
+import pytest
+from aerobee.broker.monitoring.metrics_labels import Family
+from aerobee.broker.settings.config import BrokerConfig, load_broker
+from aerobee.conf.sources import ConfigError
+from aerobee.scripts.metrics_export import EXPORT, exporter, labelled
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+
+SECONDS = 30
+
+
+def figures() -> list[Family]:
+    return [("rocketmq_topic_number", "gauge", "Topics", ("cluster",), [(("c",), 7)])]
+
+
+async def in_slices(steps: Generator[object, None, list[bytes]]) -> list[bytes]:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: list[bytes] = end.value
+            return found
+
+
+class Collector:
+    """A collector on the loopback that keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.requests: asyncio.Queue[ExportMetricsServiceRequest] = asyncio.Queue()
+        self.metadata: list[dict[str, str]] = []
+        self.port = 0
+
+    async def export(self, body: bytes, context: Any) -> bytes:
+        self.metadata.append(dict(context.invocation_metadata()))
+        self.requests.put_nowait(ExportMetricsServiceRequest.FromString(body))
+        return b""
+
+    async def next(self) -> ExportMetricsServiceRequest:
+        async with asyncio.timeout(SECONDS):
+            return await self.requests.get()
+
+
+@pytest.fixture
+async def collector() -> AsyncIterator[Collector]:
+    found, server = Collector(), grpc.aio.server()
+    service, _, method = EXPORT[1:].partition("/")
+    handler = grpc.unary_unary_rpc_method_handler(found.export)
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler(service, {method: handler}),)
+    )
+    found.port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield found
+    await server.stop(None)
+
+
+async def test_prom_is_a_port_with_the_labels_of_the_settings() -> None:
+    config = BrokerConfig(
+        metrics_exporter_type="PROM",
+        metrics_prom_exporter_port=0,
+        metrics_label="team:shop,cluster:mine",
+    )
+    port: Any = exporter(config, figures, in_slices)
+    await port.start()
+    try:
+        assert port.address == "127.0.0.1"  # brokerIP1
+        async with aiohttp.ClientSession() as session, session.get(port.url) as answer:
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+            text = await answer.text()
+        assert 'rocketmq_topic_number{cluster="c",team="shop"} 7.0' in text
+    finally:
+        await port.stop()
+
+
+async def test_otlp_requests_come_at_the_interval_and_once_more_at_the_end(
+    collector: Collector,
+) -> None:
+    config = BrokerConfig(
+        metrics_exporter_type="OTLP_GRPC",
+        metrics_grpc_exporter_target=f"http://127.0.0.1:{collector.port}",
+        metrics_grpc_exporter_header="Authorization:Bearer x,team:shop",
+        metric_grpc_exporter_interval_in_mills=10,
+        metrics_in_delta=True,
+    )
+    found = exporter(config, figures, in_slices)
+    assert found is not None
+    await found.start()
+    try:
+        request = await collector.next()
+        await collector.next()
+    finally:
+        before = len(collector.metadata)
+        await found.stop()
+    assert len(collector.metadata) > before
+    metric = request.resource_metrics[0].scope_metrics[0].metrics[0]
+    assert metric.name == "rocketmq_topic_number"
+    labels = {one.key: one.value.string_value for one in metric.gauge.data_points[0].attributes}
+    assert labels == {"cluster": "c", "aggregation": "delta"}
+    assert collector.metadata[0]["authorization"] == "Bearer x"
+    assert collector.metadata[0]["team"] == "shop"
+
+
+async def test_a_collector_that_is_away_is_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = BrokerConfig(
+        metrics_exporter_type="OTLP_GRPC",
+        metrics_grpc_exporter_target="http://127.0.0.1:1",
+        metric_grpc_exporter_time_out_in_mills=2_000,
+    )
+    found: Any = exporter(config, figures, in_slices)
+    with caplog.at_level(logging.WARNING):
+        await found.start()
+        await found.stop()
+        assert "did not reach the collector at http://127.0.0.1:1" in caplog.text
+
+
+def test_without_a_type_there_is_no_exporter() -> None:
+    assert exporter(BrokerConfig(), figures, in_slices) is None
+    (own,) = labelled(figures(), [("cluster", "other")])
+    assert (own[3], list(own[4])) == (("cluster",), [(("c",), 7)])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["metricsExporterType=OTLP_GRPC"], "metricsGrpcExporterTarget is ''; give the collector"),
+        (["metricsExporterType=PROMETHEUS"], "metricsExporterType"),
+        (["metricsLabel=a=b"], "metricsLabel has a part of 3 characters that is no name:value"),
+        (["metricsGrpcExporterHeader=a:b:c"], "metricsGrpcExporterHeader has a part"),
+        (
+            ["metricsExporterType=OTLP_GRPC", "metricsGrpcExporterTarget=http://h:99999"],
+            "give the collector's address",
+        ),
+    ],
+)
+def test_settings_that_can_not_be_used_are_refused(options: list[str], says: str) -> None:
+    with pytest.raises(ConfigError, match="metrics") as wrong:
+        load_broker(options=options, environ={})
+    assert says in str(wrong.value)
+
+
+def test_a_kind_that_has_no_effect_is_warned_about_and_headers_are_not_shown() -> None:
+    config, warnings = load_broker(options=["metricsExporterType=LOG"], environ={})
+    assert any("metricsExporterType=LOG has no effect" in one for one in warnings)
+    config = BrokerConfig(metrics_grpc_exporter_header="Authorization:geheim")
+    assert "geheim" not in str(config.as_properties())

@@ -1,0 +1,66 @@
+"""Targets: a folder, and a place of fsspec, keep the same bytes under the same names."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from aerobee.store.backup import taking
+from aerobee.store.backup.restoring import restore
+from aerobee.store.backup.targets import FolderTarget, RemoteTarget, Target, target_of
+from aerobee.store.base.errors import StoreError
+
+from ..conftest import Clock, OpenStore, put
+from .test_taking import bodies
+
+KINDS: list[Callable[[Path], str]] = [
+    str,
+    lambda path: f"file://{path}",
+    lambda path: f"memory://{path.name}/deep",
+]
+
+
+@pytest.fixture(params=KINDS, ids=["folder", "file", "memory"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
+    place: Callable[[Path], str] = request.param
+    return target_of(place(tmp_path / "target"))
+
+
+def test_what_is_written_is_there_with_its_size_until_it_is_deleted(target: Target) -> None:
+    assert target.sizes("pieces") == {}
+    assert target.read("pieces/ab/abc") is None
+    target.write("pieces/ab/abc", b"data")
+    target.write("pieces/cd/cde", b"more data")
+    target.write("other", b"")
+    assert target.sizes("pieces") == {"pieces/ab/abc": 4, "pieces/cd/cde": 9}
+    assert target.read("pieces/ab/abc") == b"data"
+    target.write("pieces/ab/abc", b"new")
+    assert target.read("pieces/ab/abc") == b"new"
+    target.delete("pieces/ab/abc")
+    assert target.sizes("pieces") == {"pieces/cd/cde": 9}
+    assert target.place("other").endswith("/other")
+
+
+def test_a_store_goes_there_and_back(
+    target: Target, tmp_path: Path, open_store: OpenStore, clock: Clock
+) -> None:
+    store = open_store()
+    put(store, body=b"there and back")
+    store.write_staged()
+    taking.take(store.root, target, version="0", now_ms=clock)
+    restore(target, tmp_path / "restored")
+    assert bodies(open_store(root=tmp_path / "restored")) == [b"there and back"]
+
+
+def test_a_url_picks_fsspec_and_a_path_a_folder(tmp_path: Path) -> None:
+    assert isinstance(target_of(str(tmp_path)), FolderTarget)
+    assert isinstance(target_of("memory://x"), RemoteTarget)
+
+
+def test_a_kind_of_url_that_nobody_knows_is_named() -> None:
+    with pytest.raises(StoreError, match=r"nonsense://x can't be reached: .*nonsense"):
+        target_of("nonsense://x")
+
+
+def test_files_of_a_backup_are_their_owners(tmp_path: Path) -> None:
+    FolderTarget(tmp_path).write("pieces/ab/abc", b"secret")
+    assert (tmp_path / "pieces/ab/abc").stat().st_mode & 0o777 == 0o600
