@@ -145,6 +145,8 @@ async def test_a_timer_beyond_the_window_keeps_its_time_on_the_other_broker(pair
     await until(lambda: pair.master.timers and pair.master.timers.state.check.queue_offset == 1)
     await pair.copied()
     await pair.lose_master()
+    timers = pair.slave.timers
+    await until(lambda: timers and timers.state.queue_offset == 1)  # it is in the wheel
     pair.ahead_ms = 86_400_000 * 2 + 60_000  # a window, in which it goes around
     await until(lambda: pair.other.store.max_offset("rmq_sys_wheel_timer", 0) == 1)
     assert pair.other.store.max_offset("T", 0) == 0
