@@ -6,44 +6,35 @@ iteration, after the messages of the iteration are in the log (`_end_of_tick`).
 """
 
 import asyncio
-import errno
 import logging
-import socket
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ..conf import log_levels
-from ..conf.secret import secret_of
 from ..protocol import codes
+from ..protocol.aio.audit import AuditLog, open_audit_log
+from ..protocol.aio.clocks import steady_ms
 from ..protocol.aio.connection import Connection, Row
 from ..protocol.aio.memory_budget import MemoryBudget
-from ..protocol.aio.peers import Peers
 from ..protocol.aio.rpc_latency import RpcLatency
-from ..protocol.aio.server import Refused, Server, listen, table
-from ..protocol.aio.slices import Slices, collected
+from ..protocol.aio.server import Server, table
+from ..protocol.aio.slices import Slices
 from ..protocol.aio.tls import Tls
-from ..protocol.headers.admin import HaAddresses
 from ..protocol.message.message_id import UniqueIds
 from ..store.base.errors import StoreError, WritesRefused
 from ..store.engine.store import MessageStore
-from ..store.files import json_file
 from ..store.files.segment import make_folder
 from ..store.log.walk import Progress
+from . import replicas
 from .access.access import Access, open_access
 from .acting.acting import ActingMaster
-from .acting.due_work import DueWork
-from .acting.escape import Escape
-from .acting.handlers import PairHandlers, relayed
-from .acting.members import Members
-from .acting.replica import PairReplica
-from .acting.returning import ReturningMaster, Tables
-from .acting.taking import TakenTimers
+from .acting.returning import ReturningMaster
 from .acting.timers import ActingTimers
+from .admin.topics import delete_topic
 from .filters.filters import Filters
 from .groups.clients import Clients, ConsumerGroup
 from .groups.groups import Groups
@@ -51,39 +42,35 @@ from .groups.member_notices import MemberNotices
 from .groups.offsets import Offsets
 from .groups.permissions import Permissions
 from .groups.queue_lock_gate import CLIENT_LOCK_MS, QueueLockGate
-from .groups.queue_locks import LeftLocks, QueueLocks
-from .member.following import MemberReplica
+from .groups.queue_locks import LeftLocks, LockTable, QueueLocks
 from .member.guard import guarded
 from .member.handlers import MemberHandlers
-from .member.member import steady_ms
 from .member.membership import Membership
-from .member.ports import VIP_PORT_DISTANCE
 from .member.topics import add_missing
 from .naming.other_masters import OtherMasters
 from .naming.registration import Registration
 from .pop.service import PopParts
+from .ports import listen_for_clients, listen_for_slaves
 from .pull.handlers import PullHandlers
 from .pull.static_handlers import StaticPulls
 from .replication.auto_switch_master import AutoSwitchMaster
 from .replication.auto_switch_slave import AutoSwitchSlave
 from .replication.following_timers import FollowingTimers
 from .replication.master import HaMaster
-from .replication.prologue import Gates
 from .replication.pull_handlers import SlavePullHandlers
 from .replication.replica import Replica
 from .replication.slave import HaSlave
-from .replication.slave_requests import as_slave
 from .replication.sync_state import SyncState
-from .replication.synchronize import ALL_MS, SlaveSynchronize
-from .replication.tls import tls_of_master
+from .runtime import key_indexing
 from .runtime.cleaner import Cleaner
 from .runtime.forwarding import Forwarding
+from .runtime.key_indexing import KeyIndexing
 from .runtime.log_prefault import LogPrefault
-from .runtime.peers import open_peers
 from .runtime.periodic import Periodic
-from .runtime.persistent import PersistentTable
+from .runtime.spans import Spans
 from .runtime.stats import Stats
 from .runtime.syncer import Syncer
+from .runtime.table_saving import TableSaving
 from .runtime.threads import Threads
 from .scheduled.delays import Delays
 from .scheduled.delivery_policy import DeliveryPolicy
@@ -97,6 +84,7 @@ from .settings.dynamic import STORE_LIMITS, DynamicSettings
 from .settings.store_host import store_host
 from .table import fast_table, full_table
 from .topics.creation_times import CreationTimes
+from .topics.missed_deletions import MissedDeletions
 from .topics.static_cleaner import PERIOD_SECONDS as CLEAN_STATIC_SECONDS
 from .topics.static_cleaner import StaticCleaner
 from .topics.topics import Topics
@@ -108,15 +96,7 @@ log = logging.getLogger(__name__)
 HA_SECONDS = 0.1  # how late a slave may get bytes that no loop iteration has sent
 SWEEP_SECONDS = 1.0  # how late a parked pull may be answered
 EXPIRE_SECONDS = 10.0
-INDEX_SECONDS = 0.05  # how long keys gather for the index
-# Messages whose keys are added to the index in one loop iteration. 64 take 0.1 ms, a third more per
-# key, and are for times with requests; 512 take 0.5 ms.
-INDEX_FEW = 64
-INDEX_MANY = 512
-INDEX_TIMES = 8  # times the messages that arrived meanwhile, within these two limits
 AHEAD_SECONDS = 0.1  # how long the load must have been low before the log is prefaulted
-# Up to this many messages' keys wait for the end of a burst.
-INDEX_LATER = 100_000
 CHECKPOINT_SECONDS = 1.0
 TABLE_SECONDS = 1.0  # how long the files of topics and groups may be behind their journals
 DELAY_SECONDS = 0.1  # how late the timeout of a send that waits for the disk may be
@@ -124,8 +104,6 @@ STATS_SECONDS = 10.0
 FILTERS_SECONDS = 10.0
 POP_SECONDS = 0.05  # how late a parked pop may be answered
 POP_TIDY_SECONDS = 10.0
-# Between two copies in controller mode: of all tables, and of the offsets of groups.
-MEMBER_ALL_MS, MEMBER_OFFSETS_MS = 10_000, 2_500
 AUTHORITY_SECONDS = 0.1  # how late a master without authority may refuse a send
 SETTLED_SECONDS = 0.5  # how long responses to sends may take before the role is handed over
 AUTHORITY = "authority"  # the cause of a pause of the log
@@ -179,23 +157,34 @@ class Broker:
         self.latency = RpcLatency()
         self.creation_times = CreationTimes()
         self.root = config.store_dir
+        self.missed_deletions = MissedDeletions(self.root)
         self.engine = CompiledEngine(self._use_compiled)
         self._compiled: CompiledSends | None = None
-        self._periodic = Periodic()
+        self.periodic = Periodic()
         self._closers: list[Callable[[], Awaitable[None]]] = []
-        self._loaded: list[PersistentTable] = []
         self.timers: Timers | None = None
         self.access: Access | None = None  # where there are users
+        self.audit: AuditLog | None = None
+        self.spans: Spans | None = None  # with a collector of spans
         self.ha_slave: HaSlave | None = None
         self.replica: Replica | None = None  # a slave's work besides following the log
         self.acting: ActingMaster | None = None  # of a slave that may stand in for its master
         self.returning: ReturningMaster | None = None  # of a master with such a slave
-        self._files = threads.executor("aerobee-files")
+        self._lock_gate: QueueLockGate | None = None  # of a broker that locks queues
 
     @property
     def address(self) -> str:
         """Where clients find this broker, as the name servers tell them."""
         return f"{self.config.broker_ip1}:{self.port}"
+
+    @property
+    def ha_address(self) -> str:
+        """Where slaves follow this broker."""
+        return f"{self.config.broker_ip2}:{self.ha_port}"
+
+    def at_stop(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Call `close` when the broker stops, before what was given earlier."""
+        self._closers.append(close)
 
     async def start(self) -> None:
         """Open the store, listen, register. StoreError or OSError with one plain sentence."""
@@ -207,7 +196,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Leave the name servers, respond to parked requests, write everything, close the store."""
-        await self._periodic.stop()
+        await self.periodic.stop()
         while self._closers:
             await self._closers.pop()()
 
@@ -253,11 +242,14 @@ class Broker:
 
         Call it after moving the clock: on return, everything that became due is done.
         """
-        await self._periodic.catch_up()
+        await self.periodic.catch_up()
         self._end_of_tick()
 
     def _use_compiled(self, compiled_sends: "type[CompiledSends]") -> None:
-        """From now on, handle plain sends with compiled code."""
+        """From now on, handle plain sends with compiled code; on a slave, the log of its master."""
+        if self.config.is_slave:
+            self.store.use(compiled_sends.kernels())
+            return
         self._compiled = compiled_sends(
             self.config, self.store, self.sends.router, self.delivery_policy, self.long_polls,
             self.stats, self.syncer.for_responses,
@@ -266,7 +258,7 @@ class Broker:
         )  # fmt: skip
         self._compiled.write_templates(self.sends.suffix.encode())
         self._compiled.open()
-        self._closers.append(self._compiled.close)
+        self.at_stop(self._compiled.close)
 
     async def _start(self) -> None:
         self.started_ms = self.now_ms()
@@ -281,6 +273,9 @@ class Broker:
         self._on_dynamic_settings()
         self._fill_tables(rows, fast_rows)
         await self.other_masters.check_start()
+        if not self.config.is_slave:
+            for topic in self.missed_deletions.topics():
+                await self.delete_missed(topic)
         self._work_periodically()
         if isinstance(self.ha, AutoSwitchMaster):
             await self.ha.start()
@@ -300,17 +295,20 @@ class Broker:
                 config.tls_server_mode, config.tls_server_cert_path, config.tls_server_key_path
             ),
         )
-        self._closers.append(self.server.stop)
-        self.slices = Slices(self.server.scheduler, self._periodic.part)
-        ports = None if self.membership is None else self.membership.ports
-        bound = (None, None) if ports is None else (ports.clients, ports.fast)
-        self.port = await self._listen(config.listen_port, rows, bound[0])
-        fast_port = max(0, config.listen_port - VIP_PORT_DISTANCE)
-        self.fast_port = await self._listen(fast_port, fast_rows, bound[1])
-        return await self._listen_for_slaves()
+        self.at_stop(self.server.stop)
+        self.slices = Slices(self.server.scheduler, self.periodic.part)
+        self.saving = TableSaving(
+            self.slices,
+            self._threads.executor("aerobee-files"),
+            lambda: self.syncer.reach(self.store.log_end),
+        )
+        self.port, self.fast_port = await listen_for_clients(self, rows, fast_rows)
+        slaves, self.ha_port, close = await listen_for_slaves(self)
+        self.at_stop(close)
+        return slaves
 
     async def _open_store(self, slaves: asyncio.Server) -> None:
-        config, now_ms, closers = self.config, self.now_ms, self._closers
+        config, now_ms = self.config, self.now_ms
         host = await store_host(config.broker_ip1, self.port)
         self.other_masters = OtherMasters(config, self.address)
         make_folder(self.root)  # reports a file in its place before the folder is read
@@ -325,16 +323,23 @@ class Broker:
         self.store.open(self._progress)
         self._opened_end = self.store.log_end
         self._is_new = not (self._opened_end or self.store.epochs.last_epoch)
-        closers.append(self._close_store)
+        self.at_stop(self._close_store)
+        self.key_indexing = KeyIndexing(self.store, self.server.scheduler, self.periodic.part)
         self.log_ahead = LogPrefault(self.store, self._threads.executor("aerobee-ahead"))
-        closers.append(self.log_ahead.stop)
+        self.at_stop(self.log_ahead.stop)
         member = self.membership
         if member is not None and member.role.is_master:
             self.ha: HaMaster | AutoSwitchMaster = self._as_master(slaves, member)
         else:
-            self.ha = HaMaster(config, self.store, slaves, self.alive_ms, self._on_acked)
-        closers.append(self.ha.stop)
+            self.ha = HaMaster(
+                config, self.store, slaves, self.alive_ms, self._on_acked, self._on_shortage
+            )
+        self.at_stop(self.ha.stop)
         self._slaves = self.ha.slaves
+        # Whether it is told of each end of the log, also without a slave.
+        self._tells_end = self.sync_state is not None or config.acks_needed > 0
+        if config.spans_grpc_exporter_target:
+            self.spans = Spans(config.broker_name, self.store.state.log, self.latency)
         if config.is_slave:
             self.store.follower.follow(SLAVE_REASON)
             self.ha_slave = self._as_slave(member)
@@ -385,7 +390,7 @@ class Broker:
         self.store.state.topic_rules = self.topics.retention
         self.groups = Groups(folder / "subscriptionGroup.json", config, now_ms)
         self.permissions = Permissions(config, self.topics, self.groups)
-        self.offsets = Offsets(folder / "consumerOffset.json", now_ms)
+        self.offsets = Offsets(folder / "consumerOffset.json", now_ms, light=config.lmq_enable)
         self.delays = Delays(
             folder / "delayOffset.json",
             self.store,
@@ -399,16 +404,17 @@ class Broker:
             part.load()
         for _ in self.store.cleaner.expire():
             pass  # so that no message comes back that had expired before the start
-        self._closers.append(self._close_tables)
+        self.saving.journaled = [self.topics, self.groups]
+        self.at_stop(self.saving.close)
         # After a power cut the log may end before the last consumed message.
         self.offsets.cut_at(self.store.next_offset)
         self.delays.cut_at_log()
         if self.sync_state is not None:
             self._lead_tables()
-        self._loaded += (self.offsets, self.delays, self.filters)
+        self.saving.tables += (self.offsets, self.delays, self.filters)
         self.transaction_counts = TransactionCounts(folder / "transactionMetrics.json", now_ms)
         self.transaction_counts.load()
-        self._loaded.append(self.transaction_counts)
+        self.saving.tables.append(self.transaction_counts)
 
     def _lead_tables(self) -> None:
         """A new master has a topic for each queue of its log, and registers as the newest."""
@@ -420,19 +426,19 @@ class Broker:
 
     def _make_services(self) -> None:
         """The services that handlers use besides the tables."""
-        config, now_ms, closers = self.config, self.now_ms, self._closers
+        config, now_ms = self.config, self.now_ms
         self.notices = MemberNotices(self.slices)
-        closers.append(self.notices.stop)
+        self.at_stop(self.notices.stop)
         self.clients = Clients(self._on_members, self.filters.register)
         self.locks = QueueLocks()
-        self.transactions = self._walk_transactions()
-        closers.append(self._end_transactions)
+        self.transactions = self.walk_transactions()
+        self.at_stop(self._end_transactions)
         kind: type[Timers] = FollowingTimers if config.is_slave else Timers
         if config.is_slave and config.has_acting_master:
             kind = ActingTimers
         self.timers = open_timers(config, self.store, now_ms, self.wake, self.stats, kind)
         if self.timers is not None:
-            self._loaded.append(self.timers.metrics)
+            self.saving.tables.append(self.timers.metrics)
         self.delivery_policy = DeliveryPolicy(config, self.delays, self.timers, now_ms)
         self.syncer = Syncer(
             self.store,
@@ -446,21 +452,26 @@ class Broker:
         )
         self.syncer.start()
         self.syncer.on_synced(self._on_synced)
-        closers.append(self.syncer.stop)
+        self.at_stop(self.syncer.stop)
         self.cleaner = Cleaner(self.store, self._threads.executor("aerobee-cleaner"))
-        closers.append(self.cleaner.stop)
+        self.at_stop(self.cleaner.stop)
         self.forwarding = Forwarding(config)
-        closers.append(self.forwarding.close)
+        self.at_stop(self.forwarding.close)
         self.static_cleaner = StaticCleaner(
             config, self.store, self.topics.static, self.forwarding, now_ms
         )
         self.access = open_access(config, self.store.message_at, now_ms)
+        self.audit = open_audit_log(config.audit_log, config.broker_name)
+        if self.audit is not None:
+            self.at_stop(self.audit.close)
+            if self.access is not None:
+                self.access.refusals.audit = self.audit
 
     def _make_handlers(self) -> None:
         config, now_ms = self.config, self.now_ms
         pull_parts = (
             config, self.store, self.permissions, self.groups, self.offsets, self.clients,
-            self.filters, self.stats, now_ms,
+            self.filters, self.stats, now_ms, self.spans,
         )  # fmt: skip
         self.pulls = (
             SlavePullHandlers(*pull_parts, is_master_there=self._is_master_there)
@@ -480,32 +491,37 @@ class Broker:
         self.pop = PopParts(
             self.root / "config", config, self.store, self.topics, self.groups, self.permissions,
             self.offsets, self.clients, self.filters, self.stats, self.delivery_policy, self.timers,
-            self.long_polls, self.wake, now_ms, self.client_ms,
+            self.long_polls, self.wake, now_ms, self.client_ms, self.spans,
         )  # fmt: skip
         self.pop.load()
-        self._loaded.append(self.pop.orders)
-        self._closers.append(self.pop.close)
+        self.saving.tables.append(self.pop.orders)
+        self.at_stop(self.pop.close)
 
     def _fill_tables(self, rows: dict[int, Row], fast_rows: dict[int, Row]) -> None:
         """The requests that the two ports serve."""
         full = full_table(self, self.pulls)
         member = self.membership
         if member is not None:
-            ha_address = f"{self.config.broker_ip2}:{self.ha_port}"
-            full |= table(
-                MemberHandlers(
-                    self.config, self.store, self.address, ha_address, member.look
-                ).rows()
+            handlers = MemberHandlers(
+                self.config,
+                self.store,
+                self.address,
+                self.ha_address,
+                member.look,
+                member.handover,
             )
+            full |= table(handlers.rows())
         full[codes.LOCK_BATCH_MQ] = self._gated(full[codes.LOCK_BATCH_MQ])
         if member is not None:
             full = guarded(full, self.change_refusal)
         if self.config.is_slave:
-            full = self._follow(full)
+            full = replicas.follow(self, full)
         elif self.config.has_acting_master:
-            full = self._return(full)
+            full = replicas.take_back(self, full, self._left_locks, knows_locks=self._knows_locks)
         if self.access is not None:
             full = self.access.guard(full)
+        if self.audit is not None:
+            full = self.audit.watch(full)
         rows.update(full)
         fast_rows.update(fast_table(full))
         self._serve_static_topics(self.pulls, rows)
@@ -514,84 +530,114 @@ class Broker:
         """The row of LOCK_BATCH_MQ, for a time in which consumers may have locks that this broker
         doesn't know: those of a master before it, or of its own last run."""
         member, config = self.membership, self.config
-        left = LeftLocks(self.root / "config" / "queueLocks.json")
-        is_known = left.take(self.locks, self.now_ms())
-        is_known = is_known or (self._is_new and not self._has_tables)
         if member is not None:
-            gate = QueueLockGate(member.now_ms)
+            self._lock_gate = gate = QueueLockGate(member.now_ms)
             if member.role.is_master:
                 is_first = self._is_new and member.role.epoch == 1
                 # The master before this one may give locks until its authority ends.
                 gate.open(after_ms=0 if is_first else member.authority.limit_ms + CLIENT_LOCK_MS)
+                member.handover.ask(self._take_locks)
             return gate.guarded(row)
+        self._left_locks = left = LeftLocks(self.root / "config" / "queueLocks.json")
+        table = left.take()
+        if table is not None and table.epoch:
+            table = None
+        is_first = self._is_new and not self._has_tables
         if config.is_slave or config.has_acting_master:
-            return row  # or it has a gate that opens when it acts, or returns
-        gate = QueueLockGate(self.lock_gate_ms)
-        gate.open(after_ms=0 if is_known else CLIENT_LOCK_MS)
-
-        async def leave() -> None:
-            if gate.is_open:
-                gate.close()
-                try:
-                    left.leave(self.locks)
-                except StoreError as wrong:
-                    log.warning(
-                        "the next start gives locks after %d s: %s", CLIENT_LOCK_MS // 1000, wrong
-                    )
-
-        self._closers.append(leave)
+            # It gets a gate that opens when it acts, or returns.
+            is_young = table is not None and 0 <= self.now_ms() - table.at_ms < CLIENT_LOCK_MS
+            if table is not None and is_young:  # later a slave may have acted, and stopped
+                self.locks.restore(table, self.now_ms())
+            self._knows_locks = is_first or is_young
+            return row
+        self._lock_gate = gate = QueueLockGate(self.lock_gate_ms)
+        gate.open(after_ms=0 if is_first else CLIENT_LOCK_MS)
+        if table is not None:
+            self._take_locks(table)
+        self.at_stop(self._leave_locks)
         return gate.guarded(row)
+
+    async def _leave_locks(self) -> None:
+        """Keep the locks for the next start."""
+        released = self.release_locks()
+        if released is not None:
+            self._left_locks.leave(released)
+
+    def _take_locks(self, table: LockTable) -> None:
+        """These are all locks that were given before, so others can be given from now on."""
+        gate = self._lock_gate
+        if gate is not None and gate.is_opening and not gate.is_open:
+            self.locks.restore(table, self.now_ms())
+            gate.close()
+            gate.open(after_ms=0)
+
+    def release_locks(self) -> LockTable | None:
+        """Give no locks any more. Returns all locks, None while this broker doesn't know all."""
+        gate, member = self._lock_gate, self.membership
+        if gate is None or not gate.is_open:
+            return None
+        gate.close()
+        epoch = 0 if member is None else member.role.epoch
+        return self.locks.table(self.now_ms(), self.config.broker_name, epoch)
 
     async def _join_cluster(self) -> None:
         """Let slaves in, follow a master, register with the name servers."""
-        config, closers = self.config, self._closers
+        config = self.config
         if isinstance(self.ha, HaMaster):
             await self.ha.accept()
+        self.at_stop(self.engine.stop)
+        if self._may_compile and config.is_slave:
+            await self.engine.start_loaded()
         if self.ha_slave is not None:
-            closers.append(self.ha_slave.stop)
+            self.at_stop(self.ha_slave.stop)
             await self.ha_slave.start()
-        ha_address = f"{config.broker_ip2}:{self.ha_port}"
         on_master = None if self.replica is None else self.replica.on_master
         self.registration = Registration(
             config,
             self.topics,
             self.address,
-            ha_address,
+            self.ha_address,
             self.other_masters,
             self.slices,
             on_master,
         )
-        closers.append(self.registration.stop)
+        self.at_stop(self.registration.stop)
         if self.returning is not None:
             await self.returning.come_online()
+            self.at_stop(self.returning.hand_over)  # before the slave learns that it is to act
         await self.registration.start()
         for stands_in in (self.acting, self.returning):
             if stands_in is not None:
-                self._periodic.start(stands_in.run(self.registration.register_all), "acting master")
-        closers.append(self.engine.stop)
-        if config.compiled_sends and not config.is_slave:
+                self.periodic.start(stands_in.run(self.registration.register_all), "acting master")
+        if self._may_compile and not config.is_slave:
             self.engine.start()
 
+    @property
+    def _may_compile(self) -> bool:
+        """Whether it uses machine code: a member of a set does once it has a role."""
+        has_role = self.membership is None or self.membership.role.epoch > 0
+        return self.config.compiled_sends and has_role
+
     def _work_periodically(self) -> None:
-        config, every, in_turns = self.config, self._periodic.every, self._periodic.in_turns
+        config, every, in_turns = self.config, self.periodic.every, self.periodic.in_turns
         every(SWEEP_SECONDS, lambda: in_turns(self.long_polls.sweep_in_parts(self.now_ms())))
         every(SWEEP_SECONDS, self.pulls.sweep_cold)
         every(DELAY_SECONDS, self.syncer.sweep)
         every(EXPIRE_SECONDS, self._expire)
-        every(INDEX_SECONDS, self._index)
+        every(key_indexing.PERIOD_SECONDS, self.key_indexing.run)
         every(AHEAD_SECONDS, self.log_ahead.step)
         every(CHECKPOINT_SECONDS, self.store.save_checkpoint)
         every(config.clean_resource_interval / 1000, self.cleaner.run)
-        every(TABLE_SECONDS, self._save_tables)
-        every(config.flush_consumer_offset_interval / 1000, lambda: self._save(self.offsets))
-        every(config.flush_delay_offset_interval / 1000, lambda: self._save(self.delays))
+        every(TABLE_SECONDS, self.saving.save_journaled)
+        every(config.flush_consumer_offset_interval / 1000, lambda: self.saving.save(self.offsets))
+        every(config.flush_delay_offset_interval / 1000, lambda: self.saving.save(self.delays))
         every(FILTERS_SECONDS, self._save_filters)
         if self.timers is not None:
-            self._periodic.in_steps(self.server.scheduler, partial(self._time, self.timers))
+            self.periodic.in_steps(self.server.scheduler, partial(self._time, self.timers))
             every(config.timer_flush_interval_ms / 1000, partial(self._sync, self.timers))
         every(POP_SECONDS, self.pop.sweep)
         every(POP_TIDY_SECONDS, self.pop.handlers.tidy)
-        every(POP_TIDY_SECONDS, lambda: self._save(self.pop.orders))
+        every(POP_TIDY_SECONDS, lambda: self.saving.save(self.pop.orders))
         if not config.is_slave:
             self._write_by_itself()
         if self.sync_state is not None:
@@ -605,129 +651,40 @@ class Broker:
     def _write_by_itself(self) -> None:
         """A master's own writes; a slave's log gets them from the master."""
         config = self.config
-        self._periodic.in_steps(
+        self.periodic.in_steps(
             self.server.scheduler,
             lambda most: self._delivers() and self.delays.deliver(self.now_ms(), most),
         )
-        self._periodic.every(lambda: self.pop.revive.wait_ms() / 1000, self._revive)
+        self.periodic.every(lambda: self.pop.revive.wait_ms() / 1000, self._revive)
         # Not on a slave, where a queue may be empty because it is behind.
-        self._periodic.every(CLEAN_STATIC_SECONDS, self.static_cleaner.run)
-        self._periodic.every_dynamic(
+        self.periodic.every(CLEAN_STATIC_SECONDS, self.static_cleaner.run)
+        self.periodic.every_dynamic(
             self.dynamic_settings,
             "transactionOpBatchInterval",
             lambda: config.transaction_op_batch_interval,
             self.transactions.write_ended,
         )
-        self._periodic.every_dynamic(
+        self.periodic.every_dynamic(
             self.dynamic_settings,
             "transactionMetricFlushInterval",
             lambda: config.transaction_metric_flush_interval,
-            lambda: self._save(self.transaction_counts),
+            lambda: self.saving.save(self.transaction_counts),
         )
-        self._periodic.every_dynamic(
+        self.periodic.every_dynamic(
             self.dynamic_settings,
             "transactionCheckInterval",
             lambda: config.transaction_check_interval,
             self._check_transactions,
         )
 
-    def _follow(self, table: dict[int, Row]) -> dict[int, Row]:
-        """Start a slave's work besides following the log; returns its request table."""
-        assert self.ha_slave is not None
-        assert self.timers is None or isinstance(self.timers, FollowingTimers)
-        config, member = self.config, self.membership
-        may_lead = member is not None or config.has_acting_master
-        peers = open_peers(config)
-        self._closers.append(peers.close)
-        sync = SlaveSynchronize(
-            peers, self.address, self.topics, self.groups, self.offsets, self.delays,
-            self.pop.modes, self.timers, lambda: self.store.whole_end, self.now_ms,
-            *((MEMBER_ALL_MS, MEMBER_OFFSETS_MS) if may_lead else (ALL_MS, ALL_MS)),
-            config.has_acting_master,
-        )  # fmt: skip
-        slave, wake = self.ha_slave, self._wake_all
-        replica: Replica
-        if member is not None:
-            replica = MemberReplica(sync, slave, wake, member.role, peers)
-        elif config.has_acting_master:
-            replica = PairReplica(sync, slave, wake, config, peers)
-        else:
-            replica = Replica(sync, slave, config.ha_master_address, wake)
-        self.replica = replica
-        self._periodic.start(replica.run(), "replica")
-        self._periodic.every(SWEEP_SECONDS, replica.sweep)
-        rows = as_slave(table, replica.master)
-        return self._act(rows, replica, slave, peers) if isinstance(replica, PairReplica) else rows
-
-    def _act(
-        self, rows: dict[int, Row], replica: PairReplica, slave: HaSlave, peers: Peers
-    ) -> dict[int, Row]:
-        """Prepare to stand in for the master; returns the request table."""
-        config, timers = self.config, self.timers
-        assert timers is None or isinstance(timers, ActingTimers)
-        escape = Escape(config, peers)
-        due_work = DueWork(
-            escape, self.delays, timers, self._walk_transactions, config.timer_precision_ms,
-            f"InnerProducerGroup_{config.broker_name}_{config.broker_id}", self.now_ms,
-        )  # fmt: skip
-        gate = QueueLockGate(self.lock_gate_ms)
-        members = Members(config, peers, self.address)
-        self.acting = acting = ActingMaster(
-            config, self.address, members, slave, replica,
-            (self.offsets, self.delays, *(() if timers is None else (timers.state,))),
-            gate, due_work if config.enable_remote_escape else None, self._settle_due,
-            self.alive_ms,
-        )  # fmt: skip
-        self._closers.append(acting.stop)
-        self._periodic.every(config.broker_heartbeat_interval / 1000, members.report)
-        handlers = self._pair_handlers(acting.look, acting.returning)
-        offset_row = relayed(rows[codes.UPDATE_CONSUMER_OFFSET], peers, self._live_master)
-        lock_row = gate.guarded(rows[codes.LOCK_BATCH_MQ])
-        return rows | table((*handlers.rows(), offset_row, lock_row))
-
-    def _return(self, rows: dict[int, Row]) -> dict[int, Row]:
-        """Prepare to take back what an acting master did; returns the request table."""
-        config, timers = self.config, self.timers
-        assert isinstance(self.ha, HaMaster)
-        peers = open_peers(config)
-        self._closers.append(peers.close)
-        members = Members(config, peers, self.address)
-        gate = QueueLockGate(self.lock_gate_ms)
-        taken = None
-        if timers is not None:
-            taken = TakenTimers(
-                config, self.store, timers.state, timers.metrics, self.wake, self.stats
-            )
-        self.returning = ReturningMaster(
-            gate, config, self.address, f"{config.broker_ip2}:{self.ha_port}", members, peers,
-            self.store, self.ha, Tables(self.offsets, self.delays, taken, self.save_offsets),
-            self.alive_ms, self.now_ms,
-        )  # fmt: skip
-        self._periodic.every(config.broker_heartbeat_interval / 1000, members.report)
-        handlers = self._pair_handlers(lambda: None)
-        lock_row = gate.guarded(rows[codes.LOCK_BATCH_MQ])
-        return rows | table((*handlers.rows(), lock_row))
-
-    def _pair_handlers(
-        self,
-        look: Callable[[], None],
-        returning: Callable[[HaAddresses], Awaitable[None]] | None = None,
-    ) -> PairHandlers:
-        ha_address = f"{self.config.broker_ip2}:{self.ha_port}"
-        return PairHandlers(self.store, self.address, ha_address, look, returning)
-
-    def _walk_transactions(self) -> Transactions:
+    def walk_transactions(self) -> Transactions:
         """A new walk over the half topic, from its cursor."""
         return Transactions(
             self.config, self.store, self.topics, self.offsets, self.clients,
             self.transaction_counts, self.stats, self.now_ms,
         )  # fmt: skip
 
-    def _live_master(self) -> str:
-        """The address of a slave's master while that is there, else ""."""
-        return self.replica.master() if self.replica is not None and self._is_master_there() else ""
-
-    async def _settle_due(self) -> None:
+    async def settle_due(self) -> None:
         """Have the timers' check point say how far they came."""
         if self.timers is not None and await self.syncer.reach(self.store.log_end):
             await self._sync(self.timers)
@@ -786,64 +743,13 @@ class Broker:
         on_change(limit_memory, "clientMemoryBytesMax")
         on_change(lambda: log_levels.use(config.log_level), "logLevel")
 
-    async def _listen(self, port: int, rows: dict[int, Row], bound: socket.socket | None) -> int:
-        try:
-            return await self.server.listen(
-                self.config.bind_address, port, rows, accept=False, bound=bound
-            )
-        except OSError as wrong:
-            if wrong.errno != errno.EADDRINUSE:
-                raise
-            more = (
-                "a broker's status page is seven ports above its listenPort unless httpPort is set"
-            )
-            raise OSError(wrong.errno, f"{wrong.strerror} ({more})") from None
-
-    async def _listen_for_slaves(self) -> asyncio.Server:
-        config, member = self.config, self.membership
-        secret = secret_of("haSecret", config.ha_secret)
-        gates = Gates(secret, lambda host: self.ha.may_come(host), self._note_refused_slave)
-
-        def factory() -> asyncio.Protocol:
-            # In controller mode slaves follow only a master, and find out when they are refused.
-            is_refused = member is not None and not member.role.is_master
-            return Refused() if is_refused else gates.before(lambda: self.ha.connection())
-
-        try:
-            server, self.ha_port = await listen(
-                factory, config.bind_address, config.ha_listen_port, accept=False,
-                bound=None if member is None else member.ports.slaves, tls=tls_of_master(config),
-            )  # fmt: skip
-        except OSError as wrong:
-            raise OSError(wrong.errno, f"{wrong.strerror} (haListenPort)") from None
-
-        async def close() -> None:
-            server.close()
-            gates.close()
-
-        self._closers.append(close)
-        return server
-
-    def _note_refused_slave(self) -> None:
-        self.ha.refused += 1
-
-    async def _close_tables(self) -> None:
-        self._files.shutdown(wait=True)  # a write in progress must not overtake these
-        for each in (self.topics, self.groups):
-            try:
-                each.save()
-            except StoreError as wrong:
-                log.error("%s; the next start reads its journal", wrong)
-            each.file.close()
-
     async def _close_store(self) -> None:
         try:
             self.store.sync()
         except StoreError as wrong:
             log.error("what was consumed since the last save is not saved: %s", wrong)
         else:
-            for part in self._loaded:
-                part.save()
+            self.saving.save_all()
         if self.timers is not None:
             self._close_timers(self.timers)
         self.store.close()
@@ -859,63 +765,29 @@ class Broker:
         if not self._delivers():
             return
         check = partial(self.transactions.check, self.now_ms())
-        await self._periodic.in_turns(iter(check, False))
-
-    async def _index(self) -> None:
-        """Add the keys of new messages to the index, in parts between which requests are served."""
-        # Each part has a fixed cost, so a small remainder waits for the next round.
-        store, scheduler = self.store, self.server.scheduler
-        most = INDEX_FEW
-        while not scheduler.is_shared or store.index_backlog > INDEX_LATER:
-            async with self._periodic.part:
-                if store.index_pending(most) < most:
-                    break
-                left = store.index_backlog
-            came = store.index_backlog - left
-            times = 0 if scheduler.is_shared else INDEX_TIMES
-            # Add at least twice as many as arrive, so that the loop ends under load, too.
-            most = max(INDEX_FEW, min(times * came, INDEX_MANY), 2 * came)
+        await self.periodic.in_turns(iter(check, False))
 
     async def _revive(self) -> None:
         """A round of revival of popped messages, in parts between which requests are served."""
         if self._reads_all():
-            await self._periodic.in_turns(iter(self.pop.revive.run, False))
+            await self.periodic.in_turns(iter(self.pop.revive.run, False))
+
+    async def delete_missed(self, topic: str) -> None:
+        """Delete a topic that the other brokers of a group deleted while this one was away."""
+        try:
+            delete_topic(topic, self.store, self.topics, self.offsets, self.stats)
+            await self.save_offsets()
+            log.warning("topic %s is deleted: it was deleted while this broker was away", topic)
+        except StoreError as wrong:
+            log.error(
+                "topic %s was deleted while this broker was away, and is back: %s; delete it again",
+                *(topic, wrong),
+            )
+        self.missed_deletions.done(topic)
 
     async def save_offsets(self) -> bool:
         """Write the groups' consumed offsets; returns whether the file is up to date."""
-        return await self._save(self.offsets)
-
-    async def _save(self, part: PersistentTable) -> bool:
-        """Write a table's file in another thread; returns whether the file is up to date.
-
-        Its consumed and delivered offsets must not outlive the messages, so the log is synced
-        first.
-        """
-        loop = asyncio.get_running_loop()
-        async with part.saving:  # an older version must not be written last
-            try:
-                pieces = await self.slices.run(collected(part.pieces()))
-                if not pieces:
-                    return True
-                if not await self.syncer.reach(self.store.log_end):
-                    part.changed = True
-                    return False
-                await loop.run_in_executor(self._files, _write, part.path, pieces)
-            except BaseException:
-                part.changed = True
-                raise
-        return True
-
-    async def _save_tables(self) -> None:
-        """Write the files of topics and groups whose journals have entries."""
-        for each in (self.topics, self.groups):
-            file = each.file
-            if file.is_behind:
-                mark = file.mark()
-                pieces = await self.slices.run(collected(each.pieces(standard=True)))
-                loop = asyncio.get_running_loop()
-                await loop.run_in_executor(self._files, _write, file.path, pieces)
-                file.written(mark)
+        return await self.saving.save(self.offsets)
 
     def _time(self, timers: Timers, most: int) -> bool:
         may = self._delivers() and self._reads_all()
@@ -929,11 +801,10 @@ class Broker:
     async def _sync(self, timers: Timers) -> None:
         """Sync the timer's files to the disk without blocking the loop."""
         timers.sample(self.now_ms())
-        await self._save(timers.metrics)
+        await self.saving.save(timers.metrics)
         progress = timers.state.unsynced()
         if progress is not None:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._files, timers.state.sync)
+            await self.saving.in_thread(timers.state.sync)
             timers.state.synced(progress)
 
     def _close_timers(self, timers: Timers) -> None:
@@ -959,10 +830,16 @@ class Broker:
         if dropped:
             # Some were dropped earlier in this iteration, for example when a file was full.
             raise WritesRefused(store.refusal or "messages were dropped")
-        if self._slaves or self.sync_state is not None:
-            self.ha.send()  # which also tells a master alone in its set what is confirmed
+        if self.spans is not None and not self.config.is_slave:
+            self.spans.stored()
+        if self._slaves or self._tells_end:
+            self.ha.send()  # which also tells a master without slaves what is confirmed
         if self.syncer.is_due:
             self.syncer.end_of_tick()
+        if store.state.light_arrived:
+            for key in store.state.light_arrived:
+                self.long_polls.mark(key)
+            store.state.light_arrived.clear()
         if self.long_polls.marked:
             self.long_polls.serve()
 
@@ -971,16 +848,21 @@ class Broker:
         self.long_polls.mark(key)
         self.server.scheduler.wake()
 
-    def _wake_all(self) -> None:
+    def wake_all(self) -> None:
         self.long_polls.wake_all()
         self.server.scheduler.wake()
 
     def _on_acked(self, end: int) -> None:
         self.syncer.replicated(end)
 
+    def _on_shortage(self, why: str) -> None:
+        if why:
+            log.warning("%s", why)
+        self.syncer.shortage = why
+
     def _on_confirmed(self) -> None:
         """More of the log may be read: every member of the sync state set has it."""
-        self._wake_all()
+        self.wake_all()
 
     async def _sync_to(self, end: int) -> bool:
         return await self.syncer.reach(end)
@@ -1004,10 +886,9 @@ class Broker:
 
     def _on_followed(self, keys: Iterable[tuple[str, int]]) -> None:
         """The master's log brought new messages for these queues."""
-        targets = self.topics.targets
         for key in keys:
             self.long_polls.mark(key)
-            if key[0] not in targets and self.replica is not None:
+            if self.topics.get(key[0]) is None and self.replica is not None:
                 self.replica.sync.lacks_topic = True
         if self.long_polls.marked or self._slaves:
             self.server.scheduler.wake()
@@ -1016,14 +897,14 @@ class Broker:
         if isinstance(self.ha, AutoSwitchMaster):
             self.ha.confirm()
         if self.store.readable_end_moves_with_sync:
-            self._wake_all()
+            self.wake_all()
 
     def _on_lost(self, connection: Connection) -> None:
         self.clients.lost(connection)
 
     async def _save_filters(self) -> None:
         self.filters.clean(self.now_ms())
-        await self._save(self.filters)
+        await self.saving.save(self.filters)
 
     def _on_members(self, group: ConsumerGroup) -> None:
         if not group.members:
@@ -1045,7 +926,3 @@ class Broker:
                 yield
 
         await self.slices.run(close())
-
-
-def _write(path: Path, pieces: list[bytes]) -> None:
-    json_file.save(path, b"".join(pieces))

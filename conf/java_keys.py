@@ -37,7 +37,6 @@ _TABLE = (
     compatibleWithOldNameSrv=true  fetchControllerAddrByDnsLookup=false
     useStaticSubscription=false
     coldCtrStrategyEnable=false  usePIDColdCtrStrategy=true
-      enablePopMessageThreshold=false
     enableFastChannelEventProcess=false  printChannelGroups=false
     skipWhenCKRePutReachMaxTimes=false  appendAckAsync=false  appendCkAsync=false
     clearRetryTopicWhenDeleteTopic=true  enableLmqStats=false
@@ -83,10 +82,8 @@ _TABLE = (
     popLongPollingForceNotifyInterval=800
     consumerOffsetUpdateVersionStep=500  delayOffsetUpdateVersionStep=200
     checkSyncStateSetPeriod=5000  syncControllerMetadataPeriod=10000
-    metricLoggingExporterIntervalInMills=10000
     subscriptionExpiredTimeout=600000
   fetchNamesrvAddrInterval=10000
-    popInflightMessageThreshold=10000
     """,
     ),
     (
@@ -156,7 +153,7 @@ _TABLE = (
     flushConsumeQueueLeastPages=2  flushCommitLogThoroughInterval=10000
     commitCommitLogThoroughInterval=200  maxMsgsNumBatch=64
     putMessageTimeout=8000  transientStorePoolSize=5
-    maxLmqConsumeQueueNum=20000  scheduleAsyncDeliverMaxPendingLimit=2000
+    scheduleAsyncDeliverMaxPendingLimit=2000
     scheduleAsyncDeliverMaxResendNum2Blocked=3  maxBatchDeleteFilesNum=50  dispatchCqThreads=10
     dispatchCqCacheNum=4096  maxTopicLength=127  travelCqFileNumWhenGetMessage=1
     correctLogicMinOffsetSleepInterval=1  correctLogicMinOffsetForceInterval=300000
@@ -179,12 +176,12 @@ _TABLE = (
     messageIndexSafe=false  warmMapedFileEnable=false  offsetCheckInSlave=false
     debugLockEnable=false  duplicationEnable=false  diskFallRecorded=true
     transientStorePoolEnable=false  fastFailIfNoBufferInStorePool=false  enableDLegerCommitLog=false
-    enableBatchPush=false  enableScheduleMessageStats=true  enableLmq=false
-    enableMultiDispatch=false  enableScheduleAsyncDeliver=false  enableAsyncReput=true
+    enableBatchPush=false  enableScheduleMessageStats=true
+    enableScheduleAsyncDeliver=false  enableAsyncReput=true
     recheckReputOffsetFromCq=false  autoMessageVersionOnTopicLen=true
     forceVerifyPropCRC=false  mappedFileSwapEnable=true  searchBcqByCacheEnable=true
     dispatchFromSenderThread=false  wakeCommitWhenPutMessage=true  wakeFlushWhenPutMessage=false
-    enableCleanExpiredOffset=false  enableAutoInSyncReplicas=false
+    enableCleanExpiredOffset=false
     haFlowControlEnable=false  syncMasterFlushOffsetWhenStartup=false
   enableBuildConsumeQueueConcurrently=false
     realTimePersistRocksDBConfig=true  enableRocksDBLog=false  readUnCommitted=false

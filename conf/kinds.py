@@ -12,5 +12,7 @@ TlsMode = Literal["disabled", "permissive", "enforcing"]
 LOG_FILE_MIB = 64  # the size at which a log file is renamed
 # What `log_levels.parse` takes, as far as a pattern says it.
 LogLevels = Annotated[str, Meta(max_length=1_024, pattern=r"^[A-Za-z0-9_.,= ]*$")]
+# What a page may link to.
+ConsoleUrl = Annotated[str, Meta(max_length=1_024, pattern=r"^(https?://[!-~]+)?$")]
 LogFormat = Literal["text", "json"]
 LogFileMib = Annotated[int, Meta(ge=1, le=4_096)]

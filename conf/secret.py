@@ -4,9 +4,9 @@ A secret is never shown: no error message contains one.
 """
 
 import functools
-import stat
 from pathlib import Path
 
+from ..protocol.security.secret_mode import fault_of
 from .sources import ConfigError
 
 FILE = "file:"
@@ -39,18 +39,13 @@ def secret_of(key: str, text: str) -> bytes:
 def check_mode(key: str, path: Path) -> None:
     """ConfigError for a file that is missing, or that others than its owner and group can read."""
     try:
-        mode = path.stat().st_mode
+        why = fault_of(str(path), path.stat().st_mode)
     except OSError as wrong:
         raise ConfigError(
             f"{key}: {path} can't be read: {wrong.strerror or wrong}; correct the path"
         ) from None
-    if not stat.S_ISREG(mode):
-        raise ConfigError(f"{key}: {path} is no plain file; name one")
-    if mode & (stat.S_IRWXO | stat.S_IWGRP):
-        raise ConfigError(
-            f"{key}: {path} has mode {stat.S_IMODE(mode):04o}, so others can read or change it; "
-            f"run chmod 600 {path}"
-        )
+    if why:
+        raise ConfigError(f"{key}: {why}")
 
 
 @functools.cache

@@ -1,23 +1,25 @@
 """The HTTP endpoint of a daemon: liveness, readiness, metrics and a status page.
 
 It calls functions of the daemon (`DaemonView`) for each request, and keeps only the text of slow
-metrics for some seconds. It is read-only: no request can change a cluster.
+metrics for some seconds. It is read-only: no request can change a cluster. The port is open from
+the start; the first visitor waits until the pages (`endpoint_pages.py`) are imported.
 """
 
+import asyncio
 import errno
 import logging
+import os
+import socket
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import version
-from typing import Protocol, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from aiohttp import web
+from .exposition import Family
+from .page import Status
 
-from .bearer import Bearer
-from .exposition import Family, exposition
-from .metrics_text import MetricsText
-from .page import STYLE, STYLE_FILE, WITH_SYSTEM, Status, render
+if TYPE_CHECKING:
+    from .endpoint_pages import EndpointPages
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +32,7 @@ PORT_DISTANCE = 7
 PORTS_TRIED = 50  # from there on, before any free one is taken
 PORT_MAX = 65_535
 
-HEADERS = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-}
+BACKLOG = 128  # connections that wait to be accepted
 
 
 class InSlices(Protocol):
@@ -63,7 +60,7 @@ class DaemonView:
     status: Callable[[bool], Generator[object, None, Status]]
     note: Callable[[], str | None] = lambda: None
     more_metrics: Callable[[], Awaitable[bytes]] | None = None
-    console: str | None = None
+    console: str = ""
 
 
 class Endpoint:
@@ -90,9 +87,10 @@ class Endpoint:
             first = listen_port + PORT_DISTANCE
             self._ports = [*range(first, min(first + PORTS_TRIED, PORT_MAX + 1)), 0]
         self._view = view
-        self._bearer = Bearer(token)
-        self._metrics = MetricsText(self._write_metrics, HEADERS)
-        self._runner: web.AppRunner | None = None
+        self._token = token
+        self._sockets: list[socket.socket] = []
+        self._pages: EndpointPages | None = None
+        self._loading: asyncio.Task[None] | None = None
 
     @property
     def url(self) -> str | None:
@@ -106,24 +104,18 @@ class Endpoint:
         """Listen. OSError with the reason and the cure when the port is not available."""
         if self.port == OFF:
             return
-        app = web.Application()
-        app.router.add_get("/", self._page)
-        app.router.add_get(f"/{STYLE_FILE}", _style)
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._scrape)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
-        await self._runner.setup()
+        loop = asyncio.get_running_loop()
         for port in self._ports:
             try:
-                await web.TCPSite(self._runner, self.address, port).start()
+                self._sockets = await _listening(self.address, port)
             except OSError as wrong:
                 if wrong.errno == errno.EADDRINUSE and port != self._ports[-1]:
                     continue
-                await self.stop()
                 raise self._refused(wrong) from None
             break
-        self.port = self._runner.addresses[0][1]
+        for listening in self._sockets:
+            loop.add_reader(listening, self._load)
+        self.port = self._sockets[0].getsockname()[1]
         if self._ports[0] not in (0, self.port):
             log.info(
                 "port %d is taken, so the status page is on port %d; httpPort sets another",
@@ -142,52 +134,56 @@ class Endpoint:
 
     async def stop(self) -> None:
         """Close the port and its connections."""
-        self._metrics.stop()
-        runner, self._runner = self._runner, None
-        if runner is not None:
-            await runner.cleanup()
+        if self._loading is None:
+            self._leave_visitors()
+        else:
+            self._loading.cancel()
+            await asyncio.gather(self._loading, return_exceptions=True)
+            self._loading = None
+        pages, self._pages = self._pages, None
+        if pages is not None:
+            await pages.stop()
+        sockets, self._sockets = self._sockets, []
+        for listening in sockets:
+            listening.close()
 
-    async def _healthz(self, _: web.Request) -> web.Response:
-        return _verdict(self._view.fault(), self._view.note())
+    def _leave_visitors(self) -> None:
+        for listening in self._sockets:
+            asyncio.get_running_loop().remove_reader(listening)
 
-    async def _readyz(self, _: web.Request) -> web.Response:
-        fault = self._view.fault() or self._view.not_ready()
-        return _verdict(fault, self._view.note())
+    def _load(self) -> None:
+        """The first visitor is here."""
+        self._leave_visitors()
+        self._loading = asyncio.create_task(self._serve(), name="http-endpoint")
 
-    async def _scrape(self, request: web.Request) -> web.StreamResponse:
-        self._bearer.check(request)
-        return await self._metrics.answer(request)
-
-    async def _write_metrics(self) -> list[bytes]:
-        chunks = await self._view.in_slices(exposition(self._view.metrics()))
-        if self._view.more_metrics is not None:
-            chunks.append(await self._view.more_metrics())
-        return chunks
-
-    async def _page(self, request: web.Request) -> web.Response:
-        self._bearer.check(request)
-        view, with_system = self._view, WITH_SYSTEM in request.query
-        text = render(
-            await view.in_slices(view.status(with_system)),
-            view.fault() or view.not_ready(),
-            view.note(),
-            version=f"aerobee {_version()}",
-            with_system=with_system,
-            console=view.console,
-        )
-        return web.Response(text=text, content_type="text/html", headers=HEADERS)
+    async def _serve(self) -> None:
+        try:
+            # In another thread, so that the daemon goes on with its own requests.
+            module = await asyncio.to_thread(import_module, ".endpoint_pages", __package__)
+            self._pages = module.EndpointPages(self._view, self._token)
+            await self._pages.start(self._sockets)
+        except Exception:
+            log.exception("the HTTP endpoint on port %d can't serve its visitors", self.port)
 
 
-async def _style(_: web.Request) -> web.Response:
-    return web.Response(text=STYLE, content_type="text/css", headers=HEADERS)
-
-
-@cache
-def _version() -> str:
-    """Read on first use: reading it is slow, and a daemon must start at once."""
-    return version("aerobee")
-
-
-def _verdict(fault: str | None, note: str | None) -> web.Response:
-    text = fault or (f"ok; {note}" if note else "ok")
-    return web.Response(text=text + "\n", status=503 if fault else 200, headers=HEADERS)
+async def _listening(address: str, port: int) -> list[socket.socket]:
+    """Sockets that listen there, one for each address that a host name has."""
+    found = await asyncio.get_running_loop().getaddrinfo(
+        address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, name in dict.fromkeys(found):
+            sockets.append(listening := socket.socket(family, kind, protocol))
+            listening.setblocking(False)
+            if os.name == "posix":
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listening.bind(name)
+            listening.listen(BACKLOG)
+    except OSError:
+        for listening in sockets:
+            listening.close()
+        raise
+    return sockets

@@ -84,7 +84,7 @@ def render(
     *,
     version: str = "",
     with_system: bool = False,
-    console: str | None = None,
+    console: str = "",
 ) -> str:
     """The page as HTML.
 
@@ -102,7 +102,7 @@ def render(
     texts = _list("facts", [fact for fact in facts if isinstance(fact[1], str)])
     switch = '<a href="/">hide' if with_system else f'<a href="/?{WITH_SYSTEM}=1">show'
     body = "".join(_table(*table) for table in tables)
-    link = "" if console is None else f', <a href="{escape(console)}">console</a>'
+    link = f', <a href="{escape(console)}">console</a>' if console else ""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}">'

@@ -1,7 +1,9 @@
 """Texts that people read in their language: English, with what is needed to say it in another."""
 
-from collections.abc import Iterable
-from typing import Self
+from collections.abc import Callable, Iterable
+from typing import Self, TypeVar
+
+Refusal = TypeVar("Refusal", bound=BaseException)
 
 
 class Text(str):
@@ -34,3 +36,10 @@ def text_of(wrong: BaseException) -> str:
     """What an error says; a `Text` where it was raised with one."""
     first = wrong.args[0] if wrong.args else None
     return first if isinstance(first, Text) else str(wrong)
+
+
+def refusal(kind: Callable[..., Refusal], text: Text) -> Refusal:
+    """An error of HTTP whose page says the text in the visitor's language."""
+    wrong = kind(text=text)
+    wrong.args = (text,)
+    return wrong

@@ -6,8 +6,10 @@ from typing import Annotated, Self
 import msgspec
 from msgspec import Meta
 
-from ..conf import changes
-from ..conf.kinds import BindAddress, IdleSeconds, IntervalMs, Port, TlsMode
+from ..conf import changes, log_levels
+from ..conf.kinds import BindAddress, IdleSeconds, IntervalMs, LogLevels, Port, TlsMode
+from ..conf.users import INIT_USER, INNER_CREDENTIALS, super_users
+from ..protocol.bodies.access import UserInfo
 from .etcd_settings import ANY_ADDRESS, ETCD_KEYS, SECRET_KEYS, EtcdSettings, peers_of
 
 Count = Annotated[int, Meta(ge=1, le=1_000)]
@@ -16,6 +18,8 @@ ALWAYS_BLACK = frozenset(
     {
         *("bindAddress", "listenPort", "controllerType", "controllerStorePath"),
         *("tlsServerCertPath", "tlsServerKeyPath", "tlsServerMode"),
+        *("useTLS", "tlsClientAuthServer", "tlsClientTrustCertPath"),
+        *("authenticationEnabled", INIT_USER, INNER_CREDENTIALS, "auditLog"),
         *("configBlackList", "configStorePath", "controllerDLegerGroup", "controllerDLegerSelfId"),
         *("controllerDLegerPeers", *ETCD_KEYS),
     }
@@ -39,6 +43,16 @@ class ControllerConfig(EtcdSettings, frozen=True, rename="camel", kw_only=True):
     tls_server_mode: TlsMode = "permissive"
     tls_server_cert_path: str = ""
     tls_server_key_path: str = ""
+    # Of its notices to brokers; by default as tlsServerMode asks of others.
+    use_tls: bool | None = msgspec.field(default=None, name="useTLS")
+    tls_client_auth_server: bool = False
+    tls_client_trust_cert_path: str = ""
+    log_level: LogLevels = ""  # as the command says
+
+    authentication_enabled: bool = False  # of brokers and administrators
+    init_authentication_user: str = ""  # a user, as JSON
+    inner_client_authentication_credentials: str = ""  # of its notices to brokers
+    audit_log: str = ""  # a file; empty: none
 
     controller_type: str = "file"
     controller_store_path: str = "aerobee-controller"
@@ -52,6 +66,8 @@ class ControllerConfig(EtcdSettings, frozen=True, rename="camel", kw_only=True):
     config_black_list: str = "configBlackList;configStorePath"
 
     def __post_init__(self) -> None:
+        log_levels.parse(self.log_level)
+        self.users()
         if self.controller_type in CONSENSUS_OF_ROCKETMQ:
             raise ValueError(
                 f"controllerType is {self.controller_type!r}: RocketMQ's own consensus is not "
@@ -79,6 +95,18 @@ class ControllerConfig(EtcdSettings, frozen=True, rename="camel", kw_only=True):
                 f"controllerDLegerPeers={own}-HOST:PORT with ; and the other controllers"
             )
 
+    def users(self) -> dict[str, UserInfo]:
+        """The users that may sign, by name. ConfigError for odd JSON."""
+        found = super_users(
+            self.init_authentication_user, self.inner_client_authentication_credentials
+        )
+        return {user.username or "": user for user in found}
+
+    @property
+    def speaks_tls(self) -> bool:
+        """Whether this controller speaks TLS to brokers."""
+        return self.tls_server_mode == "enforcing" if self.use_tls is None else self.use_tls
+
     @property
     def peers(self) -> dict[str, str]:
         """The controllers by id, each with its address as "host:port"; empty if none are named."""
@@ -93,7 +121,9 @@ class ControllerConfig(EtcdSettings, frozen=True, rename="camel", kw_only=True):
 
     def to_properties(self) -> str:
         """All settings but passwords as `key=value` lines."""
-        return changes.to_properties(self, ControllerConfig, SECRET_KEYS)
+        return changes.to_properties(
+            self, ControllerConfig, {*SECRET_KEYS, INIT_USER, INNER_CREDENTIALS}
+        )
 
     @property
     def black_list(self) -> frozenset[str]:

@@ -294,7 +294,7 @@ class EtcdEngine:
                     await self._renew(term)
 
     def _group(self, entry: Entry) -> ReplicaGroup:
-        """The replicas in a key. StoreError for a key that no controller of ours wrote."""
+        """The replicas in a key. StoreError for a key that no aerobee controller wrote."""
         try:
             found = _value_decoder.decode(entry.value)
             name = entry.key.removeprefix(self._replicas).decode()

@@ -7,6 +7,7 @@ values are base64, 64-bit numbers are texts, and false, 0 and empty values are a
 import base64
 import binascii
 import logging
+import os
 import ssl
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
@@ -15,6 +16,7 @@ import aiohttp
 import msgspec
 
 from ..protocol.errors import reason_of
+from ..protocol.security.secret_mode import fault_of
 from ..store.base.errors import StoreError
 from .etcd_settings import EtcdSettings
 
@@ -29,7 +31,7 @@ Kind = TypeVar("Kind")
 
 
 class EtcdError(StoreError):
-    """etcd did not do what it was asked. Whether it will do it later, nobody knows."""
+    """etcd did not do what it was asked, and may still do it later."""
 
 
 class Entry(NamedTuple):
@@ -289,17 +291,20 @@ class EtcdGateway:
 def _tls(settings: EtcdSettings) -> ssl.SSLContext:
     """The trust and the certificate of a controller that asks etcd."""
     ca, cert = settings.controller_etcd_ca_path, settings.controller_etcd_cert_path
-    path = ca
+    key, path, why = settings.controller_etcd_key_path, ca, ""
     try:
         context = ssl.create_default_context(cafile=ca or None)
         if cert:
-            path = f"{cert} or {settings.controller_etcd_key_path}"
-            context.load_cert_chain(cert, settings.controller_etcd_key_path)
+            path = f"{cert} or {key}"
+            context.load_cert_chain(cert, key)
+            why = fault_of(key, os.stat(key).st_mode)
     except (OSError, ValueError) as wrong:  # ssl.SSLError is an OSError
         raise StoreError(
             f"{path} can't be used for TLS with etcd: {reason_of(wrong)}; set controllerEtcdCaPath,"
             " controllerEtcdCertPath and controllerEtcdKeyPath to files in PEM"
         ) from None
+    if why:
+        raise StoreError(f"controllerEtcdKeyPath: {why}")
     return context
 
 

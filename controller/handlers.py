@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 
 import msgspec
 
-from ..conf import changes
+from ..conf import changes, log_levels
 from ..protocol import codes
 from ..protocol.aio.connection import Connection, Row
 from ..protocol.bodies.controller import SyncStateSet
@@ -62,9 +62,14 @@ class Handlers:
                 *(codes.CONTROLLER_REGISTER_BROKER, headers.RegisterBrokerToController),
                 self.on_register,
             ),
-            Row(codes.CONTROLLER_GET_REPLICA_INFO, headers.GetReplicaInfo, self.on_replica_info),
+            Row(
+                codes.CONTROLLER_GET_REPLICA_INFO,
+                headers.GetReplicaInfo,
+                self.on_replica_info,
+                "ANY",
+            ),
             Row(codes.CONTROLLER_GET_METADATA_INFO, None, self.on_metadata, "ANY"),
-            Row(codes.CONTROLLER_GET_SYNC_STATE_DATA, None, self.on_sync_state_data),
+            Row(codes.CONTROLLER_GET_SYNC_STATE_DATA, None, self.on_sync_state_data, "ANY"),
             Row(codes.UPDATE_CONTROLLER_CONFIG, None, self.on_update_config),
             Row(codes.GET_CONTROLLER_CONFIG, None, self.on_get_config),
             Row(codes.CLEAN_BROKER_DATA, headers.CleanBrokerData, self.on_clean),
@@ -194,9 +199,12 @@ class Handlers:
 
     def on_update_config(self, header: None, command: Command, connection: Connection) -> Response:
         if command.body:
-            self.config = changes.requested(
+            found = changes.requested(
                 self.config, ControllerConfig, command.body, connection.address
             )
+            if found.log_level != self.config.log_level:
+                log_levels.use(found.log_level)
+            self.config = found
         return Response()
 
     def on_get_config(self, header: None, command: Command, connection: Connection) -> Response:

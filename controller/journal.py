@@ -58,6 +58,7 @@ class FileJournal:
         self._fd = -1
         self._end = 0
         self._number = 0  # the number of the last event
+        self._fault = ""  # why no more events can be written
 
     def open(self) -> None:
         """Read the stored state. StoreError when the folder is in use or a file is damaged."""
@@ -70,7 +71,10 @@ class FileJournal:
             raise
 
     def write(self, events: tuple[Event, ...]) -> None:
-        """Write these events to the disk. StoreError: none of them is stored."""
+        """Write these events to the disk. StoreError: none of them is stored, unless they can't be
+        taken back either; then nothing is written any more."""
+        if self._fault:
+            raise StoreError(self._fault)
         lines = b"".join(
             _sealed(msgspec.json.encode(_Line(self._number + 1 + offset, event)))
             for offset, event in enumerate(events)
@@ -104,8 +108,8 @@ class FileJournal:
         with plain_errors(self._journal, "cut"):
             sync_folder(self._folder)
             disk.current.truncate(self._fd, 0)
+            self._end = 0  # also when the sync fails: the next line goes to the beginning
             disk.current.sync(self._fd)
-        self._end = 0
 
     def close(self) -> None:
         """Close the journal and release the folder for another controller."""
@@ -156,9 +160,16 @@ class FileJournal:
 
     def _take_back(self) -> None:
         """Truncate a failed write, so that a later start doesn't read it."""
-        with plain_errors(self._journal, "cut"):
-            disk.current.truncate(self._fd, self._end)
-            disk.current.sync(self._fd)
+        try:
+            with plain_errors(self._journal, "cut"):
+                disk.current.truncate(self._fd, self._end)
+                disk.current.sync(self._fd)
+        except StoreError as wrong:
+            self._fault = (
+                f"{wrong}: a change that failed may be in it; no change is stored any more "
+                "until the disk is in order and the controller started again"
+            )
+            raise StoreError(self._fault) from wrong
 
 
 def _sealed(text: bytes) -> bytes:

@@ -11,19 +11,23 @@ is dead, the controller elects another broker that has every acknowledged messag
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 
+from ..conf import log_levels
+from ..conf.users import signing
 from ..protocol import codes
-from ..protocol.aio.connection import Connection
+from ..protocol.aio.audit import AuditLog, open_audit_log
+from ..protocol.aio.clocks import steady_ms
+from ..protocol.aio.connection import Connection, Row
 from ..protocol.aio.peers import Peers
 from ..protocol.aio.server import Server, table
 from ..protocol.aio.slices import Slices
-from ..protocol.aio.tls import Tls
+from ..protocol.aio.tls import Tls, client_context
 from ..protocol.bodies.controller import SyncStateSet
 from ..protocol.headers.controller import ElectMasterResponse, NotifyRoleChanged
 from . import rules
+from .access import Access
 from .config import ETCD, ControllerConfig
 from .engine import Engine, FileEngine, Leading
 from .etcd import EtcdEngine
@@ -40,11 +44,6 @@ NOTICE_SECONDS = 3.0  # to send a broker the name of its new master
 NOTICES_MAX = 1_000  # tasks in progress
 
 
-def steady_ms() -> int:
-    """The milliseconds of a monotonic clock."""
-    return time.monotonic_ns() // 1_000_000
-
-
 class Controller:
     """One controller. Create it anywhere; `start` and `stop` it inside a running loop.
 
@@ -59,6 +58,8 @@ class Controller:
         self.live = LiveBrokers(clock)
         self.engine = _engine(config, clock)
         self._handlers = Handlers(self.engine, self.live, config, self._notify)
+        self.access = Access(config, clock) if config.authentication_enabled else None
+        self.audit: AuditLog | None = None
         self._server: Server | None = None
         self._peers: Peers | None = None
         self._scan_timer: asyncio.TimerHandle | None = None
@@ -98,6 +99,9 @@ class Controller:
         StoreError when the state can't be read; OSError with a plain sentence for a used port.
         """
         config = self.config
+        if config.log_level:
+            log_levels.use(config.log_level)
+        self._peers = _open_peers(config)
         self.engine.open()
         try:
             server = Server(
@@ -109,7 +113,7 @@ class Controller:
                 ),
             )
             self.slices = Slices(server.scheduler)
-            rows = table(self._handlers.rows())
+            rows = self._watched(table(self._handlers.rows()))
             self.port = await server.listen(config.bind_address, config.listen_port, rows)
         except BaseException:
             await self.engine.close()
@@ -135,6 +139,18 @@ class Controller:
         if self._peers is not None:
             await self._peers.close()
         await self.engine.close()
+        if self.audit is not None:
+            await self.audit.close()
+
+    def _watched(self, rows: Mapping[int, Row]) -> dict[int, Row]:
+        """The request table with access control and audit log, where the settings ask for them."""
+        found = dict(rows) if self.access is None else self.access.guard(rows)
+        self.audit = open_audit_log(self.config.audit_log, "controller")
+        if self.audit is not None:
+            found = self.audit.watch(found)
+            if self.access is not None:
+                self.access.refusals.audit = self.audit
+        return found
 
     async def scan(self) -> None:
         """Elect a master for each name whose master is dead while another member is alive."""
@@ -175,8 +191,7 @@ class Controller:
                 self._begin(self._send(member.address, notice, body))
 
     async def _send(self, address: str, notice: NotifyRoleChanged, body: bytes) -> None:
-        if self._peers is None:
-            self._peers = Peers(connect_seconds=NOTICE_SECONDS)
+        assert self._peers is not None, "the controller is not started"
         try:
             await self._peers.oneway(address, codes.NOTIFY_BROKER_ROLE_CHANGED, notice, body)
         except ConnectionError as wrong:
@@ -192,6 +207,18 @@ class Controller:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
+
+
+def _open_peers(config: ControllerConfig) -> Peers:
+    """The connections to brokers, with TLS and signatures as the settings ask for."""
+    tls = None
+    if config.speaks_tls:
+        tls = client_context(
+            auth_server=config.tls_client_auth_server,
+            trust_cert_path=config.tls_client_trust_cert_path,
+        )
+    sign = signing(config.inner_client_authentication_credentials)
+    return Peers(connect_seconds=NOTICE_SECONDS, tls=tls, sign=sign)
 
 
 def _engine(config: ControllerConfig, clock: Callable[[], int]) -> Engine:

@@ -2,18 +2,19 @@
 
 RocketMQ's name servers have none. Requests are signed as a broker's are, and users and access lists
 have the form of a broker's files. Reads need no signature, so that clients of RocketMQ find routes,
-unless the settings ask everybody for one.
+unless the settings ask every client for one.
 """
 
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ..conf.secret import check_mode
 from ..conf.sources import ConfigError
 from ..protocol import codes
-from ..protocol.aio.connection import Connection, Handler, Row
+from ..protocol.aio.connection import Connection, Row
+from ..protocol.aio.guard import SHOWN_CHARS_MAX, Refusals, fields_of, guarded, proven
 from ..protocol.bodies.access import (
     DISABLED,
     ENABLED,
@@ -27,7 +28,6 @@ from ..protocol.command import Command, read_ext
 from ..protocol.errors import Refusal
 from ..protocol.security import policies as rules
 from ..protocol.security.policies import CLUSTER, CREATE, DELETE, GET, TOPIC, UPDATE, Need
-from ..protocol.security.signature import ACCESS_KEY, is_signed
 from .config import NamesrvConfig
 
 log = logging.getLogger(__name__)
@@ -38,8 +38,10 @@ USERS, LISTS = "users.json", "acls.json"
 USER_PREFIX = "User:"
 TYPES, STATUSES = (SUPER, NORMAL), (ENABLED, DISABLED)
 FILE_BYTES_MAX = 64 << 20
-SHOWN_CHARS_MAX = 64  # of an unknown name
-LOG_EVERY_MS = 1_000
+UNSIGNED = (
+    "the request has no AccessKey, and this name server serves it only when it is signed with a "
+    "user's name and password"
+)
 
 OF_BROKERS = frozenset(
     {
@@ -54,22 +56,19 @@ Lists = dict[str, dict[str, list[rules.PolicyEntry]]]  # entries by user and typ
 
 
 class Access:
-    """Users and access lists; lets requests through to their handlers, or refuses them. `refused`
-    counts the latter."""
+    """Users and access lists; lets requests through to their handlers, or refuses them."""
 
     def __init__(
         self, config: NamesrvConfig, now_ms: Callable[[], int], cluster_of: Callable[[str], str]
     ) -> None:
         """`cluster_of` gives the cluster of a registered broker name, "" for an unknown one.
         ConfigError for a file that can't be read, or that others can read."""
-        self.refused = 0
+        self.refusals = Refusals(now_ms)
         self._is_limited = config.authorization_enabled
         self._all_sign = config.namesrv_authentication_required
-        self._first = config.init_user()
+        self._first = config.first_users()
         self._folder = Path(config.auth_users_path).expanduser() if config.auth_users_path else None
-        self._now_ms = now_ms
         self._cluster_of = cluster_of
-        self._log_again_ms = 0
         self._seen: object = self._stamp()
         self._users, self._lists = self._read()
         if not self._users:
@@ -94,16 +93,16 @@ class Access:
     def guard(self, table: Mapping[int, Row]) -> dict[int, Row]:
         """The same table, in which requests are looked at first."""
         return {
-            code: row if row.access == READ and not self._all_sign else self._guarded(row)
+            code: row if row.access == READ and not self._all_sign else guarded(row, self.check)
             for code, row in table.items()
         }
 
     def check(self, row: Row, command: Command, connection: Connection) -> None:
         """Refusal (NO_PERMISSION) when the request may not be served."""
         try:
-            fields = _fields(command)
+            fields = fields_of(command)
             command.ext = read_ext(fields)
-            user = self._proven(command, fields)
+            user = proven(command, fields, self._users.get, UNSIGNED)
             if self._is_limited and not user.is_super and row.access != READ:
                 name = user.username or ""
                 self._check_rules(name, _need(command.code, fields), connection)
@@ -111,40 +110,8 @@ class Access:
                 if command.code in OF_BROKERS and owner:  # what the request says may be another
                     self._check_rules(name, Need(CLUSTER, owner, (UPDATE,)), connection)
         except Refusal as refusal:
-            self._note(command, connection, refusal)
+            self.refusals.note(command, connection, refusal)
             raise
-
-    def _guarded(self, row: Row) -> Row:
-        kind = row.header
-        handler: Handler = row.handler
-
-        def look_first(header: None, command: Command, connection: Connection) -> Any:
-            self.check(row, command, connection)
-            return handler(None if kind is None else command.header(kind), command, connection)
-
-        return Row(row.code, None, look_first, row.access, bulk=row.bulk)
-
-    def _proven(self, command: Command, fields: Mapping[str, str]) -> UserInfo:
-        name = fields.get(ACCESS_KEY, "")
-        if not name:
-            raise Refusal(
-                codes.NO_PERMISSION,
-                "the request has no AccessKey, and this name server serves it only when it is "
-                "signed with a user's name and password",
-            )
-        user = self._users.get(name)
-        if user is None:
-            shown = ascii(name[:SHOWN_CHARS_MAX])[1:-1]
-            raise Refusal(codes.NO_PERMISSION, f"User:{shown} is not found.")
-        if user.is_disabled:
-            raise Refusal(codes.NO_PERMISSION, f"User:{name} is disabled.")
-        if not is_signed(fields, command.body or b"", command.version, user.password or ""):
-            raise Refusal(
-                codes.NO_PERMISSION,
-                "check signature failed: it was not made with this user's password, or the request "
-                "was changed on its way",
-            )
-        return user
 
     def _check_rules(self, name: str, need: Need, connection: Connection) -> None:
         ip = connection.address.rpartition(":")[0].strip("[]")
@@ -154,19 +121,6 @@ class Access:
                 codes.NO_PERMISSION,
                 f"{USER_PREFIX}{name} has no permission to access {need.kind}:{need.name} from "
                 f"{ip}, {denial}",
-            )
-
-    def _note(self, command: Command, connection: Connection, refusal: Refusal) -> None:
-        self.refused += 1
-        now = self._now_ms()
-        if now >= self._log_again_ms:
-            self._log_again_ms = now + LOG_EVERY_MS
-            log.warning(
-                "refused request %s of %s: %s (%d refused since the start)",
-                codes.REQUEST_NAMES.get(command.code, str(command.code)),
-                connection.address,
-                refusal.remark,
-                self.refused,
             )
 
     # ---- the files
@@ -180,11 +134,12 @@ class Access:
         users: dict[str, UserInfo] = {}
         lists: Lists = {}
         if self._folder is not None:
-            users = _users_of(self._folder / USERS)
+            file = self._folder / USERS
+            # The first broker on the folder makes it, and must sign with one of these to register.
+            if file.exists() or not self._first:
+                users = _users_of(file)
             lists = _lists_of(self._folder / LISTS)
-        first = self._first
-        if first is not None and first.username is not None:
-            users[first.username] = first
+        users |= {first.username or "": first for first in self._first}
         return users, lists
 
 
@@ -250,10 +205,3 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size
-
-
-def _fields(command: Command) -> dict[str, str]:
-    try:
-        return command.fields()
-    except ValueError:  # bytes that are no UTF-8
-        raise Refusal(codes.NO_PERMISSION, "the request's header can't be read") from None

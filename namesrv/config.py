@@ -14,17 +14,18 @@ from msgspec import Meta
 from ..conf import changes, log_levels
 from ..conf.kinds import BindAddress, IdleSeconds, IntervalMs, LogLevels, Port, TlsMode
 from ..conf.sources import ConfigError
-from ..protocol.bodies.access import ENABLED, SUPER, UserInfo
+from ..conf.users import INIT_USER, INNER_CREDENTIALS, super_users
+from ..protocol.bodies.access import UserInfo
 
 Count = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 Seconds = Annotated[int, Meta(ge=0, le=86_400)]
 
-INIT_USER = "initAuthenticationUser"
+SECRET_KEYS = {INIT_USER, INNER_CREDENTIALS}
 START_KEYS = frozenset(
     {
         *("tlsServerCertPath", "tlsServerKeyPath", "tlsServerMode"),
         *("authenticationEnabled", "authorizationEnabled", "namesrvAuthenticationRequired"),
-        *("authUsersPath", INIT_USER),
+        *("authUsersPath", INIT_USER, INNER_CREDENTIALS, "auditLog"),
     }
 )
 OWN_KEYS = START_KEYS | {"logLevel"}
@@ -39,7 +40,6 @@ UNUSED = frozenset(
         "clientRequestThreadPoolQueueCapacity",
         "defaultThreadPoolQueueCapacity",
         "unRegisterBrokerQueueCapacity",
-        "enableControllerInNamesrv",
         "serverWorkerThreads",
         "serverCallbackExecutorThreads",
         "serverSelectorThreads",
@@ -73,9 +73,11 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     authentication_enabled: bool = False  # of brokers and administrators
     authorization_enabled: bool = False
-    namesrv_authentication_required: bool = False  # of everybody, also for routes
+    namesrv_authentication_required: bool = False  # of every client, also for routes
     auth_users_path: str = ""  # the folder of users.json and acls.json
     init_authentication_user: str = ""  # a super user, as JSON
+    inner_client_authentication_credentials: str = ""  # of its notices, and a super user
+    audit_log: str = ""  # a file; empty: none
 
     kv_config_path: str = ""  # empty: the key-value config lives in memory only
     config_store_path: str = ""  # empty: changes of settings are not stored
@@ -91,6 +93,7 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     enable_topic_list: bool = True
     need_wait_for_service: bool = False
     wait_seconds_for_service: Seconds = 45
+    enable_controller_in_namesrv: bool = False  # as the command reads it
 
     rocketmq_home: str = ""
     product_env_name: str = "center"
@@ -100,7 +103,6 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     client_request_thread_pool_queue_capacity: Count = 50_000
     default_thread_pool_queue_capacity: Count = 10_000
     un_register_broker_queue_capacity: Count = 3_000
-    enable_controller_in_namesrv: bool = False
     server_worker_threads: Count = 8
     server_callback_executor_threads: Count = 0
     server_selector_threads: Count = 3
@@ -119,7 +121,7 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     def __post_init__(self) -> None:
         log_levels.parse(self.log_level)
-        self.init_user()
+        self.first_users()
         needs_users = self.authorization_enabled or self.namesrv_authentication_required
         if needs_users and not self.authentication_enabled:
             raise ConfigError(
@@ -128,21 +130,11 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
                 "authenticationEnabled=true, or leave them out"
             )
 
-    def init_user(self) -> UserInfo | None:
-        """The super user that the settings name; None without. ConfigError for odd JSON, which
-        does not show the value."""
-        if not self.init_authentication_user:
-            return None
-        try:
-            given = UserInfo.decode(self.init_authentication_user.encode())
-        except ValueError:
-            given = UserInfo()
-        if not given.username or not given.password:
-            raise ConfigError(
-                f'{INIT_USER} is not JSON like {{"username":"NAME","password":"PASSWORD"}}; '
-                "correct it or leave it out (its value is not shown here)"
-            )
-        return UserInfo(given.username, given.password, SUPER, ENABLED)
+    def first_users(self) -> list[UserInfo]:
+        """The super users that the settings name. ConfigError for odd JSON."""
+        return super_users(
+            self.init_authentication_user, self.inner_client_authentication_credentials
+        )
 
     def changed(self, texts: Mapping[str, object]) -> Self:
         """The settings with these keys set; ValueError naming key, value and the legal values.
@@ -154,7 +146,7 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     def to_properties(self, *, own: bool = True) -> str:
         """All settings but the password as `key=value` lines; without `own` only the keys of a Java
         name server."""
-        return changes.to_properties(self, NamesrvConfig, {INIT_USER} if own else OWN_KEYS)
+        return changes.to_properties(self, NamesrvConfig, SECRET_KEYS if own else OWN_KEYS)
 
     @property
     def black_list(self) -> frozenset[str]:

@@ -10,12 +10,14 @@ Name servers don't know of each other: every broker registers with each of them.
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from ..conf import log_levels
+from ..conf.users import signing
 from ..protocol import codes
+from ..protocol.aio.audit import AuditLog, open_audit_log
+from ..protocol.aio.clocks import steady_ms
 from ..protocol.aio.connection import Connection
 from ..protocol.aio.peers import Peers
 from ..protocol.aio.server import Server, table
@@ -37,11 +39,6 @@ NOTICE_SECONDS = 0.3  # to reach a broker with a notice
 NOTICES_MAX = 1_000  # on their way at once; more are dropped, as oneway requests may be
 
 
-def steady_ms() -> int:
-    """A clock that only goes forward, in ms."""
-    return time.monotonic_ns() // 1_000_000
-
-
 class NameServer:
     """One name server. Create it anywhere; `start` and `stop` it inside a running loop.
 
@@ -60,6 +57,7 @@ class NameServer:
         )
         is_closed = config.authentication_enabled
         self.access = Access(config, clock, self._cluster_of) if is_closed else None
+        self.audit: AuditLog | None = None
         self.port = 0
         self._clock = clock
         self._handlers = Handlers(self.routes, self.settings, config, clock, self._notify)
@@ -103,6 +101,11 @@ class NameServer:
         rows = table(self._handlers.rows())
         if self.access is not None:
             rows = self.access.guard(rows)
+        self.audit = open_audit_log(config.audit_log, "name server")
+        if self.audit is not None:
+            rows = self.audit.watch(rows)
+            if self.access is not None:
+                self.access.refusals.audit = self.audit
         self.port = await server.listen(config.bind_address, config.listen_port, rows)
         self._server = server
         self._schedule_scan(FIRST_SCAN_SECONDS)
@@ -118,6 +121,8 @@ class NameServer:
             task.cancel()
         if self._peers is not None:
             await self._peers.close()
+        if self.audit is not None:
+            await self.audit.close()
 
     def scan(self) -> Gone:
         """Forget the brokers that were silent for too long and close their connections."""
@@ -150,7 +155,8 @@ class NameServer:
         if not self.config.notify_min_broker_id_changed:
             return
         if self._peers is None:
-            self._peers = Peers(connect_seconds=NOTICE_SECONDS)
+            sign = signing(self.config.inner_client_authentication_credentials)
+            self._peers = Peers(connect_seconds=NOTICE_SECONDS, sign=sign)
         header = MinBrokerIdChange(
             min_broker_id=notice.min_broker_id,
             min_broker_addr=notice.min_broker_addr,

@@ -17,6 +17,7 @@ STORED_TOPIC_CHARS_MAX = 255  # of retry and dead letter topics, which carry a g
 PROXIED = "aerobeeProxied"
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
+LMQ_PREFIX = "%LMQ%"
 NAMESPACE_SEPARATOR = "%"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"

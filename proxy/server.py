@@ -13,11 +13,15 @@ from collections.abc import Callable
 from ..client.base.identity import now_ms
 from ..client.base.security import Security
 from ..client.cluster.cluster import Cluster, every
+from ..conf import log_levels
+from ..protocol.aio.audit import AuditLog, open_audit_log
 from ..protocol.aio.connection import host_text
+from ..protocol.aio.tls import client_context
 from .access.access import Access
 from .calls import table
 from .calls.counts import CallCounts
 from .calls.service import Service
+from .calls.spans import ProxySpans
 from .calls.telemetry import tell_changes
 from .handles.handover import Handover
 from .handles.keeper import Keeper
@@ -61,7 +65,9 @@ class Proxy:
         self._listener: Listener | None = None
         self._service: Service | None = None
         self.shared = Shared({}, config.grpc_max_inbound_message_size)
+        self.spans = ProxySpans() if config.spans_grpc_exporter_target else None
         self._cluster: Cluster | None = None
+        self._audit: AuditLog | None = None
         self._upkeep: list[asyncio.Task[None]] = []
         self._leaving: set[asyncio.Task[None]] = set()
 
@@ -89,9 +95,12 @@ class Proxy:
     async def start(self) -> None:
         """Listen; OSError with a plain sentence for a used port or unusable certificates."""
         config = self.config
+        if config.log_level:
+            log_levels.use(config.log_level)
         tls = GrpcTls(config.tls_server_mode, config.tls_cert_path, config.tls_key_path)
-        cluster = Cluster(config.namesrv_addr or None, security=Security(*config.credentials()))
+        cluster = Cluster(config.namesrv_addr or None, security=_security(config))
         service = self._connect(cluster)
+        self._audit = service.access.audit = open_audit_log(config.audit_log, "proxy")
         methods = table.methods(service) | health.methods([definitions.SERVICE])
         methods |= reflection.methods([*definitions.descriptor_set().file, health.FILE])
         shared = self.shared = Shared(methods, config.grpc_max_inbound_message_size)
@@ -141,6 +150,8 @@ class Proxy:
         await self._service.access.close()
         await self._service.membership.close()
         await self._cluster.close()
+        if self._audit is not None:
+            await self._audit.close()
 
     def _connect(self, cluster: Cluster) -> Service:
         config = self.config
@@ -169,6 +180,7 @@ class Proxy:
             CallCounts(),
             Access(brokers, config),
             lambda: self.port,
+            self.spans,
         )
 
     def _gone(self, client_id: str) -> None:
@@ -184,3 +196,13 @@ class Proxy:
 
     async def _tell(self) -> None:
         await tell_changes(self.service)
+
+
+def _security(config: ProxyConfig) -> Security:
+    """With which the proxy asks name servers and brokers. OSError for an unusable certificate."""
+    if not config.use_tls:
+        return Security(*config.credentials())
+    context = client_context(
+        auth_server=config.tls_client_auth_server, trust_cert_path=config.tls_client_trust_cert_path
+    )
+    return Security(*config.credentials(), tls=context)

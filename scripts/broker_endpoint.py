@@ -1,7 +1,6 @@
-"""The HTTP endpoint and the exporter of metrics of a broker, which in controller mode is another
+"""The HTTP endpoint and the exporters of a broker, which in controller mode is another
 broker after each switch."""
 
-import asyncio
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import TypeVar
@@ -10,41 +9,52 @@ from ..broker.member.member import Member
 from ..broker.monitoring.metrics import families
 from ..broker.monitoring.metrics_labels import Family
 from ..broker.monitoring.overview import Overview, fault, not_ready, note, overview
+from ..broker.runtime.spans import Spans
 from ..broker.server import Broker
 from ..broker.settings.config import BrokerConfig
 from ..conf.secret import secret_of
 from ..console.endpoint import DaemonView, Endpoint
-from .metrics_export import exporter
+from ..protocol.aio.slices import step_per_tick
+from .collector import SpanExport
 from .serving import Part
+from .telemetry_export import exporter
 
 Result = TypeVar("Result")
 
 SWITCHING = "the role of this broker changes"
 
 
-def broker_endpoint(broker: Broker, console: str | None = None) -> Endpoint:
-    """An endpoint, not started yet, at the address of the broker's settings. Its page links to a
-    console."""
-    return _endpoint(broker.config, lambda: broker, console)
+def broker_endpoint(broker: Broker) -> Endpoint:
+    """An endpoint, not started yet, at the address of the broker's settings."""
+    return _endpoint(broker.config, lambda: broker)
 
 
-def member_endpoint(member: Member, console: str | None = None) -> Endpoint:
+def member_endpoint(member: Member) -> Endpoint:
     """The same for a broker in controller mode."""
-    return _endpoint(member.config, lambda: member.broker, console)
+    return _endpoint(member.config, lambda: member.broker)
 
 
-def broker_exporter(broker: Broker) -> Part | None:
-    """What `metricsExporterType` asks for, not started yet."""
-    return _exporter(broker.config, lambda: broker)
+def broker_exporters(broker: Broker) -> list[Part]:
+    """What the settings ask for, not started yet."""
+    return _exporters(broker.config, lambda: broker)
 
 
-def member_exporter(member: Member) -> Part | None:
+def member_exporters(member: Member) -> list[Part]:
     """The same for a broker in controller mode."""
-    return _exporter(member.config, lambda: member.broker)
+    return _exporters(member.config, lambda: member.broker)
 
 
-def _exporter(config: BrokerConfig, current: Callable[[], Broker | None]) -> Part | None:
-    return exporter(config, lambda: _families(current), partial(_in_slices, current))
+def _exporters(config: BrokerConfig, current: Callable[[], Broker | None]) -> list[Part]:
+    in_slices = partial(_in_slices, current)
+    found = exporter(config, lambda: _families(current), in_slices)
+    parts = [] if found is None else [found]
+    if config.spans_grpc_exporter_target:
+        parts.append(SpanExport(config, lambda: _spans(current), in_slices))
+    return parts
+
+
+def _spans(current: Callable[[], Broker | None]) -> Spans | None:
+    return None if (broker := current()) is None else broker.spans
 
 
 def _families(current: Callable[[], Broker | None]) -> Iterable[Family]:
@@ -57,17 +67,10 @@ async def _in_slices(
     broker = current()
     if broker is not None:
         return await broker.slices.run(steps)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-        await asyncio.sleep(0)
+    return await step_per_tick(steps)
 
 
-def _endpoint(
-    config: BrokerConfig, current: Callable[[], Broker | None], console: str | None
-) -> Endpoint:
+def _endpoint(config: BrokerConfig, current: Callable[[], Broker | None]) -> Endpoint:
     def read(look: Callable[[Broker], str | None], otherwise: str | None) -> str | None:
         broker = current()
         return otherwise if broker is None else look(broker)
@@ -85,7 +88,7 @@ def _endpoint(
         in_slices=partial(_in_slices, current),
         status=lambda with_system: status(with_system=with_system),
         note=lambda: read(note, SWITCHING),
-        console=console,
+        console=config.console_url,
     )
     return Endpoint(
         config.http_bind_address,

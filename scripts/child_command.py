@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from .output.command_error import CommandError
 
@@ -18,8 +18,9 @@ log = logging.getLogger(__name__)
 STOP_SECONDS = 40.0  # the grace of its calls, and a little more
 READY_SECONDS = 60.0
 LINE_BYTES_MAX = 1 << 20
-HTTP_PORT = "AEROBEE_HTTP_PORT"  # the parent's own
-# How the first line of a child begins that must not be started again before somebody mends it.
+# Variables for the parent alone: its port, and its file, which one process writes.
+OF_PARENT = ("AEROBEE_HTTP_PORT", "AEROBEE_LOG_FILE")
+# The first line of a child begins so if it must not be started again before its fault is mended.
 STAYS_DOWN = "stays down: "
 # Seconds before a child that ended is started again; the first after it served for some time.
 BACKOFF_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
@@ -51,7 +52,7 @@ class ChildCommand:
     With `is_watched` the log says when it ends by itself. `on_line` gets the lines of its standard
     output after the ready line, `on_log` those of its standard error, else that is ours.
     `ready_seconds` is how long it may take to start; None: any time. The child has the open files
-    of `pass_fds`, too.
+    of `pass_fds`, too, and `variables` in its environment, which no list of processes shows.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class ChildCommand:
         on_log: Callable[[str], None] | None = None,
         ready_seconds: float | None = READY_SECONDS,
         pass_fds: Sequence[int] = (),
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self._command, *self._words = words
         self._is_watched = is_watched
@@ -70,6 +72,7 @@ class ChildCommand:
         self._on_log = on_log
         self._ready_seconds = ready_seconds
         self._pass_fds = pass_fds
+        self._variables = dict(variables or {})
         self._process: Process | None = None
         self._readers: list[asyncio.Task[None]] = []  # they end with its output
         self._watcher: asyncio.Task[None] | None = None
@@ -82,13 +85,14 @@ class ChildCommand:
 
     async def start(self) -> None:
         """Start it and wait until it serves; CommandError if it doesn't."""
+        own = {name: text for name, text in os.environ.items() if name not in OF_PARENT}
         self._process = process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "aerobee.scripts.cli", self._command, "--with-parent"),
             *self._words,
             stdin=PIPE,
             stdout=PIPE,
             stderr=None if self._on_log is None else PIPE,
-            env={name: text for name, text in os.environ.items() if name != HTTP_PORT},
+            env={**own, **self._variables},
             start_new_session=True,
             pass_fds=self._pass_fds,
             limit=LINE_BYTES_MAX,

@@ -1,19 +1,16 @@
 """The HTTP endpoint of a name server, a controller or a proxy."""
 
-import asyncio
-from collections.abc import Generator
 from types import ModuleType
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from ..conf.secret import secret_of
 from ..console.endpoint import DaemonView, Endpoint
+from ..protocol.aio.slices import step_per_tick
 
 if TYPE_CHECKING:
     from ..controller.server import Controller
     from ..namesrv.server import NameServer
     from ..proxy.server import Proxy
-
-Result = TypeVar("Result")
 
 
 class HttpSettings(Protocol):
@@ -27,6 +24,9 @@ class HttpSettings(Protocol):
 
     @property
     def http_token(self) -> str: ...
+
+    @property
+    def console_url(self) -> str: ...
 
 
 def endpoint_of(
@@ -43,6 +43,7 @@ def endpoint_of(
         in_slices=daemon.slices.run,
         status=lambda with_system: pages.overview(daemon, with_system=with_system),
         note=lambda: pages.note(daemon),
+        console=settings.console_url,
     )
     return Endpoint(
         settings.http_bind_address,
@@ -57,21 +58,14 @@ def proxy_endpoint(proxy: "Proxy") -> Endpoint:
     """An endpoint, not started yet, of a proxy that listens: it is healthy and ready then."""
     from ..proxy import overview
 
-    async def in_slices(steps: Generator[object, None, Result], /) -> Result:
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            await asyncio.sleep(0)
-
     view = DaemonView(
         fault=lambda: None,
         not_ready=lambda: None,
         metrics=lambda: overview.families(proxy),
-        in_slices=in_slices,
+        in_slices=step_per_tick,
         status=lambda with_system: overview.overview(proxy, with_system=with_system),
         note=lambda: overview.note(proxy),
+        console=proxy.config.console_url,
     )
     config = proxy.config
     return Endpoint(

@@ -1,23 +1,25 @@
 """Logging of a command: level by module, text or JSON, to standard error or to a file.
 
-A full log file is renamed to FILE.1 and a new one begins; `OLD_FILES` old ones are kept. A broker
-and a name server have the same as settings: `logLevel`, `logFormat`, `logFile`, `logFileMib`. An
-option replaces its setting. Lines about connections are limited (`log_limit.py`).
+A full log file is renamed to FILE.1 and a new one begins; `OLD_FILES` old ones are kept. All
+daemons but the console have the same as settings: `logLevel`, `logFormat`, `logFile`,
+`logFileMib`. An option replaces its setting. Lines about connections are limited (`log_limit.py`).
 """
 
 import argparse
+import asyncio
 import logging
+import signal
 import time
 from logging.handlers import RotatingFileHandler
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from ..conf import log_levels
 from ..conf.kinds import LOG_FILE_MIB
 from ..conf.log_levels import LEVELS
 from .log_limit import LogLimit
 from .output.sanitize import PlainFormatter, json_line, plain
 
-if TYPE_CHECKING:
-    from ..broker.settings.config import BrokerConfig
+log = logging.getLogger(__name__)
 
 FULL = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 MESSAGE_ALONE = "%(message)s"  # for commands used at a terminal
@@ -51,6 +53,8 @@ def add_options(parser: argparse.ArgumentParser, level: str, form: str) -> None:
 class LogSettings(Protocol):
     """The settings of a daemon for its log; `logLevel` is applied by the daemon."""
 
+    @property
+    def log_level(self) -> str: ...
     @property
     def log_format(self) -> str: ...
     @property
@@ -101,7 +105,22 @@ def start(options: argparse.Namespace, settings: LogSettings | None = None) -> N
         logging.getLogger(module).setLevel(one.upper())
 
 
-def words(options: argparse.Namespace, config: "BrokerConfig") -> list[str]:
+def debug_at_signal() -> None:
+    """From now on SIGUSR1 turns aerobee's own lines of level debug on, and the next one off: for a
+    daemon without a file of settings. Call it inside the running loop."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _switch_debug)
+
+
+def _switch_debug() -> None:
+    if log.isEnabledFor(logging.DEBUG):
+        log.debug("levels of the log as at the start")
+        log_levels.use("")
+    else:
+        log_levels.use(f"{log_levels.OWN}=debug")
+        log.debug("the log has lines of level debug until the next SIGUSR1")
+
+
+def words(options: argparse.Namespace, config: LogSettings) -> list[str]:
     """The arguments with which a child logs in the same way, to standard error."""
     levels = ",".join(filter(None, (options.log_default[0], config.log_level)))
     return [

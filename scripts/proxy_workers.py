@@ -9,6 +9,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..conf import log_levels
+from . import logs
 from .child_command import Backoff, ChildCommand
 from .output.command_error import CommandError
 
@@ -36,7 +38,7 @@ class ProxyWorkers:
 
     async def start(self) -> None:
         """Take the port, start all and wait until they serve; CommandError if one doesn't."""
-        from ..proxy.http2.listener import shared_port
+        from ..proxy.http2.balance import shared_port
 
         try:
             self._bound = shared_port(self._host, self.port)
@@ -67,6 +69,12 @@ class ProxyWorkers:
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
+    def use_levels(self, levels: str) -> None:
+        """Give the loggers of all workers, and of this process, these levels."""
+        log_levels.use(levels)
+        for worker in self._workers.values():
+            worker.say(levels)
+
     async def _begin(self, number: int) -> None:
         pages = self._pages
         if pages is not None and pages > 0:
@@ -75,7 +83,11 @@ class ProxyWorkers:
         if pages is not None:
             words += ["--set", f"httpPort={pages}"]
         words += ["--worker", f"{number}/{self._count}", "--worker-folder", str(Path(self._folder))]
-        worker = self._workers[number] = ChildCommand(("proxy", *words), is_watched=False)
+        worker = self._workers[number] = ChildCommand(
+            ("proxy", *words),
+            is_watched=False,
+            on_log=lambda line: logs.copy(f"worker-{number}", line),
+        )
         await worker.start()
 
     async def _keep(self, number: int) -> None:

@@ -78,13 +78,18 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-def end_with_input() -> None:
-    """End as by SIGTERM when standard input, a pipe of the parent process, closes."""
-    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _read_input)
+def end_with_input(on_line: Callable[[str], None] | None = None) -> None:
+    """End as by SIGTERM when standard input, a pipe of the parent process, closes. `on_line` gets
+    what the parent writes there."""
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _read_input, on_line)
 
 
-def _read_input() -> None:
-    if not os.read(sys.stdin.fileno(), 4_096):
+def _read_input(on_line: Callable[[str], None] | None) -> None:
+    data = os.read(sys.stdin.fileno(), 4_096)
+    if on_line is not None:
+        for line in data.decode(errors="replace").splitlines():
+            on_line(line)
+    if not data:
         asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
         signal.raise_signal(signal.SIGTERM)
 
@@ -93,8 +98,8 @@ def _relax_collector() -> None:
     """Run the garbage collector rarely, and never on objects that exist since the start.
 
     Requests make few cycles; with the default thresholds the collector takes a twentieth of a SEND.
+    A collection now would take a twentieth of the start, for 200 of 65,000 objects.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 

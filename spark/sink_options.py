@@ -8,6 +8,7 @@ from typing import Any
 from ..client.base.security import Security
 from ..client.producer.producer import DEFAULT_GROUP
 from ..protocol.errors import Refusal
+from ..protocol.message.properties import KEY_SEPARATOR
 from ..protocol.names import check_group, check_topic
 from .options import name_server_of
 from .security_options import SECURITY_OPTIONS, flag, security_of
@@ -97,8 +98,9 @@ def row_fields(row: Mapping[str, Any], options: WriteOptions) -> dict[str, Any]:
         raise ValueError("a row has no topic; set the option topic, or fill the column")
     if not value:
         raise ValueError("a row has an empty value; brokers take no message without a body")
-    key = row.get("key")
-    keys = [key.decode() if isinstance(key, bytes) else key] if key else row.get("keys") or ()
+    key = row.get("key") or ""  # all keys in one text, as the column of rows that were read
+    text = key.decode() if isinstance(key, bytes) else key
+    keys = [each for each in text.split(KEY_SEPARATOR) if each] or row.get("keys") or ()
     properties = row.get("properties") or {}
     return {
         "topic": topic,

@@ -3,6 +3,7 @@
 Each daemon listens on a free port of the loopback and is stopped afterwards.
 """
 
+import asyncio
 import logging
 import os
 import re
@@ -17,11 +18,14 @@ from aerobee.scripts.harness.java_side import QUICK_START
 from hypothesis import settings
 
 # Folders whose files take minutes. They run first, so that no worker ends long after the others.
-SLOW_FOLDERS = ("loss", "spark", "interop", "examples")
+SLOW_FOLDERS = ("simulation", "loss", "spark", "interop", "examples")
 
 # The same examples in every run, however long one of them takes.
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
 settings.load_profile("repeatable")
+
+# Where no event loop was ever set, pytest-asyncio makes one that nothing closes.
+asyncio.set_event_loop(None)
 
 # Every JVM that a test starts for Spark lives for seconds.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(QUICK_START))

@@ -8,15 +8,15 @@ no cost.
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from ...protocol import codes
-from ...protocol.aio.connection import Connection, Handler, Row
+from ...protocol.aio.connection import Connection, Row
+from ...protocol.aio.guard import Refusals, fields_of, guarded, proven
 from ...protocol.bodies.access import UserInfo
 from ...protocol.command import Command, read_ext
 from ...protocol.errors import Refusal
 from ...protocol.message.record import decode_record
-from ...protocol.security.signature import ACCESS_KEY, is_signed
+from ...protocol.security.signature import ACCESS_KEY, SigningKey, signing_key
 from ...store.base.errors import StoreError
 from ..settings.access_settings import codes_of, first_users
 from ..settings.config import BrokerConfig
@@ -26,14 +26,15 @@ from .users import Users
 
 log = logging.getLogger(__name__)
 
-SHOWN_CHARS_MAX = 64  # of an unknown name, in a remark or the log
-LOG_EVERY_MS = 1_000
+UNSIGNED = (
+    "username cannot be null: the request has no AccessKey, and this broker serves "
+    "only who signs with a user's name and password"
+)
 
 
 class Access:
     """Users and access lists, which may be kept before they count; where access control
-    `is_enabled`, lets requests through to their handlers, or refuses them. `refused` counts the
-    latter."""
+    `is_enabled`, lets requests through to their handlers, or refuses them."""
 
     def __init__(
         self,
@@ -47,20 +48,18 @@ class Access:
         self.users = users
         self.lists = lists
         self.is_enabled = config.authentication_enabled
-        self.refused = 0
+        self.refusals = Refusals(now_ms)
         self._cluster = config.broker_cluster_name
         self._is_limited = config.authorization_enabled
         self._unsigned = codes_of("authenticationWhitelist", config.authentication_whitelist)
         self._unlimited = codes_of("authorizationWhitelist", config.authorization_whitelist)
         self._message_at = message_at
-        self._now_ms = now_ms
-        self._log_again_ms = 0
 
     def guard(self, rows: Mapping[int, Row]) -> dict[int, Row]:
         """The same table, in which every request is looked at first if that is switched on."""
         if not self.is_enabled:
             return dict(rows)
-        return {code: self._guarded(row) for code, row in rows.items()}
+        return {code: guarded(row, self._look_first) for code, row in rows.items()}
 
     def check(self, command: Command, connection: Connection) -> None:
         """Refusal (NO_PERMISSION) when the request may not be served.
@@ -68,11 +67,11 @@ class Access:
         The handler reads the signed fields: from now on the command has these.
         """
         try:
-            fields = _fields(command)
+            fields = fields_of(command)
             command.ext = read_ext(fields)
             self._check(command, fields, connection)
         except Refusal as refusal:
-            self._note(command, connection, refusal)
+            self.refusals.note(command, connection, refusal)
             raise
 
     def may_change_supers(self, command: Command) -> bool:
@@ -80,19 +79,19 @@ class Access:
 
         Without access control no request needs a signature, and nothing is proven, as in RocketMQ.
         """
-        fields = _fields(command)
+        fields = fields_of(command)
         if self.is_enabled:
             return self._proven(command, fields).is_super
         name = fields.get(ACCESS_KEY, "")
         user = self.users.get(name)
         return not name or (user is not None and user.is_super)
 
-    def signer(self, name: str) -> tuple[UserInfo, bytes] | None:
+    def signer(self, name: str) -> tuple[UserInfo, SigningKey] | None:
         """The user of this name and the key of its signatures; None when it may not sign."""
         user = self.users.get(name)
         if user is None or user.is_disabled:
             return None
-        return user, (user.password or "").encode()
+        return user, signing_key((user.password or "").encode())
 
     def may_send(self, code: int, user: UserInfo, topic: str, connection: Connection) -> bool:
         """Whether this user, whose signature is proven, may send to the topic from there by a
@@ -130,49 +129,10 @@ class Access:
                 )
 
     def _proven(self, command: Command, fields: dict[str, str]) -> UserInfo:
-        name = fields.get(ACCESS_KEY, "")
-        if not name:
-            raise Refusal(
-                codes.NO_PERMISSION,
-                "username cannot be null: the request has no AccessKey, and this broker serves "
-                "only who signs with a user's name and password",
-            )
-        user = self.users.get(name)
-        if user is None:
-            shown = ascii(name[:SHOWN_CHARS_MAX])[1:-1]
-            raise Refusal(codes.NO_PERMISSION, f"User:{shown} is not found.")
-        if user.is_disabled:
-            raise Refusal(codes.NO_PERMISSION, f"User:{name} is disabled.")
-        if not is_signed(fields, command.body or b"", command.version, user.password or ""):
-            raise Refusal(
-                codes.NO_PERMISSION,
-                "check signature failed: it was not made with this user's password, or the request "
-                "was changed on its way",
-            )
-        return user
+        return proven(command, fields, self.users.get, UNSIGNED)
 
-    def _guarded(self, row: Row) -> Row:
-        kind = row.header
-        handler: Handler = row.handler
-
-        def look_first(header: None, command: Command, connection: Connection) -> Any:
-            self.check(command, connection)
-            return handler(None if kind is None else command.header(kind), command, connection)
-
-        return Row(row.code, None, look_first, row.access, bulk=row.bulk)
-
-    def _note(self, command: Command, connection: Connection, refusal: Refusal) -> None:
-        self.refused += 1
-        now = self._now_ms()
-        if now >= self._log_again_ms:
-            self._log_again_ms = now + LOG_EVERY_MS
-            log.warning(
-                "refused request %s of %s: %s (%d refused since the start)",
-                codes.REQUEST_NAMES.get(command.code, str(command.code)),
-                connection.address,
-                refusal.remark,
-                self.refused,
-            )
+    def _look_first(self, row: Row, command: Command, connection: Connection) -> None:
+        self.check(command, connection)
 
 
 def open_access(
@@ -205,10 +165,3 @@ def open_access(
 
 def _ip_of(connection: Connection) -> str:
     return connection.address.rpartition(":")[0].strip("[]")
-
-
-def _fields(command: Command) -> dict[str, str]:
-    try:
-        return command.fields()
-    except ValueError:  # bytes that are no UTF-8
-        raise Refusal(codes.NO_PERMISSION, "the request's header can't be read") from None

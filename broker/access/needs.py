@@ -107,6 +107,7 @@ OWN_CLUSTER_UPDATE = frozenset(
         codes.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
         codes.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
         codes.SET_COMMITLOG_READ_MODE,
+        codes.HAND_OVER_QUEUE_LOCKS,
     }
 )
 

@@ -14,11 +14,11 @@ from typing import Protocol
 
 from ...protocol.bodies.route import MASTER_ID
 from ...protocol.headers.admin import HaAddresses
-from ..groups.queue_lock_gate import QueueLockGate
 from ..replication.slave import HaSlave
 from ..settings.config import BrokerConfig
 from .due_work import DueWork
 from .members import Group, Members
+from .pair_locks import PairLocks
 from .replica import PairReplica
 
 log = logging.getLogger(__name__)
@@ -50,13 +50,13 @@ class ActingMaster:
         follower: HaSlave,
         replica: PairReplica,
         copies: tuple[Copy, ...],
-        gate: QueueLockGate,
+        locks: PairLocks,
         due_work: DueWork | None,
         settle: Callable[[], Awaitable[None]],
         now_ms: Callable[[], int],
     ) -> None:
         self.is_acting = False
-        self.gate = gate
+        self.locks = locks
         self._config = config
         self._address = address
         self._members = members
@@ -100,7 +100,7 @@ class ActingMaster:
             await self._change("this broker stops")
 
     def look(self) -> None:
-        """Somebody says that the smallest id has changed: see for yourself, soon."""
+        """A notice says that the smallest id has changed: ask the name servers soon."""
         self._news.set()
 
     async def returning(self, told: HaAddresses) -> None:
@@ -155,11 +155,11 @@ class ActingMaster:
             log.warning("broker %s acts as master: its master is gone", name)
             for copy in self._copies:
                 copy.lead()
-            self.gate.open()
+            self.locks.begin()
             if self._due_work is not None:
                 self._due_work.begin()
             return
-        self.gate.close()
+        self.locks.end()
         if self._due_work is not None:
             await self._due_work.end()
         for copy in self._copies:

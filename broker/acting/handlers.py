@@ -1,5 +1,5 @@
-"""The requests among the brokers of one name: 905, 906; and offsets that clients report to a slave
-while its master is there."""
+"""The requests among the brokers of one name: 905, 906, 900003; and offsets that clients report to
+a slave while its master is there."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -9,32 +9,41 @@ from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.aio.peers import Peers
 from ...protocol.command import OK, Command, Response
+from ...protocol.errors import Refusal
 from ...protocol.headers.admin import HaAddresses
 from ...protocol.headers.namesrv import MinBrokerIdChange
 from ...store.engine.store import MessageStore
+from ..groups.lock_sending import handed_over
+from ..groups.queue_locks import LockTable
+from .pair_locks import PairLocks
 
 
 @dataclass(slots=True, eq=False)
 class PairHandlers:
     """`address` is this broker's for clients, `ha_address` that for replication. `look()` has the
-    name servers asked; `returning(told)` takes a master's announcement, on a slave."""
+    name servers asked. On a slave `returning(told)` takes a master's announcement, and `locks` are
+    those of the pair."""
 
     store: MessageStore
     address: str
     ha_address: str
     look: Callable[[], None]
     returning: Callable[[HaAddresses], Awaitable[None]] | None
+    locks: PairLocks | None
 
     def rows(self) -> list[Row]:
-        return [
+        rows = [
             Row(codes.NOTIFY_MIN_BROKER_ID_CHANGE, MinBrokerIdChange, self.on_change, "ANY"),
             Row(codes.EXCHANGE_BROKER_HA_INFO, HaAddresses, self.on_addresses),
         ]
+        if self.locks is not None:
+            rows.append(Row(codes.HAND_OVER_QUEUE_LOCKS, None, self.on_locks))
+        return rows
 
     def on_change(
         self, header: MinBrokerIdChange, command: Command, connection: Connection
     ) -> Response:
-        """Anybody may send this, so it is only the occasion to ask the name servers."""
+        """Any peer can send this, so its content is not used: the name servers are asked."""
         self.look()
         return OK
 
@@ -49,6 +58,19 @@ class PairHandlers:
             return OK
         found = HaAddresses(self.ha_address, self.store.durable_end, self.address)
         return Response(codes.SUCCESS, found.to_fields())
+
+    def on_locks(self, header: None, command: Command, connection: Connection) -> Response:
+        """A master that stops hands its locks over; one that returns asks for them, without a
+        body."""
+        assert self.locks is not None
+        if not command.body:
+            table = self.locks.give()
+            return Response(codes.SUCCESS, body=b"" if table is None else handed_over(table))
+        try:
+            self.locks.take(LockTable.decode(bytes(command.body)))
+        except ValueError as wrong:
+            raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+        return OK
 
 
 def relayed(row: Row, peers: Peers, master: Callable[[], str]) -> Row:

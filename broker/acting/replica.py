@@ -46,7 +46,7 @@ class PairReplica(Replica):
 
     async def is_returning(self, told: HaAddresses) -> bool:
         """Whether a master of this name answers at the addresses in this announcement, which
-        anybody can send."""
+        any peer can send."""
         address, config = told.master_address or "", self._config
         found = await self._ask(address)
         if told.master_ha_address is None or found != HaAddresses(

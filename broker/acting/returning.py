@@ -2,13 +2,15 @@
 
 Before it registers, at its start and after the name servers have forgotten it, it takes offsets and
 progress back from the brokers of its name: it tells each where it replicates, waits until that one
-follows its log, and asks for its tables. Nothing that is due is delivered until then. Where no
-answer comes in time it goes on without: what the acting master did is then done once more.
+follows its log, and asks for its tables and queue locks. Nothing that is due is delivered until
+then. Where no answer comes in time it goes on without: what the acting master did is then done once
+more. When it stops it hands its queue locks to the broker that acts next.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ...protocol import codes
@@ -21,12 +23,15 @@ from ...protocol.headers.admin import HaAddresses
 from ...store.base.errors import StoreError
 from ...store.engine.store import MessageStore
 from ...store.timer.timer_check import NUMBERS, NUMBERS_BYTES
+from ..groups.lock_sending import send_locks
 from ..groups.offsets import Offsets
-from ..groups.queue_lock_gate import CLIENT_LOCK_MS, QueueLockGate
+from ..groups.queue_lock_gate import CLIENT_LOCK_MS
+from ..groups.queue_locks import LeftLocks, LockTable
 from ..replication.master import HaMaster
 from ..scheduled.delays import DelayOffsets, Delays
 from ..settings.config import BrokerConfig
 from .members import Group, Members
+from .pair_locks import PairLocks
 from .taking import TakenTimers, take_delays, take_offsets
 
 log = logging.getLogger(__name__)
@@ -38,6 +43,7 @@ LOOK_SECONDS = 0.05
 TAKE_BACK_SECONDS = 30.0  # at most, for all brokers of the name
 NAME_SERVER_SECONDS = 10.0  # at most, until a name server answers
 REJOIN_MS = 10_000  # between two returns while the broker runs
+HAND_OVER_SECONDS = 2.0  # a stop waits until another broker has taken the queue locks
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +60,10 @@ class Tables:
 @dataclass(slots=True, eq=False)
 class ReturningMaster:
     """`address` and `ha_address` are this master's. `is_online` is whether it delivers what is due.
-    `now_ms` is a clock for timeouts, `wall_ms` that of messages."""
+    `left` keeps the queue locks for the next start; `knows_locks` is whether `locks` has all that
+    the last run gave. `now_ms` is a clock for timeouts, `wall_ms` that of messages."""
 
-    gate: QueueLockGate
+    locks: PairLocks
     _config: BrokerConfig
     _address: str
     _ha_address: str
@@ -67,6 +74,8 @@ class ReturningMaster:
     _tables: Tables
     _now_ms: Callable[[], int]
     _wall_ms: Callable[[], int]
+    _left: LeftLocks
+    _knows_locks: bool
     is_online: bool = field(init=False, default=False)
     _has_others: bool = field(init=False, default=False)  # there was another broker of this name
     _listed_ms: int = field(init=False, default=0)  # when a name server listed this master last
@@ -75,12 +84,31 @@ class ReturningMaster:
     async def come_online(self) -> None:
         """Take everything back, at most for `TAKE_BACK_SECONDS`; then this master may register."""
         self.is_online = False
-        self.gate.close()
+        self.locks.end()
         if self._config.name_servers and not self._config.skip_pre_online:
             await self._take_back()
         self._listed_ms = self._returned_ms = self._now_ms()
-        self.gate.open(after_ms=CLIENT_LOCK_MS if self._has_others else 0)
+        is_alone = self._knows_locks and not self._has_others
+        self.locks.begin(after_ms=0 if is_alone else CLIENT_LOCK_MS)
+        self._knows_locks = True
         self.is_online = True
+
+    async def hand_over(self) -> None:
+        """Give no locks any more: this master stops. The broker that acts next has them, or where
+        there is none the next start."""
+        self.locks.end()
+        table = self.locks.give()
+        if table is None:
+            return
+        slaves: dict[int, str] = {}
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HAND_OVER_SECONDS):
+                group = await self._members.ask()
+                slaves = {} if group is None else self._others(group)
+        if slaves:
+            await send_locks(self._peers, slaves[min(slaves)], table, HAND_OVER_SECONDS)
+        else:
+            self._left.leave(table)
 
     async def run(self, register: Callable[[], Awaitable[None]]) -> None:
         """See each second whether the name servers list this master, until cancelled."""
@@ -95,21 +123,23 @@ class ReturningMaster:
         now_ms = self._now_ms()
         if group is not None:
             self._others(group)
+            self._ha.note_alive(len(group.keys() | {MASTER_ID}))
             masters = group.get(MASTER_ID, [])
             if self._address in masters:
                 self._listed_ms = now_ms
-                self.gate.open(after_ms=CLIENT_LOCK_MS if self._has_others else 0)
+                self.locks.begin(after_ms=CLIENT_LOCK_MS if self._has_others else 0)
             elif not masters and now_ms - self._returned_ms >= REJOIN_MS:
                 log.warning("no name server lists this master of %s", self._config.broker_name)
                 await self.come_online()
                 await register()
                 return
         silence_ms = self._config.broker_not_active_timeout_millis
-        if self._has_others and now_ms - self._listed_ms > silence_ms and self.gate.is_opening:
+        is_silent = now_ms - self._listed_ms > silence_ms
+        if self._has_others and is_silent and self.locks.gate.is_opening:
             log.warning(
                 "no name server lists this master for %d ms: it locks no queues", silence_ms
             )
-            self.gate.close()
+            self.locks.end()
 
     def _others(self, group: Group) -> dict[int, str]:
         """The other brokers of this name."""
@@ -179,6 +209,16 @@ class ReturningMaster:
         await tables.save_offsets()
         take_offsets(tables.offsets, offsets, address, self._store.next_offset)
         take_delays(tables.delays, delays)
+        await self._take_locks(address)
+
+    async def _take_locks(self, address: str) -> None:
+        """Take over the queue locks of a broker that has acted; RocketMQ's hand none over."""
+        try:
+            data = await self._ask(address, codes.HAND_OVER_QUEUE_LOCKS)
+            if data:
+                self.locks.take(LockTable.decode(data))
+        except (OSError, TimeoutError, ValueError) as wrong:
+            log.info("%s hands no locks of queues over: %s", address, wrong)
 
     async def _wait_for_slave(self, followers: int) -> None:
         """Return once more than this many slaves follow the log."""

@@ -4,6 +4,8 @@ Acting, it puts all messages of its queue into the wheel, as a master does. What
 stored in its topic but offered: `offered` has the copies, and after `settle` the next ones come.
 """
 
+from dataclasses import replace
+
 from ...store.base.errors import StoreError
 from ..replication.following_timers import FollowingTimers
 from ..runtime.throttle import FEW
@@ -24,19 +26,42 @@ class ActingTimers(FollowingTimers):
     _is_acting = False
     _late = -1  # the place of the message that is offered, where it came after its slot
     _taken_late = -1  # the place of the last one that was taken
+    _sent: tuple[int, int] | None = None  # slot and queue offset where it ended acting
 
     def begin(self) -> None:
         """Go on where the master was."""
+        self._sent = None
         # Where it never said: not at 0, since the slot of that time looks used in a new wheel.
         self.state.read_ms = self.state.read_ms or self.state.precision_ms
         self._is_acting = True
 
     def end(self) -> None:
         """Follow the master again."""
+        if self._is_acting:
+            self._sent = self.state.read_ms, self.state.queue_offset
         self._is_acting = False
         self.offered = self._due = None
         self._late = self._taken_late = -1
         self._queue_target = -1
+
+    def follow(self, read_ms: int, queue_offset: int) -> None:
+        if self._sent is not None and read_ms >= self._sent[0]:
+            self._sent = None  # the master has taken it
+        super().follow(read_ms, queue_offset)
+
+    def check_point(self) -> bytes:
+        """As a master's; while it acts, and until its master has taken that, what was sent.
+
+        The check on the disk is older, and the master delivers again what its answer lacks.
+        """
+        sent = (self.state.read_ms, self.state.queue_offset) if self._is_acting else self._sent
+        if sent is None:
+            return super().check_point()
+        read_ms, offset = sent
+        check = replace(
+            self.state.check, read_ms=read_ms, queue_offset=offset, master_queue_offset=offset
+        )
+        return check.numbers()
 
     def step(self, now_ms: int, most: int = FEW) -> bool:
         if not self._is_acting:

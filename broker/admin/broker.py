@@ -15,7 +15,7 @@ from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.admin import RuntimeInfoResponse
 from ...protocol.headers.groups import ConfigVersion
-from ...protocol.names import is_system_topic
+from ...protocol.names import LMQ_PREFIX, is_system_topic
 from ...store.engine.store import MessageStore
 from ..settings.config import BrokerConfig, to_text
 from ..settings.dynamic import DynamicSettings
@@ -106,7 +106,7 @@ class AdminBrokerHandlers:
         for name, _ in self.store.queue_keys():
             if name in gone or self.topics.get(name) is not None:
                 continue
-            if not is_system_topic(name):
+            if not is_system_topic(name) and not name.startswith(LMQ_PREFIX):
                 gone.add(name)
                 log.info("deleting the queues of topic %s, which does not exist", name)
                 self.store.delete_topic(name)

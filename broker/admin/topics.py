@@ -60,6 +60,30 @@ def system_topics(config: BrokerConfig) -> frozenset[str]:
     return SYSTEM_TOPICS | own
 
 
+def delete_topic(
+    topic: str, store: MessageStore, topics: Topics, offsets: Offsets, stats: Stats
+) -> None:
+    """Delete a topic and what belongs to it in these tables; StoreError for a file that stays.
+
+    The file of the offsets is the caller's to write.
+    """
+    for name in [topic, *_pop_retry_topics(topic, topics, offsets)]:
+        store.delete_topic(name)
+        topics.delete(name)
+        offsets.delete_topic(name)
+        stats.delete_topic(name)
+
+
+def _pop_retry_topics(topic: str, topics: Topics, offsets: Offsets) -> list[str]:
+    """The topics in which pop kept what groups of this topic have to see again."""
+    names = (
+        f"{RETRY_PREFIX}{group}{divider}{topic}"
+        for group in offsets.groups_of(topic)
+        for divider in "+_"
+    )
+    return [name for name in names if topics.get(name) is not None]
+
+
 async def _after(registered: Coroutine[Any, Any, None]) -> Response:
     """After the response the client may look up the topic's route at once."""
     await registered
@@ -161,14 +185,10 @@ class AdminTopicHandlers:
         self, header: TopicName, command: Command, connection: Connection
     ) -> Response | Coroutine[Any, Any, Response]:
         self.check_name(header.topic)
-        for name in [header.topic, *self._pop_retry_topics(header.topic)]:
-            try:
-                self.store.delete_topic(name)
-                self.topics.delete(name)
-            except StoreError as wrong:
-                raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
-            self.offsets.delete_topic(name)
-            self.stats.delete_topic(name)
+        try:
+            delete_topic(header.topic, self.store, self.topics, self.offsets, self.stats)
+        except StoreError as wrong:
+            raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
         return self._saved() if self.offsets.changed else OK
 
     def on_system_list(self, header: None, command: Command, connection: Connection) -> Response:
@@ -270,12 +290,3 @@ class AdminTopicHandlers:
             return DONE
         self.topics.put_all(news)
         return self.done()
-
-    def _pop_retry_topics(self, topic: str) -> list[str]:
-        """The topics in which pop kept what groups of this topic have to see again."""
-        names = (
-            f"{RETRY_PREFIX}{group}{divider}{topic}"
-            for group in self.offsets.groups_of(topic)
-            for divider in "+_"
-        )
-        return [name for name in names if self.topics.get(name) is not None]

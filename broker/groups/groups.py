@@ -8,7 +8,7 @@ from ...protocol.bodies.data_version import DataVersion
 from ...protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from ...protocol.bodies.topic import PERM_READ
 from ...protocol.errors import Refusal
-from ...protocol.names import SYSTEM_GROUPS, check_group, is_system_group
+from ...protocol.names import LMQ_PREFIX, SYSTEM_GROUPS, check_group, is_system_group
 from ...protocol.wire import Int32
 from ...store.base.errors import StoreError
 from ...store.files import json_file
@@ -59,7 +59,10 @@ class Groups:
         return self.file.version
 
     def get(self, name: str) -> SubscriptionGroupConfig | None:
-        return self._groups.get(name)
+        found = self._groups.get(name)
+        if found is None and self._is_light(name):
+            return SubscriptionGroupConfig(group_name=name)
+        return found
 
     def find(self, name: str) -> SubscriptionGroupConfig | None:
         """The group, created now if that is allowed; else None.
@@ -67,7 +70,7 @@ class Groups:
         Refusal (SUBSCRIPTION_GROUP_NOT_EXIST, as in RocketMQ) for an illegal name, or with the
         disk's reason when it can't be written down.
         """
-        found = self._groups.get(name)
+        found = self.get(name)
         if found is not None:
             return found
         try:
@@ -90,7 +93,7 @@ class Groups:
         """
         missing = {}
         for name in names:
-            if name not in self._groups:
+            if self.get(name) is None:
                 try:
                     found = self._new(name)
                 except Refusal:
@@ -115,11 +118,19 @@ class Groups:
         self.put_all([config])
 
     def put_all(self, configs: list[SubscriptionGroupConfig]) -> None:
-        """Add or replace groups, all or none, with one write. Refusal over the limit."""
+        """Add or replace groups, all or none, with one write. Refusal over the limit.
+
+        The groups of light queues stay as they are.
+        """
+        configs = [config for config in configs if not self._is_light(config.group_name or "")]
         wanted = {config.group_name or "": config for config in configs}
         self._check_number(len(self._groups.keys() | wanted.keys()))
         self._groups |= wanted
         self.file.changed(wanted)
+
+    def _is_light(self, name: str) -> bool:
+        """Whether it is a group of light queues, each of which is there and in no table."""
+        return name.startswith(LMQ_PREFIX) and self._config.lmq_enable
 
     def delete(self, name: str) -> bool:
         """Remove a group; False when it wasn't there."""

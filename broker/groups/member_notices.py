@@ -26,7 +26,7 @@ class MemberNotices:
     def tell(self, group: ConsumerGroup) -> None:
         """This group has changed."""
         if group.message_model == BROADCASTING:
-            return  # everybody reads everything there
+            return  # each member reads all queues there
         if group.name in self._rounds:
             self._changed.add(group.name)
         elif len(group.members) > AT_ONCE_MAX:

@@ -17,6 +17,7 @@ from pathlib import Path
 from ...protocol.bodies.data_version import DataVersion
 from ...protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
 from ...protocol.codec import fastjson
+from ...protocol.names import LMQ_PREFIX
 from ...store.files import json_file
 from ..runtime.persistent import PersistentTable
 
@@ -24,16 +25,23 @@ log = logging.getLogger(__name__)
 
 KEYS_MAX = 1_000_000  # topic and group pairs
 SEPARATOR = "@"
+LIGHT_FILE = "lmqConsumerOffset.json"
 OFFSETS_PER_PIECE = 100  # written out at once, which takes a tenth of a millisecond
 
 Pair = tuple[str, str]  # topic and group
 
 
 class Offsets(PersistentTable):
-    """Offsets by (topic, group) and queue. `path` is consumerOffset.json."""
+    """Offsets by (topic, group) and queue. `path` is consumerOffset.json.
 
-    def __init__(self, path: Path, now_ms: Callable[[], int]) -> None:
-        super().__init__(path, now_ms)
+    With `light` the file is lmqConsumerOffset.json beside it, as in RocketMQ, and begins with the
+    offsets of `path`.
+    """
+
+    def __init__(self, path: Path, now_ms: Callable[[], int], *, light: bool = False) -> None:
+        super().__init__(path.with_name(LIGHT_FILE) if light else path, now_ms)
+        self._plain_path = path
+        self._light = light
         self._table: dict[Pair, dict[int, int]] = {}
         self._pulled: dict[Pair, dict[int, int]] = {}
         self._topics_of: dict[str, dict[str, None]] = {}  # of the table, by group
@@ -46,8 +54,12 @@ class Offsets(PersistentTable):
     def load(self) -> None:
         """Read the file; ValueError naming it when neither it nor its .bak can be read."""
         found = json_file.load(self.path, ConsumerOffsetSerializeWrapper.decode)
+        if found is None and self._light:
+            found = json_file.load(self._plain_path, ConsumerOffsetSerializeWrapper.decode)
         if found is None:
             return
+        for key, offset in (found.lmq_offset_table or {}).items():
+            found.offset_table.setdefault(key, {})[0] = offset
         self.version = found.data_version or DataVersion()
         for key, queues in found.offset_table.items():
             topic, separator, group = key.partition(SEPARATOR)
@@ -77,13 +89,22 @@ class Offsets(PersistentTable):
         """The text of GET_ALL_CONSUMER_OFFSET, or of the file (`standard`), a few offsets at a
         time."""
         # The table is the last of the text: it goes between its two braces.
-        text = ConsumerOffsetSerializeWrapper({}, self.version).encode(standard=standard)
+        light: dict[str, int] | None = None
+        if self._light and standard:
+            light = {
+                _key(pair): queues[0]
+                for pair, queues in sorted(self._table.items())
+                if _is_light(pair) and 0 in queues
+            }
+        text = ConsumerOffsetSerializeWrapper({}, self.version, light).encode(standard=standard)
         yield text[:-2]
         before = b""
         part: dict[str, dict[int, int]] = {}
         count = 0
         for key, pair in self._in_order():
             queues = self._table[pair]
+            if light is not None and _is_light(pair):
+                continue
             part[key] = queues
             count += len(queues) + 1
             if count >= OFFSETS_PER_PIECE:
@@ -235,6 +256,10 @@ class Offsets(PersistentTable):
             self._sorted = found
             for pair in news:
                 self._unsorted.pop(pair, None)
+
+
+def _is_light(pair: Pair) -> bool:
+    return pair[1].startswith(LMQ_PREFIX)
 
 
 def _key(pair: Pair) -> str:

@@ -1,8 +1,9 @@
 """Only one broker of a name locks queues for consumers.
 
 A consumer goes on with a queue for 30 s after its lock was renewed. So a broker that becomes the
-one to lock queues gives no lock until each lock of the broker before it has ended. Closed, it gives
-none.
+one to lock queues gives no lock until each lock of the broker before it has ended, or until that
+broker has handed its locks over. Closed, it refuses: a consumer goes on with a lock that it has,
+which an answer without the queue would end.
 """
 
 from collections.abc import Callable
@@ -10,8 +11,8 @@ from typing import Any
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.bodies.queues import LockBatchResponseBody
-from ...protocol.command import Command, Response
+from ...protocol.command import Command
+from ...protocol.errors import Refusal
 
 # rocketmq.client.rebalance.lockMaxLiveTime, and a second: it counts from the answer's arrival.
 CLIENT_LOCK_MS = 31_000
@@ -44,13 +45,21 @@ class QueueLockGate:
         self._from_ms = None
 
     def guarded(self, row: Row) -> Row:
-        """The row of LOCK_BATCH_MQ behind this gate: closed, no queue is locked, and the consumer
-        tries again."""
+        """The row of LOCK_BATCH_MQ behind this gate: closed, it is refused, and the consumer tries
+        again."""
         handler = row.handler
 
         def lock(header: Any, command: Command, connection: Connection) -> Any:
             if self.is_open:
                 return handler(header, command, connection)
-            return Response(codes.SUCCESS, body=LockBatchResponseBody([]).encode())
+            raise Refusal(codes.SERVICE_NOT_AVAILABLE, self._why())
 
         return Row(row.code, row.header, lock, row.access, row.hot, row.bulk)
+
+    def _why(self) -> str:
+        if self._from_ms is None:
+            return "this broker gives no locks, another broker of its name does; ask that one"
+        return (
+            "this broker gives no locks yet: consumers may have locks of the broker before it, "
+            f"which end in {self._from_ms - self._now_ms()} ms at the latest; ask again"
+        )

@@ -1,15 +1,17 @@
 """Exclusive locks of consumers on queues, for groups that consume in order.
 
-A lock that was not renewed for `LOCK_MS` counts as free. The table is in memory; `LeftLocks` keeps
-it from a clean stop to the next start.
+A lock that was not renewed for `LOCK_MS` counts as free. The locks are in memory; `LeftLocks` keeps
+them from a clean stop to the next start.
 """
 
 import logging
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple, Self
 
 import msgspec
 
+from ...store.base.errors import StoreError
 from ...store.files import json_file
 from .queue_lock_gate import CLIENT_LOCK_MS
 
@@ -21,11 +23,43 @@ log = logging.getLogger(__name__)
 Queue = tuple[str, str, int]  # topic, broker name, queue id
 
 
+class LockTable(msgspec.Struct, rename="camel"):
+    """The locks of one broker at `at_ms`: group, topic, broker name, queue id, client id, and since
+    how many ms. `epoch` is that of a master in controller mode, else 0."""
+
+    broker_name: str
+    epoch: int
+    at_ms: int
+    locks: list[tuple[str, str, str, int, str, int]]
+
+    def encode(self) -> bytes:
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """ValueError when the text is no table."""
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except msgspec.DecodeError as wrong:
+            raise ValueError(f"no table of queue locks: {wrong}") from None
+
+
+class Lock(NamedTuple):
+    """A client has a queue since `at_ms`, for `lasts_ms` unless it renews the lock."""
+
+    client_id: str
+    at_ms: int
+    lasts_ms: int = LOCK_MS
+
+    def has_ended(self, now_ms: int) -> bool:
+        return now_ms - self.at_ms > self.lasts_ms
+
+
 class QueueLocks:
     """The locks by group and queue. Times in ms."""
 
     def __init__(self, locks_max: int = LOCKS_MAX) -> None:
-        self._groups: dict[str, dict[Queue, tuple[str, int]]] = {}
+        self._groups: dict[str, dict[Queue, Lock]] = {}
         self._count = 0
         self._locks_max = locks_max
         self._full_until_ms = 0  # before that none of a full table expires
@@ -40,10 +74,9 @@ class QueueLocks:
             found = self._groups.get(group, {}).get(queue)
             if found is None and not self._has_room(now_ms):
                 continue
-            if found is not None and found[0] != client_id and now_ms - found[1] <= LOCK_MS:
+            if found is not None and found.client_id != client_id and not found.has_ended(now_ms):
                 continue
-            self._count += found is None
-            self._groups.setdefault(group, {})[queue] = client_id, now_ms
+            self._put(group, queue, Lock(client_id, now_ms))
             held.append(queue)
         return held
 
@@ -52,7 +85,7 @@ class QueueLocks:
         locks = self._groups.get(group, {})
         for queue in queues:
             found = locks.get(queue)
-            if found is not None and found[0] == client_id:
+            if found is not None and found.client_id == client_id:
                 del locks[queue]
                 self._count -= 1
         if not locks:
@@ -61,24 +94,30 @@ class QueueLocks:
     def is_orderly(self, group: str, now_ms: int) -> bool:
         """Whether a member of the group holds a lock that has not expired."""
         locks = self._groups.get(group, {})
-        return any(now_ms - locked_ms <= LOCK_MS for _, locked_ms in locks.values())
+        return not all(lock.has_ended(now_ms) for lock in locks.values())
 
-    def encode(self) -> bytes:
-        """All locks as JSON: group, topic, broker name, queue id, client id, when in ms."""
-        return msgspec.json.encode(
-            [
-                (group, *queue, client_id, at_ms)
-                for group, locks in self._groups.items()
-                for queue, (client_id, at_ms) in locks.items()
-            ]
-        )
+    def table(self, now_ms: int, broker_name: str, epoch: int = 0) -> LockTable:
+        """All locks; `epoch` is that of the master in controller mode."""
+        rows = [
+            (group, *queue, lock.client_id, now_ms - lock.at_ms)
+            for group, locks in self._groups.items()
+            for queue, lock in locks.items()
+        ]
+        return LockTable(broker_name, epoch, now_ms, rows)
 
-    def restore(self, data: bytes, now_ms: int) -> None:
-        """Lock what `encode` gave, for as long as its clients count on it. msgspec.DecodeError."""
-        rows = msgspec.json.decode(data, type=list[tuple[str, str, str, int, str, int]])
-        for group, topic, broker, queue_id, client_id, at_ms in rows:
-            since_ms = min(at_ms, now_ms) - (LOCK_MS - CLIENT_LOCK_MS)
-            self.lock(group, client_id, [(topic, broker, queue_id)], since_ms)
+    def restore(self, table: LockTable, now_ms: int) -> None:
+        """Have the locks of the table only, each for as long as its client counts on it."""
+        self._groups.clear()
+        self._count = self._full_until_ms = 0
+        then_ms = min(table.at_ms, now_ms)
+        for group, topic, broker, queue_id, client_id, age_ms in table.locks[: self._locks_max]:
+            lock = Lock(client_id, then_ms - max(0, age_ms), CLIENT_LOCK_MS)
+            self._put(group, (topic, broker, queue_id), lock)
+
+    def _put(self, group: str, queue: Queue, lock: Lock) -> None:
+        locks = self._groups.setdefault(group, {})
+        self._count += queue not in locks
+        locks[queue] = lock
 
     def _has_room(self, now_ms: int) -> bool:
         if self._count < self._locks_max:
@@ -87,11 +126,11 @@ class QueueLocks:
             return False  # a search through a million entries per queue would block the loop
         oldest_ms = now_ms
         for group, locks in list(self._groups.items()):
-            for queue in [q for q, (_, at) in locks.items() if now_ms - at > LOCK_MS]:
+            for queue in [one for one, lock in locks.items() if lock.has_ended(now_ms)]:
                 del locks[queue]
                 self._count -= 1
             if locks:
-                oldest_ms = min(oldest_ms, min(at for _, at in locks.values()))
+                oldest_ms = min(oldest_ms, min(lock.at_ms for lock in locks.values()))
             else:
                 del self._groups[group]
         self._full_until_ms = oldest_ms + LOCK_MS + 1
@@ -116,21 +155,22 @@ class LeftLocks:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def leave(self, locks: QueueLocks) -> None:
-        """Write the file. StoreError when that fails."""
-        json_file.save(self._path, locks.encode())
+    def leave(self, table: LockTable) -> None:
+        """Write the file. A failure is logged: the next start waits for the locks to end."""
+        try:
+            json_file.save(self._path, table.encode())
+        except StoreError as wrong:
+            log.warning("the next start gives no locks until those of now have ended: %s", wrong)
 
-    def take(self, locks: QueueLocks, now_ms: int) -> bool:
-        """Restore the locks of the last run, and remove the file; whether there was a whole one.
+    def take(self) -> LockTable | None:
+        """The table of the last run, whose file is removed; None without a whole one.
 
         StoreError when the file can't be read or removed.
         """
         data = json_file.read(self._path)
         json_file.remove(self._path)
         try:
-            if data:
-                locks.restore(data, now_ms)
-        except msgspec.DecodeError as wrong:
+            return LockTable.decode(data) if data else None
+        except ValueError as wrong:
             log.warning("%s is damaged (%s); no queue is locked at first", self._path, wrong)
-            return False
-        return bool(data)
+            return None

@@ -1,4 +1,4 @@
-"""The requests that only a broker in controller mode serves: 906, 1007, 1008."""
+"""The requests that only a broker in controller mode serves: 906, 1007, 1008, 900003."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,10 +7,13 @@ from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.ha import EpochEntryCache, EpochSpan
 from ...protocol.command import OK, Command, Response
+from ...protocol.errors import Refusal
 from ...protocol.headers.admin import HaAddresses
 from ...protocol.headers.controller import NotifyRoleChanged
 from ...store.engine.store import MessageStore
+from ..groups.queue_locks import LockTable
 from ..settings.config import BrokerConfig
+from .lock_handover import LockHandover
 
 LAST_END = (1 << 63) - 1  # of the last epoch, which goes on
 
@@ -18,19 +21,21 @@ LAST_END = (1 << 63) - 1  # of the last epoch, which goes on
 @dataclass(slots=True, eq=False)
 class MemberHandlers:
     """`address` is this broker's for clients, `ha_address` that for replication; `look()` has the
-    leader of the controllers asked for the role."""
+    leader of the controllers asked for the role; `handover` takes locks of the master before."""
 
     config: BrokerConfig
     store: MessageStore
     address: str
     ha_address: str
     look: Callable[[], None]
+    handover: LockHandover
 
     def rows(self) -> list[Row]:
         return [
             Row(codes.EXCHANGE_BROKER_HA_INFO, HaAddresses, self.on_addresses),
             Row(codes.GET_BROKER_EPOCH_CACHE, None, self.on_epochs),
             Row(codes.NOTIFY_BROKER_ROLE_CHANGED, NotifyRoleChanged, self.on_role, "ANY"),
+            Row(codes.HAND_OVER_QUEUE_LOCKS, None, self.on_locks),
         ]
 
     def on_addresses(
@@ -60,6 +65,13 @@ class MemberHandlers:
     def on_role(
         self, header: NotifyRoleChanged, command: Command, connection: Connection
     ) -> Response:
-        """Anybody may send this, so it is only the occasion to ask the leader itself."""
+        """Any peer can send this, so its content is not used: the leader is asked."""
         self.look()
+        return OK
+
+    def on_locks(self, header: None, command: Command, connection: Connection) -> Response:
+        try:
+            self.handover.come(LockTable.decode(bytes(command.body or b"")))
+        except ValueError as wrong:
+            raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
         return OK

@@ -24,6 +24,18 @@ from .identity import Identity
 from .role import Role
 
 Kind = TypeVar("Kind", bound=Header)
+# Responses to 1001 by which nothing has changed. Others, such as SYSTEM_ERROR, leave that open.
+SET_REFUSED = frozenset(
+    {
+        codes.CONTROLLER_FENCED_MASTER_EPOCH,
+        codes.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH,
+        codes.CONTROLLER_INVALID_MASTER,
+        codes.CONTROLLER_INVALID_REPLICAS,
+        codes.CONTROLLER_INVALID_REQUEST,
+        codes.CONTROLLER_BROKER_NOT_ALIVE,
+        codes.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED,
+    }
+)
 
 
 class Declined(Exception):
@@ -97,11 +109,17 @@ class Leader:
     ) -> tuple[frozenset[int], int]:
         """1001: propose another sync state set instead of the one with this number.
 
-        Returns the set that holds now and its number.
+        Returns the set that holds now and its number. Declined when the set stays as it is,
+        NoLeaderError when that is unknown: the controller may have stored it and failed then.
         """
         header = headers.AlterSyncStateSet(self._name, role.own_id, role.epoch, self._wall_ms())
         body = SyncStateSet(sorted(wanted), set_epoch).encode()
-        answer = await self._ask(codes.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
+        try:
+            answer = await self._ask(codes.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
+        except Declined as wrong:
+            if wrong.code in SET_REFUSED:
+                raise
+            raise NoLeaderError(f"it is unknown whether the leader has the set: {wrong}") from None
         return _set(answer)
 
     async def replicas(self) -> dict[int, str]:

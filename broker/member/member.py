@@ -5,16 +5,15 @@
     ...
     await member.stop()
 
-A member begins as a slave of nobody: it takes no messages and isn't registered. It gets its id from
-the controllers, reports its log to all of them, and asks the leader each second which broker is the
-master. When that is another one than before, the broker stops, which closes all connections of
+A member begins as a slave without a master: it takes no messages and isn't registered. It gets its
+id from the controllers, reports its log to all of them, and asks the leader each second which
+broker is the master. When the master has changed, the broker stops, which closes all connections of
 clients, and a new one starts on the same store and the same ports in its new role.
 """
 
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
@@ -22,8 +21,10 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from ...protocol import codes
+from ...protocol.aio.clocks import steady_ms, wall_ms
 from ...protocol.headers.controller import ControllerHeartbeat
 from ...store.base.errors import StoreError
+from ..groups.queue_locks import LeftLocks, LockTable
 from ..runtime.peers import open_peers
 from ..settings.config import SLAVE, SYNC_MASTER, BrokerConfig
 from ..settings.ha_addresses import resolved
@@ -33,6 +34,7 @@ from .controllers import Controllers, NoLeaderError
 from .disk_watch import DiskWatch
 from .identity import Identity, IdentityFiles
 from .leader import Declined, Leader
+from .lock_handover import LockHandover
 from .membership import Membership
 from .others import refuse_twin, refuse_usurped
 from .ports import Ports
@@ -52,16 +54,6 @@ class Make(Protocol):
     """Makes a broker that is not started."""
 
     def __call__(self, config: BrokerConfig, *, membership: Membership) -> "Broker": ...
-
-
-def steady_ms() -> int:
-    """The milliseconds of a monotonic clock."""
-    return time.monotonic_ns() // 1_000_000
-
-
-def wall_ms() -> int:
-    """The time since 1970 in ms."""
-    return time.time_ns() // 1_000_000
 
 
 class Member:
@@ -93,6 +85,8 @@ class Member:
         self._is_registered = False
         self._authority = self._new_authority()
         self._disk: DiskWatch | None = None
+        self._released: LockTable | None = None  # the locks that the last broker gave
+        self._sending: asyncio.Task[None] | None = None  # them to the next master
         self._news = asyncio.Event()  # the leader is to be asked now
         self._has_role = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -116,6 +110,8 @@ class Member:
         self.ports = self._open_ports(self.config)
         self._peers = open_peers(self.config)
         config = self.config
+        left = LeftLocks(config.store_dir / "config" / "queueLocks.json")
+        self._handover = LockHandover(config.broker_name, left, self._peers, self._wall_ms)
         self.controllers = Controllers(config.controllers, self._peers)
         self._leader = Leader(
             self.controllers, config.broker_cluster_name, config.broker_name, self._wall_ms
@@ -125,6 +121,7 @@ class Member:
                 raise OSError(
                     f"controllerAddr names {self.address}, which is this broker; name a controller"
                 )
+            self._handover.load()
             await self._open(Role(0 if self._identity is None else self._identity.broker_id))
             if self.broker is not None:
                 self._may_lack_end = not self.broker.store.is_whole
@@ -245,11 +242,12 @@ class Member:
         if role.epoch:
             log.warning("%s; broker %d takes its role", role, role.own_id)
         await self._leave(f"{role}; this broker changes its role")
+        self._hand_over_locks(role)
         self._authority = self._new_authority(role.own_id)
         self._switches += 1 if role.epoch else 0
         membership = Membership(
             *(role, self.ports, self._authority, self._now_ms, self._alter, self.look),
-            *(lambda: self._replicas, self._wall_ms(), self._switches),
+            *(lambda: self._replicas, self._handover, self._wall_ms(), self._switches),
         )
         broker = self._make(_in_role(self.config, role), membership=membership)
         await broker.start()
@@ -262,9 +260,22 @@ class Member:
         """Stop the present broker, or go on with a stop that was interrupted."""
         if self.broker is not None:
             self._old, self.broker = self.broker, None
+            self._released = self._old.release_locks()
         if self._old is not None:
             await self._old.leave(reason)
             self._old = None
+
+    def _hand_over_locks(self, role: Role) -> None:
+        """The locks of the broker that has ended go to the master of this role."""
+        released, self._released = self._released, None
+        self._handover.switch(self.role, role)
+        if released is None or not role.has_master:
+            return
+        if role.is_master:
+            self._handover.come(released)
+        else:
+            send = self._handover.send(role.master_address, released)
+            self._sending = asyncio.create_task(send, name="locks")
 
     async def _alter(self, wanted: frozenset[int]) -> None:
         """Propose another sync state set, and tell the broker which one holds."""
@@ -376,13 +387,23 @@ class Member:
         with suppress(TimeoutError, NoLeaderError):
             async with asyncio.timeout(HAND_OVER_SECONDS):
                 await broker.settled()
-                await self._elect_another(broker)
+                role = await self._elect_another(broker)
+                locks = broker.release_locks()
+                if locks is not None and role is not None:
+                    await self._handover.send(role.master_address, locks)
+                elif locks is not None and self._is_alone(broker):
+                    self._handover.leave(locks)
 
-    async def _elect_another(self, broker: "Broker") -> None:
+    def _is_alone(self, broker: "Broker") -> bool:
+        """Whether no other broker can be elected."""
+        state = broker.sync_state
+        return state is not None and state.counted() <= {self.role.own_id}
+
+    async def _elect_another(self, broker: "Broker") -> Role | None:
         """Have the first live one of the other members of the set elected, if there is one."""
         state = broker.sync_state
         if state is None:
-            return
+            return None
         reports = state.last_report_ms
         others = state.members - {self.role.own_id}
         for one in sorted(others, key=lambda each: reports.get(each, 0), reverse=True):
@@ -392,7 +413,8 @@ class Member:
                 log.warning("broker %d does not become the master: %s", one, wrong)
                 continue
             log.warning("%s; it was this broker", role)
-            return
+            return role
+        return None
 
     async def _close(self) -> None:
         await self._leave("this broker stops")
@@ -400,9 +422,10 @@ class Member:
         self.ports.close()
 
     async def _end_tasks(self) -> None:
-        for task in self._tasks:
+        tasks = self._tasks if self._sending is None else [*self._tasks, self._sending]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _new_authority(self, own_id: int = 0) -> Authority:
         return Authority(own_id, self.config.controller_heart_beat_timeout_mills, self._now_ms)

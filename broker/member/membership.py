@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from .authority import Authority
+from .lock_handover import LockHandover
 from .ports import Ports
 from .role import Role
 
@@ -15,7 +16,8 @@ class Membership:
     `alter(members)` proposes another sync state set to the controller, and returns once it is
     answered. `look()` has the leader asked for the role now. `replicas()` are the replicas that the
     leader knows, by id, each with its address. `now_ms` is a monotonic clock. `since_ms` is when
-    the role was taken, since 1970; `switches` counts the roles since the start.
+    the role was taken, since 1970; `switches` counts the roles since the start. `handover` has the
+    locks of the master before.
     """
 
     role: Role
@@ -25,5 +27,6 @@ class Membership:
     alter: Callable[[frozenset[int]], Awaitable[None]]
     look: Callable[[], None]
     replicas: Callable[[], Mapping[int, str]]
+    handover: LockHandover
     since_ms: int
     switches: int

@@ -36,7 +36,7 @@ class Ports:
         return int(self.clients.getsockname()[1])
 
     def close(self) -> None:
-        """Close the sockets: nobody listens there any more once the last broker has stopped."""
+        """Close the sockets; the ports are free once the last broker has stopped."""
         for one in self._open:
             one.close()
         self._open.clear()

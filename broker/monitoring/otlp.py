@@ -8,6 +8,7 @@ import struct
 from collections.abc import Generator, Iterable, Sequence
 from typing import NamedTuple
 
+from ...protocol.codec.protobuf_fields import bytes_field, number_field, text_field
 from .metrics_labels import SCOPE, Family, Spread
 
 REQUEST_BYTES = 1 << 20  # from here on a further request: collectors take 4 MiB
@@ -90,21 +91,21 @@ def requests(
 
 
 def _request(metrics: Iterable[bytes]) -> bytes:
-    scope = _text(1, SCOPE)
-    of_scope = _bytes(1, scope) + b"".join(_bytes(2, one) for one in metrics)
-    return _bytes(1, _bytes(1, b"") + _bytes(2, of_scope))
+    scope = text_field(1, SCOPE)
+    of_scope = bytes_field(1, scope) + b"".join(bytes_field(2, one) for one in metrics)
+    return bytes_field(1, bytes_field(1, b"") + bytes_field(2, of_scope))
 
 
 def _metric(name: str, kind: str, text: str, points: Iterable[bytes], is_delta: bool) -> bytes:
     own, unit = _named(name)
-    head = _text(1, own) + _text(2, text) + (_text(3, unit) if unit else b"")
-    data = b"".join(_bytes(1, point) for point in points)
-    kept = _number(2, DELTA if is_delta else CUMULATIVE)
+    head = text_field(1, own) + text_field(2, text) + (text_field(3, unit) if unit else b"")
+    data = b"".join(bytes_field(1, point) for point in points)
+    kept = number_field(2, DELTA if is_delta else CUMULATIVE)
     if kind == "gauge":
-        return head + _bytes(5, data)
+        return head + bytes_field(5, data)
     if kind == "counter":
-        return head + _bytes(7, data + kept + _number(3, 1))  # it only grows
-    return head + _bytes(9, data + kept)
+        return head + bytes_field(7, data + kept + number_field(3, 1))  # it only grows
+    return head + bytes_field(9, data + kept)
 
 
 def _named(name: str) -> tuple[str, str]:
@@ -125,7 +126,13 @@ def _point(times: Times, names: Sequence[str], values: Sequence[str], value: Val
         packed = struct.pack(f"<{len(counts)}Q", *counts)
         limits = struct.pack(f"<{len(bounds)}d", *bounds)
         figures = b"\x21" + struct.pack("<Q", sum(counts)) + b"\x29" + struct.pack("<d", total)
-        return when + figures + _bytes(6, packed) + _bytes(7, limits) + _labels(9, names, values)
+        return (
+            when
+            + figures
+            + bytes_field(6, packed)
+            + bytes_field(7, limits)
+            + _labels(9, names, values)
+        )
     if isinstance(value, int):
         figure = b"\x31" + struct.pack("<q", value)
     else:
@@ -135,28 +142,7 @@ def _point(times: Times, names: Sequence[str], values: Sequence[str], value: Val
 
 def _labels(number: int, names: Sequence[str], values: Sequence[str]) -> bytes:
     return b"".join(
-        _bytes(number, _text(1, name) + _bytes(2, _text(1, value)))
+        bytes_field(number, text_field(1, name) + bytes_field(2, text_field(1, value)))
         for name, value in zip(names, values, strict=True)
         if value and name != SCOPE_LABEL
     )
-
-
-def _text(number: int, text: str) -> bytes:
-    return _bytes(number, text.encode("utf-8", "replace"))
-
-
-def _bytes(number: int, data: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + _varint(len(data)) + data
-
-
-def _number(number: int, value: int) -> bytes:
-    return bytes([number << 3]) + _varint(value)
-
-
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)

@@ -3,7 +3,7 @@
 Two masters of one name each take messages that the other lacks, and a name server's route flips
 between them: it knows the master that registered last. So a master asks each name server before it
 lets clients in, and again before each of its own registrations. In controller mode the controller
-decides which one is the master, and nobody is asked.
+decides which one is the master, and no name server is asked.
 
 A registration outlives its broker by up to two minutes, and another broker may have the address by
 then. An address counts only while a master of the same cluster and name answers there.

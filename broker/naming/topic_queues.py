@@ -13,6 +13,7 @@ from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.route import TopicRouteData
 from ...protocol.bodies.topic import PERM_READ
 from ...protocol.headers.namesrv import GetRoute
+from ...protocol.names import LMQ_PREFIX
 from ..runtime.peers import open_peers
 from ..settings.config import BrokerConfig
 from ..topics.topics import Topics
@@ -36,7 +37,7 @@ class TopicQueues:
 
     async def of(self, topic: str) -> list[MessageQueue] | None:
         """The readable queues, in order; None when the topic is unknown."""
-        if not self._servers:
+        if not self._servers or topic.startswith(LMQ_PREFIX):  # no name server knows light queues
             return self._own(topic)
         asked_ms, known = self._known.get(topic, (None, None))
         interval_ms = self._config.load_balance_poll_name_server_interval

@@ -23,6 +23,7 @@ from ...protocol.headers.pop import AckMessage, ChangeInvisibleTime, ChangeInvis
 from ...protocol.message.pop_handles import (
     ORDER_REVIVE_QUEUE,
     Handle,
+    normal_topic,
     parse_handle,
     real_topic,
     retry_flag,
@@ -216,7 +217,10 @@ class PopAckHandlers:
             except StoreError as wrong:
                 raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
         self.stats.acknowledged(topic, group, len(offsets))
-        self.meters.settled(topic, group, handle.queue_id, len(offsets))
+        left = self.meters.settled(topic, group, handle.queue_id, len(offsets))
+        most = self.config.pop_inflight_message_threshold
+        if self.config.enable_pop_message_threshold and left <= most < left + len(offsets):
+            self.wake(normal_topic(topic, group), group, handle.queue_id)
 
     def _check_popped(self, key: CheckPointKey, offsets: list[int]) -> None:
         """Refusal when the check point is known and has other messages."""

@@ -41,18 +41,23 @@ class PopMeters:
         """Messages are with a consumer."""
         _add(self._in_flight, (topic, group, queue_id), messages)
 
-    def settled(self, topic: str, group: str, queue_id: int, messages: int) -> None:
-        """They were acknowledged, or come again."""
+    def settled(self, topic: str, group: str, queue_id: int, messages: int) -> int:
+        """They were acknowledged, or come again. Returns how many are left."""
         key = (topic, group, queue_id)
-        left = self._in_flight.get(key, 0) - messages
+        left = max(0, self._in_flight.get(key, 0) - messages)
         if left > 0:
             self._in_flight[key] = left
         else:
             self._in_flight.pop(key, None)
+        return left
 
     def in_flight(self, topic: str, group: str, queue_id: int) -> int:
         """Messages of a queue that were popped since the start and not settled."""
         return self._in_flight.get((topic, group, queue_id), 0)
+
+    def clear(self, topic: str, group: str, queue_id: int) -> None:
+        """The group's offset in the queue was reset."""
+        self._in_flight.pop((topic, group, queue_id), None)
 
     def forget(self, *, topic: str = "", group: str = "") -> None:
         """A topic or a group was deleted."""

@@ -27,6 +27,7 @@ from ...store.base.errors import StoreError
 from ..filters.filters import Filters
 from ..groups.permissions import Permissions
 from ..pull.long_polls import LongPolls, QueueKey
+from ..runtime.spans import Spans
 from ..settings.config import BrokerConfig
 from ..topics.topics import Topics
 from .checkpoints import MESSAGES_MAX
@@ -70,6 +71,7 @@ class PopHandlers:
         mark: Callable[[QueueKey], None],
         now_ms: Callable[[], int],
         client_ms: Callable[[], int],
+        spans: Spans | None,
     ) -> None:
         self.config = config
         self.topics = topics
@@ -79,6 +81,7 @@ class PopHandlers:
         self.peeks = peeks
         self.mark = mark
         self.now_ms = now_ms
+        self.spans = spans
         self.client_ms = client_ms  # the clock that `born_ms` of a request was read from
         limits = (config.pop_polling_size, config.max_pop_polling_size)
         self.polls = PopPolls(long_polls, self._pop_again, *limits, now_ms)
@@ -293,6 +296,8 @@ class PopHandlers:
     def _popped(
         self, header: PopMessage, command: Command, found: Popped, connection: Connection
     ) -> Response | bytes:
+        if self.spans is not None:
+            self.spans.delivered(found.records, header.group)
         reply = popped_response(command, _answer(header, found), found.records, found.size)
         if type(reply) is bytes:
             connection.add_unsent(found.size)

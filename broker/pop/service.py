@@ -15,6 +15,7 @@ from ..groups.offsets import Offsets
 from ..groups.permissions import Permissions
 from ..naming.topic_queues import TopicQueues
 from ..pull.long_polls import LongPolls, QueueKey
+from ..runtime.spans import Spans
 from ..runtime.stats import Stats
 from ..scheduled.delivery_policy import DeliveryPolicy
 from ..scheduled.timers import Timers
@@ -57,6 +58,7 @@ class PopParts:
         wake: Callable[[QueueKey], None],
         now_ms: Callable[[], int],
         client_ms: Callable[[], int],
+        spans: Spans | None,
     ) -> None:
         self._store = store
         self._now_ms = now_ms
@@ -72,8 +74,9 @@ class PopParts:
         pops = Pops(config, store, topics, offsets, self.buffer, self.orders, stats, meters)
         peeks = Peeks(config, store, topics, self.buffer, stats)
         self.handlers = PopHandlers(
-            config, topics, permissions, filters, pops, peeks, long_polls, wake, now_ms, client_ms
-        )
+            config, topics, permissions, filters, pops, peeks, long_polls, wake, now_ms, client_ms,
+            spans,
+        )  # fmt: skip
         self.families = (
             self.handlers,
             PopAckHandlers(

@@ -145,11 +145,20 @@ class Pops:
         return range(0 if config is None else config.read_queue_nums)
 
     def _has_more(self, topic: str, group: str, queue_id: int) -> bool:
-        """Whether a queue has messages that the group has not popped yet."""
+        """Whether a queue has messages that the group may pop now."""
+        if self._is_over(topic, group, queue_id):
+            return False
         offset = self._buffer.next_offset(topic, group, queue_id)
         if offset < 0:
             offset = max(0, self._store.min_offset(topic, queue_id))
         return self._store.max_offset(topic, queue_id) > offset
+
+    def _is_over(self, topic: str, group: str, queue_id: int) -> bool:
+        """Whether too many messages of the queue are with the group's consumers."""
+        config = self._config
+        return config.enable_pop_message_threshold and (
+            self._meters.in_flight(topic, group, queue_id) > config.pop_inflight_message_threshold
+        )
 
     def _pop_all(
         self,
@@ -196,6 +205,7 @@ class Pops:
         if self._offsets.resets and self._offsets.take_reset(*key) is not None:
             self._orders.clear(key)
             self._buffer.clear(*key)
+            self._meters.clear(*key)
         if header.order and self._orders.is_blocked(key, header.attempt_id, header.invisible_ms):
             return
         offset = self._buffer.next_offset(*key)
@@ -203,7 +213,7 @@ class Pops:
             offset = self._first_offset(topic, queue_id, header.init_mode)
             self._offsets.commit(*key, offset)
         room = header.max_messages - found.count
-        if room <= 0:
+        if room <= 0 or self._is_over(*key):
             found.rest += max(0, store.max_offset(topic, queue_id) - offset)
             return
         got = self._look(topic, queue_id, offset, room, wanted)

@@ -42,6 +42,7 @@ from ..groups.permissions import (
     Permissions,
     forbidden,
 )
+from ..runtime.spans import Spans
 from ..runtime.stats import Stats
 from ..settings.config import BrokerConfig
 from .cold_data import ColdData
@@ -89,6 +90,7 @@ class PullHandlers:
     filters: Filters
     stats: Stats
     now_ms: Callable[[], int]
+    spans: Spans | None
     long_polls: LongPolls = field(init=False)
     cold: ColdData = field(init=False)
 
@@ -358,6 +360,8 @@ class PullHandlers:
             total.messages += found.count
             total.bytes += found.size
             total.calls += 1
+            if self.spans is not None:
+                self.spans.delivered(found.records, header.group)
             reply = header.found(
                 command, found, topic.topic_sys_flag, group.group_sys_flag, suggested
             )

@@ -45,8 +45,8 @@ ANSWERS = frozenset(
         codes.PULL_OFFSET_MOVED,
     )
 )
-# How long a reader waits whose next messages are in an item that can't be read yet: RocketMQ
-# answers it at once, and it asks in circles while a remapping is under way.
+# How long a pull waits whose next messages are in an item that can't be read yet. RocketMQ answers
+# at once, so its clients pull again without a pause until the remapping has ended.
 UNDECIDED_MS = 1_000
 Answer = Response | bytes | None
 

@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 SWEEP_SECONDS = 0.1  # how late bytes may be that no loop iteration has sent
 HEARTBEAT_MS = 1_000  # at most, between two packets; haSendHeartbeatInterval may be less
 ALIVE_MS = 3_000  # a slave that was heard within this time keeps its id for itself
+FROZEN_MS = 2_000  # without a sweep: the process stood still (SIGSTOP, a paused machine)
+THAW_MS = 1_000  # after that, what slaves said meanwhile is still being read
 CAUSE = "replicas"  # of the pause while the sync state set is too small
 
 Alter = Callable[[frozenset[int]], Awaitable[None]]
@@ -84,6 +86,9 @@ class AutoSwitchMaster(MasterEnd["SlaveLink"]):
         self._on_confirmed = on_confirmed
         self._keeper = SetKeeper(broker_id, state, alter, now_ms)
         self._sweeper: asyncio.TimerHandle | None = None
+        self._swept_ms = now_ms()
+        # When the process last went on after it stood still.
+        self._thaw_ms = self._swept_ms - THAW_MS
 
     async def start(self) -> None:
         """Begin the epoch in the store, let slaves in, and send what is due from time to time.
@@ -127,6 +132,9 @@ class AutoSwitchMaster(MasterEnd["SlaveLink"]):
     def sweep(self) -> None:
         """Send what is left over and heartbeats, close the connections of silent slaves, and
         propose another sync state set where it is time."""
+        now = self.now_ms()
+        self._note_thaw(now)
+        self._swept_ms = now
         super().sweep()
         self._check_size()
         self.confirm()
@@ -159,8 +167,15 @@ class AutoSwitchMaster(MasterEnd["SlaveLink"]):
         self.confirm()
 
     def heard(self, slave: "SlaveLink") -> None:
-        """A slave has reported its end of the log."""
-        self.state.last_report_ms[slave.slave_id] = self.now_ms()
+        """A slave has reported its end of the log.
+
+        A report that waited while this process stood still is old: it is no proof that the slave
+        has no newer master.
+        """
+        now = self.now_ms()
+        self._note_thaw(now)
+        if now - self._thaw_ms >= THAW_MS:
+            self.state.last_report_ms[slave.slave_id] = now
         self._progress.set()
         self.confirm()
         self._propose()
@@ -175,6 +190,11 @@ class AutoSwitchMaster(MasterEnd["SlaveLink"]):
         return is_allowed(host, networks, known)
 
     # ---- inside
+
+    def _note_thaw(self, now: int) -> None:
+        """Note that the process goes on, if it stood still since the last sweep."""
+        if now - self._swept_ms >= FROZEN_MS:
+            self._thaw_ms = now
 
     def _confirmed_end(self) -> int | None:
         """How far every broker has the log that counts; None where one of them is not there."""

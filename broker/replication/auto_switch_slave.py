@@ -14,7 +14,7 @@ from ...protocol.aio.tasks import ended
 from ...protocol.errors import Malformed
 from ...protocol.ha_auto_switch import Chunk, MasterHello, MasterStream, SlaveHello, report
 from ...store.base.errors import DamagedStore, StoreError
-from ...store.engine.following import Key
+from ...store.engine.derive_runs import Key
 from ...store.engine.store import MessageStore
 from ...store.epochs import EpochEntry, consistent_point
 from ...store.epochs.entries import disorder

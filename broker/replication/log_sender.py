@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
+from ...protocol.aio.server import end_accepting
 from ...protocol.bodies.ha import HAConnectionRuntimeInfo, HARuntimeInfo
 from ...protocol.errors import Malformed
 from ...protocol.ha_prologue import LACKING_THERE, MAGIC, refusal
@@ -87,6 +88,7 @@ class MasterEnd(Generic[Sender]):
     async def stop(self) -> None:
         """Let the slaves have the rest of the log, for a while, and close the connections."""
         self.is_stopped = True
+        await end_accepting(self._server)
         self._server.close()
         try:
             async with asyncio.timeout(LAST_SECONDS):

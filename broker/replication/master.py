@@ -20,6 +20,10 @@ class HaMaster(MasterEnd["SlaveConnection"]):
     """The connected slaves of this broker, in `slaves`.
 
     `on_acked(end)` is called when `acks_needed` slaves have the log up to another end.
+
+    With enableSlaveActingMaster a message that waits for slaves is refused, as in RocketMQ, while
+    fewer brokers than it needs are there: `on_shortage(why)` is called with the reason, and with ""
+    once enough are there. enableAutoInSyncReplicas lowers `acks_needed` instead.
     """
 
     def __init__(
@@ -29,16 +33,35 @@ class HaMaster(MasterEnd["SlaveConnection"]):
         server: asyncio.Server,
         now_ms: Callable[[], int],
         on_acked: Callable[[int], None],
+        on_shortage: Callable[[str], None] = lambda why: None,
     ) -> None:
         """`server` makes a `connection` for each slave."""
         super().__init__(config, store, server, now_ms)
         self.acks_needed = config.acks_needed
         self.acked = 0  # `acks_needed` slaves have had the log up to here
         self._on_acked = on_acked
+        self._on_shortage = on_shortage
+        self._alive = 1  # brokers of this name, this one included
+        self._why_short = ""
 
     async def accept(self) -> None:
         """Let slaves in."""
+        self._count()
         await self._server.start_serving()
+
+    def note_alive(self, brokers: int) -> None:
+        """The name servers list this many brokers of this name, this one included."""
+        self._alive = brokers
+        self._count()
+
+    def send(self) -> None:
+        super().send()
+        if self.config.acks_needed and not self.acks_needed:
+            self._note_acked(self.store.written_end)
+
+    def sweep(self) -> None:
+        super().sweep()
+        self._count()
 
     # ---- for the connections
 
@@ -58,9 +81,39 @@ class HaMaster(MasterEnd["SlaveConnection"]):
         if not needed:
             return
         ends = sorted((slave.acked for slave in self.slaves), reverse=True)
-        if len(ends) >= needed and ends[needed - 1] > self.acked:
-            self.acked = ends[needed - 1]
-            self._on_acked(self.acked)
+        if len(ends) >= needed:
+            self._note_acked(ends[needed - 1])
+
+    # ---- inside
+
+    def _note_acked(self, end: int) -> None:
+        if end > self.acked:
+            self.acked = end
+            self._on_acked(end)
+
+    def _count(self) -> None:
+        """See whether enough brokers are there for the messages that come from now on."""
+        config = self.config
+        if not (config.acks_needed and config.has_acting_master):
+            return
+        there = min(self._alive, 1 + self._in_sync_count())
+        needed = config.in_sync_replicas
+        if config.enable_auto_in_sync_replicas:
+            needed = max(min(needed, there), config.min_in_sync_replicas)
+        if self.acks_needed != needed - 1:
+            self.acks_needed = needed - 1
+            self.send()
+            self.heard()
+        why = ""
+        if needed > there:
+            why = (
+                f"in-sync replicas not enough: {there} brokers named {config.broker_name} are "
+                f"there, a message needs {needed} (inSyncReplicas); start the others, or set "
+                "enableAutoInSyncReplicas"
+            )
+        if why != self._why_short:
+            self._why_short = why
+            self._on_shortage(why)
 
 
 class SlaveConnection(LogSender[HaMaster]):

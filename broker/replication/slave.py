@@ -1,9 +1,10 @@
 """The slave's end of replication: connects to its master and makes its log the same.
 
-Received bytes are appended to the log, reported to the master at once, and made readable. When the
-connection breaks, or the two logs don't fit, it is tried again every few seconds; the log continues
-at the last whole message. The bytes just before that are sent once more, to be compared: a log with
-other messages there, as an old master's may have, must not continue with these.
+Received bytes are appended to the log, reported to the master at once, and made readable within
+`DERIVE_SECONDS`: some hundred messages are derived together in half the time. When the connection
+breaks, or the two logs don't fit, it is tried again every few seconds; the log continues at the
+last whole message. The bytes just before that are sent once more, to be compared: a log with other
+messages there, as an old master's may have, must not continue with these.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from ...protocol.errors import Malformed, reason_of
 from ...protocol.ha import REPORT, Chunks
 from ...protocol.ha_prologue import LACKING_HERE, MAGIC
 from ...store.base.errors import DamagedStore, StoreError
-from ...store.engine.following import Key
+from ...store.engine.derive_runs import Key
 from ...store.engine.store import MessageStore
 from ..settings.config import BrokerConfig
 from .flow import Flow
@@ -28,8 +29,8 @@ from .tls import tls_of_slave
 
 log = logging.getLogger(__name__)
 
-FULL_READ_BYTES = 128 << 10  # loops read 250 KB or 256 KiB at most; more is probably in the socket
-DERIVED_BYTES = 2 << 20  # of messages that wait at most, to be derived together
+DERIVE_SECONDS = 0.02  # how long new messages wait at most, to be derived together
+DERIVED_BYTES = 2 << 20  # of messages that wait at most
 COMPARED_BYTES = 4 << 10  # of the end of the log, compared with the master's bytes there
 RETRY_SECONDS = 5.0  # until it is tried again
 CONNECT_SECONDS = 3.0  # as long as a connection may take
@@ -222,7 +223,8 @@ class MasterConnection(asyncio.Protocol):
         self._reported = -1
         self._end = 0  # of the log when the two were first compared
         self._equal_end = 0  # up to here the two logs are equal, or ours is empty
-        self._reads = 0  # that brought a part of the log
+        self._derive_at = 0.0  # not before, unless DERIVED_BYTES wait (the loop's clock)
+        self._deriving: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
         self._is_closed = False
 
@@ -232,8 +234,8 @@ class MasterConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closed = True
-        if self._reads:
-            self._derive()
+        if self._deriving is not None:
+            self._derive_now()
         self.over.set()
 
     def data_received(self, data: bytes) -> None:
@@ -255,12 +257,11 @@ class MasterConnection(asyncio.Protocol):
             return
         if self._safe_end > self._reported:
             self._report()  # first: senders on the master wait for it
-        self._reads += 1
-        # Many messages are derived at once in half the time.
-        if len(data) >= FULL_READ_BYTES and store.log_end - store.whole_end < DERIVED_BYTES:
-            asyncio.get_running_loop().call_soon(self._wait_for_more, self._reads)
-        elif self._derive():
-            slave.is_well()
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._derive_at or store.log_end - store.whole_end >= DERIVED_BYTES:
+            self._derive_now()
+        elif self._deriving is None:
+            self._deriving = loop.call_at(self._derive_at, self._derive_now)
 
     def sweep(self) -> None:
         """Report again when it is time; leave when nothing has come for too long."""
@@ -333,13 +334,13 @@ class MasterConnection(asyncio.Protocol):
                 return None
         return place, chunk
 
-    def _wait_for_more(self, reads: int) -> None:
-        """The socket is read next; what comes then is derived together with what is there."""
-        asyncio.get_running_loop().call_soon(self._derive_unless_more, reads)
-
-    def _derive_unless_more(self, reads: int) -> None:
-        if self._reads == reads and not self._is_closed and self._derive():
+    def _derive_now(self) -> None:
+        if self._deriving is not None:
+            self._deriving.cancel()
+            self._deriving = None
+        if self._derive():
             self._slave.is_well()
+        self._derive_at = asyncio.get_running_loop().time() + DERIVE_SECONDS
 
     def _derive(self) -> bool:
         """Add the new messages to queues and index; False when the disk has no room for that."""

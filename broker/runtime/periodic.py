@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
+from types import CoroutineType
 from typing import Any
 
 from ...protocol.aio.scheduler import Scheduler
@@ -153,5 +154,5 @@ async def _try(work: Callable[[], object], seconds: float, before: str) -> str:
 
 async def _once(work: Callable[[], object]) -> None:
     waits = work()
-    if isinstance(waits, Coroutine):
+    if isinstance(waits, CoroutineType):
         await waits

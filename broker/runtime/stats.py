@@ -163,6 +163,7 @@ class Stats:
         self._acks: dict[tuple[str, str], Counter] = {}
         self._pops: dict[tuple[str, str], Counter] = {}
         self._own_reads: dict[tuple[str, str], Counter] = {}
+        self._queue_reads: dict[tuple[str, str], Counter] = {}  # topic, "queueId@group"
         self._dead_letters: dict[tuple[str, str], Counter] = {}
         self._check_points: dict[tuple[str, str], Counter] = {}
         self._broker_acks = Counter()
@@ -232,13 +233,13 @@ class Stats:
         self,
         messages: Iterable[MessageFields],
         places: Iterable[Placed | StoreError],
-        source: tuple[str, str] | None = None,
+        source: tuple[str, int, str] | None = None,
     ) -> None:
         """Messages that waited in a system topic were delivered to their own topics. Messages
         without a destination are not counted.
 
-        With a `source`, the topic and the group that read it, RocketMQ's metrics count them as
-        read there and as delayed messages that came in.
+        With a `source`, the topic, the queue and the group that read it, RocketMQ's metrics count
+        them as read there and as delayed messages that came in.
         """
         for (key, *_), place in zip(messages, places, strict=False):
             if isinstance(place, StoreError):
@@ -252,7 +253,12 @@ class Stats:
                 each.messages += 1
                 each.bytes += size
             counter.arrivals.note(DELAY, size)
-            self.own_read(*source, 1, size)
+            topic, queue_id, group = source
+            self.own_read(topic, group, 1, size)
+            pair = topic, f"{queue_id}{SEPARATOR}{group}"
+            read = self._queue_reads.get(pair) or _new(self._queue_reads, pair, Counter())
+            read.messages += 1
+            read.bytes += size
 
     def own_read(self, topic: str, group: str, messages: int, size: int) -> None:
         """The broker itself has read messages, which is in no total."""
@@ -411,6 +417,9 @@ class Stats:
             "SNDBCK_PUT_NUMS": (self._send_backs.get((topic, group)), MESSAGES),
             "GROUP_ACK_NUMS": (self._acks.get((topic, group)), MESSAGES),
             "GROUP_CK_NUMS": (self._check_points.get((topic, group)), MESSAGES),
+            # In RocketMQ, too, only deliveries of delay levels are counted by queue.
+            "QUEUE_GET_NUMS": (self._queue_reads.get((topic, group)), MESSAGES),
+            "QUEUE_GET_SIZE": (self._queue_reads.get((topic, group)), BYTES),
             "BROKER_ACK_NUMS": (self._broker_acks if of_broker else None, MESSAGES),
             "BROKER_CK_NUMS": (self._broker_check_points if of_broker else None, MESSAGES),
             "BROKER_PUT_NUMS": (totals.puts if of_broker else None, MESSAGES),
@@ -433,7 +442,7 @@ class Stats:
 
     def _of_pairs(self) -> tuple[dict[tuple[str, str], Counter], ...]:
         """The tables by topic and group that are in no total."""
-        return self._send_backs, self._acks, self._check_points, self._pops
+        return self._send_backs, self._acks, self._check_points, self._pops, self._queue_reads
 
 
 def _new(table: dict[Key, Counter], key: Key, beyond: Counter) -> Counter:

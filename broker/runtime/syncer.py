@@ -134,6 +134,7 @@ class Syncer:
         self._reaching: list[asyncio.Future[None]] = []  # waits for the end of the next sync
         self._given: asyncio.Event | None = None  # set once no response waits; a stop waits for it
         self.failure: str | None = None
+        self.shortage = ""  # why no more messages may wait for slaves; "" while they may
 
     @property
     def for_responses(self) -> "Syncer | None":

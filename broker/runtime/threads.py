@@ -20,7 +20,7 @@ SyncResult = tuple[SyncPlan, Exception | None]
 
 
 class SyncThread(Protocol):
-    """Runs plans, one at a time. `ended` is called in the loop when a plan that nobody waits for
+    """Runs plans, one at a time. `ended` is called in the loop when a plan without a waiter
     has ended; then, and after `begin` with `is_watched`, `result` gives it."""
 
     def begin(self, plan: SyncPlan) -> None:

@@ -31,7 +31,7 @@ class AdminTimerHandlers:
                 codes.SYSTEM_ERROR,
                 "The checkpoint is null: timerWheelEnable is false; switch it on",
             )
-        return Response(body=timers.state.check.numbers())
+        return Response(body=timers.check_point())
 
     def on_metrics(self, header: None, command: Command, connection: Connection) -> LongResponse:
         """The text of config/timermetrics as it is now."""

@@ -138,12 +138,14 @@ class Delays(PersistentTable):
         True when more are due.
         """
         self._note_certain()
-        end_of = self._store.max_offset
+        known, end_of = self._store.state.queues.plain, self._store.max_offset
         levels = self.levels
         for _ in range(levels):
             level = self._next_level + 1
+            key = SCHEDULE_TOPIC, level - 1
             try:
-                has_more = self.offsets.get(level, 0) < end_of(SCHEDULE_TOPIC, level - 1)
+                # Most brokers use few levels: no call for the others.
+                has_more = key in known and self.offsets.get(level, 0) < end_of(*key)
                 if has_more and self._deliver_level(level, now_ms, most):
                     return True
             except StoreError as wrong:
@@ -185,7 +187,7 @@ class Delays(PersistentTable):
             if due.size:
                 self.offsets[level] = due.offset
                 self.changed = True
-            self._stats.moved(copies, found, (SCHEDULE_TOPIC, SCHEDULE_GROUP))
+            self._stats.moved(copies, found, (SCHEDULE_TOPIC, level - 1, SCHEDULE_GROUP))
             for place in dict.fromkeys(copy[0] for copy in copies[: len(found)]):
                 self._mark(place)
         if wrong is not None:

@@ -45,7 +45,7 @@ class TimerState:
         self._store = store
         self._now_ms = now_ms
         self._file = TimerCheckFile(root / "config" / "timercheck")
-        self._noted = False  # since the last sync
+        self._noted = False  # since the last sync began
         self._synced_ms = 0
         self._pending: Progress | None = None  # synced, but rests on a log that is not
         self._known: KnownPlaces | None = None  # messages of the queue with a unit
@@ -170,22 +170,27 @@ class TimerState:
         self._promote_pending()
         progress = self._progress()
         is_idle = not self._noted and progress.read_ms - self._synced_ms < IDLE_SYNC_MS
-        return None if is_idle or self._pending is not None else progress
+        if is_idle or self._pending is not None:
+            return None
+        self._noted = False  # what is noted while another thread syncs needs the next sync
+        return progress
 
     def sync(self) -> None:
         """Wait until the files are on disk. OSError as the system gives it."""
-        self.log.sync()
-        self.wheel.sync()
-        self._file.sync()
+        try:
+            self.log.sync()
+            self.wheel.sync()
+            self._file.sync()
+        except BaseException:
+            self._noted = True
+            raise
 
     def synced(self, progress: Progress) -> None:
         """The files on disk go as far as this: so do RocketMQ's numbers, once the log does."""
-        self._noted = False
         self._synced_ms = progress.read_ms
         self._pending = progress
         self._promote_pending()
         self.log.drop_before(self._store.log_start)
-        self.wheel.forget()
 
     def _promote_pending(self) -> None:
         pending = self._pending

@@ -157,6 +157,10 @@ class Timers:
             self._rates = (round(rates[1], 1), round(rates[2], 1))
             self._sampled = counts
 
+    def check_point(self) -> bytes:
+        """The 56 bytes that config/timercheck begins with."""
+        return self.state.check.numbers()
+
     def figures(self, now_ms: int) -> dict[str, object]:
         """Values for runtime info: seconds behind, messages behind, waiting, and the rates."""
         state = self.state

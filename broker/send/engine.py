@@ -1,21 +1,26 @@
-"""The compiled engine of a broker: machine code that takes plain sends (`fast_path.py`).
+"""The compiled engine of a broker: machine code that takes plain sends (`fast_path.py`), and on a
+slave makes queues and index from the master's log.
 
 A process of its own makes the machine code while the broker serves in plain Python: that takes ten
-seconds the first time on a machine, and a third of a second from numba's cache.
-`python -m aerobee.broker.send.engine` makes it beforehand, as when an image is built.
+seconds, once for these sources on a machine. Later brokers load it from numba's cache in a third of
+a second. `python -m aerobee.broker.send.engine` makes it beforehand, as when an image is built.
 
 The cache is in the user's cache folder. In the package's own folder, which is numba's choice, it
 would stay behind when the package is uninstalled, and `import aerobee` would find an empty package.
 """
 
 import asyncio
+import hashlib
 import importlib.util
 import logging
 import os
+import platform
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 from ...protocol.aio.tasks import end
@@ -24,6 +29,11 @@ if TYPE_CHECKING:
     from .fast_path import CompiledSends
 
 NICENESS = 10  # requests go first
+# The rooms with compiled functions, and the file in numba's cache that names the states of them
+# whose machine code is there, a digest a line.
+SOURCES = ("protocol/kernels", "store/kernels", "broker/send")
+PROCESSOR = (b"model name", b"flags", b"CPU part", b"Features")  # lines of /proc/cpuinfo
+MADE_FILE, MADE_MAX = "aerobee-made", 32
 
 log = logging.getLogger(__name__)
 
@@ -42,9 +52,17 @@ class CompiledEngine:
         if CompiledEngine._found is not None:
             self._use(CompiledEngine._found)
         elif importlib.util.find_spec("numba") is None:
-            log.info("numba is not installed, so sends are done in plain Python (extra: fast)")
+            log.info("numba is not installed, so plain Python is used (extra: fast)")
         else:
+            choose_cache_folder()
             self._task = asyncio.create_task(self._run(), name="compiled-sends")
+
+    async def start_loaded(self) -> None:
+        """Like `start`, but machine code that is made already is in use on return: a slave spends
+        far less on each byte of its master's log then."""
+        self.start()
+        if self._task is not None and await asyncio.to_thread(is_made):
+            await self.ready()
 
     async def load(self) -> None:
         """Use machine code from now on, made in this process if need be; ImportError where numba
@@ -66,13 +84,13 @@ class CompiledEngine:
 
     async def _run(self) -> bool:
         try:
-            choose_cache_folder()
-            await _make()
+            if not await asyncio.to_thread(is_made):
+                await _make()
             await self.load()
         except Exception as wrong:
-            log.warning("sends are done in plain Python, as the machine code failed: %s", wrong)
+            log.warning("plain Python is used, as the machine code failed: %s", wrong)
             return False
-        log.info("plain sends are done by machine code from now on")
+        log.info("machine code is used from now on")
         return True
 
 
@@ -114,12 +132,54 @@ def choose_cache_folder() -> None:
         os.environ.setdefault("NUMBA_CACHE_DIR", str(folder))
 
 
+def is_made() -> bool:
+    """Whether the cache has the machine code of these sources for this processor."""
+    return _digest() in _all_made()
+
+
+def _all_made() -> list[str]:
+    try:
+        return _made_file().read_text("ascii").split()
+    except (OSError, ValueError):  # none, or not ours
+        return []
+
+
+def _made_file() -> Path:
+    return Path(os.environ.get("NUMBA_CACHE_DIR", os.devnull), MADE_FILE)
+
+
+def _digest() -> str:
+    """All that numba compiles for: its version, Python's, the processor, the sources."""
+    found = hashlib.sha256(f"{sys.version} {platform.machine()}".encode())
+    with suppress(OSError), open("/proc/cpuinfo", "rb") as file:  # the first of equal processors
+        lines = file.read(8_192).split(b"\n")
+        found.update(b"".join(line for line in lines if line.startswith(PROCESSOR)))
+    numba = importlib.util.find_spec("numba")
+    root = Path(__file__).parents[2]
+    sources = [path for room in SOURCES for path in sorted((root / room).glob("*.py"))]
+    for path in [*sources, *([Path(numba.origin)] if numba and numba.origin else [])]:
+        state = path.stat()  # whole seconds: layers of images may keep no more
+        found.update(f"{path} {int(state.st_mtime)} {state.st_size}".encode())
+    return found.hexdigest()
+
+
+def _note_made() -> None:
+    """Later processes need not look; where the file can't be written, they do."""
+    digest, file = _digest(), _made_file()
+    known = [each for each in _all_made() if each != digest]
+    with suppress(OSError), NamedTemporaryFile("w", dir=file.parent, delete=False) as written:
+        written.write("\n".join([*known[1 - MADE_MAX :], digest]))
+        written.flush()
+        os.replace(written.name, file)
+
+
 def main() -> None:
     """Make the machine code, or find it made."""
     choose_cache_folder()
     if hasattr(os, "nice"):
         os.nice(NICENESS)
     _load()
+    _note_made()
 
 
 if __name__ == "__main__":

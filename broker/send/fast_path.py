@@ -17,15 +17,17 @@ from ...protocol.aio.chunks import ChunkBatch, Chunks, joined
 from ...protocol.aio.compiled_io import read_all, write_all
 from ...protocol.aio.connection import Connection, writable_fds
 from ...protocol.aio.epoll_reader import EpollReader
-from ...protocol.aio.rpc_latency import ONEWAY, RpcLatency
+from ...protocol.aio.rpc_latency import ONEWAY, RESPONSE_BITS, RpcLatency
 from ...protocol.aio.scheduler import Scheduler
 from ...protocol.codec.frame import decode_all, encode_request, encode_response
 from ...protocol.command import Command, Response
 from ...protocol.headers.send import SendMessage, response_parts
 from ...protocol.kernels.plain_reading import Bytes, Numbers
 from ...protocol.kernels.plain_sends import PlainSends
+from ...protocol.kernels.signatures import Signatures, signers
 from ...protocol.message.properties import PROPERTIES_BYTES_MAX
 from ...protocol.message.recall_handle import words_before
+from ...protocol.security.signature import signed, signing_key
 from ...store.engine.store import MessageStore
 from ...store.kernels.compiled import CompiledKernels
 from ...store.kernels.compiled import prepare as prepare_kernels
@@ -49,7 +51,6 @@ STARTS = {
     b'{"code":%d,' % codes.SEND_MESSAGE_V2: False,
     b'{"code":%d,' % codes.SEND_BATCH_MESSAGE: True,
 }
-REQUEST_BITS = 32  # of a key of `RpcLatency`, below the code of the request
 SAMPLE = SendMessage("g", "t", "TBW102", 4, 0, 0, 1, 0, "UNIQ_KEY\x010\x02KEYS\x01k\x02")
 
 
@@ -66,6 +67,12 @@ def prepare() -> None:
     records.make(plain, stored, {queue: 1}, 0, size, 0)
     ends = plain.write_responses({})
     room, none = plain.answers.ctypes.data, ends - ends - 1
+    guarded = PlainSends(response_parts(b"", b""), is_guarded=True)
+    fields = signed(SAMPLE.to_fields(), b"0", "user", "secret")
+    request = encode_request(codes.SEND_MESSAGE_V2, 0, fields, b"0")
+    guarded.read(request, [len(request)], 1, 100)
+    if Signatures().wrong(guarded, signers(guarded)[1], [signing_key(b"secret")]).any():
+        raise RuntimeError("the digests of machine code differ from those of hashlib")
     write_all(none, room, ends, np.zeros(1, np.int64))
     read_all(none, room, 1, 1, np.zeros(1, np.int64))
     prepare_kernels()
@@ -114,7 +121,7 @@ class Responses:
 
     def _count(self, code: int, waited_ms: int) -> None:
         for key, count in self._counts.items():
-            request = key >> REQUEST_BITS
+            request = key >> RESPONSE_BITS
             if key & ONEWAY:
                 self._latency.oneway(request, code, count)
             else:
@@ -148,8 +155,11 @@ class Responses:
 class CompiledSends:
     """Takes the sends in `batch` into the store: the broker has `take` called each loop iteration.
 
-    `write_templates` has to come first.
+    `write_templates` has to come first. `kernels` are the compiled loops of the store, which a
+    slave uses without the rest.
     """
+
+    kernels = CompiledKernels
 
     def __init__(
         self,
@@ -180,7 +190,8 @@ class CompiledSends:
         self._scheduler = scheduler
         self._now_ms = now_ms
         self._records = PlainRecords()
-        store.use(CompiledKernels())
+        self._signatures = Signatures()
+        store.use(self.kernels())
 
     def write_templates(self, suffix: bytes) -> None:
         """Take over traceOn, which stands in each response, and in the `suffix` that comes behind
@@ -232,13 +243,13 @@ class CompiledSends:
             return plain.taken
         access, syncer = self._access, self._syncer
         if access is not None and not is_allowed:
-            refused = refused_pieces(access, plain, senders)
+            refused = refused_pieces(access, self._signatures, plain, senders)
             # What the tables had no room for is read, and must be checked, once they are emptier.
             is_allowed = plain.taken is None
             if refused:
                 return self._without(refused, chunks, is_allowed=is_allowed)
         if syncer is not None:
-            if sum(requests for *_, requests in plain.parts) > syncer.room:
+            if syncer.shortage or sum(requests for *_, requests in plain.parts) > syncer.room:
                 return [0] * len(senders)  # each is refused
             at_once = plain.pieces_with(NO_WAIT)
             if at_once:

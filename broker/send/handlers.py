@@ -114,6 +114,8 @@ class SendHandlers:
             # Looked at as text: finding a word in a str costs a fifth of finding it in bytes.
             text = header.properties or ""
             waits = syncer is not None and "WAIT\x01false" not in text
+            if waits:
+                self._check_slaves()
             if header.batch:
                 self._take_batch(header, command, connection, target, queue_id, text, waits=waits)
                 return None
@@ -183,7 +185,7 @@ class SendHandlers:
         """Store a batch at once, and have its sender answered."""
         if self._batch.pending or self.topics.made:
             self.store_batch()  # what came before it lies before it
-        if header.topic not in self.topics.targets:
+        if self.topics.get(header.topic) is None:
             raise StoreError(
                 f"topic {header.topic} can't be kept: topics.json can't be written; "
                 "look at the broker's disk"
@@ -346,6 +348,11 @@ class SendHandlers:
                 "(rejectTransactionMessage)",
             )
         return True
+
+    def _check_slaves(self) -> None:
+        """Refusal where too few brokers are there for a message that waits for slaves."""
+        if self.syncer is not None and self.syncer.shortage:
+            raise Refusal(codes.SYSTEM_ERROR, self.syncer.shortage)
 
     def _give(
         self, command: Command, connection: Connection, reply: Response | bytes, end: int

@@ -5,17 +5,15 @@ Their passwords are never shown: not in printed settings, responses or error mes
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from ...conf import users
 from ...conf.secret import HIDDEN
 from ...conf.sources import ConfigError
+from ...conf.users import INIT_USER, INNER_CREDENTIALS, Credentials
 from ...protocol.bodies.access import SUPER, UserInfo
-from ...protocol.bodies.body import Body
 from ...protocol.errors import Refusal
 from .user_rules import check_name, check_password, with_known_words
 
-INIT_USER = "initAuthenticationUser"
-INNER_CREDENTIALS = "innerClientAuthenticationCredentials"
 SECRET_KEYS = frozenset(
     {INIT_USER, INNER_CREDENTIALS, "haSecret", "httpToken", "metricsGrpcExporterHeader"}
 )
@@ -42,18 +40,6 @@ CLASSES = {
         f"{_AUTH}.authorization.strategy.StatefulAuthorizationStrategy",
     ),
 }
-
-
-class Credentials(NamedTuple):
-    """The user name and password with which this broker signs its own requests."""
-
-    access_key: str
-    secret_key: str
-
-
-class _Credentials(Body):
-    access_key: str = ""
-    secret_key: str = ""
 
 
 def check_classes(others: Mapping[str, str]) -> None:
@@ -98,13 +84,10 @@ def credentials_of(text: str) -> Credentials | None:
     """The credentials with which this broker signs its own requests; None when it signs none."""
     if not text.strip():
         return None
-    wanted = '{"accessKey":"NAME","secretKey":"PASSWORD"}'
-    try:
-        given = _Credentials.decode(text.encode())
-    except ValueError:
-        raise _wrong(INNER_CREDENTIALS, f"is not JSON like {wanted}") from None
-    _check(INNER_CREDENTIALS, given.access_key, given.secret_key)
-    return Credentials(given.access_key, given.secret_key)
+    given = users.credentials_of(text)
+    if given is not None:
+        _check(INNER_CREDENTIALS, given.access_key, given.secret_key)
+    return given
 
 
 def first_users(init_user: str, inner: str) -> list[UserInfo]:

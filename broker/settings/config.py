@@ -20,11 +20,13 @@ import msgspec
 from msgspec import Meta, field
 
 from ...conf import log_levels
+from ...conf.collectors import pairs_of, target_of
 from ...conf.described import Described, described
 from ...conf.java_keys import AUTH_KEYS, JAVA_KEYS
 from ...conf.kinds import (
     LOG_FILE_MIB,
     BindAddress,
+    ConsoleUrl,
     LogFileMib,
     LogFormat,
     LogLevels,
@@ -48,7 +50,6 @@ from .access_settings import (
 )
 from .delay_levels import parse_levels
 from .ha_addresses import networks_of
-from .metrics_settings import pairs_of, target_of
 from .store_host import may_be_host
 
 NAME_CHARS_MAX = 90  # a system topic adds up to 37 characters, and may have 127 in all
@@ -71,10 +72,7 @@ NO_MIGRATION = (
     "createAcl"
 )
 NO_REPLICAS = "there are no replicas, this broker alone keeps its messages"
-NO_LIGHT_QUEUES = "messages get no entries in %LMQ% queues (docs/known-gaps.md)"
 RELIED_ON = {
-    "enableLmq": NO_LIGHT_QUEUES,
-    "enableMultiDispatch": NO_LIGHT_QUEUES,
     "aclEnable": NO_PLAIN_ACL,
     "migrateAuthFromV1Enabled": NO_MIGRATION,
     "enableDLegerCommitLog": NO_REPLICAS,
@@ -118,7 +116,10 @@ OWN_KEYS = frozenset(
         "logFileMib",
         "logFormat",
         "logLevel",
+        "auditLog",
         "httpToken",
+        "consoleUrl",
+        "spansGrpcExporterTarget",
         "tlsClientAuthServer",
         "tlsClientTrustCertPath",
         "tlsServerCertPath",
@@ -148,6 +149,8 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     http_port: Annotated[int, Meta(ge=HTTP_PORT_OFF, le=65_535)] | None = None
     http_bind_address: BindAddress = "127.0.0.1"
     http_token: str = ""
+    console_url: ConsoleUrl = ""  # of a console of the cluster; empty: none is linked
+    audit_log: str = ""  # a file; empty: none
     metrics_exporter_type: Literal["DISABLE", "OTLP_GRPC", "PROM", "LOG"] = "DISABLE"
     metrics_prom_exporter_host: str = ""  # brokerIP1 where empty
     metrics_prom_exporter_port: Port = 5_557
@@ -155,6 +158,8 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     metrics_grpc_exporter_header: str = ""
     metric_grpc_exporter_time_out_in_mills: PeriodMs = 3_000
     metric_grpc_exporter_interval_in_mills: PeriodMs = 60_000
+    metric_logging_exporter_interval_in_mills: PeriodMs = 10_000
+    spans_grpc_exporter_target: str = ""  # a collector for spans; empty: none are made
     metrics_label: str = ""
     metrics_in_delta: bool = False
     client_memory_bytes_max: Annotated[int, Meta(ge=16 << 20, le=1 << 40)] = 512 << 20
@@ -193,6 +198,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     async_learner: bool = False
     ha_max_gap_not_in_sync: Annotated[int, Meta(ge=0, le=(1 << 31) - 1)] = 256 << 20
     in_sync_replicas: Annotated[int, Meta(ge=1, le=SLAVES_MAX + 1)] = 1
+    enable_auto_in_sync_replicas: bool = False
     slave_timeout: Annotated[int, Meta(ge=1, le=86_400_000)] = 3_000
 
     # Acting master
@@ -236,6 +242,9 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     validate_system_topic_when_update_topic: bool = True
     enable_mixed_message_type: bool = False
     max_message_size: Annotated[int, Meta(ge=1, le=15 << 20)] = 4 << 20
+    enable_lmq: bool = False
+    enable_multi_dispatch: bool = False
+    max_lmq_consume_queue_num: Annotated[int, Meta(ge=0, le=100_000)] = 20_000
     message_delay_level: Annotated[
         str, Meta(pattern=r"^\s*\d+[smhdSMHD](\s+\d+[smhdSMHD])*\s*$")
     ] = DELAY_LEVELS
@@ -303,6 +312,8 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     pop_response_return_actual_retry_topic: bool = False
     pop_polling_size: Annotated[int, Meta(ge=0, le=1_000_000)] = 1_024
     max_pop_polling_size: Annotated[int, Meta(ge=0, le=1_000_000)] = 100_000
+    enable_pop_message_threshold: bool = False
+    pop_inflight_message_threshold: Annotated[int, Meta(ge=0, le=1 << 62)] = 10_000
     enable_pop_buffer_merge: bool = True  # Java's is false
     pop_ck_stay_buffer_time: Ms = 10_000
     pop_ck_stay_buffer_time_out: Ms = 3_000
@@ -406,8 +417,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
         log_levels.parse(self.log_level)
         pairs_of("metricsLabel", self.metrics_label)
         pairs_of("metricsGrpcExporterHeader", self.metrics_grpc_exporter_header)
-        if self.metrics_exporter_type == "OTLP_GRPC":
-            target_of(self.metrics_grpc_exporter_target)
+        self._check_collectors()
         self._check_access()
         hours = self.delete_when.split(";")
         if max(map(int, hours)) > 23:
@@ -415,6 +425,12 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
                 f"deleteWhen is {self.delete_when}, but holds hours from 00 to 23 with ; between "
                 "them; correct it"
             )
+
+    def _check_collectors(self) -> None:
+        if self.metrics_exporter_type == "OTLP_GRPC":
+            target_of("metricsGrpcExporterTarget", self.metrics_grpc_exporter_target)
+        if self.spans_grpc_exporter_target:
+            target_of("spansGrpcExporterTarget", self.spans_grpc_exporter_target)
 
     def _check_controller_mode(self) -> None:
         networks_of(self.ha_allowed_addresses)
@@ -499,6 +515,11 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
         return self.enable_slave_acting_master and not self.enable_controller_mode
 
     @property
+    def lmq_enable(self) -> bool:
+        """Whether messages have entries in the light queues (%LMQ%) that they name."""
+        return self.enable_lmq and self.enable_multi_dispatch
+
+    @property
     def commit_log_dir(self) -> Path:
         """The folder of the commit log."""
         return Path(self.store_path_commit_log or self.store_dir / "commitlog").expanduser()
@@ -520,6 +541,8 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
             index_enable=self.message_index_enable,
             append_crc=self.enabled_append_prop_crc,
             sync_flush=self.flush_disk_type == "SYNC_FLUSH",
+            lmq_enable=self.lmq_enable,
+            light_queues_max=self.max_lmq_consume_queue_num,
             max_message_bytes=self.max_message_size,
             pull_messages_max=self.max_transfer_count_on_message_in_memory,
             pull_bytes_max=self.max_transfer_bytes_on_message_in_memory,
@@ -590,10 +613,11 @@ def load_broker(
     for key, instead in RELIED_ON.items():
         if config.others.get(key, "").lower() == "true":
             warnings.append(f"{key}=true has no effect: {instead}")
-    if config.metrics_exporter_type == "LOG":
+    if config.enable_lmq != config.enable_multi_dispatch:
         warnings.append(
-            "metricsExporterType=LOG has no effect: metrics are not written into the log; use PROM "
-            "or OTLP_GRPC, or read /metrics of httpPort"
+            f"enableLmq={str(config.enable_lmq).lower()} and enableMultiDispatch="
+            f"{str(config.enable_multi_dispatch).lower()}: messages get no entries in light queues "
+            "(%LMQ%), which need both; set both to true"
         )
     if config.enable_controller_mode and not config.all_ack_in_sync_state_set:
         warnings.append(ACKS_CAN_BE_LOST)
@@ -606,12 +630,15 @@ def to_text(config: BrokerConfig, later: Mapping[str, str]) -> str:
     """The body of GET_BROKER_CONFIG (26), without passwords; `later` are settings that take effect
     at the next start.
 
-    The keys of Java's AuthConfig are included only if they were given.
+    The keys of Java's AuthConfig are included only if they were given. Folders are absolute, so
+    that commands in other folders of this machine find them (`aerobee backup BROKER`).
     """
     fields = KEYS.fields
     given = {key for key in AUTH_KEYS & fields.keys() if getattr(config, fields[key].name)}
     unseen = AUTH_KEYS - config.others.keys() - given
     found = {key: text for key, text in config.as_properties().items() if key not in unseen}
+    folders = {"storePathRootDir": config.store_dir, "storePathCommitLog": config.commit_log_dir}
+    found |= {key: str(path.absolute()) for key, path in folders.items() if key in found}
     found |= later
     return java_properties.dump(found)
 

@@ -27,6 +27,7 @@ from ...protocol.bodies.topic import (
 from ...protocol.errors import Refusal
 from ...protocol.headers.send import SendMessage, SendMessageV1
 from ...protocol.names import (
+    LMQ_PREFIX,
     RETRY_PREFIX,
     SEND_FORBIDDEN_TOPICS,
     check_sendable,
@@ -79,8 +80,9 @@ class Target:
 
 class Topics:
     """Topic configurations by name. `on_change(config)` is called after every change of one,
-    `on_static(name)` after one of a static topic's mapping. `wait_registered(seconds)` waits until
-    the name servers know all changes; None without name servers."""
+    `on_delete(name)` after a deletion, `on_static(name)` after one of a static topic's mapping.
+    `wait_registered(seconds)` waits until the name servers know all changes; None without name
+    servers."""
 
     def __init__(
         self, path: Path, config: BrokerConfig, stats: Stats, now_ms: Callable[[], int]
@@ -102,6 +104,7 @@ class Topics:
         self.retention: dict[str, TopicRule] = {}  # of topics with a retention of their own
         self.made: list[TopicConfig] = []  # by sends, and not in the file yet
         self.on_change: Callable[[TopicConfig], None] = lambda _: None
+        self.on_delete: Callable[[str], None] = lambda _: None
         self.on_static: Callable[[str], None] = lambda _: None
         self.wait_registered: Callable[[float], Coroutine[Any, Any, None]] | None = None
 
@@ -145,7 +148,10 @@ class Topics:
             self.on_change(config)
 
     def get(self, name: str) -> TopicConfig | None:
-        return self._topics.get(name)
+        found = self._topics.get(name)
+        if found is None and self._is_light(name):
+            return TopicConfig(name, 1, 1, READ_WRITE)
+        return found
 
     def all(self) -> dict[str, TopicConfig]:
         return dict(self._topics)
@@ -155,7 +161,8 @@ class Topics:
         self.put_all([config])
 
     def put_all(self, configs: list[TopicConfig]) -> None:
-        """The same for several, all or none, with one write."""
+        """The same for several, all or none, with one write. Light queues stay as they are."""
+        configs = [config for config in configs if not self._is_light(config.topic_name or "")]
         self._take(configs)
         self._changed(configs)
         for config in configs:
@@ -207,6 +214,7 @@ class Topics:
         if self._topics.pop(name, None) is None:
             return False
         self.file.changed({}, [name])
+        self.on_delete(name)
         return True
 
     def follow(self, topics: Mapping[str, TopicConfig], version: DataVersion) -> bool:
@@ -235,6 +243,10 @@ class Topics:
         if target is not None:
             return target
         check_topic(topic)
+        if self._is_light(topic):
+            config = TopicConfig(topic, 1, 1, READ_WRITE)
+            puts = self._stats.puts(LMQ_PREFIX)  # all light queues are counted as one
+            return Target(topic, config, 1, True, puts, [(topic, 0)])
         return self._create_for_send(
             *(topic, header.default_topic, header.default_topic_queues),
             unit=bool(header.unit_mode),
@@ -341,6 +353,10 @@ class Topics:
         is_marked = config.topic_filter_type == MULTI_TAG or is_compacted(config)
         is_static = name in self.static.table
         return is_named or is_marked or is_static or self._is_closed(config)
+
+    def _is_light(self, name: str) -> bool:
+        """Whether it is a light queue, which is a topic with one queue and in no table."""
+        return name.startswith(LMQ_PREFIX) and self._config.lmq_enable
 
     def _on_static(self, name: str) -> None:
         """The mapping of a topic has changed, or is there for the first time, or no longer."""

@@ -9,6 +9,7 @@ from ...protocol.bodies.route import MASTER_ID, TopicRouteData
 from ...protocol.command import Command
 from ...protocol.wire import Header
 from ..base.responses import body_of
+from ..base.security import Security
 from ..cluster.own_cluster import OwnCluster
 from ..errors import BrokerError, NoRouteError
 
@@ -17,6 +18,11 @@ ADMIN_SECONDS = 15.0
 
 class Asking(OwnCluster):
     """The requests of all parts of `Admin`."""
+
+    @property
+    def security(self) -> Security:
+        """With which it signs, and speaks TLS."""
+        return self._security
 
     # --- the cluster ----------------------------------------------------------------------------
 

@@ -111,6 +111,10 @@ class BrokerAdmin(Asking):
         answer = await servers.ask(code, KVNamespace(namespace), accepted=accepted)
         return dict(body_of(answer, KVTable, code).table) if answer.body else {}
 
+    async def namesrv_addresses(self) -> tuple[str, ...]:
+        """The name servers that this client knows, each as "host:port"."""
+        return self._open().name_servers.addresses
+
     async def namesrv_config(self) -> str:
         """A name server's settings as the text of a properties file."""
         answer = await self._open().name_servers.ask(codes.GET_NAMESRV_CONFIG)

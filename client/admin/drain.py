@@ -98,7 +98,7 @@ class DrainAdmin(Asking):
 
 
 def _is_read(topic: str) -> bool:
-    """Whether messages of this topic are for somebody: a group, or the broker itself."""
+    """Whether messages of this topic have a reader: a group, or the broker itself."""
     return topic == HALF_TOPIC or topic.startswith(REVIVE_PREFIX) or not is_system_topic(topic)
 
 

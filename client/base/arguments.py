@@ -21,10 +21,21 @@ def check_type(
 
 def wrong_type(name: str, value: object, cure: str) -> str:
     """The sentence of that error."""
-    shown = repr(value)
-    if len(shown) > SHOWN_MAX:
-        shown = f"{shown[:SHOWN_MAX]}…"
-    return f"{name} is {shown}, a {type(value).__name__}; {cure}"
+    return f"{name} is {shown(value)}, a {type(value).__name__}; {cure}"
+
+
+def shown(value: object) -> str:
+    """A value as an error shows it, up to SHOWN_MAX characters of it."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"
+
+
+def check_timeout(timeout: object) -> None:
+    """ClientError when it is no number of seconds above 0."""
+    check_type("timeout", timeout, (int, float), "give seconds above 0")
+    assert isinstance(timeout, (int, float))
+    if not timeout > 0:
+        raise ClientError(f"timeout is {timeout}; give seconds above 0")
 
 
 def check_count(

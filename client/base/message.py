@@ -11,7 +11,7 @@ from ...protocol.errors import Refusal
 from ...protocol.message import properties as props
 from ...protocol.names import SEND_FORBIDDEN_TOPICS, check_topic
 from ..errors import IllegalMessageError
-from .arguments import check_type, wrong_type
+from .arguments import check_type, shown, wrong_type
 
 BODY_BYTES_MAX = 4 << 20  # maxMessageSize of Java's client and broker
 SEPARATORS = (props.NAME_VALUE_SEPARATOR, props.PAIR_SEPARATOR)
@@ -19,15 +19,22 @@ BODIES = (bytes, bytearray, memoryview)
 TOPICS_REMEMBERED = 1_024  # names that were checked
 
 
+def check_message(message: object) -> None:
+    """IllegalMessageError unless it is a `Message`."""
+    if not isinstance(message, Message):
+        raise IllegalMessageError(wrong_type("message", message, "give a client.Message"))
+
+
 @dataclass(slots=True)
 class Message:
     """A message to be sent.
 
-    `tags` is one tag, `keys` one key or several (a key has no blanks), `properties` any further
-    names and texts. One of these delays it: `delay_level` 1 to 18 (1 s to 2 h with the
-    broker's defaults), `delay` (a timedelta, or seconds), `deliver_at` (a datetime; without a time
-    zone it is local). `wait_store` False lets the broker answer before its disk or slave has the
-    message, even when it is set to wait for them. `flag` is a number for the application.
+    `tags` is one tag. `keys` is a list of keys (a key has no blanks) or, as in RocketMQ, a text
+    with blanks between them. `properties` are any further names and texts. One of these delays it:
+    `delay_level` 1 to 18 (1 s to 2 h with the broker's defaults), `delay` (a timedelta, or
+    seconds), `deliver_at` (a datetime; without a time zone it is local). `wait_store` False lets
+    the broker answer before its disk or slave has the message, even when it is set to wait for
+    them. `flag` is a number for the application.
     """
 
     topic: str
@@ -77,7 +84,7 @@ class Message:
             raise IllegalMessageError(wrong_type("keys", keys, "give a text, or a list of texts"))
         if isinstance(keys, (list, tuple, set, frozenset)):  # others: readable once
             for key in keys:
-                _check_type("one of keys", key, str, "give texts")
+                _check_key(key)
 
     def check(self, body_bytes_max: int = BODY_BYTES_MAX) -> None:
         """IllegalMessageError, with the reason, when no broker would take it."""
@@ -164,8 +171,8 @@ class Message:
     def _joined_keys(keys: Iterable[str]) -> str:
         listed = list(keys)
         for key in listed:
-            _check_type("one of keys", key, str, "give texts")
-        return " ".join(listed)
+            _check_key(key)
+        return props.KEY_SEPARATOR.join(listed)
 
     def _delay_ms(self) -> int:
         delay = self.delay
@@ -175,6 +182,16 @@ class Message:
 
 def _check_type(name: str, value: object, wanted: type | tuple[type, ...], cure: str) -> None:
     check_type(name, value, wanted, cure, IllegalMessageError)
+
+
+def _check_key(key: object) -> None:
+    _check_type("one of keys", key, str, "give texts")
+    assert isinstance(key, str)
+    if props.KEY_SEPARATOR in key:
+        raise IllegalMessageError(
+            f"the key {shown(key)} has a blank, at which RocketMQ divides it into several keys; "
+            "replace the blank, such as by '-', or give several keys as a list"
+        )
 
 
 @functools.lru_cache(maxsize=TOPICS_REMEMBERED)

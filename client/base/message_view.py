@@ -112,7 +112,7 @@ class MessageView:
     @property
     def keys(self) -> list[str]:
         """The keys that its producer gave it, to look it up by."""
-        return self.stored_properties.get(props.KEYS, "").split()
+        return props.keys_of(self.stored_properties)
 
     @property
     def sharding_key(self) -> str | None:

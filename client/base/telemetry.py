@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ...protocol.message import properties as props
+
 try:
     from opentelemetry import context, propagate, trace
 except ImportError:
@@ -24,7 +26,8 @@ else:
 
 SYSTEM = "rocketmq"
 NAME = "aerobee"
-TRACE_PARENT = b"traceparent\x01"  # the property, in a message's stored properties
+# The property, in a message's stored properties.
+TRACE_PARENT = f"{props.TRACE_PARENT}{props.NAME_VALUE_SEPARATOR}".encode()
 
 
 def is_wanted(raw_properties: bytes = b"") -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..admin.admin import Admin as _Admin
+from ..base.security import Security
 from .sync_wrapper import Blocking, awaited
 
 
@@ -19,6 +20,11 @@ class Admin(Blocking[_Admin]):
 
     def __init__(self, name_server: str | Iterable[str] | None = None, **options: Any) -> None:
         super().__init__("aerobee-admin", lambda: _Admin(name_server, **options))
+
+    @property
+    def security(self) -> Security:
+        """With which it signs, and speaks TLS."""
+        return self._client.security
 
     cluster_info = awaited(_Admin.cluster_info)
     masters = awaited(_Admin.masters)
@@ -87,5 +93,6 @@ class Admin(Blocking[_Admin]):
     get_kv = awaited(_Admin.get_kv)
     delete_kv = awaited(_Admin.delete_kv)
     list_kv = awaited(_Admin.list_kv)
+    namesrv_addresses = awaited(_Admin.namesrv_addresses)
     namesrv_config = awaited(_Admin.namesrv_config)
     update_namesrv_config = awaited(_Admin.update_namesrv_config)

@@ -21,6 +21,7 @@ from ...protocol.command import Command
 from ...protocol.headers.clients import UnregisterClient
 from ...protocol.wire import Header
 from ..base.identity import new_client_id
+from ..base.own_loop import other_loop, running_loop
 from ..base.responses import body_of
 from ..base.security import OPEN, Security
 from ..errors import (
@@ -114,10 +115,16 @@ class Cluster(Routes):
             for name, each in work.items()
         ]
 
+    def check_loop(self) -> None:
+        """ClientError unless the caller runs in the event loop of this client."""
+        if running_loop() is not self.loop:
+            raise other_loop(self.loop)
+
     async def close(self) -> None:
         """Leave with every group and close the connections. May be called twice."""
         if self._closed:
             return
+        self.check_loop()
         for group in list(self.members.consumers):
             await self.leave(consumer=group)
         for group in list(self.members.producers):
@@ -279,8 +286,8 @@ class Cluster(Routes):
             self._watch(address)
             name = codes.REQUEST_NAMES.get(code, str(code))
             raise NoAnswerError(
-                f"no answer from {address} to {name} within {timeout_s:.3g} s; it may have been "
-                "done all the same"
+                f"no answer from {address} to {name} within {max(timeout_s, 0):.3g} s; it may have "
+                "been done all the same"
             ) from None
         except ConnectionError as wrong:
             self._doubt(address)

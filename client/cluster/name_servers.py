@@ -137,14 +137,17 @@ class NameServers:
         body: bytes = b"",
         timeout_s: float = REQUEST_SECONDS,
         accepted: tuple[int, ...] = (codes.SUCCESS,),
+        unsure: tuple[int, ...] = (),
     ) -> Command:
-        """The response of the first name server that responds; each has `timeout_s` seconds.
+        """The response of the first name server that responds; each has `timeout_s` seconds. On a
+        code in `unsure` the next one is asked as well, which may know more.
 
         UnreachableError if none responds, BrokerError for a code that is not in `accepted`.
         """
         if not self.addresses:
             await self.look_up()
         failures: list[str] = []
+        refused: BrokerError | None = None  # the first
         began = monotonic()
         addresses, first = self.addresses, self._at
         for step in range(len(addresses)):
@@ -155,17 +158,23 @@ class NameServers:
                 log.debug("name server %s: %s", address, wrong)
                 failures.append(f"{address}: {wrong}")
                 continue
-            if address in self.addresses:  # they may have changed meanwhile
-                self._at = self.addresses.index(address)
-            if answer.code not in accepted:
+            is_known = answer.code in accepted
+            if address in self.addresses and (is_known or refused is None):
+                self._at = self.addresses.index(address)  # they may have changed meanwhile
+            if not is_known:
                 if answer.code == codes.REQUEST_CODE_NOT_SUPPORTED and code in _OF_EVERY_NAMESRV:
                     raise ClientError(
                         f"{address} is a broker; give the address of the name server, which is "
                         f"usually on port {DEFAULT_PORT}"
                     )
                 what = codes.REQUEST_NAMES.get(code, str(code))
-                raise BrokerError(answer.code, answer.remark, address, what)
+                refused = refused or BrokerError(answer.code, answer.remark, address, what)
+                if answer.code in unsure:
+                    continue
+                raise refused
             return answer
+        if refused is not None:
+            raise refused
         raise UnreachableError(
             f"no name server answered, {len(failures)} tried in {monotonic() - began:.2g} s "
             f"({'; '.join(failures)}); check that it runs (`aerobee up` starts one), and the "

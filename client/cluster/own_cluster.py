@@ -40,4 +40,5 @@ class OwnCluster(Startable):
         if self._cluster is None:
             name = type(self).__name__.lower()
             raise ClosedError(f"the {name} is not started; use `async with` or start()")
+        self._cluster.check_loop()
         return self._cluster

@@ -90,7 +90,9 @@ class Routes:
         """A name server's response about `topic`, uncached; NoRouteError if it is unknown."""
         try:
             code = codes.GET_ROUTEINFO_BY_TOPIC
-            answer = await self.name_servers.ask(code, TopicName(topic))
+            # One that was restarted knows a topic once its brokers have registered again.
+            unsure = (codes.TOPIC_NOT_EXIST,)
+            answer = await self.name_servers.ask(code, TopicName(topic), unsure=unsure)
         except BrokerError as wrong:
             if wrong.code == codes.TOPIC_NOT_EXIST:
                 raise _no_route(topic) from wrong

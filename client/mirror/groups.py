@@ -29,7 +29,7 @@ class GroupCopy:
 
     def matches(self, group: str) -> bool:
         """Whether this group is copied."""
-        is_own = group == GROUP or group in SYSTEM_GROUPS or is_system_group(group)
+        is_own = group.startswith(GROUP) or group in SYSTEM_GROUPS or is_system_group(group)
         return not is_own and self._pattern.fullmatch(group) is not None
 
     async def copy_settings(self) -> int:

@@ -19,7 +19,7 @@ from ...protocol.message import properties as props
 from ..base.security import Security
 from ..base.start_from import FIRST, LAST, StartFrom
 from ..errors import ClientError, NoRouteError, UnreachableError
-from .origin import GROUP, PROPERTY
+from .origin import PROPERTY
 from .source import Copyable, Found, Source
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ _NO_TEXT = re.compile("[\x00-\x02]")  # the separators of properties
 class KafkaSource(Source):
     """Reads from the brokers of `addresses` ("host:port,host:port").
 
-    `security` gives TLS and, with an access key, a user and password (SASL, SCRAM-SHA-512).
-    ClientError without the package aiokafka.
+    `security` gives TLS and, with an access key, a user and password (SASL, SCRAM-SHA-512). The
+    mirror's progress is that of `group`. ClientError without the package aiokafka.
     """
 
-    def __init__(self, addresses: str, security: Security) -> None:
+    def __init__(self, addresses: str, security: Security, group: str) -> None:
         try:
             import aiokafka
             import aiokafka.admin
@@ -66,6 +66,7 @@ class KafkaSource(Source):
         )
         self._options = {**options, "security_protocol": protocol}
         self._addresses = addresses
+        self._group = group
         self._consumer: AIOKafkaConsumer | None = None
         self._admin: AIOKafkaAdminClient | None = None
         self._one = asyncio.Lock()  # a partition is added to the assignment
@@ -74,7 +75,7 @@ class KafkaSource(Source):
     async def start(self) -> None:
         """Connect; UnreachableError when no broker answers."""
         self._consumer = self._kafka.AIOKafkaConsumer(
-            group_id=GROUP,
+            group_id=self._group,
             enable_auto_commit=False,
             auto_offset_reset="none",
             isolation_level="read_committed",
@@ -112,10 +113,11 @@ class KafkaSource(Source):
         found = await self._do(self._open_consumer.end_offsets(list(by_partition)))
         return {by_partition[each]: offset for each, offset in found.items()}
 
-    async def first_offset(self, queue: MessageQueue, start: StartFrom) -> int:
+    async def first_offset(self, queue: MessageQueue, start: StartFrom, *, is_new: bool) -> int:
         partition, consumer = self._partition(queue), self._open_consumer
+        # Always asked: while aiokafka looks for the coordinator it takes no other assignment.
         committed: int | None = await self._do(consumer.committed(partition))
-        if committed is not None:
+        if committed is not None and not is_new:
             return committed
         if start.where == FIRST:
             found = await self._do(consumer.beginning_offsets([partition]))

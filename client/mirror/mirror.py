@@ -17,7 +17,7 @@ from ..errors import AerobeeError, BrokerError, ClientError
 from ..group.process_queue import name_of
 from .groups import GroupCopy
 from .kafka import SCHEME, KafkaSource
-from .origin import GROUP
+from .origin import GROUP, progress_group
 from .queue_copy import QueueCopy
 from .rocketmq import RocketMQSource
 from .side import Side
@@ -73,7 +73,8 @@ class Mirror(Startable):
         source_security: Security = OPEN,
         target_security: Security = OPEN,
     ) -> None:
-        self._from = _source(source, source_security, relay=relay)
+        self._progress_group = progress_group(target)
+        self._from = _source(source, source_security, self._progress_group, relay=relay)
         self._to = Side(target, group=GROUP, security=target_security)
         self._pattern = _pattern("topics", topics)
         self._groups = GroupCopy((self._from, self._to), _pattern("groups", groups))
@@ -91,6 +92,7 @@ class Mirror(Startable):
         await self._to.start()
         if self._cluster is None:
             self._cluster = await self._from.name()
+        log.info("the progress at the source is that of the group %s", self._progress_group)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -204,10 +206,12 @@ class Mirror(Startable):
             self._failures.pop(what, None)
 
 
-def _source(addresses: str | Iterable[str], security: Security, *, relay: bool) -> Source:
+def _source(
+    addresses: str | Iterable[str], security: Security, group: str, *, relay: bool
+) -> Source:
     if isinstance(addresses, str) and addresses.startswith(SCHEME):
-        return KafkaSource(addresses.removeprefix(SCHEME), security)
-    return RocketMQSource(Side(addresses, group=GROUP, security=security), relay=relay)
+        return KafkaSource(addresses.removeprefix(SCHEME), security, group)
+    return RocketMQSource(Side(addresses, group=GROUP, security=security), group, relay=relay)
 
 
 def _pattern(name: str, text: str) -> re.Pattern[str]:

@@ -4,13 +4,26 @@ A mirror finds in it how far it is, and which offset of the copy an offset of th
 the target's log is the state of the mirror: nothing else must be kept, or agree with it.
 """
 
+import hashlib
+from collections.abc import Iterable
+
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.message import properties as props
 from ...protocol.message.record import Record
 
-GROUP = "aerobee-mirror"  # of its sends, and of its progress at the source
+GROUP = "aerobee-mirror"  # of its sends; groups of its progress begin like this
 PROPERTY = "aerobee.mirror"  # its value: "cluster/broker/queue/offset" at the source
 _RAW_PROPERTY = PROPERTY.encode()
+
+
+def progress_group(target: str | Iterable[str]) -> str:
+    """The group at the source for the progress of a mirror to the `target` (its name servers).
+
+    Each target has a group of its own, since one source may be mirrored to several.
+    """
+    each = target.split(";") if isinstance(target, str) else target
+    addresses = ";".join(sorted(each))
+    return f"{GROUP}-{hashlib.sha256(addresses.encode()).hexdigest()[:8]}"
 
 
 class Origin:

@@ -60,10 +60,11 @@ class QueueCopy:
         """There is something to be copied, or to be found out."""
         return self.offset < self.end or self._is_doubtful
 
-    async def catch_up(self, first_offset: Callable[[], Awaitable[int]]) -> None:
+    async def catch_up(self, first_offset: Callable[[bool], Awaitable[int]]) -> None:
         """Copy up to the source's `end`; `failure` says why it could not.
 
-        A queue without any copied message begins at `first_offset`.
+        A queue without any copied message begins at `first_offset`, which is told whether the
+        target has never had a message.
         """
         self.failure = None
         try:
@@ -106,9 +107,9 @@ class QueueCopy:
             offset = records[-1].queue_offset + 1 if records else end
         return end, None
 
-    async def _resume(self, first_offset: Callable[[], Awaitable[int]]) -> None:
+    async def _resume(self, first_offset: Callable[[bool], Awaitable[int]]) -> None:
         """Find out how far the copy is."""
-        end = await self._to.max_offset(self.target)
+        end = count = await self._to.max_offset(self.target)
         begin = max(await self._to.min_offset(self.target), end - TAIL_MESSAGES_MAX)
         while end > begin:
             start = max(begin, end - TAIL_MESSAGES)
@@ -121,7 +122,7 @@ class QueueCopy:
                     return
             end = start
         if not self.offset:
-            self.offset = await first_offset()
+            self.offset = await first_offset(count == 0)
         self._is_doubtful = False
 
     async def _copy_some(self) -> None:

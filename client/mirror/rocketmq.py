@@ -20,7 +20,7 @@ from ...protocol.names import is_system_topic
 from ..base.start_from import FIRST, LAST, StartFrom
 from ..errors import ClientError
 from ..group.process_queue import name_of
-from .origin import GROUP, PROPERTY
+from .origin import PROPERTY
 from .side import Side
 from .source import Copyable, Found, Source
 
@@ -36,10 +36,11 @@ _MAY_BE_DROPPED = re.compile("|".join(map(re.escape, (*DROPPED, PROPERTY))).enco
 
 class RocketMQSource(Source):
     """Reads through `side`, which it starts and closes. Copies of other mirrors are left out unless
-    `relay`."""
+    `relay`. The mirror's progress is that of `group`."""
 
-    def __init__(self, side: Side, *, relay: bool = False) -> None:
+    def __init__(self, side: Side, group: str, *, relay: bool = False) -> None:
         self._side = side
+        self._group = group
         self._relay = relay
         self._commits = False  # the group of the mirror is known to the brokers
 
@@ -75,8 +76,8 @@ class RocketMQSource(Source):
             found[queue] = stats.max_offset if stats else await self._side.max_offset(queue)
         return found
 
-    async def first_offset(self, queue: MessageQueue, start: StartFrom) -> int:
-        committed = await self._side.committed(GROUP, queue)
+    async def first_offset(self, queue: MessageQueue, start: StartFrom, *, is_new: bool) -> int:
+        committed = None if is_new else await self._side.committed(self._group, queue)
         if committed is not None:
             return committed
         if start.where == FIRST:
@@ -122,10 +123,10 @@ class RocketMQSource(Source):
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
         if not self._commits:
-            await self._side.update_group(SubscriptionGroupConfig(GROUP))
+            await self._side.update_group(SubscriptionGroupConfig(self._group))
             self._commits = True
         for queue, offset in offsets.items():
-            await self._side.commit_for(GROUP, queue, offset)
+            await self._side.commit_for(self._group, queue, offset)
 
 
 def _is_copy(record: Record) -> bool:

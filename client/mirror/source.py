@@ -58,8 +58,11 @@ class Source(Startable):
         """The offset behind the last message of each of these queues, which have one topic."""
 
     @abstractmethod
-    async def first_offset(self, queue: MessageQueue, start: StartFrom) -> int:
-        """Where the copy of a queue begins: at the mirror's own progress, else at `start`."""
+    async def first_offset(self, queue: MessageQueue, start: StartFrom, *, is_new: bool) -> int:
+        """Where the copy of a queue begins: at the mirror's own progress, else at `start`.
+
+        `is_new`: the target's queue has never had a message, so no progress counts.
+        """
 
     @abstractmethod
     async def read(self, queue: MessageQueue, offset: int) -> Found:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.topic import PERM_READ, PERM_WRITE
@@ -49,8 +50,11 @@ class TopicCopy:
         """Copy all queues up to the ends that `look` found."""
 
         async def one(queue: MessageQueue, copy: QueueCopy) -> None:
+            def first_offset(is_new: bool) -> Awaitable[int]:
+                return self._from.first_offset(queue, self._start, is_new=is_new)
+
             async with room:
-                await copy.catch_up(lambda: self._from.first_offset(queue, self._start))
+                await copy.catch_up(first_offset)
 
         behind = [item for item in self.queues.items() if item[1].is_behind]
         await asyncio.gather(*(one(*item) for item in behind))

@@ -129,6 +129,8 @@ class SimpleConsumer(Startable, PassiveMember):
         """Leave the group; unacknowledged messages return when their time is up."""
         if self._closed:
             return
+        if self._cluster is not None:
+            self._cluster.check_loop()
         if self._acks:
             await asyncio.wait(self._acks, timeout=pop_acks.ACK_SECONDS)
         self._closed = True
@@ -267,6 +269,7 @@ class SimpleConsumer(Startable, PassiveMember):
     def _open(self) -> Cluster:
         if self._cluster is None or self._closed:
             raise ClosedError("this consumer is not running; use `async with` or start()")
+        self._cluster.check_loop()
         return self._cluster
 
     # --- for brokers and the client: ConsumerMember ---------------------------------------------

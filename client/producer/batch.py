@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ...protocol.message import properties as props
 from ...protocol.message.batch import ENTRY_BYTES_MIN, Entry, encode_batch
 from ...protocol.names import RETRY_PREFIX
-from ..base.message import Message, encode_properties
+from ..base.message import Message, check_message, encode_properties
 from ..base.receipts import BatchReceipt, SendReceipt
 from ..errors import AerobeeError, BatchError, IllegalMessageError
 
@@ -49,6 +49,7 @@ def split(
     part = Part()
     first: Message | None = None
     for message in messages:
+        check_message(message)
         first = first or message
         _check(message, first, body_bytes_max)
         unique = next_id()

@@ -11,7 +11,13 @@ from ...protocol.message.compression import KINDS, LEVEL, CompressionMissing, co
 from ...protocol.message.record import COMPRESSED
 from ...protocol.names import with_namespace
 from ..base.identity import new_unique_ids, now_ms
-from ..base.message import BODY_BYTES_MAX, TOPICS_REMEMBERED, Message, encode_properties
+from ..base.message import (
+    BODY_BYTES_MAX,
+    TOPICS_REMEMBERED,
+    Message,
+    check_message,
+    encode_properties,
+)
 from ..cluster.routes import TEMPLATE_QUEUES_MAX, TEMPLATE_TOPIC
 from ..errors import ClientError
 from .batch import Part
@@ -94,6 +100,7 @@ class Packer:
         code: int = codes.SEND_MESSAGE_V2,
     ) -> EncodedMessage:
         """One message; `more` are properties that a user may not set. IllegalMessageError."""
+        check_message(message)
         message.check(self.message_bytes_max)
         pairs = message.all_properties()
         if more:

@@ -19,10 +19,10 @@ from ...protocol.message import recall_handle
 from ...protocol.message.compression import LEVEL
 from ...protocol.names import check_group, with_namespace
 from ..base import telemetry
-from ..base.arguments import check_count, check_type
+from ..base.arguments import check_count, check_timeout, check_type
 from ..base.identity import monotonic
 from ..base.lifecycle import Startable
-from ..base.message import BODY_BYTES_MAX, Message
+from ..base.message import BODY_BYTES_MAX, Message, check_message
 from ..base.message_view import MessageView
 from ..base.receipts import BatchReceipt, SendReceipt
 from ..base.responses import header_of
@@ -154,6 +154,8 @@ class Producer(Startable):
 
     async def close(self) -> None:
         """Leave the group and close the connections. Pending sends fail."""
+        if self._cluster is not None and not self._closed:
+            self._cluster.check_loop()
         self._closed = True
         if self._tracer is not None:
             await self._tracer.close()
@@ -180,6 +182,8 @@ class Producer(Startable):
         round-robin sends are retried with other queues. Raises IllegalMessageError, NoRouteError,
         UnreachableError, NoAnswerError (the broker may have stored the message) and BrokerError.
         """
+        check_message(message)
+        check_timeout(timeout)
         if queue is None and selector is None and sharding_key is None:
             sending = self._begin(message, timeout)
             if sending is not None:
@@ -209,6 +213,8 @@ class Producer(Startable):
         Sends beyond `under_way_max` wait in memory, at most 65,536 of them: ClientError for more.
         """
         try:
+            check_message(message)
+            check_timeout(timeout)
             sending = self._begin(message, timeout)
         except AerobeeError as wrong:
             sending = asyncio.get_running_loop().create_future()
@@ -237,6 +243,7 @@ class Producer(Startable):
         NoAnswerError if none came within the timeout; the request may be consumed nevertheless.
         """
         cluster = self._open()
+        check_timeout(timeout)
         deadline = monotonic() + timeout
         correlation_id = str(uuid.UUID(int=random.getrandbits(128), version=4))
         more = {
@@ -334,6 +341,7 @@ class Producer(Startable):
         when some parts were sent and others not: it says which.
         """
         self._open()
+        check_timeout(timeout)
         parts = list(
             split(
                 messages,
@@ -360,6 +368,7 @@ class Producer(Startable):
         cluster = self._cluster
         if cluster is None or not self._may_be_quick or telemetry.is_wanted():
             return None
+        cluster.check_loop()
         return self._quick.begin(cluster, message, timeout)
 
     def _topic(self, name: str) -> str:
@@ -372,6 +381,7 @@ class Producer(Startable):
     def _open(self) -> Cluster:
         if self._cluster is None:
             raise ClosedError("this producer is not started; use `async with` or start()")
+        self._cluster.check_loop()
         return self._cluster
 
 

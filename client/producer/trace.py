@@ -112,7 +112,7 @@ class Tracer:
                 pairs.get(props.TAGS), pairs.get(props.KEYS), address, len(encoded.body), cost_ms,
                 kind, receipt.offset_msg_id, flag(receipt.status is SendStatus.OK),
             )],
-            [*receipt.msg_id.split(","), *pairs.get(props.KEYS, "").split()],
+            [*receipt.msg_id.split(","), *props.keys_of(pairs)],
         )  # fmt: skip
 
     def ended(
@@ -127,7 +127,7 @@ class Tracer:
         """A transaction ended; `state` is COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW."""
         tags = message.tags if message is not None else None
         given = message.keys if message is not None else ()
-        keys = given.split() if isinstance(given, str) else list(given)
+        keys = props.keys_of({props.KEYS: given}) if isinstance(given, str) else list(given)
         topic, msg_id = receipt.queue.topic, receipt.msg_id
         self.tell(
             topic,

@@ -17,7 +17,8 @@ from ...protocol.headers.transactions import CheckTransactionState, EndTransacti
 from ...protocol.message import properties as props
 from ...protocol.message.message_id import parse_offset_message_id
 from ...protocol.message.record import TRANSACTION_PREPARED
-from ..base.message import Message
+from ..base.arguments import check_timeout
+from ..base.message import Message, check_message
 from ..base.message_view import MessageView
 from ..base.receipts import SendReceipt, SendStatus
 from ..errors import AerobeeError, ClientError, IllegalMessageError
@@ -131,6 +132,8 @@ class TransactionProducer(Producer):
         )
 
     async def _send_half(self, message: Message, timeout: float) -> SendReceipt:  # noqa: ASYNC109
+        check_message(message)
+        check_timeout(timeout)
         if message.is_delayed:
             raise IllegalMessageError(
                 "a message of a transaction can't have a delay (delay_level, delay, deliver_at); "

@@ -158,6 +158,8 @@ class LitePullConsumer(Startable, LiteOffsets):
         """Stop pulling, persist committed offsets, leave the group. May be called twice."""
         if self._closed:
             return
+        if self._service is not None:
+            self._service.cluster.check_loop()
         self._closed = True
         if self._upkeep is not None:
             self._upkeep.cancel()
@@ -280,6 +282,7 @@ class LitePullConsumer(Startable, LiteOffsets):
     def _open(self) -> LiteService:
         if self._service is None or self._closed:
             raise ClosedError("this consumer is not running; use `async with` or start()")
+        self._service.cluster.check_loop()
         return self._service
 
     def _set_mode(self, mode: str) -> None:

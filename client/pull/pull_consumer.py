@@ -180,6 +180,7 @@ class PullConsumer(Startable, PassiveMember):
     def _open(self) -> Cluster:
         if self._cluster is None:
             raise ClosedError("this consumer is not running; use `async with` or start()")
+        self._cluster.check_loop()
         return self._cluster
 
     # --- for brokers and the client: ConsumerMember ---------------------------------------------

@@ -250,6 +250,8 @@ class Consumer(Startable, Receiving):
         """Stop pulling, commit settled messages, leave the group. May be called twice."""
         if self._closed:
             return
+        if self._service is not None:
+            self._service.cluster.check_loop()
         self._closed = True
         await self._rebalancing.close()
         self._inbox.close()
@@ -300,6 +302,7 @@ class Consumer(Startable, Receiving):
     def _open(self) -> PushService:
         if self._service is None:
             raise ClosedError("this consumer is not started; use `async with` or start()")
+        self._service.cluster.check_loop()
         return self._service
 
     async def _rebalance(self) -> float:

@@ -60,9 +60,9 @@ class Receiving(PushMember):
         return self
 
     async def __anext__(self) -> ReceivedMessage:
+        self._iterable()
         message = self._inbox.take_now()
         if message is None:
-            self._iterable()
             message = await self._inbox.take()
         if message is None:
             raise StopAsyncIteration
@@ -74,9 +74,9 @@ class Receiving(PushMember):
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> ReceivedMessage | None:
         """The next message; None after `timeout` seconds without one, or once closed."""
+        self._iterable()
         message = self._inbox.take_now()
         if message is None:
-            self._iterable()
             try:
                 async with asyncio.timeout(timeout):
                     message = await self._inbox.take()

@@ -66,9 +66,11 @@ class ByHeader(NamedTuple):
 
 
 class Access:
-    """With `is_read_only` nobody may do more than view. Visitors log in as `users` of a file, as
-    users of one of the `clusters`, or by the header of a proxy (`front`); without all of these by a
-    one-time link. `is_secure`: browsers reach it by https. `clock` gives seconds."""
+    """The visitors of the console and their rights; with `is_read_only` they may only view.
+
+    Visitors log in as `users` of a file, as users of one of the `clusters`, or by the header of a
+    proxy (`front`); without all of these by a one-time link. `is_secure`: browsers reach it by
+    https. `clock` gives seconds."""
 
     def __init__(
         self,

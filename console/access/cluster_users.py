@@ -1,8 +1,8 @@
 """Users of a cluster: a login proves the user's secret to its masters, and the access lists say
 what the user may see.
 
-A heartbeat without groups is the proof: it needs a right signature and no rule. A master that takes
-one with a wrong secret as well checks nobody: then such a login is refused.
+A heartbeat without groups is the proof: it needs a right signature and no rule. A master that also
+takes one with a wrong secret does not check at all: then such a login is refused.
 """
 
 import asyncio
@@ -110,7 +110,7 @@ class UserRules:
 
     clusters: list[str]
     lists: list[Lists]
-    is_free: bool = False  # a super user, or brokers that authorize everybody
+    is_free: bool = False  # a super user, or brokers without authorization
     _known: dict[tuple[Right, str, str], bool] = field(default_factory=dict)
 
     def allow(self, right: Right, *, topic: str | None, group: str | None) -> bool:

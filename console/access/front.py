@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from aiohttp import web
 
+from ..texts import Text, refusal
 from .rights import Right
 
 FORWARDED = "X-Forwarded-For"
@@ -46,10 +47,14 @@ class Front:
     def check(self, request: web.Request) -> None:
         """HTTPForbidden for a connection that is not the proxy's."""
         if not self.is_proxy(request.remote or ""):
-            raise web.HTTPForbidden(
-                text=f"this console answers its proxy only, and {request.remote} is not one of "
-                f"{', '.join(map(str, self._networks))}; use the proxy's address, or name this one "
-                "with --behind-proxy"
+            raise refusal(
+                web.HTTPForbidden,
+                Text(
+                    "this console answers its proxy only, and %(remote)s is not one of "
+                    "%(networks)s; use the proxy's address, or name this one with --behind-proxy",
+                    remote=request.remote or "",
+                    networks=", ".join(map(str, self._networks)),
+                ),
             )
 
     def address_of(self, request: web.Request) -> str:

@@ -3,11 +3,14 @@ for a form the session's token and an Origin that is this site."""
 
 import asyncio
 import hmac
+import json
 from collections.abc import Iterable
+from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from ..texts import Text, refusal
 from .hosts import HostList
 from .sessions import Session, Sessions
 
@@ -73,42 +76,134 @@ class Guard:
             or found.netloc.lower() != host
             or site != "same-origin"
         ):
-            raise web.HTTPForbidden(
-                text=f"the form's Origin is {(given[0] if given else 'missing')[:200]!r}, and this "
-                f"site is {schemes[0]}://{host}; send forms from the console's own pages only"
+            raise refusal(
+                web.HTTPForbidden,
+                Text(
+                    "the form's Origin is %(given)s, and this site is %(site)s; send forms from "
+                    "the console's own pages only",
+                    given=f"{given[0][:200]!r}" if given else Text("missing"),
+                    site=f"{schemes[0]}://{host}",
+                ),
             )
+
+    async def json_form(self, request: web.Request) -> dict[str, str]:
+        """The fields of a program's request, which is a JSON object, as a form has them.
+
+        A page of another site can't send it: a browser asks before it sends JSON elsewhere, and a
+        session's cookie does not count. HTTPUnauthorized without name and password,
+        HTTPBadRequest for fields that can't be used."""
+        if "Authorization" not in request.headers:
+            raise refusal(
+                web.HTTPUnauthorized,
+                Text(
+                    "a session of a browser does not act here; send name and password (Basic) "
+                    "with each request"
+                ),
+            )
+        if request.content_type != "application/json":
+            raise refusal(
+                web.HTTPUnsupportedMediaType,
+                Text("the body is %(kind)s; send application/json", kind=request.content_type),
+            )
+        try:
+            async with asyncio.timeout(FORM_SECONDS):
+                body = await request.read()
+        except TimeoutError:
+            raise _late() from None
+        try:
+            found = json.loads(body, object_pairs_hook=_once)
+            if not isinstance(found, dict):
+                raise ValueError("it is no object")
+            fields = {key: _as_field(key, one) for key, one in found.items() if one is not None}
+        except (ValueError, RecursionError) as wrong:
+            raise refusal(
+                web.HTTPBadRequest,
+                Text(
+                    "the body can't be used: %(wrong)s; send a JSON object of texts, whole "
+                    "numbers, true and false",
+                    wrong=wrong,
+                ),
+            ) from None
+        _check_count(len(fields))
+        return fields
 
     async def form(self, request: web.Request, session: Session | None) -> dict[str, str]:
         """The fields of a form without its token. HTTPForbidden when it comes from another site or,
         for a session, has not its token; HTTPBadRequest for fields that can't be used."""
         self.check_origin(request)
         if request.content_type != "application/x-www-form-urlencoded":
-            raise web.HTTPUnsupportedMediaType(
-                text=f"the form is {request.content_type}; send application/x-www-form-urlencoded"
+            raise refusal(
+                web.HTTPUnsupportedMediaType,
+                Text(
+                    "the form is %(kind)s; send application/x-www-form-urlencoded",
+                    kind=request.content_type,
+                ),
             )
         try:
             async with asyncio.timeout(FORM_SECONDS):
                 pairs = await request.post()
         except TimeoutError:
-            raise web.HTTPRequestTimeout(
-                text=f"the form did not arrive within {FORM_SECONDS:g} s; send it again"
-            ) from None
+            raise _late() from None
         except (ValueError, LookupError):
-            raise web.HTTPBadRequest(text="the form is no UTF-8; send it as UTF-8") from None
-        if len(pairs) > FORM_FIELDS_MAX:
-            raise web.HTTPBadRequest(
-                text=f"the form has {len(pairs)} fields, the limit is {FORM_FIELDS_MAX}; send fewer"
-            )
+            raise refusal(
+                web.HTTPBadRequest, Text("the form is no UTF-8; send it as UTF-8")
+            ) from None
+        _check_count(len(pairs))
         fields: dict[str, str] = {}
         for key, value in pairs.items():
             if key in fields or not isinstance(value, str):
-                raise web.HTTPBadRequest(
-                    text=f"the field {key[:80]!r} is there twice; send it once"
+                raise refusal(
+                    web.HTTPBadRequest,
+                    Text("the field %(key)s is there twice; send it once", key=f"{key[:80]!r}"),
                 )
             fields[key] = value
         token = fields.pop(TOKEN, "")
         if session is not None and not hmac.compare_digest(token.encode(), session.token.encode()):
-            raise web.HTTPForbidden(
-                text="the form's token is not this session's; load the page again and send its form"
+            raise refusal(
+                web.HTTPForbidden,
+                Text(
+                    "the form's token is not this session's; load the page again and send its form"
+                ),
             )
         return fields
+
+
+def _late() -> web.HTTPException:
+    return refusal(
+        web.HTTPRequestTimeout,
+        Text(
+            "the form did not arrive within %(seconds)s s; send it again",
+            seconds=f"{FORM_SECONDS:g}",
+        ),
+    )
+
+
+def _check_count(count: int) -> None:
+    if count > FORM_FIELDS_MAX:
+        raise refusal(
+            web.HTTPBadRequest,
+            Text(
+                "the form has %(count)s fields, the limit is %(limit)s; send fewer",
+                count=count,
+                limit=FORM_FIELDS_MAX,
+            ),
+        )
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; ValueError for a name that is there twice."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a field is there twice")
+    return found
+
+
+def _as_field(key: str, value: object) -> str:
+    """A value of JSON as a form has it. ValueError for one that no field has."""
+    if isinstance(value, bool):
+        return "1" if value else ""
+    if not isinstance(value, int | str):
+        raise ValueError(f"{key[:80]!r} is no text, whole number, true or false")
+    text = str(value)
+    text.encode()  # half a character is no text
+    return text

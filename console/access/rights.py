@@ -67,7 +67,9 @@ ALL = Patterns.of(["*"])
 
 
 class Rules(Protocol):
-    """The access list of a user of a cluster."""
+    """The access list of a user of a cluster; `is_free`: it allows everything."""
+
+    is_free: bool
 
     def allow(self, right: Right, *, topic: str | None, group: str | None) -> bool:
         """Whether it allows this; with neither topic nor group: for the whole cluster."""
@@ -90,7 +92,9 @@ class Visitor:
     @property
     def is_limited(self) -> bool:
         """Some topics or groups are not to be seen."""
-        return self.rules is not None or not (self.topics.are_all and self.groups.are_all)
+        if self.rules is not None and not self.rules.is_free:
+            return True
+        return not (self.topics.are_all and self.groups.are_all)
 
     def may(
         self,

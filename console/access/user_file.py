@@ -1,6 +1,6 @@
 """The users of a file: JSON, which only its owner may read.
 
-The file is read again when it has changed. While it can't be used nobody has access by it.
+The file is read again when it has changed. While it can't be read, it gives no access.
 """
 
 import json

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from ...client.errors import NoRouteError
 from ...protocol.bodies.topic import PERM_WRITE
 from ...protocol.codec import java_properties
 from ..access.rights import Right
@@ -130,11 +131,16 @@ async def _writable(watched: Watched, broker: str) -> tuple[int, int]:
     """How many of some of a broker's topics can be written by the name servers, and of how many."""
     rows = watched.collector.topics().values()
     names = [row.name for row in rows if broker in row.brokers][:TOPICS_ASKED]
-    writable = 0
+    writable = asked = 0
     for name in names:
-        for queue in (await watched.admin.route(name)).queue_datas:
+        try:
+            queues = (await watched.admin.route(name)).queue_datas
+        except NoRouteError:  # it was deleted after the last sample
+            continue
+        asked += 1
+        for queue in queues:
             writable += queue.broker_name == broker and bool(queue.perm & PERM_WRITE)
-    return writable, len(names)
+    return writable, asked
 
 
 async def _wipe(watched: Watched, values: Values, pins: Pins) -> Plan:

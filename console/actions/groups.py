@@ -13,7 +13,7 @@ from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_GROUPS, check_gro
 from ..clusters.clusters import Watched
 from ..texts import Text, joined
 from .action import Action, Change, Field, Pins, Plan, Unfit, Values
-from .places import chosen, group_on, masters_of, refuse_nothing
+from .places import chosen, group_on, masters_of, refuse_nothing, without_proxied
 from .topics import BROKERS, NOT_THERE
 
 # A field of the form and the setting that it is.
@@ -100,6 +100,7 @@ async def _delete(watched: Watched, values: Values, pins: Pins) -> Plan:
     addresses = await chosen(watched, None)
     found, faults = await group_on(watched, addresses, group)
     plan = Plan(refusals=faults)
+    await without_proxied(watched, group, plan)
     for name, had in found.items():
         if had is None:
             continue

@@ -16,7 +16,7 @@ from ..clusters.clusters import Watched
 from ..texts import Text, joined
 from .action import Action, Change, Field, Pins, Plan, Unfit, Values
 from .groups import GROUP
-from .places import ask_all, chosen, group_on, masters_of
+from .places import ask_all, chosen, group_on, masters_of, without_proxied
 from .topics import TOPIC
 
 BEGIN, END, TIME, OFFSET, FORWARD = "begin", "end", "time", "offset", "forward"
@@ -242,6 +242,7 @@ async def _clone(watched: Watched, values: Values, pins: Pins) -> Plan:
     plan.refusals += faults
     others, faults = await ask_all(addresses, lambda one: watched.admin.progress_at(one, target))
     plan.refusals += faults
+    await without_proxied(watched, target, plan)
     for name, table in tables.items():
         if known.get(name) is None:
             plan.refusals.append(

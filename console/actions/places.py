@@ -48,6 +48,21 @@ async def every_broker(watched: Watched) -> dict[str, str]:
     }
 
 
+async def without_proxied(watched: Watched, group: str, plan: Plan) -> None:
+    """Refuse while the group has members behind proxies, which brokers don't see; a note where a
+    proxy does not tell."""
+    found = await watched.collector.proxies.members(watched.admin, group)
+    plan.notes += found.faults
+    if found.members:
+        plan.refusals.append(
+            Text(
+                "group %(group)s has %(count)s members behind proxies; stop them first",
+                group=group,
+                count=len(found.members),
+            )
+        )
+
+
 async def ask_all(
     addresses: dict[str, str], request: Callable[[str], Awaitable[Result]]
 ) -> tuple[dict[str, Result], list[str]]:

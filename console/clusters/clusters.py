@@ -10,6 +10,7 @@ from .asking import Asking
 from .collector import Collector
 from .history import BYTES_MAX, History
 from .kept_history import KeptHistory
+from .proxies import PORT
 
 
 @dataclass(slots=True)
@@ -31,7 +32,7 @@ class Watched:
 
 class Clusters:
     """All clusters, started together. `servers` maps each name to its name servers. With `data`
-    histories are kept in that folder."""
+    histories are kept in that folder. RocketMQ's proxies are asked at `proxy_port`."""
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class Clusters:
         history: int = BYTES_MAX,
         *,
         data: Path | None = None,
+        proxy_port: int = PORT,
     ) -> None:
         self.by_name: dict[str, Watched] = {}
         self._kept: list[KeptHistory] = []
@@ -47,7 +49,7 @@ class Clusters:
             admin = Asking(address, security=security)
             reader = Reader(address, security=security)
             figures = History(history // len(servers))
-            collector = Collector(name, admin, figures)
+            collector = Collector(name, admin, figures, proxy_port=proxy_port)
             if data is not None:
                 self._kept.append(KeptHistory(figures, data / f"{name}.history"))
             self.by_name[name] = Watched(name, admin, reader, collector, address, security)

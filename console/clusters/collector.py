@@ -19,6 +19,7 @@ from ...protocol.names import RETRY_PREFIX
 from .asking import Asking
 from .history import History
 from .pace import Pace
+from .proxies import PORT, SYNCER_GROUP, Proxies, hosts_of
 from .samples import (
     BrokerSample,
     GroupRow,
@@ -26,11 +27,13 @@ from .samples import (
     TimedGroup,
     TopicRow,
     age_of,
+    in_turn,
     most,
 )
 from .tables import Tables
 
 SAMPLE_SECONDS = 10.0
+FIRST_SAMPLE_SECONDS = 0.75  # after the start: until then a visitor waits for the first sample
 WANTED_MS = 60_000  # how long a topic or group counts as looked at
 WANTED_MAX = 1_000
 PAGE_ROWS = 1_000  # a page costs a look at all names, however short it is
@@ -52,6 +55,7 @@ class Collector:
         admin: Asking,
         history: History,
         *,
+        proxy_port: int = PORT,
         clock: Callable[[], float] = monotonic,
         now: Callable[[], int] = now_ms,
     ) -> None:
@@ -68,20 +72,35 @@ class Collector:
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._main: asyncio.Task[None] | None = None
         self._wanted: dict[str, int] = {}
-        self._tables = Tables(self._masters, lambda: self.is_whole)
+        self._behind: asyncio.Task[None] | None = None
+        self._first_until = 0.0  # by the loop's clock
+        self.proxies = Proxies(self._masters, proxy_port, clock)
+        self._tables = Tables(self._masters, lambda: self.is_whole, self.proxies.behind)
 
     def start(self) -> None:
         """Begin to sample."""
+        self._first_until = asyncio.get_running_loop().time() + FIRST_SAMPLE_SECONDS
         self._main = asyncio.create_task(self._run(), name=f"console-{self.name}")
+        self._behind = asyncio.create_task(self._ask_proxies(), name=f"proxies-{self.name}")
 
     async def stop(self) -> None:
         """End all tasks."""
-        tasks = [*self._tasks.values(), *([self._main] if self._main is not None else [])]
+        own = filter(None, (self._main, self._behind))
+        tasks = [*self._tasks.values(), *own]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     # --- reading --------------------------------------------------------------------------------
+
+    async def first_sample(self) -> None:
+        """Wait until each broker was sampled once; shortly after the start, not any longer.
+
+        A large cluster takes many seconds, whose visitors get what is known already."""
+        if not self.sampled.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._first_until):
+                    await self.sampled.wait()
 
     def want(self, name: str) -> None:
         """A visitor looks at this topic or group."""
@@ -89,6 +108,11 @@ class Collector:
         self._wanted[name] = self._now()
         while len(self._wanted) > WANTED_MAX:
             del self._wanted[next(iter(self._wanted))]
+
+    def _seen(self) -> set[str]:
+        """What a visitor looks at."""
+        since = self._now() - WANTED_MS
+        return {name for name, at_ms in self._wanted.items() if at_ms >= since}
 
     @property
     def is_whole(self) -> bool:
@@ -159,12 +183,29 @@ class Collector:
             try:
                 await self._sample(broker, until)
                 broker.wrong = broker.wrong_ms = None
+                await self._publish()
+                await self._remember(broker)
             except (AerobeeError, OSError) as wrong:
                 broker.wrong, broker.wrong_ms = str(wrong), self._now()
             except Exception as wrong:  # an answer that is nonsense is that broker's fault alone
                 log.warning("broker %s at %s: %r", broker.name, broker.address, wrong)
                 broker.wrong, broker.wrong_ms = f"its answer can't be used: {wrong}", self._now()
-            await self._publish()
+            if broker.wrong is not None:
+                await self._publish()
+            await asyncio.sleep(max(0.5, until - self._clock()))
+
+    async def _ask_proxies(self) -> None:
+        """Ask the proxies about each group in turn, the ones that a visitor looks at first."""
+        await self.sampled.wait()
+        while True:
+            until = self._clock() + SAMPLE_SECONDS
+            groups = self.groups() if self.proxies.addresses() else ()
+            for name in self.proxies.in_turn(groups, self._seen()):
+                pause_s = await self.proxies.sample(self._admin, name)
+                self._tables.group(name)
+                await asyncio.sleep(pause_s)
+                if self._clock() >= until:
+                    break
             await asyncio.sleep(max(0.5, until - self._clock()))
 
     async def _publish(self) -> None:
@@ -185,12 +226,15 @@ class Collector:
         self.history.add(("out", *key), broker.at_ms, broker.rate_out)
         if not broker.is_master:
             return
+        # A broker may refuse to tell the members of this group; then it is not known.
+        with suppress(AerobeeError):
+            found = await self._ask(broker, lambda: admin.members_at(address, SYNCER_GROUP))
+            broker.proxies = hosts_of(found.connection_set) if found is not None else []
         if not broker.asks_singly:
             broker.asks_singly = not await self._pages(broker)
         if broker.asks_singly:
             await self._names(broker)
             await self._one_by_one(broker, until)
-        await self._remember(broker)
 
     async def _pages(self, broker: BrokerSample) -> bool:
         """All pages of topics and groups; False where the broker does not know this request."""
@@ -214,7 +258,9 @@ class Collector:
             found = await self._ask(broker, groups_of)
             if found is None:
                 return False
-            groups |= {one.group: TimedGroup(self._now(), one) for one in found.groups}
+            for one in found.groups:
+                one.differing = one.differing or ""  # these brokers compare all members
+                groups[one.group] = TimedGroup(self._now(), one)
             after = found.next
             if not broker.has_tables:
                 broker.groups = groups
@@ -250,19 +296,9 @@ class Collector:
         await self._publish()
 
     async def _one_by_one(self, broker: BrokerSample, until: float) -> None:
-        """Figures of single topics and groups, as many as the pace allows until then."""
-        seen = self._now() - WANTED_MS
-        queue = [
-            (
-                self._wanted.get(name, 0) < seen,
-                (one.at_ms or 0) if self._wanted.get(name, 0) < seen else 0,
-                is_group,
-                name,
-            )
-            for is_group, table in ((False, broker.topics), (True, broker.groups))
-            for name, one in table.items()
-        ]
-        for _, _, is_group, name in sorted(queue):
+        """Figures of single topics and groups, as many as the pace allows until then: what a
+        visitor looks at first, and of these what was asked for the longest ago."""
+        for is_group, name in in_turn(broker, self._seen()):
             # A topic or a group that is gone meanwhile is no fault of the broker.
             with suppress(AerobeeError):
                 if is_group:
@@ -300,6 +336,8 @@ class Collector:
         if online is not None:
             row.members = len(online.connection_set)
             row.consume_type, row.message_model = online.consume_type, online.message_model
+        # Such a broker keeps the subscription of the member that came last, so several may differ.
+        row.differing = "" if row.members is not None and row.members < 2 else None
         progress = await self._ask(broker, lambda: admin.progress_at(broker.address, name))
         behind: dict[str, dict[int, int]] = {}
         for queue, one in progress.offset_table.items():
@@ -328,11 +366,12 @@ class Collector:
         return most(ages)
 
     async def _remember(self, broker: BrokerSample) -> None:
-        """The histories of topics and groups, once for all brokers: at the first of them."""
+        """The histories of topics and groups, once for all brokers: at the first master."""
+        if not broker.is_master:
+            return
         first = min(one.name for one in self._masters() if one.wrong is None or one is broker)
         if broker.name != first:
             return
-        await self._tables.refresh()
         at_ms = self._now()
         figures = [
             *((("topic", one.name), one.rate_in) for one in self.topics().values()),

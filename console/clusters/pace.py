@@ -10,15 +10,18 @@ Result = TypeVar("Result")
 
 
 class Pace:
-    """The requests to one broker, in order. `clock` gives seconds."""
+    """The requests to one broker, in order. `clock` gives seconds. No rest is longer than
+    `rest_max` seconds: an answer may be slow for other reasons than the broker's work."""
 
     def __init__(
         self,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        rest_max: float = float("inf"),
     ) -> None:
         self._clock = clock
         self._sleep = sleep
+        self._rest_max = rest_max
         self._one = asyncio.Lock()
         self._rest_until = float("-inf")
 
@@ -33,4 +36,4 @@ class Pace:
                 return await request()
             finally:
                 ended = self._clock()
-                self._rest_until = ended + REST_TIMES * (ended - began)
+                self._rest_until = ended + min(REST_TIMES * (ended - began), self._rest_max)

@@ -1,6 +1,6 @@
 """What was measured of brokers: each figure with the time of its measurement."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -27,11 +27,22 @@ class TimedGroup(NamedTuple):
     row: GroupSummary
 
 
+class Behind(NamedTuple):
+    """The members of a group behind RocketMQ's proxies; not `is_all`: there may be more."""
+
+    members: int
+    is_all: bool
+
+
+NO_PROXY = Behind(0, is_all=True)
+
+
 @dataclass(slots=True)
 class BrokerSample:
     """One broker. `runtime` is from `at_ms`; `wrong` says why a later request failed, at
     `wrong_ms`. `asks_singly`: it does not know our requests for pages. `has_tables`: `topics` and
-    `groups` have all names."""
+    `groups` have all names. `proxies`: the hosts of RocketMQ's proxies that are connected to it;
+    None: not known."""
 
     cluster: str
     name: str
@@ -43,6 +54,7 @@ class BrokerSample:
     wrong_ms: int | None = None
     asks_singly: bool = False
     has_tables: bool = False
+    proxies: list[str] | None = None
     topics: dict[str, Timed] = field(default_factory=dict)
     groups: dict[str, TimedGroup] = field(default_factory=dict)
 
@@ -110,11 +122,13 @@ class GroupTopicRow:
 
 @dataclass(slots=True)
 class GroupRow:
-    """A group over all brokers."""
+    """A group over all brokers. `members_at_least`: a proxy that may have more was not asked.
+    `differing` names members that subscribe differently, and is empty when all agree."""
 
     name: str
     at_ms: int | None
     members: int | None
+    members_at_least: bool
     consume_type: str | None
     message_model: str | None
     consume_enable: bool | None
@@ -149,9 +163,11 @@ def topic_row(name: str, found: Mapping[str, Timed], *, whole: bool = True) -> T
     )
 
 
-def group_row(name: str, found: Iterable[TimedGroup], *, whole: bool = True) -> GroupRow:
-    """A group from its samples of all brokers; not `whole`: one of them is unknown, and so are its
-    figures."""
+def group_row(
+    name: str, found: Iterable[TimedGroup], behind: Behind = NO_PROXY, *, whole: bool = True
+) -> GroupRow:
+    """A group from its samples of all brokers, with what is `behind` proxies; not `whole`: one
+    broker is unknown, and so are the figures."""
     samples = list(found)
     if not whole:
         samples.append(TimedGroup(None, GroupSummary(name)))
@@ -177,10 +193,14 @@ def group_row(name: str, found: Iterable[TimedGroup], *, whole: bool = True) -> 
     if not topics and is_known:  # it reads nothing yet
         lag, age, rate = 0, 0, 0.0
     # Every broker of a cluster has the same members, so the largest number is the number.
+    members = most([one.members for one in rows])
+    if members is not None:
+        members = members + behind.members or (0 if behind.is_all else None)
     return GroupRow(
         name,
         at_ms,
-        most([one.members for one in rows]),
+        members,
+        members is not None and not behind.is_all,
         next((one.consume_type for one in rows if one.consume_type), None),
         next((one.message_model for one in rows if one.message_model), None),
         next((one.consume_enable for one in rows if one.consume_enable is not None), None),
@@ -189,9 +209,31 @@ def group_row(name: str, found: Iterable[TimedGroup], *, whole: bool = True) -> 
         rate,
         lag / rate if lag is not None and rate else None,
         total([one.dead_letters for one in rows]),
-        next((one.differing for one in rows if one.differing), None),
+        _differing(rows, behind, members),
         topics,
     )
+
+
+def _differing(rows: Iterable[GroupSummary], behind: Behind, members: int | None) -> str | None:
+    """How members subscribe differently, as brokers tell it; None when one of them does not tell
+    it. What members behind proxies subscribe to, no proxy tells for each."""
+    told = [one.differing for one in rows]
+    differing = next(filter(None, told), None)
+    if differing is not None:
+        return differing
+    is_told = None not in told and behind.is_all and (not behind.members or members == 1)
+    return "" if is_told and told else None
+
+
+def in_turn(broker: BrokerSample, first: Collection[str]) -> list[tuple[bool, str]]:
+    """The topics (False) and groups (True) of a broker in the order to ask: the ones of `first`
+    before the others, and of each what was asked for the longest ago."""
+    queue = [
+        (name not in first, one.at_ms or 0, is_group, name)
+        for is_group, table in ((False, broker.topics), (True, broker.groups))
+        for name, one in table.items()
+    ]
+    return [(is_group, name) for _, _, is_group, name in sorted(queue)]
 
 
 def age_of(span: QueueTimeSpan, now_ms: int) -> int | None:

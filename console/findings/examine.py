@@ -17,9 +17,12 @@ from ...protocol.bodies.group import SubscriptionGroupConfig
 from ...protocol.bodies.route import MASTER_ID
 from ...protocol.codec import java_properties
 from ...protocol.names import SYSTEM_GROUPS, is_system_group, is_system_topic
+from ..texts import Text
+from .open_servers import CONTROLLER, NAME_SERVER, of_open_servers
 from .replicas import replicas_of, told
 from .rules import (
     Finding,
+    no_broker,
     no_controller,
     no_master,
     no_response,
@@ -36,12 +39,14 @@ from .rules import (
 )
 
 
-async def controlled(admin: Admin) -> tuple[list[str], list[Finding]]:
+async def controlled(admin: Admin) -> tuple[list[Text], list[Finding]]:
     """A line for each broker name in controller mode, and the findings about them."""
     info = await admin.cluster_info()
-    lines: list[str] = []
+    lines: list[Text] = []
     found: list[Finding] = []
-    peers = Peers(upgrade=False)
+    all_controllers: set[str] = set()
+    own = admin.security
+    peers = Peers(upgrade=False, tls=own.context, sign=own.sign if own.signs else None)
     try:
         for name, one in sorted(info.broker_addr_table.items()):
             if not one.broker_addrs:
@@ -54,9 +59,11 @@ async def controlled(admin: Admin) -> tuple[list[str], list[Finding]]:
                 runtime = await admin.broker_runtime(address)
             except AerobeeError:
                 continue  # `examine` tells that it does not respond
-            controllers = settings.get("controllerAddr", "").replace(",", ";").split(";")
+            words = settings.get("controllerAddr", "").replace(",", ";").split(";")
+            controllers = list(filter(None, map(str.strip, words)))
+            all_controllers.update(controllers)
             try:
-                replicas = await replicas_of(peers, [one for one in controllers if one], name)
+                replicas = await replicas_of(peers, controllers, name)
             except ClientError as wrong:
                 found.append(no_controller(name, wrong))
                 continue
@@ -65,7 +72,7 @@ async def controlled(admin: Admin) -> tuple[list[str], list[Finding]]:
             found += of_replicas(name, replicas)
     finally:
         await peers.close()
-    return lines, found
+    return lines, [*found, *await of_open_servers(CONTROLLER, all_controllers, admin.security)]
 
 
 def _time(ms: str) -> str:
@@ -79,8 +86,12 @@ async def examine(admin: Admin) -> list[Finding]:
     """All findings of a cluster. Checks that need every broker are skipped if one is silent."""
     info = await admin.cluster_info()
     brokers = {name: one.broker_addrs for name, one in sorted(info.broker_addr_table.items())}
+    if not brokers:
+        return [no_broker()]
     parts = await each(brokers.items(), lambda one: _broker(admin, *one))
     found = [finding for findings, _ in parts for finding in findings]
+    servers = await admin.namesrv_addresses()
+    found += await of_open_servers(NAME_SERVER, servers, admin.security)
     has_master = any(MASTER_ID in addresses for addresses in brokers.values())
     if not has_master or not all(answers for _, answers in parts):
         return found

@@ -12,6 +12,7 @@ from ...protocol.command import Command
 from ...protocol.errors import Refusal
 from ...protocol.headers.controller import ElectMaster, GetMetadataResponse
 from ...protocol.wire import Header
+from ..texts import Text
 
 TIMEOUT_S = 5.0
 
@@ -60,16 +61,27 @@ async def replicas_of(peers: Peers, controllers: list[str], name: str) -> Replic
     )
 
 
-def told(name: str, found: Replicas, since: str) -> str:
+def told(name: str, found: Replicas, since: str) -> Text:
     """A broker name in one line; `since` is when its master took its role."""
     members = {one.broker_id: one for one in found.members}
     master = members.get(found.master_id or 0)
-    leads = "no master" if master is None else f"master {master.broker_id} at {master.address}"
+    leads = Text("no master")
+    if master is not None:
+        leads = Text("master %(id)s at %(address)s", id=master.broker_id, address=master.address)
+    epoch = Text("epoch %(epoch)s", epoch=found.master_epoch)
+    if since:
+        epoch = Text("epoch %(epoch)s since %(since)s", epoch=found.master_epoch, since=since)
     inside = [str(one.broker_id) for one in found.members if one.is_in_set]
-    return (
-        f"broker {name}: {leads}, epoch {found.master_epoch}{since and f' since {since}'}, sync "
-        f"state set {', '.join(inside) or 'empty'} (number {found.set_epoch}), members "
-        f"{', '.join(map(str, members))}; controller {found.controller}"
+    return Text(
+        "broker %(name)s: %(leads)s, %(epoch)s, sync state set %(inside)s (number %(number)s), "
+        "members %(members)s; controller %(controller)s",
+        name=name,
+        leads=leads,
+        epoch=epoch,
+        inside=", ".join(inside) or Text("empty"),
+        number=found.set_epoch,
+        members=", ".join(map(str, members)),
+        controller=found.controller,
     )
 
 

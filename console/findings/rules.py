@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ...client.admin.brokers import AEROBEE_VERSION
-from ...client.base.words import counted
 from ...client.errors import BrokerError
 from ...protocol.addresses import is_loopback
 from ...protocol.bodies.clients import ConsumerConnection
@@ -19,6 +18,7 @@ from ...protocol.bodies.route import QueueData
 from ...protocol.bodies.stats import ConsumeStats, TopicStatsTable
 from ...protocol.bodies.topic import PERM_READ, PERM_WRITE
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
+from ..texts import Text
 from .replicas import Replicas
 
 # Default limits of disk use: above the first old messages are deleted early, above the second
@@ -36,9 +36,9 @@ _RUNTIME = re.compile(r"(\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds")
 class Finding:
     """`where` it is, `what` was found, and what to `do` about it."""
 
-    where: str
-    what: str
-    do: str
+    where: Text
+    what: Text
+    do: Text
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}; {self.do}"
@@ -51,59 +51,88 @@ def of_broker(
     for key, text in runtime.items():
         if key.startswith(DIFFERING_PREFIX):
             yield Finding(
-                f"group {key.removeprefix(DIFFERING_PREFIX)}",
-                f"its members subscribe differently, so that some messages reach none: {text}",
-                "give all members the same subscriptions, or each its own group",
+                Text("group %(name)s", name=key.removeprefix(DIFFERING_PREFIX)),
+                Text(
+                    "its members subscribe differently, so that some messages reach none: %(text)s",
+                    text=text,
+                ),
+                Text("give all members the same subscriptions, or each its own group"),
             )
-    where = f"broker {name}"
+    where = Text("broker %(name)s", name=name)
     bound = settings.get("bindAddress", "")
     is_open = settings.get("authenticationEnabled", "false") != "true"
     if AEROBEE_VERSION in runtime and bound and is_open and not is_loopback(bound):
         yield Finding(
             where,
-            f"bindAddress is {bound} without access control: anyone who reaches it can read and "
-            "send messages, delete topics and change settings",
-            "set authenticationEnabled and authorizationEnabled, or bindAddress=127.0.0.1",
+            Text(
+                "bindAddress is %(bound)s without access control: anyone who reaches it can read "
+                "and send messages, delete topics and change settings",
+                bound=bound,
+            ),
+            Text("set authenticationEnabled and authorizationEnabled, or bindAddress=127.0.0.1"),
         )
     perm = int(_number(settings, "brokerPermission", PERM_READ | PERM_WRITE))
-    for bit, lacks in ((PERM_WRITE, "takes no messages"), (PERM_READ, "hands out no messages")):
-        if not perm & bit:
-            yield Finding(
-                where,
-                f"it {lacks}: brokerPermission is {perm}",
-                f"set it to {PERM_READ | PERM_WRITE} when that is over",
-            )
+    over = Text("set it to %(perm)s when that is over", perm=PERM_READ | PERM_WRITE)
+    if not perm & PERM_WRITE:
+        what = Text("it takes no messages: brokerPermission is %(perm)s", perm=perm)
+        yield Finding(where, what, over)
+    if not perm & PERM_READ:
+        what = Text("it hands out no messages: brokerPermission is %(perm)s", perm=perm)
+        yield Finding(where, what, over)
     used = round(_number(runtime, "commitLogDiskRatio", 0) * 100)
     clean = int(_number(settings, "diskMaxUsedSpaceRatio", CLEAN_PERCENT))
     refuse = int(_number(settings, "diskSpaceWarningLevelRatio", REFUSE_PERCENT))
-    room = "make room on the disk, or lower fileReservedTime"
     if used > refuse:
-        yield Finding(where, f"its disk is {used} % full, above {refuse} % it refuses sends", room)
+        what = Text(
+            "its disk is %(used)s %% full, above %(limit)s %% it refuses sends",
+            used=used,
+            limit=refuse,
+        )
     elif used > clean:
-        yield Finding(
-            where,
-            f"its disk is {used} % full, above {clean} % messages are deleted before their time",
-            room,
+        what = Text(
+            "its disk is %(used)s %% full, above %(limit)s %% messages are deleted before their "
+            "time",
+            used=used,
+            limit=clean,
         )
     elif used > clean - NEAR_PERCENT:
-        yield Finding(
-            where,
-            f"its disk is {used} % full, from {clean} % on messages are deleted before their time",
-            room,
+        what = Text(
+            "its disk is %(used)s %% full, from %(limit)s %% on messages are deleted before their "
+            "time",
+            used=used,
+            limit=clean,
         )
+    else:
+        return
+    yield Finding(where, what, Text("make room on the disk, or lower fileReservedTime"))
 
 
 def no_response(name: str, address: str, wrong: Exception) -> Finding:
     """A broker that does not respond at the address that it registers."""
-    where = f"broker {name}"
+    where = Text("broker %(name)s", name=name)
     if isinstance(wrong, BrokerError):
-        do = "examine it as a user who may (AEROBEE_ACCESS_KEY and AEROBEE_SECRET_KEY)"
-        return Finding(where, f"it does not say how it is: {wrong}", do)
+        do = Text("examine it as a user who may (AEROBEE_ACCESS_KEY and AEROBEE_SECRET_KEY)")
+        return Finding(where, Text("it does not say how it is: %(wrong)s", wrong=wrong), do)
     return Finding(
         where,
-        f"it does not answer at {address}, the address that it tells clients: {wrong}",
-        "start it; or, if it runs, set brokerIP1 to an address that works from here; topics and "
-        "groups are looked at when all brokers answer",
+        Text(
+            "it does not answer at %(address)s, the address that it tells clients: %(wrong)s",
+            address=address,
+            wrong=wrong,
+        ),
+        Text(
+            "start it; or, if it runs, set brokerIP1 to an address that works from here; topics "
+            "and groups are looked at when all brokers answer"
+        ),
+    )
+
+
+def does_not_answer(name: str, address: str, wrong: str) -> Finding:
+    """A broker whose last request failed."""
+    return Finding(
+        Text("broker %(name)s", name=name),
+        Text("it does not answer at %(address)s: %(wrong)s", address=address, wrong=wrong),
+        Text("start it; or, if it runs, set brokerIP1 to an address that works from here"),
     )
 
 
@@ -122,16 +151,23 @@ def of_clock(
     ahead_ms, behind_ms = least_ms - after_ms, before_ms - most_ms
     if max(ahead_ms, behind_ms) < CLOCK_MS:
         return
-    differs = (
-        f"{ahead_ms / 1000:,.0f} s ahead of"
-        if ahead_ms > 0
-        else (f"{behind_ms / 1000:,.0f} s behind")
-    )
+    if ahead_ms > 0:
+        what = Text(
+            "its clock is %(seconds)s s ahead of the one of this machine",
+            seconds=f"{ahead_ms / 1000:,.0f}",
+        )
+    else:
+        what = Text(
+            "its clock is %(seconds)s s behind the one of this machine",
+            seconds=f"{behind_ms / 1000:,.0f}",
+        )
     yield Finding(
-        f"broker {name}",
-        f"its clock is {differs} the one of this machine",
-        "set both by NTP: a client whose clock is behind its broker's pops no messages, and times "
-        "of delivery are those of the broker",
+        Text("broker %(name)s", name=name),
+        what,
+        Text(
+            "set both by NTP: a client whose clock is behind its broker's pops no messages, and "
+            "times of delivery are those of the broker"
+        ),
     )
 
 
@@ -145,10 +181,19 @@ def on_one_broker(
         others = set(members) - brokers
         if len(there) == 1 and others:
             yield Finding(
-                f"topic {name}",
-                f"it is on broker {min(there)} alone, of the {len(others) + 1} in {cluster} (a "
-                "first send makes it on one): while that is down nobody sends to it",
-                f"unless that is wanted, make it on all: aerobee topics create {name} --queues 4",
+                Text("topic %(name)s", name=name),
+                Text(
+                    "it is on broker %(broker)s alone, of the %(count)s in %(cluster)s (a first "
+                    "send makes it on one): while that is down nobody sends to it",
+                    broker=min(there),
+                    count=len(others) + 1,
+                    cluster=cluster,
+                ),
+                Text(
+                    "unless that is wanted, make it on all: aerobee topics create %(name)s "
+                    "--queues 4",
+                    name=name,
+                ),
             )
 
 
@@ -157,63 +202,104 @@ def other_masters(name: str, address: str, runtime: Mapping[str, str]) -> Iterat
     for other in filter(None, runtime.get(OTHER_MASTERS, "").split(";")):
         first, second = sorted((address, other))
         yield Finding(
-            f"broker {name}",
-            f"two masters of {name} run, {first} and {second}: each takes messages that the other "
-            "lacks",
-            "stop one of them, and give it an empty store folder before it becomes a slave",
+            Text("broker %(name)s", name=name),
+            Text(
+                "two masters of %(name)s run, %(first)s and %(second)s: each takes messages that "
+                "the other lacks",
+                name=name,
+                first=first,
+                second=second,
+            ),
+            Text("stop one of them, and give it an empty store folder before it becomes a slave"),
         )
+
+
+def no_broker() -> Finding:
+    """A cluster without any broker."""
+    return Finding(
+        Text("name server"),
+        Text("no broker is registered, so there are no topics and no messages"),
+        Text("start a broker with this name server's address (-n), and look into its log"),
+    )
 
 
 def no_master(name: str, slaves: Mapping[int, str]) -> Finding:
     """A broker name without a live master; `slaves` are addresses by broker id."""
-    do = "start it"
+    do = Text("start it")
     if slaves:
         number, address = min(slaves.items())
-        do += (
-            f"; if it is lost for good, stop slave {number} at {address} and start it with "
-            "brokerRole=ASYNC_MASTER"
+        do = Text(
+            "start it; if it is lost for good, stop slave %(number)s at %(address)s and start it "
+            "with brokerRole=ASYNC_MASTER",
+            number=number,
+            address=address,
         )
-    return Finding(f"broker {name}", "it has no master, so it takes no messages", do)
+    what = Text("it has no master, so it takes no messages")
+    return Finding(Text("broker %(name)s", name=name), what, do)
 
 
 def of_replicas(name: str, found: Replicas) -> Iterator[Finding]:
     """A broker name in controller mode: members that are away or behind, and elections that the
     controller does not hold."""
-    where = f"broker {name}"
+    where = Text("broker %(name)s", name=name)
     newest = max((one.epoch for one in found.members), default=0)
     if newest > found.master_epoch:
         yield Finding(
             where,
-            f"its brokers know master epoch {newest}, controller {found.controller} only "
-            f"{found.master_epoch}: the controller's state was lost, and it elects nobody",
-            f"restore its folder, or run: aerobee controller rebuild {name} -a {found.controller}",
+            Text(
+                "its brokers know master epoch %(newest)s, controller %(controller)s only "
+                "%(epoch)s: the controller's state was lost, and it elects nobody",
+                newest=newest,
+                controller=found.controller,
+                epoch=found.master_epoch,
+            ),
+            Text(
+                "restore its folder, or run: aerobee controller rebuild %(name)s -a %(controller)s",
+                name=name,
+                controller=found.controller,
+            ),
         )
     elif found.master_id is None:
         inside = ", ".join(str(one.broker_id) for one in found.members if one.is_in_set)
         yield Finding(
             where,
-            f"it has no master: no live broker has every acknowledged message ({inside} had)",
-            "start one of these again",
+            Text(
+                "it has no master: no live broker has every acknowledged message (%(inside)s had)",
+                inside=inside,
+            ),
+            Text("start one of these again"),
         )
     for one in found.members:
         if not one.is_alive:
             yield Finding(
                 where,
-                f"member {one.broker_id} at {one.address} sends no heartbeats",
-                "start it, or remove it with mqadmin cleanBrokerMetadata",
+                Text(
+                    "member %(id)s at %(address)s sends no heartbeats",
+                    id=one.broker_id,
+                    address=one.address,
+                ),
+                Text("start it, or remove it with mqadmin cleanBrokerMetadata"),
             )
         elif not one.is_in_set:
             yield Finding(
                 where,
-                f"member {one.broker_id} at {one.address} is not in the sync state set, so it "
-                "can't become the master",
-                "wait until it has caught up, or look into its log",
+                Text(
+                    "member %(id)s at %(address)s is not in the sync state set, so it can't "
+                    "become the master",
+                    id=one.broker_id,
+                    address=one.address,
+                ),
+                Text("wait until it has caught up, or look into its log"),
             )
 
 
 def no_controller(name: str, wrong: Exception) -> Finding:
     """A broker name in controller mode whose controllers don't answer."""
-    return Finding(f"broker {name}", f"its controllers: {wrong}", "start the controllers")
+    return Finding(
+        Text("broker %(name)s", name=name),
+        Text("its controllers: %(wrong)s", wrong=wrong),
+        Text("start the controllers"),
+    )
 
 
 def slaves_needed(settings: Mapping[str, str]) -> int:
@@ -227,27 +313,39 @@ def of_slaves(
     name: str, settings: Mapping[str, str], registered: int, info: HARuntimeInfo
 ) -> Iterator[Finding]:
     """A master's report on its slaves, compared with the number of registered ones."""
-    where, following = f"broker {name}", len(info.ha_connection_info)
+    where, following = Text("broker %(name)s", name=name), len(info.ha_connection_info)
     needed = slaves_needed(settings)
     if following < needed:
         yield Finding(
             where,
-            f"it waits for {needed} of its slaves and {following} follow it, so sends are answered "
-            "FLUSH_SLAVE_TIMEOUT",
-            "start its slaves, or lower inSyncReplicas",
+            Text(
+                "it waits for %(needed)s of its slaves and %(following)s follow it, so sends are "
+                "answered FLUSH_SLAVE_TIMEOUT",
+                needed=needed,
+                following=following,
+            ),
+            Text("start its slaves, or lower inSyncReplicas"),
         )
     elif following < registered:
         yield Finding(
             where,
-            f"{following} of its {registered} slaves follow its log",
-            "look into the logs of the others",
+            Text(
+                "%(following)s of its %(registered)s slaves follow its log",
+                following=following,
+                registered=registered,
+            ),
+            Text("look into the logs of the others"),
         )
     for slave in info.ha_connection_info:
         if not slave.in_sync:
             yield Finding(
                 where,
-                f"its slave at {slave.addr} is {slave.diff:,} bytes behind",
-                "see what holds the slave up, its disk or the network",
+                Text(
+                    "its slave at %(address)s is %(count)s bytes behind",
+                    address=slave.addr,
+                    count=f"{slave.diff:,}",
+                ),
+                Text("see what holds the slave up, its disk or the network"),
             )
 
 
@@ -255,14 +353,18 @@ def of_topic(
     name: str, queues: Iterable[QueueData], stats: TopicStatsTable, readers: Iterable[str]
 ) -> Iterator[Finding]:
     """Messages of a topic that can't be read, or that no group reads. `readers` are groups."""
-    where = f"topic {name}"
+    where = Text("topic %(name)s", name=name)
     read = {data.broker_name: data.read_queue_nums for data in queues}
     for data in queues:
         if not data.perm & PERM_READ:
             yield Finding(
                 where,
-                f"it can't be read on broker {data.broker_name}: its permission is {data.perm}",
-                f"set it to {PERM_READ | PERM_WRITE}",
+                Text(
+                    "it can't be read on broker %(broker)s: its permission is %(perm)s",
+                    broker=data.broker_name,
+                    perm=data.perm,
+                ),
+                Text("set it to %(perm)s", perm=PERM_READ | PERM_WRITE),
             )
     hidden = sum(
         one.max_offset - max(0, one.min_offset)
@@ -272,23 +374,26 @@ def of_topic(
     if hidden:
         yield Finding(
             where,
-            f"{counted(hidden, 'message is', 'messages are')} in queues that are no longer read",
-            "raise its read queues to its write queues until they are consumed",
+            Text("%(messages)s in queues that are no longer read", messages=_are(hidden)),
+            Text("raise its read queues to its write queues until they are consumed"),
         )
     stored = sum(one.max_offset - max(0, one.min_offset) for one in stats.offset_table.values())
     if name.startswith(DLQ_PREFIX):
         if stored:
             yield Finding(
-                f"group {name.removeprefix(DLQ_PREFIX)}",
-                f"{counted(stored, 'message')} failed until it gave up",
-                f"see what is wrong with `aerobee dlq show {name.removeprefix(DLQ_PREFIX)}`, and "
-                "send them again with `aerobee dlq resend`",
+                Text("group %(name)s", name=name.removeprefix(DLQ_PREFIX)),
+                Text("%(messages)s failed until it gave up", messages=_messages(stored)),
+                Text(
+                    "see what is wrong with `aerobee dlq show %(group)s`, and send them again with "
+                    "`aerobee dlq resend`",
+                    group=name.removeprefix(DLQ_PREFIX),
+                ),
             )
     elif stored and not any(readers) and not name.startswith(RETRY_PREFIX):
         yield Finding(
             where,
-            f"it has {counted(stored, 'message')}, and no group has ever read it",
-            "start a consumer before they are deleted, unless they are for broadcasting",
+            Text("it has %(messages)s, and no group has ever read it", messages=_messages(stored)),
+            Text("start a consumer before they are deleted, unless they are for broadcasting"),
         )
 
 
@@ -300,11 +405,16 @@ def of_retention(
     others_hours = _number(settings, "fileReservedTime", KEEP_HOURS)
     if keep_hours > others_hours:
         yield Finding(
-            f"topic {name}",
-            f"its {RETENTION_MS} is {keep_hours:,.0f} hours, and broker {broker} keeps other "
-            f"topics for {others_hours:,.0f}: each file of the log that has a message of it stays "
-            "that long, with the messages of all topics",
-            "give such topics a broker of their own, or have the disk for all topics",
+            Text("topic %(name)s", name=name),
+            Text(
+                "its retention.ms is %(hours)s hours, and broker %(broker)s keeps other topics for "
+                "%(others)s: each file of the log that has a message of it stays that long, with "
+                "the messages of all topics",
+                hours=f"{keep_hours:,.0f}",
+                broker=broker,
+                others=f"{others_hours:,.0f}",
+            ),
+            Text("give such topics a broker of their own, or have the disk for all topics"),
         )
 
 
@@ -316,7 +426,7 @@ def of_group(
     topics: Mapping[str, TopicStatsTable],
 ) -> Iterator[Finding]:
     """Messages that a group doesn't receive: it is disabled, offline, or too far behind."""
-    where = f"group {name}"
+    where = Text("group %(name)s", name=name)
     behind: dict[str, int] = {}
     gone: dict[str, int] = {}
     for queue, one in progress.offset_table.items():
@@ -329,40 +439,67 @@ def of_group(
     for topic, missed in sorted(gone.items()):
         yield Finding(
             where,
-            f"{_were(missed, topic)} deleted before it consumed them",
-            "add consumers, or raise fileReservedTime",
+            Text(
+                "%(messages)s deleted before it consumed them",
+                messages=_were(missed, topic),
+            ),
+            Text("add consumers, or raise fileReservedTime"),
         )
     total = sum(behind.values())
     if not config.consume_enable:
         yield Finding(
             where,
-            f"it may not consume (consumeEnable is false), {_wait(total)}",
-            "switch it on when that is over",
+            Text("it may not consume (consumeEnable is false), %(wait)s", wait=_wait(total)),
+            Text("switch it on when that is over"),
         )
     if not total:
         return
     if online is None or not online.connection_set:
         yield Finding(
             where,
-            f"it has no member online, and {_wait(total)} for it",
-            "start its consumers before they are deleted, or delete the group",
+            Text("it has no member online, and %(wait)s for it", wait=_wait(total)),
+            Text("start its consumers before they are deleted, or delete the group"),
         )
         return
     for topic, left in sorted(behind.items()):
         if left and topic not in online.subscription_table:
             yield Finding(
                 where,
-                f"{_wait(left)} in topic {topic}, which no member subscribes to any more",
-                "subscribe to it until they are consumed, or reset the group's offset there",
+                Text(
+                    "%(wait)s in topic %(topic)s, which no member subscribes to any more",
+                    wait=_wait(left),
+                    topic=topic,
+                ),
+                Text("subscribe to it until they are consumed, or reset the group's offset there"),
             )
 
 
-def _were(number: int, topic: str) -> str:
-    return counted(number, f"message of topic {topic} was", f"messages of topic {topic} were")
+def _messages(number: int) -> Text:
+    if number == 1:
+        return Text("1 message")
+    return Text("%(count)s messages", count=f"{number:,}")
 
 
-def _wait(number: int) -> str:
-    return counted(number, "message waits", "messages wait")
+def _are(number: int) -> Text:
+    if number == 1:
+        return Text("1 message is")
+    return Text("%(count)s messages are", count=f"{number:,}")
+
+
+def _were(number: int, topic: str) -> Text:
+    if number == 1:
+        return Text("1 message of topic %(topic)s was", topic=topic)
+    return Text(
+        "%(count)s messages of topic %(topic)s were",
+        count=f"{number:,}",
+        topic=topic,
+    )
+
+
+def _wait(number: int) -> Text:
+    if number == 1:
+        return Text("1 message waits")
+    return Text("%(count)s messages wait", count=f"{number:,}")
 
 
 def _number(texts: Mapping[str, str], name: str, default: float) -> float:

@@ -2,10 +2,12 @@
 
 `tag`, `key` (all keys, with blanks between), `id`, `topic`, `queue`, `offset`, `born`, `stored`
 (ms) are the message's own; `body` is its text, and `body.order.total` or `body.items.0` a field of
-a JSON or msgpack body. Any other name is a property.
+a JSON or msgpack body, or of one of a type that was given. Any other name is a property.
 """
 
 import json
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -20,6 +22,9 @@ from .shown import id_of, unpacked
 
 BODY = "body"
 PATH_MAX = 32  # dots of a name
+
+# The value of a body, ValueError for one that can't be read.
+Reads = Callable[[bytes], object]
 
 _NONE: Any = object()
 _JSON_BEGINS = (b"{", b"[", b" ", b"\n", b"\r", b"\t")
@@ -39,12 +44,14 @@ class Bodiless:
 
 
 class Fields:
-    """The fields of one message, worked out when they are asked for."""
+    """The fields of one message, worked out when they are asked for. `reads` gives the value of a
+    body whose type is known."""
 
-    __slots__ = ("_body", "_properties", "_record", "_text")
+    __slots__ = ("_body", "_properties", "_reads", "_record", "_text")
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, reads: Reads | None = None) -> None:
         self._record = record
+        self._reads = reads
         self._properties: dict[str, str] | None = None
         self._text: Any = _NONE
         self._body: Any = _NONE
@@ -85,9 +92,12 @@ class Fields:
         return found
 
     def _read_body(self) -> object:
-        """The value of a JSON or msgpack body, None for another."""
+        """The value of a body with a type, of JSON or msgpack, None for another."""
         try:
             body = unpacked(self._record)
+            if self._reads is not None:
+                with suppress(ValueError):  # it may be JSON all the same
+                    return self._reads(body)
             if body[:1] in _JSON_BEGINS:
                 try:
                     return msgspec.json.decode(body)  # several times as fast

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.message import DecodeError
@@ -23,6 +24,7 @@ class ProtobufTypes:
             raise ValueError(f"can't read {path}: {wrong.strerror}; name another file") from None
         if len(data) > FILE_BYTES_MAX:
             raise ValueError(f"{path} has {len(data):,} bytes, the limit is {FILE_BYTES_MAX:,}")
+        self.path = path
         self._pool = descriptor_pool.DescriptorPool()
         names: list[str] = []
         try:
@@ -47,6 +49,10 @@ class ProtobufTypes:
 
     def text(self, name: str, body: bytes) -> str:
         """A body as JSON with indents; ValueError, which says why, when it is none of this type."""
+        return written(self.value(name, body))
+
+    def value(self, name: str, body: bytes) -> Any:
+        """A body as values of JSON; ValueError, which says why, when it is none of this type."""
         if name not in self.names:
             raise ValueError(f"there is no type {name[:255]!r} in the file of descriptors")
         if len(body) > BYTES_MAX:
@@ -58,12 +64,11 @@ class ProtobufTypes:
             found.ParseFromString(body)
             if body and not found.ListFields():
                 raise ValueError("it has no field of this type")
-            value = json_format.MessageToDict(
+            return json_format.MessageToDict(
                 found, preserving_proto_field_name=True, descriptor_pool=self._pool
             )
         except (DecodeError, ValueError, TypeError, RecursionError, json_format.Error) as wrong:
             raise ValueError(f"it is no {name}: {wrong}") from None
-        return written(value)
 
 
 def _collect(prefix: str, types: object, names: list[str]) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from ...client.errors import AerobeeError, ClientError
@@ -13,10 +13,11 @@ from ...protocol.bodies.body import MessageQueue
 from ...protocol.errors import Malformed
 from ...protocol.filters.sql92 import Predicate
 from ...protocol.message.record import Record, decode_all
-from .fields import Fields
+from ..texts import Text
+from .fields import Fields, Reads
 
 PULL_MESSAGES = 1_024  # of one request; a broker may give fewer
-SLICE_MESSAGES = 64  # looked at before other pages are served
+SLICE_MESSAGES = 64  # looked at before others are served
 CURSOR_CHARS_MAX = 16 << 10
 HITS_MAX = 500
 SCANNED_MAX = 5_000_000
@@ -52,13 +53,20 @@ async def search(
     cursor: str = "",
     hits_max: int = HITS_MAX,
     scanned_max: int = SCANNED_MAX,
+    reads: Reads | None = None,
 ) -> AsyncIterator[Record | Progress]:
     """The messages stored from `begin_ms` to before `end_ms` that match, all without `matches`.
 
     After each pull comes the progress, the last one with `why` or at the end. ClientError for a
-    cursor that is none of this topic.
+    cursor that is none of this topic. `reads` gives the values of bodies that have a type.
     """
     progress = Progress()
+
+    def within(record: Record) -> bool:
+        return begin_ms <= record.store_ms < end_ms and (
+            matches is None or matches(Fields(record, reads))
+        )
+
     parts = await _parts(reader, topic, begin_ms, end_ms, progress)
     if cursor:
         _resume(parts, cursor, topic)
@@ -70,23 +78,27 @@ async def search(
             )
             records = decode_all(pulled.body)
         except (AerobeeError, Malformed) as wrong:
-            progress.faults.append(
-                f"queue {part.queue.queue_id} of {part.queue.broker_name}: {wrong}"
-            )
+            progress.faults.append(_fault(part.queue, wrong))
             continue
         before = part.offset
         part.offset = min(part.end, max(pulled.next_offset, before))
         if pulled.code == codes.SUCCESS:
-            async for record in _hits(records, part, begin_ms, end_ms, matches, progress):
+            async for record in _hits(records, part, within, progress):
                 yield record
                 if progress.found >= hits_max:
                     part.offset = record.queue_offset + 1
-                    progress.why = f"{hits_max:,} messages were found, the limit of one page"
+                    progress.why = Text(
+                        "%(count)s messages were found, the limit of one page",
+                        count=f"{hits_max:,}",
+                    )
                     break
         elif part.offset == before:
             part.offset = part.end  # nothing is there, and nothing will come
         if progress.scanned >= scanned_max and progress.why is None:
-            progress.why = f"{scanned_max:,} messages were looked at, the limit of one search"
+            progress.why = Text(
+                "%(count)s messages were looked at, the limit of one search",
+                count=f"{scanned_max:,}",
+            )
         if part.offset < part.end:
             parts.append(part)
         progress.left = sum(one.end - one.offset for one in parts)
@@ -99,9 +111,7 @@ async def search(
 async def _hits(
     records: list[Record],
     part: _Part,
-    begin_ms: int,
-    end_ms: int,
-    matches: Predicate | None,
+    within: Callable[[Record], bool],
     progress: Progress,
 ) -> AsyncIterator[Record]:
     for number, record in enumerate(records, 1):
@@ -110,7 +120,7 @@ async def _hits(
         if record.queue_offset >= part.end:
             return
         progress.scanned += 1
-        if begin_ms <= record.store_ms < end_ms and (matches is None or matches(Fields(record))):
+        if within(record):
             progress.found += 1
             yield record
 
@@ -136,7 +146,12 @@ async def _parts(
 
 
 def _fault(queue: MessageQueue, wrong: Exception) -> str:
-    return f"queue {queue.queue_id} of {queue.broker_name}: {wrong}"
+    return Text(
+        "queue %(queue_id)s of %(broker_name)s: %(wrong)s",
+        queue_id=queue.queue_id,
+        broker_name=queue.broker_name,
+        wrong=wrong,
+    )
 
 
 def _cursor(parts: list[_Part]) -> str:

@@ -3,7 +3,8 @@
 import codecs
 import json
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 from ...protocol.errors import Malformed
 from ...protocol.message import properties as props
@@ -20,13 +21,18 @@ BRIEF_CHARS_MAX = 160
 
 
 class Types(Protocol):
-    """The types of bodies that an operator has given: their names, and those of topics."""
+    """The types of bodies that an operator has given: their file, their names, and those of
+    topics."""
 
+    path: Path
     names: list[str]
     by_topic: dict[str, str]
 
     def text(self, name: str, body: bytes) -> str:
         """A body as JSON; ValueError, which says why, when it is none of this type."""
+
+    def value(self, name: str, body: bytes) -> Any:
+        """The same as values of JSON."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from ...protocol.message.record import Record, decode_all
 from ..clusters.pace import Pace
 from .fields import Fields
 
-ROWS_MAX = 50  # shown of one step
+ROWS_MAX = 20  # shown of one step
 PULL_MESSAGES = 256
-STEP_SECONDS = 0.1
+REST_SECONDS_MAX = 0.02  # of the brokers between two pulls
+STEP_SECONDS = 0.1  # from one step to the next; many queues take longer, as brokers rest
 
 
 class Step(NamedTuple):
@@ -31,9 +32,10 @@ class Step(NamedTuple):
 async def tail(reader: Reader, topic: str, matches: Predicate | None) -> AsyncIterator[Step]:
     """Steps without an end. A step without a message is given as well: the reader of a page may
     have left. Each queue that falls behind what can be shown goes on at its end."""
-    pace = Pace(monotonic)
+    pace = Pace(monotonic, rest_max=REST_SECONDS_MAX)
     queues = {queue: await reader.max_offset(queue) for queue in await reader.queues(topic)}
     while True:
+        began = monotonic()
         found: list[Record] = []
         seen, wrong = 0, None
         for queue, offset in queues.items():
@@ -57,4 +59,4 @@ async def tail(reader: Reader, topic: str, matches: Predicate | None) -> AsyncIt
                 queues[queue] = pulled.max_offset
         found.sort(key=lambda one: one.store_ms)
         yield Step(found[-ROWS_MAX:], seen, wrong)
-        await asyncio.sleep(STEP_SECONDS)
+        await asyncio.sleep(max(0.0, began + STEP_SECONDS - monotonic()))

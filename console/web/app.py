@@ -12,6 +12,7 @@ import secrets
 import socket
 import ssl
 from collections.abc import Mapping
+from contextlib import aclosing
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
@@ -33,16 +34,18 @@ from ..access.sessions import Session
 from ..actions.desk import Desk
 from ..clusters.clusters import Clusters
 from ..messages.search import Progress
+from ..messages.searches import Searches, TooManySearches
 from ..messages.shown import Types
 from ..messages.tail import tail as follow
-from ..texts import Text, text_of
+from ..texts import Text, refusal, text_of
 from . import pages_actions, pages_messages
+from .api_actions import ApiActions
 from .languages import LANGUAGES, chosen
 from .listener import Listener
 from .look import BadQuery, Forbidden, Look, NotFound, as_of
 from .outside import NEXT_CHARS_MAX, Outside
 from .pages_actions import Acting
-from .pages_export import Exports
+from .pages_export import Exports, put
 from .policy import headers
 from .rendering import STATIC, environment, linker, to_json
 from .routes import DATA, FORMS, PAGES, SEARCH, TAIL, Handler, Page, Route, View
@@ -51,9 +54,10 @@ from .visible import visible
 PORT = 8082
 REQUESTS_AT_ONCE = 32  # pages in the making; more wait
 TAILS_MAX = 20
+REFRESH_SECONDS = 10  # after which an open page asks for its figures again
 HEADER_BYTES_MAX = 16 << 10
 STATIC_SECONDS = 86_400
-FIRST_SAMPLE_SECONDS = 1.0  # how long a first visit waits for names
+COMPILE_PAUSE_SECONDS = 0.1  # between two templates, a few ms each
 
 # What a page raises, and its status.
 STATUSES: dict[type[Exception], int] = {
@@ -64,10 +68,16 @@ STATUSES: dict[type[Exception], int] = {
     NotChecked: 403,
     NotFound: 404,
     TooMany: 429,
+    TooManySearches: 429,
     AerobeeError: 502,
     AuditFailed: 503,
     **pages_actions.FAULTS,
     Busy: 503,
+}
+# What aiohttp says of an address that has no page.
+NO_ADDRESS = {
+    404: Text("no page has this address; see the menu"),
+    405: Text("this address takes no such request; use the console's own pages"),
 }
 FAULTS: tuple[type[Exception], ...] = (*STATUSES, web.HTTPException)
 
@@ -118,17 +128,20 @@ class Console:
         self.base = base.rstrip("/")
         self._tls = tls
         self._types = types
+        self._searches = Searches(types)
         self._given = given
         self.clusters = clusters
         self.access = access
         self._templates = {one.code: environment(one) for one in LANGUAGES}
         self._acting = Acting(desk, access, self.base, self._look, self._page)
+        self._api_actions = ApiActions(self._acting, access.guard)
         self._exports = Exports(access, self._look, lambda: headers(_nonce.get()))
         self._outside = Outside(access, self.base, self._plain, lambda: self.url)
         self._room = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._tails = 0
         self._listener = Listener()
         self._runner: web.AppRunner | None = None
+        self._compiling: asyncio.Task[None] | None = None
         self._declared: set[Handler] = set()
 
     @property
@@ -151,6 +164,7 @@ class Console:
             Route("GET", "/tail/events", Right.VIEW, self._tail_events),
             *self._outside.routes(),
             *self._acting.routes(),
+            *self._api_actions.routes(),
             *self._exports.routes(),
         ]
         for page in PAGES:
@@ -196,16 +210,28 @@ class Console:
         # Cookies are for all ports of a host, so that each console's has its own name.
         self.access.guard.cookie = f"aerobee-console-{self.port}"
         self.access.guard.path = f"{self.base}/"
+        self._compiling = asyncio.create_task(self._compile(), name="console-templates")
 
     async def stop(self) -> None:
         """Stop listening and sampling."""
+        if self._compiling is not None:
+            self._compiling.cancel()
         await self._listener.stop()
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
+        await self._searches.stop()
         await self._acting.close()
         await self.access.stop()
         await self.clusters.stop()
+
+    async def _compile(self) -> None:
+        """Compile all templates before they are wanted, as the first visit of a page would spend
+        most of its time with that. The pauses leave the first samples and visits their time."""
+        for found in self._templates.values():
+            for name in found.list_templates():
+                await asyncio.sleep(COMPILE_PAUSE_SECONDS)
+                found.get_template(name)
 
     # --- every request --------------------------------------------------------------------------
 
@@ -278,7 +304,10 @@ class Console:
         if "HX-Request" in request.headers:
             return web.Response(status=401, headers={"HX-Redirect": where})
         if request.method != "GET":
-            raise web.HTTPUnauthorized(text="the session has ended; log in and send the form again")
+            raise refusal(
+                web.HTTPUnauthorized,
+                Text("the session has ended; log in and send the form again"),
+            )
         return web.Response(status=303, headers={"Location": where})
 
     def _failed(self, request: web.Request, wrong: Exception | None) -> web.Response:
@@ -288,6 +317,10 @@ class Console:
         if isinstance(wrong, web.HTTPException):
             status = wrong.status
             text = wrong.text or wrong.reason
+            if wrong.args and isinstance(wrong.args[0], Text):
+                text = wrong.args[0]
+            elif status in NO_ADDRESS:
+                text = NO_ADDRESS[status]
             if isinstance(wrong, web.HTTPRedirection):
                 return web.Response(status=status, headers={"Location": wrong.headers["Location"]})
         elif wrong is not None:
@@ -313,7 +346,7 @@ class Console:
         not do."""
         session = _session.get()
         if session is None:
-            raise web.HTTPUnauthorized(text="the session has ended; log in again")
+            raise refusal(web.HTTPUnauthorized, Text("the session has ended; log in again"))
         visitor = session.visitor
         name = query.get("cluster", visitor.cluster or next(iter(self.clusters.by_name)))
         watched = self.clusters.by_name.get(name)
@@ -328,7 +361,9 @@ class Console:
             )
         if isinstance(session.signed, ClusterUser) and visitor.cluster == name:
             watched = session.signed.watched
-        look = Look(self.clusters, watched, query, session, self.access, self._types)
+        look = Look(
+            self.clusters, watched, query, session, self.access, self._searches, self._types
+        )
         look.must(Right.VIEW)
         if page is not None:
             topic = query.get(page.topic) if page.topic else None
@@ -346,14 +381,8 @@ class Console:
                 )
         return look
 
-    async def _seen(self, view: View, look: Look) -> dict[str, Any]:
-        sampled = look.watched.collector.sampled
-        if not sampled.is_set():
-            try:
-                async with asyncio.timeout(FIRST_SAMPLE_SECONDS):
-                    await sampled.wait()
-            except TimeoutError:
-                pass  # the page says what is not known yet
+    async def _seen(self, view: View, look: Look) -> Mapping[str, Any]:
+        await look.watched.collector.first_sample()  # the page says what is not known yet
         async with self._room:
             return await view(look)
 
@@ -400,6 +429,7 @@ class Console:
             "may_audit": look.may(Right.ADMINISTER),
             "nonce": _nonce.get(),
             "path": path,
+            "refresh_s": REFRESH_SECONDS,
             "samples": as_of(look),
             "self_url": str(request.rel_url),
             "title": title,
@@ -440,7 +470,7 @@ class Console:
         look: Look,
         path: str,
         title: str,
-        data: dict[str, Any],
+        data: Mapping[str, Any],
         status: int = 200,
     ) -> web.Response:
         context = self._context(request, look, path, title)
@@ -450,7 +480,7 @@ class Console:
     async def _static(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
         if name not in _STATIC:
-            raise web.HTTPNotFound(text="there is no such file")
+            raise refusal(web.HTTPNotFound, Text("there is no such file"))
         keep = {"Cache-Control": f"public, max-age={STATIC_SECONDS}"}
         kind = _KINDS[Path(name).suffix]
         body = _STATIC[name].read_bytes()
@@ -461,24 +491,24 @@ class Console:
     async def _search(self, request: web.Request) -> web.StreamResponse:
         """The page of a search: rows and progress are written as they come."""
         look = self._look(request, request.query, SEARCH)
-        # The first step comes before the head, so that a fault of the query is a page of its own.
-        steps = pages_messages.found_in(look)
-        first = await anext(steps, None)
-        answer = web.StreamResponse(headers=headers(_nonce.get()))
-        answer.content_type, answer.charset = "text/html", "utf-8"
-        await answer.prepare(request)
-        context = self._context(request, look, "messages", "Search")
-        module: Any = self._template(request, "search").make_module(context)
-        await answer.write(str(module.head()).encode())
-        last, step = Progress(), first
-        while step is not None:
-            if isinstance(step, Progress):
-                last = step
-                await answer.write(str(module.progress(step)).encode())
-            else:
-                await answer.write(str(module.row(step)).encode())
-            step = await anext(steps, None)
-        await answer.write(str(module.foot(last)).encode())
+        async with aclosing(pages_messages.found_in(look)) as steps:
+            # The first step comes before the head, so that a fault of the query is a page.
+            first = await anext(steps, None)
+            answer = web.StreamResponse(headers=headers(_nonce.get()))
+            answer.content_type, answer.charset = "text/html", "utf-8"
+            await answer.prepare(request)
+            context = self._context(request, look, "messages", "Search")
+            module: Any = self._template(request, "search").make_module(context)
+            await put(answer, str(module.head()).encode())
+            last, step = Progress(), first
+            while step is not None:
+                if isinstance(step, Progress):
+                    last = step
+                    await put(answer, str(module.progress(step)).encode())
+                else:
+                    await put(answer, str(module.row(step)).encode())
+                step = await anext(steps, None)
+        await put(answer, str(module.foot(last)).encode())
         await answer.write_eof()
         return answer
 
@@ -486,8 +516,13 @@ class Console:
         """Rows of a live view as server-sent events."""
         look = self._look(request, request.query, TAIL)
         if self._tails >= TAILS_MAX:
-            raise web.HTTPTooManyRequests(
-                text=f"{self._tails} live views are open, the limit is {TAILS_MAX}; close one"
+            raise refusal(
+                web.HTTPTooManyRequests,
+                Text(
+                    "%(count)s live views are open, the limit is %(limit)s; close one",
+                    count=self._tails,
+                    limit=TAILS_MAX,
+                ),
             )
         matches, topic = pages_messages.condition(look), look.required("topic")
         names = pages_messages.broker_names(look)
@@ -499,8 +534,7 @@ class Console:
             answer = web.StreamResponse(headers=headers(_nonce.get()))
             answer.content_type, answer.charset = "text/event-stream", "utf-8"
             await answer.prepare(request)
-            await answer.write(b": open\n\n")
-            idle = 0
+            idle = -1  # the first line comes once the ends of the queues are known
             async for step in follow(look.watched.reader, topic, matches):
                 if not self.access.sessions.is_open(look.session):
                     break

@@ -31,11 +31,11 @@ class Language:
     texts: dict[str, str] = field(default_factory=dict, repr=False)
 
     def say(self, text: str) -> str:
-        """A text of ours in this language."""
+        """A text of the console in this language."""
         return self.texts.get(text, text)
 
     def word(self, text: object) -> object:
-        """A text of ours, such as a title or a state, in this language."""
+        """A text of the console, such as a title or a state, in this language."""
         if isinstance(text, str) and not isinstance(text, Text):
             return self.say(text)
         return self.local(text)
@@ -66,8 +66,8 @@ def install(
     """Give the templates of an environment the texts of a language: `_("…")` and `{% trans %}` for
     texts of a template, the filters `word` and `local` for values.
 
-    The texts of templates are HTML of ours. A value in one goes through `final` and is escaped, as
-    it is anywhere else in a template.
+    The texts of templates are the console's own HTML. A value in one goes through `final` and is
+    escaped, as it is anywhere else in a template.
     """
     environment.add_extension("jinja2.ext.i18n")
     environment.newstyle_gettext = True  # type: ignore[attr-defined]  # values come to gettext
@@ -90,7 +90,7 @@ def chosen(request: web.Request) -> Language:
 
 
 def accepted(header: str) -> Language:
-    """The language that an Accept-Language likes best, English where it names none of ours."""
+    """The console's language that an Accept-Language prefers; English where it names none."""
     best, most = ENGLISH, 0.0
     for part in header.split(",")[:RANGES_MAX]:
         name, _, weight = part.strip().partition(";")

@@ -13,15 +13,18 @@ from ..access.rights import Right, Visitor
 from ..access.sessions import Session
 from ..clusters.clusters import Clusters, Watched
 from ..clusters.samples import BrokerSample, GroupRow, TopicRow
+from ..messages.searches import Searches
 from ..messages.shown import Types
 from ..texts import Text
 from ..times import time_ms
+from .answers import Listed, Samples
 
 ROWS = 100  # of one page of a list
 ASK_SECONDS = 5.0  # of one broker, while a visitor waits
 TEXT_CHARS_MAX = 4_096  # of one parameter
 
 Result = TypeVar("Result")
+Row = TypeVar("Row")
 
 
 class BadQuery(Exception):
@@ -45,6 +48,7 @@ class Look:
     query: Mapping[str, str]
     session: Session
     access: Access
+    searches: Searches
     types: Types | None = None
 
     @property
@@ -161,7 +165,7 @@ class Look:
             return "system" if name in own or is_system_topic(name) else "users"
 
         rows = self.topic_rows().values()
-        return [row for row in rows if kind in ("all", kind_of(row.name))]
+        return [row for row in rows if kind_of(row.name) == kind] if kind != "all" else [*rows]
 
     def masters(self, names: Iterable[str] | None = None) -> list[BrokerSample]:
         """The masters, or those of these names."""
@@ -209,11 +213,11 @@ async def patient(work: Awaitable[Result]) -> Result:
 
 def listed(
     look: Look,
-    rows: list[Any],
+    rows: list[Row],
     columns: Mapping[str, Callable[[Any], Any]],
     default: str,
     named: Callable[[Any], str] = lambda row: row.name,
-) -> dict[str, Any]:
+) -> Listed[Row]:
     """A page of a list: filtered by `q` in the name, sorted by a column of `columns` (`-` before
     it: downwards), with the number of all."""
     q = look.text("q")
@@ -247,7 +251,7 @@ def listed(
     }
 
 
-def as_of(look: Look) -> dict[str, Any]:
+def as_of(look: Look) -> Samples:
     """What every page says of its samples: their time, and the brokers that did not answer."""
     collector = look.watched.collector
     times = [one.at_ms for one in collector.brokers.values() if one.at_ms is not None]

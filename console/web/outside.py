@@ -12,7 +12,7 @@ from ..access.attempts import TooMany
 from ..access.cluster_users import NotChecked
 from ..access.one_time_link import SECONDS
 from ..access.rights import Right
-from ..texts import Text, text_of
+from ..texts import Text, refusal, text_of
 from .languages import COOKIE, COOKIE_SECONDS, LANGUAGES
 from .routes import Route
 
@@ -132,8 +132,12 @@ class Outside:
         await self._access.guard.form(request, None)
         wait_s = 0.0 if self._access.link is None else self._access.link.wait_s
         if wait_s > 0:
-            raise web.HTTPTooManyRequests(
-                text=f"a link was printed just now; use it, or wait {wait_s:.0f} s for another"
+            raise refusal(
+                web.HTTPTooManyRequests,
+                Text(
+                    "a link was printed just now; use it, or wait %(seconds)s s for another",
+                    seconds=f"{wait_s:.0f}",
+                ),
             )
         print(f"log in once: {self.new_link()}", flush=True)
         return web.Response(status=303, headers={"Location": f"{self._base}/login"})
@@ -152,8 +156,13 @@ class Outside:
         code = fields.get("language", "")
         known = [one.code for one in LANGUAGES]
         if code not in known:
-            raise web.HTTPBadRequest(
-                text=f"language is {code[:80]!r}; give one of {', '.join(known)}"
+            raise refusal(
+                web.HTTPBadRequest,
+                Text(
+                    "language is %(code)s; give one of %(known)s",
+                    code=f"{code[:80]!r}",
+                    known=", ".join(known),
+                ),
             )
         answer = web.Response(status=303, headers={"Location": self._here(fields.get("back", ""))})
         answer.set_cookie(

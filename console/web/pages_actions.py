@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from aiohttp import web
 
@@ -52,6 +52,23 @@ class Shows(Protocol):
 
 
 Looks = Callable[[web.Request, Mapping[str, str]], Look]
+
+
+class Previewed(NamedTuple):
+    """A plan that waits for its confirmation by the name `ident`."""
+
+    ident: str
+    values: dict[str, Any]
+    plan: Plan
+
+
+class Done(NamedTuple):
+    """What became of a confirmed action: its outcomes, or the run that goes on. `fault`: why the
+    audit does not have the result."""
+
+    outcomes: list[Outcome]
+    run: Run | None = None
+    fault: str | None = None
 
 
 class Acting:
@@ -96,7 +113,7 @@ class Acting:
             return False
         action = self.desk.actions[name]
         try:
-            _must(look, action, query)
+            must(look, action, query)
         except Forbidden:
             return False
         return True
@@ -110,15 +127,15 @@ class Acting:
     # --- one action -----------------------------------------------------------------------------
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
-        look = self._look(request, request.query)
+        look = self.look(request, request.query)
         found = [one for one in self.desk.actions.values() if look.visitor.right >= one.right]
         return self._shows(request, look, "actions", Text("Actions"), {"actions": found})
 
     async def _form(self, action: Action, request: web.Request) -> web.StreamResponse:
-        look = self._look(request, request.query)
+        look = self.look(request, request.query)
         given = {one.name: one.default for one in action.fields}
         if action.prefill is not None and any(request.query.get(one.name) for one in action.fields):
-            _must(look, action, request.query)
+            must(look, action, request.query)
             try:
                 given |= await action.prefill(look.watched, request.query)
             except Unfit as wrong:
@@ -144,25 +161,30 @@ class Acting:
         data = {"action": action, "given": shown, "fault": fault}
         return self._shows(request, look, "act_form", action.title, data, status)
 
-    async def _preview(self, action: Action, request: web.Request) -> web.StreamResponse:
-        fields = await self._fields(request)
-        look = self._look(request, fields)
-        try:
-            values = action.read(fields)
-            if "where" in values:
-                condition(look)  # bodies may be hidden from this visitor
-            _must(look, action, values)
-            plan = await preview(action, look.watched, values, {})
-            _must_all(look, action, plan)
-        except Unfit as wrong:
-            return self._form_page(request, look, action, fields, text_of(wrong), 400)
+    async def planned(self, action: Action, look: Look) -> Previewed:
+        """The plan for the fields of a visit, kept for its confirmation. Unfit, Forbidden."""
+        values = action.read(look.query)
+        if "where" in values:
+            condition(look)  # bodies may be hidden from this visitor
+        must(look, action, values)
+        plan = await preview(action, look.watched, values, {})
+        _must_all(look, action, plan)
         visitor = look.visitor.name
         ident = self.desk.previews.keep(action, look.watched.name, visitor, values, plan)
+        return Previewed(ident, values, plan)
+
+    async def _preview(self, action: Action, request: web.Request) -> web.StreamResponse:
+        fields = await self._fields(request)
+        look = self.look(request, fields)
+        try:
+            made = await self.planned(action, look)
+        except Unfit as wrong:
+            return self._form_page(request, look, action, fields, text_of(wrong), 400)
         data = {
             "action": action,
-            "plan": plan,
-            "preview": ident,
-            "typed": str(values[action.typed]) if action.typed else None,
+            "plan": made.plan,
+            "preview": made.ident,
+            "typed": str(made.values[action.typed]) if action.typed else None,
             "again": {
                 one.name: fields.get(one.name, "")
                 for one in action.fields
@@ -171,16 +193,15 @@ class Acting:
         }
         return self._shows(request, look, "act_preview", action.title, data)
 
-    async def _confirm(self, action: Action, request: web.Request) -> web.StreamResponse:
-        fields = await self._fields(request)
-        look = self._look(request, fields)
+    async def done(self, action: Action, look: Look) -> Done:
+        """Do what the preview showed that the fields of a visit confirm. Changed, Unfit."""
         previews = self.desk.previews
-        ident = fields.get("preview", "")
+        ident = look.query.get("preview", "")
         kept = previews.find(ident, action, look.watched.name, look.visitor.name)
         values = kept.values
-        _must(look, action, values)
+        must(look, action, values)
         wanted = str(values[action.typed]) if action.typed else ""
-        if fields.get("typed", "").strip() != wanted:
+        if look.query.get("typed", "").strip() != wanted:
             raise Unfit(
                 Text(
                     "what was typed is not %(wanted)s; go back and type it, nothing was done",
@@ -201,18 +222,24 @@ class Acting:
             if action.start is not None:
                 run = action.start(look.watched, values, plan)
                 self._end_later(entry, run)
-                where = f"{self._base}/redrives/run?cluster={look.watched.name}&run={run.ident}"
-                return web.Response(status=303, headers={"Location": where})
+                return Done([], run)
             outcomes = await apply(plan.changes)
         except BaseException as wrong:
             await self._end(entry, {"not done": str(wrong) or type(wrong).__name__})
             raise
-        fault = await self._end(entry, told(outcomes))
+        return Done(outcomes, fault=await self._end(entry, told(outcomes)))
+
+    async def _confirm(self, action: Action, request: web.Request) -> web.StreamResponse:
+        look = self.look(request, await self._fields(request))
+        done = await self.done(action, look)
+        if done.run is not None:
+            where = f"{self._base}/redrives/run?cluster={look.watched.name}&run={done.run.ident}"
+            return web.Response(status=303, headers={"Location": where})
         data = {
             "action": action,
-            "outcomes": outcomes,
-            "counts": Counter(one.state.value for one in outcomes),
-            "fault": fault,
+            "outcomes": done.outcomes,
+            "counts": counts_of(done.outcomes),
+            "fault": done.fault,
         }
         return self._shows(request, look, "act_result", action.title, data)
 
@@ -247,7 +274,7 @@ class Acting:
     # --- redrives -------------------------------------------------------------------------------
 
     async def _redrives(self, request: web.Request) -> web.StreamResponse:
-        look = self._look(request, request.query)
+        look = self.look(request, request.query)
         runs = [
             one
             for one in self.desk.redrives.runs(look.watched.name)
@@ -256,23 +283,27 @@ class Acting:
         return self._shows(request, look, "redrives", Text("Redrives"), {"runs": runs})
 
     async def _run(self, request: web.Request) -> web.StreamResponse:
-        look, run = self._run_of(request, request.query)
+        look, run = self.run_of(request, request.query)
         return self._shows(
             request, look, "redrive", Text("Redrive of %(group)s", group=run.group), {"run": run}
         )
 
-    async def _stop(self, request: web.Request) -> web.StreamResponse:
-        look, run = self._run_of(request, await self._fields(request))
+    async def stop(self, look: Look, run: Run) -> None:
+        """End a run after the letter in hand."""
         entry = await self._access.audit.begin(
             look.visitor, look.watched.name, "redrive-stop", run.group, {"run": run.ident}
         )
         run.stop()
         await self._end(entry, "it ends after the letter in hand")
+
+    async def _stop(self, request: web.Request) -> web.StreamResponse:
+        look, run = self.run_of(request, await self._fields(request))
+        await self.stop(look, run)
         where = f"{self._base}/redrives/run?cluster={look.watched.name}&run={run.ident}"
         return web.Response(status=303, headers={"Location": where})
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
-        _, run = self._run_of(request, request.query)
+        _, run = self.run_of(request, request.query)
         if not await asyncio.to_thread(Path(run.file).exists):
             raise NotFound(Text("the run has no file yet"))
         name = f"redrive-{run.ident}.jsonl"
@@ -282,8 +313,9 @@ class Acting:
         }
         return web.FileResponse(run.file, headers=headers)
 
-    def _run_of(self, request: web.Request, fields: Mapping[str, str]) -> tuple[Look, Run]:
-        look = self._look(request, fields)
+    def run_of(self, request: web.Request, fields: Mapping[str, str]) -> tuple[Look, Run]:
+        """The visit, and the run that its fields name. NotFound, Forbidden."""
+        look = self.look(request, fields)
         run = self.desk.redrives.run(fields.get("run", ""))
         if run is None or run.cluster != look.watched.name:
             raise NotFound(Text("there is no such run since the console's start; see Redrives"))
@@ -312,7 +344,8 @@ class Acting:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _look(self, request: web.Request, fields: Mapping[str, str]) -> Look:
+    def look(self, request: web.Request, fields: Mapping[str, str]) -> Look:
+        """The visit of a request that acts. Forbidden."""
         if self._access.is_read_only:
             raise Forbidden(
                 Text("this console only reads (--read-only); start it without that option")
@@ -327,12 +360,17 @@ class Acting:
 def told(outcomes: list[Outcome]) -> dict[str, Any]:
     """Outcomes for the audit: counts, and each of the first ones."""
     return {
-        "counts": dict(Counter(one.state.value for one in outcomes)),
+        "counts": counts_of(outcomes),
         "places": [[one.place, one.state.value, one.remark] for one in outcomes[:AUDITED_MAX]],
     }
 
 
-def _must(look: Look, action: Action, values: Mapping[str, Any]) -> None:
+def counts_of(outcomes: list[Outcome]) -> dict[str, int]:
+    """How many outcomes there are of each state."""
+    return dict(Counter(one.state.value for one in outcomes))
+
+
+def must(look: Look, action: Action, values: Mapping[str, Any]) -> None:
     """Forbidden when the visitor may not do this with what the values name."""
     names = [("topic", values.get(one)) for one in action.topics]
     names += [("group", values.get(one)) for one in action.groups]

@@ -1,18 +1,18 @@
 """The page of the audit: which visitor did what, and how it ended."""
 
 import asyncio
-from typing import Any
 
 from ..access.audit import READ_BYTES_MAX
 from ..access.trail import Act, Ending, acts
 from ..texts import Text
+from . import answers
 from .look import BadQuery, Look, listed
 
 # Fields of actions that name a topic or a group, and the page about it.
 PAGES = {"topic": "topic", "group": "group", "source": "group"}
 
 
-async def audit(look: Look) -> dict[str, Any]:
+async def audit(look: Look) -> answers.Audit:
     """The actions, the newest first, filtered by `user`, `action` and `result`, and by `q` in what
     they were done to."""
     source = look.access.audit
@@ -28,14 +28,15 @@ async def audit(look: Look) -> dict[str, Any]:
                 ending=", ".join(Ending),
             )
         )
-    rows = [
+    rows: list[answers.AuditRow] = [
         {"act": one, "links": _links(look, one)}
         for one in seen
         if user in ("", one.visitor) and action in ("", one.action) and result in ("", one.ending)
     ]
     found = listed(look, rows, {"at": _at}, "-at", lambda row: row["act"].target)
+    found["total"] = len(seen)
     return {
-        "list": found | {"total": len(seen)},
+        "list": found,
         "user": user,
         "action": action,
         "result": result,
@@ -52,12 +53,11 @@ async def audit(look: Look) -> dict[str, Any]:
     }
 
 
-def _at(row: dict[str, Any]) -> int | None:
-    act: Act = row["act"]
-    return act.at_ms
+def _at(row: answers.AuditRow) -> int | None:
+    return row["act"].at_ms
 
 
-def _links(look: Look, act: Act) -> list[dict[str, str]]:
+def _links(look: Look, act: Act) -> list[answers.Link]:
     """The pages about what an action was done to, where the console watches its cluster."""
     if act.cluster not in look.clusters.by_name:
         return []

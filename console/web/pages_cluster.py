@@ -10,18 +10,22 @@ from ...protocol.names import SYSTEM_GROUPS, is_system_group
 from ...protocol.security import policies
 from ...protocol.versions import version_name
 from ..access.rights import Right
+from ..clusters.proxies import PROXIES_MAX
 from ..clusters.samples import BrokerSample, total
 from ..findings.examine import controlled, examine
-from ..findings.rules import Finding, of_broker, other_masters
+from ..findings.rules import Finding, does_not_answer, of_broker, other_masters
 from ..texts import Text
+from . import answers
 from .look import BadQuery, Look, NotFound, listed, patient
 
 EXAMINED_MAX = 500  # topics and groups, which a full examination asks for one by one
 SECRETS = ("secret", "password", "credential", "accesskey", "token")
 RULES_MAX = 1_000
+# As which a proxy of RocketMQ is a producer, for the checks of transactions.
+PROXY_PRODUCER = "rmq-proxy-producer-client"
 
 
-async def overview(look: Look) -> dict[str, Any]:
+async def overview(look: Look) -> answers.Overview:
     """The rates, the storage and what brokers themselves report."""
     collector = look.watched.collector
     masters = look.masters()
@@ -57,7 +61,7 @@ async def overview(look: Look) -> dict[str, Any]:
     }
 
 
-async def findings(look: Look) -> dict[str, Any]:
+async def findings(look: Look) -> answers.Findings:
     """What `aerobee doctor` finds; for a large cluster only what brokers report."""
     collector = look.watched.collector
     count = len(collector.topics()) + len(collector.groups())
@@ -75,10 +79,10 @@ async def findings(look: Look) -> dict[str, Any]:
     admin = look.watched.admin
     lines, of_sets = await patient(controlled(admin))
     found = sorted({*await patient(examine(admin)), *of_sets})
-    return {"findings": found, "lines": lines, "note": None}
+    return {"findings": found, "lines": [*lines], "note": None}
 
 
-async def brokers(look: Look) -> dict[str, Any]:
+async def brokers(look: Look) -> answers.Brokers:
     """All brokers, and the settings in which masters differ."""
     texts, faults = await look.ask(look.masters(), look.watched.admin.broker_config)
     settings = {name: java_properties.parse(text) for name, text in texts.items()}
@@ -95,7 +99,7 @@ async def brokers(look: Look) -> dict[str, Any]:
     }
 
 
-async def broker(look: Look) -> dict[str, Any]:
+async def broker(look: Look) -> answers.Broker:
     """One broker: its report, its settings, its slaves."""
     name, number = look.required("name"), look.number("id", 0, 0, 1 << 40)
     found = look.watched.collector.brokers.get((name, number))
@@ -124,10 +128,10 @@ async def broker(look: Look) -> dict[str, Any]:
     }
 
 
-async def producers(look: Look) -> dict[str, Any]:
+async def producers(look: Look) -> answers.Producers:
     """The producers that masters know, each once."""
     found, faults = await look.ask(look.masters(), look.watched.admin.producers)
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    rows: dict[tuple[str, str], answers.ProducerRow] = {}
     for name, table in found.items():
         for group, members in table.data.items():
             if not look.may(Right.VIEW, group=group):
@@ -154,18 +158,35 @@ async def producers(look: Look) -> dict[str, Any]:
         "list": listed(
             look, list(rows.values()), columns, "group", lambda row: row["group"] + row["client"]
         ),
+        "missing": _missing_producers(look),
         "faults": faults,
     }
 
 
-async def access(look: Look) -> dict[str, Any]:
+def _missing_producers(look: Look) -> Text | None:
+    """Why the list of producers may not be whole. A proxy of RocketMQ answers requests about its
+    consumers alone, and is itself the producer of groups that send transactions."""
+    hosts = look.watched.collector.proxies.hosts()
+    if hosts is None:
+        return Text("no broker tells which proxies are there, so that producers may be missing")
+    if not hosts:
+        return None
+    return Text(
+        "the proxies at %(hosts)s tell none of their producers, so these are missing; of a group "
+        "that sends transactions through them the proxy is in the list (%(client)s)",
+        hosts=", ".join(hosts[:PROXIES_MAX]),
+        client=PROXY_PRODUCER,
+    )
+
+
+async def access(look: Look) -> answers.Access:
     """Users and rules, and the answer to "may U do A on R?"."""
     admin = look.watched.admin
     try:
         users, lists = await patient(admin.users()), await patient(admin.permissions())
     except AerobeeError as wrong:
         return {"fault": str(wrong), "users": [], "rules": [], "cut": None, "answers": None}
-    rules = [
+    rules: list[answers.RuleRow] = [
         {
             "broker": name,
             "subject": one.subject,
@@ -200,7 +221,7 @@ async def access(look: Look) -> dict[str, Any]:
     }
 
 
-def _may(look: Look, lists: dict[str, Any]) -> list[dict[str, Any]]:
+def _may(look: Look, lists: dict[str, Any]) -> list[answers.May]:
     """For each broker whether the user may do this, and the rule that decides."""
     user, action, ip = look.text("user"), look.required("action"), look.text("ip", "127.0.0.1")
     try:
@@ -209,9 +230,13 @@ def _may(look: Look, lists: dict[str, Any]) -> list[dict[str, Any]]:
         raise BadQuery(str(wrong.remark)) from None
     address = policies.address_of(ip)
     need = policies.Need(resource.kind, resource.name, (action,))
-    rows = []
+    rows: list[answers.May] = []
     for name, found in lists.items():
-        row = {"broker": name, "allowed": False, "rule": Text("no rule fits, so it is denied")}
+        row: answers.May = {
+            "broker": name,
+            "allowed": False,
+            "rule": Text("no rule fits, so it is denied"),
+        }
         entries: dict[str, list[policies.PolicyEntry]] = {}
         for one in found:
             for policy in one.policies or [] if one.subject == f"User:{user}" else []:
@@ -236,7 +261,7 @@ def _may(look: Look, lists: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def broker_fact(one: BrokerSample) -> dict[str, Any]:
+def broker_fact(one: BrokerSample) -> answers.BrokerFact:
     """A row about a broker."""
     return {
         "name": one.name,
@@ -272,13 +297,7 @@ def _live(one: BrokerSample, value: float | None) -> float | None:
 
 def _findings(one: BrokerSample) -> list[Finding]:
     if one.wrong is not None:
-        return [
-            Finding(
-                f"broker {one.name}",
-                f"it does not answer at {one.address}: {one.wrong}",
-                "start it; or, if it runs, set brokerIP1 to an address that works from here",
-            )
-        ]
+        return [does_not_answer(one.name, one.address, one.wrong)]
     return [
         *of_broker(one.name, one.runtime, {}),
         *other_masters(one.name, one.address, one.runtime),

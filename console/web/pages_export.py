@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import aclosing
 
 from aiohttp import web
 
@@ -11,7 +12,7 @@ from ..access.audit import AuditFailed, Entry
 from ..access.rights import Right
 from ..messages.export import BYTES_MAX, FORMATS, MESSAGES_MAX, Lines, exported
 from ..messages.search import Progress
-from ..texts import Text
+from ..texts import Text, refusal
 from .look import BadQuery, Look
 from .pages_messages import broker_names, broker_of, condition, found_records
 from .routes import Route
@@ -55,8 +56,13 @@ class Exports:
             )
         condition(look)  # its fault is an answer, not a cut file
         if self._running >= EXPORTS_MAX:
-            raise web.HTTPTooManyRequests(
-                text=f"{self._running} exports run, the limit is {EXPORTS_MAX}; wait for one"
+            raise refusal(
+                web.HTTPTooManyRequests,
+                Text(
+                    "%(count)s exports run, the limit is %(limit)s; wait for one",
+                    count=self._running,
+                    limit=EXPORTS_MAX,
+                ),
             )
         self._running += 1
         try:
@@ -85,38 +91,37 @@ class Exports:
     ) -> web.StreamResponse:
         most = look.number("limit", MESSAGES_MAX, 1, MESSAGES_MAX)
         names, lines = broker_names(look), Lines(kind)
-        steps = found_records(look, most)
-        first = await anext(steps, None)  # a fault of the query comes before the head
-        answer = web.StreamResponse(headers=self._head())
-        answer.content_type, answer.charset = FORMATS[kind], "utf-8"
-        answer.headers["Content-Disposition"] = f'attachment; filename="messages.{kind}"'
-        await answer.prepare(request)
-        waiting, size, count = bytearray(lines.head()), 0, 0
-        last, why, step = Progress(), None, first
-        while step is not None:
-            if isinstance(step, Progress):
-                last, why = step, step.why
-                if not self._access.sessions.is_open(look.session):
-                    why = "the session has ended"
-                    break
-            else:
-                line = lines.line(exported(step, broker_of(step, names), look.visitor.bodies))
-                if size + len(line) > BYTES_MAX:
-                    why = f"the file has {size:,} bytes, the limit is {BYTES_MAX:,}"
-                    break
-                waiting += line
-                size, count = size + len(line), count + 1
-            if len(waiting) >= CHUNK_BYTES:
-                await _put(answer, bytes(waiting))
-                waiting.clear()
-            step = await anext(steps, None)
-        await steps.aclose()
-        await _put(answer, bytes(waiting) + lines.end(last, why))
+        async with aclosing(found_records(look, most)) as steps:
+            first = await anext(steps, None)  # a fault of the query comes before the head
+            answer = web.StreamResponse(headers=self._head())
+            answer.content_type, answer.charset = FORMATS[kind], "utf-8"
+            answer.headers["Content-Disposition"] = f'attachment; filename="messages.{kind}"'
+            await answer.prepare(request)
+            waiting, size, count = bytearray(lines.head()), 0, 0
+            last, why, step = Progress(), None, first
+            while step is not None:
+                if isinstance(step, Progress):
+                    last, why = step, step.why
+                    if not self._access.sessions.is_open(look.session):
+                        why = "the session has ended"
+                        break
+                else:
+                    line = lines.line(exported(step, broker_of(step, names), look.visitor.bodies))
+                    if size + len(line) > BYTES_MAX:
+                        why = f"the file has {size:,} bytes, the limit is {BYTES_MAX:,}"
+                        break
+                    waiting += line
+                    size, count = size + len(line), count + 1
+                if len(waiting) >= CHUNK_BYTES:
+                    await put(answer, bytes(waiting))
+                    waiting.clear()
+                step = await anext(steps, None)
+        await put(answer, bytes(waiting) + lines.end(last, why))
         told |= {"messages": count, "not whole": why}
         return answer
 
 
-async def _put(answer: web.StreamResponse, data: bytes) -> None:
+async def put(answer: web.StreamResponse, data: bytes) -> None:
     """Write to the visitor. ConnectionResetError where nothing is read for `WRITE_SECONDS`."""
     try:
         async with asyncio.timeout(WRITE_SECONDS):

@@ -1,8 +1,9 @@
 """The pages about messages: by key and id, searched in a time, one with its way, waiting ones."""
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, TypeVar
 
 from ...client.base.identity import host_text, now_ms
 from ...client.errors import ClientError
@@ -16,10 +17,11 @@ from ...protocol.message.record import Record, decode_all
 from ..access.rights import Bodies, Right
 from ..messages import waiting
 from ..messages.fields import Bodiless
-from ..messages.search import HITS_MAX, Progress, search
+from ..messages.search import HITS_MAX, Progress
 from ..messages.shown import brief, id_of, shown
 from ..messages.way import Step, way_of, way_of_gone
 from ..texts import Text, joined
+from . import answers
 from .look import BadQuery, Forbidden, Look, NotFound, patient
 
 HOUR_MS = 3_600_000
@@ -27,14 +29,15 @@ EVER_MS = 253_402_300_799_000
 HALF_TOPICS = (waiting.HALF_TOPIC, "TRANS_CHECK_MAX_TIME_TOPIC")
 QUOTED = re.compile(r"'(?:[^']|'')*'")
 BODY_NAMED = re.compile(r"\bbody\b", re.IGNORECASE)
+Waits = TypeVar("Waits", waiting.Waiting, waiting.OpenTransaction)
 CHECKER = "CID_RMQ_SYS_TRANS"  # the group whose offsets tell how far brokers checked transactions
 
 
-async def messages(look: Look) -> dict[str, Any]:
+async def messages(look: Look) -> answers.Messages:
     """The forms, and the messages of a topic with a key or an id."""
     topic, key = look.text("topic"), look.text("key").strip()
     names = list(look.topic_rows())
-    found: list[dict[str, Any]] | None = None
+    found: list[answers.MessageRow] | None = None
     if topic and key:
         found = [row_of(one, "", look.visitor.bodies) for one in await _by_key(look, topic, key)]
     return {
@@ -71,7 +74,7 @@ async def _asked_by_key(look: Look, topic: str, key: str) -> list[Record]:
     return unique + [one for one in more if (one.store_host, one.log_offset) not in known]
 
 
-async def message(look: Look) -> dict[str, Any]:
+async def message(look: Look) -> answers.Message | answers.MessageGone:
     """One message: as stored, its body, its way. Of one that is gone only the way is known."""
     try:
         queue, record = await _one(look)
@@ -201,26 +204,31 @@ async def found_records(look: Look, most: int) -> AsyncGenerator[Record | Progre
                 end=end,
             )
         )
-    async for one in search(
-        look.watched.reader,
+    condition(look)
+    steps = look.searches.search(
+        look.watched,
         look.required("topic"),
         begin,
         min(end, EVER_MS),
-        condition(look),
+        look.text("where").strip(),
+        sees_bodies=look.visitor.bodies == Bodies.SHOWN,
         cursor=look.text("cursor"),
         hits_max=most,
-    ):
-        yield one
+    )
+    async with aclosing(steps):
+        async for one in steps:
+            yield one
 
 
-async def found_in(look: Look) -> AsyncIterator[dict[str, Any] | Progress]:
+async def found_in(look: Look) -> AsyncGenerator[answers.MessageRow | Progress]:
     """The rows of a search and its progress, as they come."""
     names = broker_names(look)
-    async for one in found_records(look, look.number("limit", HITS_MAX, 1, HITS_MAX)):
-        if isinstance(one, Progress):
-            yield one
-        else:
-            yield row_of(one, broker_of(one, names), look.visitor.bodies)
+    async with aclosing(found_records(look, look.number("limit", HITS_MAX, 1, HITS_MAX))) as steps:
+        async for one in steps:
+            if isinstance(one, Progress):
+                yield one
+            else:
+                yield row_of(one, broker_of(one, names), look.visitor.bodies)
 
 
 def broker_names(look: Look) -> dict[str, str]:
@@ -233,9 +241,9 @@ def broker_of(record: Record, names: dict[str, str]) -> str:
     return names.get(address_of(record.store_host), "")
 
 
-async def found_all(look: Look) -> dict[str, Any]:
+async def found_all(look: Look) -> answers.Found:
     """The same as one answer, for programs."""
-    rows: list[dict[str, Any]] = []
+    rows: list[answers.MessageRow] = []
     progress = Progress()
     async for one in found_in(look):
         if isinstance(one, Progress):
@@ -245,7 +253,7 @@ async def found_all(look: Look) -> dict[str, Any]:
     return {"found": rows, "progress": progress}
 
 
-async def tail(look: Look) -> dict[str, Any]:
+async def tail(look: Look) -> answers.Tail:
     """The page of a live view; its rows come from `tail/events`."""
     condition(look)
     topic = look.required("topic")
@@ -259,7 +267,7 @@ async def tail(look: Look) -> dict[str, Any]:
     return {"topic": topic, "expression": look.text("where")}
 
 
-async def scheduled(look: Look) -> dict[str, Any]:
+async def scheduled(look: Look) -> answers.Scheduled:
     """Messages that wait for a time or a level."""
     masters = look.masters()
     admin = look.watched.admin
@@ -273,10 +281,11 @@ async def scheduled(look: Look) -> dict[str, Any]:
     rows, scanned = await waiting.scheduled(look.watched.reader, delays, waits, now_ms())
     recallable = {name: one.get("recallMessageEnable") for name, one in settings.items()}
     faults_of_all = [*faults.values(), *away.values()]
-    return _cut(look, rows, scanned, faults_of_all) | {"recallable": recallable}
+    shown, scan = _cut(look, rows, scanned, faults_of_all)
+    return {"rows": shown, "recallable": recallable, **scan}
 
 
-async def transactions(look: Look) -> dict[str, Any]:
+async def transactions(look: Look) -> answers.Transactions:
     """Half messages that were neither committed nor rolled back."""
     masters, admin = look.masters(), look.watched.admin
 
@@ -290,10 +299,14 @@ async def transactions(look: Look) -> dict[str, Any]:
         for queue, one in table.offset_table.items()
     }
     rows, scanned = await waiting.transactions(look.watched.reader, starts)
-    return _cut(look, rows, scanned, list(faults.values()))
+    shown, scan = _cut(look, rows, scanned, list(faults.values()))
+    return {"rows": shown, **scan}
 
 
-def _cut(look: Look, rows: list[Any], scanned: waiting.Scan, faults: list[str]) -> dict[str, Any]:
+def _cut(
+    look: Look, rows: list[Waits], scanned: waiting.Scan, faults: list[str]
+) -> tuple[list[Waits], answers.Scan]:
+    """The rows that the visitor sees, and how far they were read."""
     rows = [one for one in rows if look.may(Right.VIEW, topic=one.topic)]
     cut = scanned.cut
     if len(rows) > waiting.ROWS_MAX:
@@ -301,8 +314,7 @@ def _cut(look: Look, rows: list[Any], scanned: waiting.Scan, faults: list[str]) 
             "the first %(shown)s of %(count)s", shown=waiting.ROWS_MAX, count=f"{len(rows):,}"
         )
         cut = joined("; ", [first, cut]) if cut else first
-    return {
-        "rows": rows[: waiting.ROWS_MAX],
+    return rows[: waiting.ROWS_MAX], {
         "count": None if scanned.cut or faults or scanned.faults else len(rows),
         "cut": cut,
         "faults": [*faults, *scanned.faults],
@@ -310,7 +322,7 @@ def _cut(look: Look, rows: list[Any], scanned: waiting.Scan, faults: list[str]) 
     }
 
 
-def row_of(record: Record, broker: str, bodies: Bodies) -> dict[str, Any]:
+def row_of(record: Record, broker: str, bodies: Bodies) -> answers.MessageRow:
     """A row about a message, with as much of its body as a visitor may see."""
     pairs = record.properties
     return {

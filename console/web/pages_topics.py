@@ -1,6 +1,7 @@
 """The pages about topics and groups."""
 
-from dataclasses import asdict, replace
+import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,10 +10,14 @@ from ...protocol.bodies.clients import ConsumerConnection
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from ...protocol.versions import version_name
 from ..access.rights import Right
+from ..clusters.proxies import Proxied
 from ..texts import Text
+from . import answers
 from .look import Look, NotFound, listed, patient
 from .pages_cluster import is_internal
 
+MEMBER_SECONDS = 1.0  # of one member, while a visitor waits
+ASKED_MEMBERS_MAX = 32  # of one group, about what they subscribe to
 QUEUES_MAX = 500  # rows of one topic's page
 STACK_CHARS_MAX = 256 << 10
 TOPIC_COLUMNS = {
@@ -35,7 +40,7 @@ GROUP_COLUMNS = {
 }
 
 
-async def topics(look: Look) -> dict[str, Any]:
+async def topics(look: Look) -> answers.Topics:
     """All topics; those of the system, and retry and dead letter topics, on request."""
     kind = look.text("kind", "users")
     found = listed(look, look.topics(kind), TOPIC_COLUMNS, "name")
@@ -44,7 +49,7 @@ async def topics(look: Look) -> dict[str, Any]:
     return {"list": found, "kind": kind}
 
 
-async def topic(look: Look) -> dict[str, Any]:
+async def topic(look: Look) -> answers.Topic:
     """One topic: queues with what they hold, groups, settings."""
     name = look.required("name")
     collector, admin = look.watched.collector, look.watched.admin
@@ -57,7 +62,7 @@ async def topic(look: Look) -> dict[str, Any]:
     stats, faults = await look.ask(
         look.masters(row.brokers), partial(_flipped, admin.topic_at, name)
     )
-    queues = [
+    queues: list[answers.QueueFact] = [
         {
             "broker": queue.broker_name,
             "queue": queue.queue_id,
@@ -66,7 +71,7 @@ async def topic(look: Look) -> dict[str, Any]:
             "messages": one.messages,
             "last_ms": one.last_update_timestamp if one.last_update_timestamp > 0 else None,
         }
-        for table in stats.values()
+        for _, table in sorted(stats.items())
         for queue, one in sorted(table.offset_table.items())
     ]
     settings, fault = None, None
@@ -74,8 +79,18 @@ async def topic(look: Look) -> dict[str, Any]:
         settings = await patient(admin.topic_config(name))
     except AerobeeError as wrong:
         fault = str(wrong)
-    groups = [
-        {"group": group.name, "members": group.members, **asdict(one)}
+    groups: list[answers.TopicGroup] = [
+        {
+            "group": group.name,
+            "members": group.members,
+            "members_at_least": group.members_at_least,
+            "topic": one.topic,
+            "is_retry": one.is_retry,
+            "lag": one.lag,
+            "lag_ms": one.lag_ms,
+            "in_flight": one.in_flight,
+            "rate_out": one.rate_out,
+        }
         for group in look.group_rows().values()
         for one in group.topics
         if one.topic == name
@@ -97,7 +112,7 @@ async def topic(look: Look) -> dict[str, Any]:
     }
 
 
-async def groups(look: Look) -> dict[str, Any]:
+async def groups(look: Look) -> answers.Groups:
     """All groups with their lag."""
     with_system = look.flag("system")
     rows = [row for row in look.group_rows().values() if with_system or not is_internal(row.name)]
@@ -107,7 +122,7 @@ async def groups(look: Look) -> dict[str, Any]:
     return {"list": found, "with_system": with_system}
 
 
-async def group(look: Look) -> dict[str, Any]:
+async def group(look: Look) -> answers.Group:
     """One group: its lag by topic and queue, its members, its retries and dead letters."""
     name = look.required("name")
     collector, admin = look.watched.collector, look.watched.admin
@@ -118,9 +133,12 @@ async def group(look: Look) -> dict[str, Any]:
         )
     collector.want(name)
     masters = look.masters()
-    progress, faults = await look.ask(masters, partial(_flipped, admin.progress_at, name))
-    online, away = await look.ask(masters, partial(_flipped, admin.members_at, name))
-    queues = [
+    (progress, faults), (online, away), proxied = await asyncio.gather(
+        look.ask(masters, partial(_flipped, admin.progress_at, name)),
+        look.ask(masters, partial(_flipped, admin.members_at, name)),
+        collector.proxies.members(admin, name),
+    )
+    queues: list[answers.GroupQueue] = [
         {
             "topic": queue.topic,
             "broker": queue.broker_name,
@@ -130,20 +148,32 @@ async def group(look: Look) -> dict[str, Any]:
             "lag": one.broker_offset - one.consumer_offset if one.consumer_offset >= 0 else None,
             "last_ms": one.last_timestamp if one.last_timestamp > 0 else None,
         }
-        for table in progress.values()
-        for queue, one in sorted(table.offset_table.items())
+        for queue, one in sorted(
+            (pair for table in progress.values() for pair in table.offset_table.items()),
+            key=lambda pair: pair[0],
+        )
         if look.may(Right.VIEW, topic=queue.topic)
     ]
-    connection = next((one for one in online.values() if one is not None), None)
+    direct = next((one for one in online.values() if one is not None), None)
+    connection = direct or proxied.told
+    members = _members(direct, proxied)
+    differing = row.differing
+    if differing is None and any(one.asks_singly for one in masters):
+        differing = await _differing(look, name, members, not away and not proxied.faults)
     return {
         "group": replace(
-            row, topics=[one for one in row.topics if look.may(Right.VIEW, topic=one.topic)]
+            row,
+            topics=[one for one in row.topics if look.may(Right.VIEW, topic=one.topic)],
+            differing=differing,
+            consume_type=row.consume_type or (connection and connection.consume_type),
+            message_model=row.message_model or (connection and connection.message_model),
         ),
         "queues": queues[:QUEUES_MAX],
         "cut": Text("the first %(shown)s of %(count)s", shown=QUEUES_MAX, count=f"{len(queues):,}")
         if len(queues) > QUEUES_MAX
         else None,
-        "members": _members(connection) if online else None,
+        "members": members if online else None,
+        "members_at_least": bool(proxied.faults),
         "subscriptions": []
         if connection is None
         else sorted(
@@ -154,14 +184,14 @@ async def group(look: Look) -> dict[str, Any]:
             ),
             key=lambda one: one.topic or "",
         ),
-        "faults": [*faults.values(), *away.values()],
+        "faults": [*faults.values(), *away.values(), *proxied.faults],
         "retry_topic": RETRY_PREFIX + name if RETRY_PREFIX + name in collector.topics() else None,
         "dead_topic": DLQ_PREFIX + name if DLQ_PREFIX + name in collector.topics() else None,
         "history": collector.history.points(("lag", name)).values,
     }
 
 
-async def member(look: Look) -> dict[str, Any]:
+async def member(look: Look) -> answers.MemberAccount:
     """One member of a group: its own account, and its stacks."""
     name, client = look.required("group"), look.required("client")
     info = await patient(look.watched.admin.running_info(name, client, stacks=True))
@@ -189,14 +219,14 @@ async def member(look: Look) -> dict[str, Any]:
     }
 
 
-async def dead_letters(look: Look) -> dict[str, Any]:
+async def dead_letters(look: Look) -> answers.DeadLetters:
     """The dead letter topics."""
     rows = [row for row in look.topic_rows().values() if row.name.startswith(DLQ_PREFIX)]
     found = listed(look, rows, TOPIC_COLUMNS, "-messages")
     return {"list": found, "prefix": DLQ_PREFIX}
 
 
-async def history(look: Look) -> dict[str, Any]:
+async def history(look: Look) -> answers.History:
     """The points of a series, for a chart: `series` is topic, lag, in or out, `name` a name."""
     series, name = look.required("series"), look.required("name")
     if series == "topic":
@@ -215,15 +245,48 @@ async def _flipped(request: Any, name: str, address: str) -> Any:
     return await request(address, name)
 
 
-def _members(connection: ConsumerConnection | None) -> list[dict[str, Any]]:
-    if connection is None:
-        return []
+async def _differing(
+    look: Look, group: str, members: list[answers.Member], are_all: bool
+) -> str | None:
+    """Which members subscribe otherwise than others, as they say themselves: RocketMQ's brokers
+    keep only the subscription of the member that came last. None where it is not known."""
+    clients = [one["client"] for one in members if not one["behind_proxy"]]
+    if len(clients) > ASKED_MEMBERS_MAX:
+        return None
+
+    async def told(client: str) -> tuple[str, str] | None:
+        try:
+            async with asyncio.timeout(MEMBER_SECONDS):
+                info = await look.watched.admin.running_info(group, client)
+        except (AerobeeError, TimeoutError):
+            return None  # a client of gRPC does not say it
+        wanted = sorted(
+            f"{one.topic}:{one.sub_string}"
+            for one in info.subscription_set
+            if one.topic
+            and not one.topic.startswith(RETRY_PREFIX)
+            and look.may(Right.VIEW, topic=one.topic)
+        )
+        return client, " ".join(wanted)
+
+    found = await asyncio.gather(*map(told, clients))
+    wanted = {client: text for client, text in filter(None, found)}
+    if len(set(wanted.values())) < 2:
+        return "" if are_all and len(wanted) == len(members) else None
+    return "; ".join(f"{client}: {text or '-'}" for client, text in sorted(wanted.items()))
+
+
+def _members(direct: ConsumerConnection | None, proxied: Proxied) -> list[answers.Member]:
+    """The members that brokers know, and the ones that only proxies know."""
+    known = {one.client_id: one for one in direct.connection_set} if direct is not None else {}
+    found = proxied.members | known
     return [
         {
             "client": one.client_id,
             "address": one.client_addr,
             "language": one.language,
             "version": version_name(one.version),
+            "behind_proxy": client not in known,
         }
-        for one in sorted(connection.connection_set, key=lambda one: one.client_id)
+        for client, one in sorted(found.items())
     ]

@@ -21,13 +21,15 @@ STATIC = HERE / "static"
 TIME_MS_MAX = 253_402_300_799_000  # the year 9999
 
 
+@cache
 def environment(language: Language = ENGLISH) -> Environment:
-    """The templates in a language, which see no value unescaped."""
+    """The templates in a language, which see no value unescaped. A template is compiled once."""
     final = partial(_final, language=language)
     found = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        auto_reload=False,
         finalize=final,
         trim_blocks=True,
         lstrip_blocks=True,

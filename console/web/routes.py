@@ -1,6 +1,6 @@
 """The table of what is served: every page with its right. What has no row here is not served."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from aiohttp import web
@@ -9,7 +9,7 @@ from ..access.rights import Right
 from . import pages_audit, pages_cluster, pages_messages, pages_topics
 from .look import Look
 
-View = Callable[[Look], Awaitable[dict[str, Any]]]
+View = Callable[[Look], Awaitable[Mapping[str, Any]]]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 

@@ -29,7 +29,7 @@ from .failures import UNANSWERED
 from .ingress import Ingress
 from .memory_budget import COUNTED_BYTES_MIN, HELD_BYTES_MIN
 from .requests import WAITING_MAX, Requests, Sign, Waiter
-from .rpc_latency import rpc_key
+from .rpc_latency import RESPONSE_BITS, rpc_key
 from .scheduler import QUANTUM_BYTES, QUANTUM_BYTES_ALONE, REQUEST_BYTES, Scheduler
 
 if TYPE_CHECKING:
@@ -469,6 +469,9 @@ class Connection(asyncio.Protocol):
             if type(reply) is bytes:
                 if not flag & FLAG_ONEWAY:
                     out.append(reply)
+                    if latency is not None:  # here, since a call costs more
+                        latency.answered[command.code << RESPONSE_BITS] += 1
+                    continue
             elif type(reply) is Response:
                 if not flag & FLAG_ONEWAY:
                     self._append(command, reply)
@@ -594,12 +597,12 @@ class Connection(asyncio.Protocol):
             self.unsent = 0
             if self.ingress.is_waiting:
                 self._scheduler.queue(self)
-        self._count_unsent()
+        if self.unsent != self._counted:
+            self._count_unsent()
 
     def _count_unsent(self) -> None:
-        if self.unsent != self._counted:
-            self.budget.add(self.unsent - self._counted)
-            self._counted = self.unsent
+        self.budget.add(self.unsent - self._counted)
+        self._counted = self.unsent
 
     def _count_partial(self) -> None:
         """Count the bytes of an incomplete request; the connection closes if they are too many."""

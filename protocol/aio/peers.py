@@ -1,9 +1,9 @@
 """Outgoing connections, one per address, made when first needed and made again when lost.
 
-Many requests share a connection; an answer finds its future by its opaque. Several callers that
-want the same new connection wait for the same attempt. After one that failed there is a pause, in
-which nobody tries: longer with each failure, and of random length, so that the clients of a server
-that comes back don't all come at once.
+Many requests share a connection; a response finds its future by its opaque. Callers that need the
+same new connection wait for the same attempt. After a failed attempt comes a pause. It grows with
+each failure and has a random length, so that the clients of a server that comes back don't all
+connect at once.
 """
 
 import asyncio

@@ -16,8 +16,8 @@ BOUNDS_MS = (1, 3, 5, 7, 10, 100, 1_000, 2_000, 3_000)
 AT_ONCE_SECONDS = 0.001  # a tick that took less is one of 0 ms
 SERIES_MAX = 10_000  # combinations of codes; clients choose request codes, even unknown ones
 
-_RESPONSE_BITS = 32
-ONEWAY = 1 << 31  # of a key: nobody wants that answer
+RESPONSE_BITS = 32
+ONEWAY = 1 << 31  # of a key: the peer expects no response
 _SUSPENDED = 1 << 30
 _CODE = _SUSPENDED - 1  # of a key, the response
 
@@ -33,7 +33,7 @@ class Rpc(NamedTuple):
 
 def rpc_key(request: int, response: int) -> int:
     """The number under which answers with `response` to `request` are counted."""
-    return request << _RESPONSE_BITS | response & _CODE
+    return request << RESPONSE_BITS | response & _CODE
 
 
 class RpcLatency:
@@ -86,7 +86,7 @@ class RpcLatency:
         self._take_at_once()
         for key, histogram in list(self._histograms.items()):
             flags = bool(key & ONEWAY), bool(key & _SUSPENDED)
-            yield Rpc(key >> _RESPONSE_BITS, key & _CODE, *flags), histogram
+            yield Rpc(key >> RESPONSE_BITS, key & _CODE, *flags), histogram
 
     def _take_at_once(self) -> None:
         for key, count in self.at_once.items():

@@ -147,7 +147,7 @@ class Scheduler:
         self.is_shared = False  # heavy senders and light clients are active
         self.given = 0  # bytes of large responses in this tick
         self.served = 0  # connections that were written to, added up over all ticks
-        self.arrived: list[Connection] = []  # bytes of theirs came since the last tick
+        self.arrived: list[Connection] = []  # connections whose bytes came since the last tick
         self.unflushed: list[Connection] = []
         self._ready: list[Batched] = []
         self._heavy: dict[Connection, float] = {}  # when they last had more than a quantum

@@ -21,6 +21,8 @@ from .tls import Greeting, Tls
 log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 50_000  # open at once
+# At least this many open files of the process, or an eighth, are kept for others than connections.
+FILES_KEPT_MIN = 64
 IDLE_SECONDS = 120  # without a byte from the peer; RocketMQ's serverChannelMaxIdleTimeSeconds
 IDLE_ROUND_SECONDS = 10
 STOP_SECONDS = 2  # for what is written to go out before connections are cut
@@ -28,6 +30,18 @@ STOP_SECONDS = 2  # for what is written to go out before connections are cut
 UNFINISHED_ROUND_BYTES = 128 << 10
 TLS_SECONDS = 3.0  # for a handshake
 BACKLOG = 1_024
+
+
+def _connections_max() -> int:
+    """How many connections a server may have: the store needs open files, too."""
+    try:
+        import resource
+    except ImportError:  # Windows, which has no such limit
+        return CONNECTIONS_MAX
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return CONNECTIONS_MAX
+    return max(1, min(CONNECTIONS_MAX, files - max(FILES_KEPT_MIN, files // 8)))
 
 
 def table(rows: Iterable[Row]) -> dict[int, Row]:
@@ -51,9 +65,9 @@ async def listen(
 ) -> tuple[asyncio.Server, int]:
     """Listen on `host` and `port` (0: any free one); what listens, and the port.
 
-    With `accept` False nobody gets in before its `start_serving`. With `bound` it listens on a
-    duplicate of that socket, which stays open. With `tls` it speaks nothing else. OSError with a
-    plain sentence when the port is taken or the address isn't ours.
+    With `accept` False connections are accepted from its `start_serving` on. With `bound` it
+    listens on a duplicate of that socket, which stays open. With `tls` it speaks nothing else.
+    OSError with a plain sentence when the port is taken or the address isn't this machine's.
     """
     loop = asyncio.get_running_loop()
     # A loop of a simulation knows no TLS.
@@ -79,6 +93,18 @@ async def listen(
     return server, server.sockets[0].getsockname()[1]
 
 
+async def end_accepting(*servers: asyncio.AbstractServer) -> None:
+    """Accept no more connections, and have the accepted ones made: Python 3.11 leaves a connection
+    open when its server is closed between the two. To be called before `close`."""
+    loop = asyncio.get_running_loop()
+    for server in servers:
+        if isinstance(server, asyncio.Server):  # not that of a simulation
+            for listening in server.sockets:
+                loop.remove_reader(listening.fileno())
+    for _ in range(2):  # the transport is made, and the connection gets it
+        await asyncio.sleep(0)
+
+
 class Server:
     """Listens on one or more ports. Make it inside a running loop."""
 
@@ -87,7 +113,7 @@ class Server:
         *,
         on_lost: Callable[[Connection], None] | None = None,
         before_write: Callable[[], None] | None = None,
-        connections_max: int = CONNECTIONS_MAX,
+        connections_max: int | None = None,
         idle_seconds: float = IDLE_SECONDS,
         budget: MemoryBudget | None = None,
         latency: RpcLatency | None = None,
@@ -97,7 +123,7 @@ class Server:
         self.scheduler = Scheduler(before_write=before_write, budget=budget, latency=latency)
         self._on_lost = on_lost
         self._tls = tls if tls is not None and tls.mode != "disabled" else None
-        self._connections_max = connections_max
+        self._connections_max = _connections_max() if connections_max is None else connections_max
         self._idle_rounds_max = max(1, round(idle_seconds / IDLE_ROUND_SECONDS))
         self._servers: list[asyncio.Server] = []
         self._expected: dict[int, header_json.Expected] = {}
@@ -122,8 +148,9 @@ class Server:
     ) -> int:
         """Listen on `host` and `port` (0: any free one) and give the port.
 
-        With `accept` False the port is taken, but nobody gets in before `accept()`. `bound` is as
-        in `listen`. OSError with a plain sentence when the port is taken or the address isn't ours.
+        With `accept` False the port is taken, and connections are accepted from `accept()` on.
+        `bound` is as in `listen`. OSError with a plain sentence when the port is taken or the
+        address isn't this machine's.
         """
         server, found = await listen(
             lambda: self._accept(rows), host, port, accept=accept, bound=bound
@@ -143,6 +170,7 @@ class Server:
         """Stop listening, let what is written go out, close all connections."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
+        await end_accepting(*self._servers)
         for server in self._servers:
             server.close()
         for connection in list(self.connections):
@@ -158,13 +186,15 @@ class Server:
     def _accept(self, rows: Mapping[int, Row]) -> asyncio.Protocol:
         if len(self.connections) >= self._connections_max:
             log.warning(
-                "refusing a connection: %d are open, the limit is %d",
+                "refusing a connection: %d are open, the limit is %d; close some, or raise the "
+                "limit of open files (ulimit -n, LimitNOFILE of systemd) for up to %d",
                 len(self.connections),
                 self._connections_max,
+                CONNECTIONS_MAX,
             )
             return Refused()
         expected = self._expected.get(id(rows))
-        if expected is None:  # the table is complete once somebody gets in
+        if expected is None:  # the table is complete once a client connects
             hot = {row.code: row.header for row in rows.values() if row.hot and row.header}
             expected = self._expected[id(rows)] = header_json.expected(hot)
         connection = Connection(self.scheduler, rows, on_lost=self._lost, expected=expected)

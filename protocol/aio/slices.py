@@ -1,7 +1,7 @@
 """Work that grows with a server's tables, done in slices between which requests are served.
 
 An answer about every topic or every group takes up to seconds of processor time. The handler of
-such a request gives `Slices.answer` a generator, which yields after each small piece of work and
+such a request gives `Slices.respond` a generator, which yields after each small piece of work and
 returns the reply. What is ready within one slice is answered at once. For the rest a task works
 through the generator, one slice in an iteration of the event loop, and answers at its end.
 
@@ -21,7 +21,7 @@ from ..errors import Refusal
 from .scheduler import Scheduler
 
 SLICE_SECONDS = 0.0001  # of work in one tick, while others are served
-QUIET_SLICE_SECONDS = 0.001  # the same while nobody else asks for anything
+QUIET_SLICE_SECONDS = 0.001  # the same while no other request comes
 QUIET_SLICES = 16  # slices without another request, from which on it is quiet
 RESPONSES_MAX = 16  # long answers in the making at a time
 
@@ -53,7 +53,7 @@ class OnePerTick:
 
 class Slices:
     """Runs generators in slices. Slices of different generators, and whatever else enters `part`,
-    never come in the same turn. `clock` gives seconds, by default `work_clock`."""
+    never run in the same tick. `clock` gives seconds, by default `work_clock`."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Slices:
         self, steps: Generator[object, None, Response], *, counted: bool = True
     ) -> LongResponse:
         """What a handler returns whose reply these steps return. The request is refused
-        (SYSTEM_BUSY) when `ANSWERS_MAX` others are in the making. What grows with no table need
+        (SYSTEM_BUSY) when `RESPONSES_MAX` others are in the making. What grows with no table need
         not be `counted`."""
         reply = self._slice(steps, SLICE_SECONDS)
         if reply is not _MORE:
@@ -79,7 +79,7 @@ class Slices:
         return self._answer(steps) if counted else self.run(steps)
 
     async def run(self, steps: Generator[object, None, Result]) -> Result:
-        """What these steps return, after all turns that they need."""
+        """What these steps return, after as many slices as they need."""
         scheduler, served, quiet = self._scheduler, self._scheduler.served, 0
         try:
             while True:
@@ -154,3 +154,14 @@ def _checked(pieces: Iterable[bytes]) -> Iterator[bytes]:
         if size > FRAME_BYTES_MAX:
             raise too_large(size)
         yield piece
+
+
+async def step_per_tick(steps: Generator[object, None, Result]) -> Result:
+    """What these steps return, with one step in an iteration of the event loop: for a process that
+    serves no requests in it."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        await asyncio.sleep(0)

@@ -9,33 +9,56 @@ is said, but does not prove the identity of the server.
 
 import asyncio
 import logging
+import os
 import ssl
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, Protocol, cast
+from typing import Any, Literal, Protocol, cast
+
+from ..security.secret_mode import fault_of
 
 log = logging.getLogger(__name__)
 
 Mode = Literal["disabled", "permissive", "enforcing"]
+SETTINGS = "tlsServerCertPath, tlsServerKeyPath"
 HELLO = 22  # the first byte of a handshake
 READ_BYTES = 256 << 10
 WAITING_BYTES_MAX = 64 << 10  # what a peer may say before its hello is answered
+KEPT_MAX = 64  # certificates, and as many trusts, that this process keeps
+
+# What the files of this process held when they were usable last. A broker that is made again for
+# another role goes on with that.
+_certificates: dict[tuple[str, str, tuple[str, ...]], "Certificate"] = {}
+_trusts: dict[str, ssl.SSLContext] = {}
 
 
 class Tls:
-    """Whether and how a server speaks TLS. OSError, in one sentence, for unusable files."""
+    """Whether and how a server speaks TLS; `protocols` are offered by ALPN, `names` are the
+    settings of the two files.
 
-    def __init__(self, mode: Mode, cert_path: str = "", key_path: str = "") -> None:
+    OSError, in one sentence, for unusable files.
+    """
+
+    def __init__(
+        self,
+        mode: Mode,
+        cert_path: str = "",
+        key_path: str = "",
+        protocols: Sequence[str] = (),
+        names: str = SETTINGS,
+    ) -> None:
         self.mode = mode
+        self._protocols = protocols
         self._context: ssl.SSLContext | None = None
         self._making: asyncio.Task[ssl.SSLContext] | None = None
         if mode == "enforcing" and not (cert_path or key_path):
-            _check_maker()  # else nobody could connect, and only the log would say why
+            _check_maker()  # else no client could connect, and only the log would say why
         if mode == "disabled" or not (cert_path or key_path):
             return
-        self._context = server_context(cert_path, key_path)
+        self._context = server_context(cert_path, key_path, protocols, names)
 
     async def context(self) -> ssl.SSLContext:
         """What connections are made with; the first time a certificate may have to be made."""
@@ -43,25 +66,89 @@ class Tls:
             if self._making is None:
                 self._making = asyncio.create_task(asyncio.to_thread(_self_signed))
             self._context = await asyncio.shield(self._making)
+            if self._protocols:
+                self._context.set_alpn_protocols(list(self._protocols))
         return self._context
 
 
-def server_context(cert_path: str, key_path: str = "") -> ssl.SSLContext:
-    """What a server speaks with. OSError, in one sentence, for unusable files."""
-    try:
-        return _context(cert_path, key_path or None)
-    except (OSError, ssl.SSLError) as wrong:
-        raise OSError(
-            f"can't speak TLS with tlsServerCertPath {cert_path!r} and tlsServerKeyPath "
-            f"{key_path!r}: {wrong}; give a certificate and its key in PEM, or neither"
-        ) from None
+def server_context(
+    cert_path: str, key_path: str = "", protocols: Sequence[str] = (), names: str = SETTINGS
+) -> ssl.SSLContext:
+    """What a server speaks with; changed files are read again at the next handshake.
+
+    `protocols` are offered by ALPN, `names` are the settings of the two files. OSError, in one
+    sentence, for unusable files that this process has not used before.
+    """
+    key = cert_path, key_path, tuple(protocols)
+    known = _certificates.get(key)
+    if known is None:
+        known = Certificate(cert_path, key_path, protocols, names)
+        _keep(_certificates, key, known)
+    else:
+        known.renew()
+    return known.context
+
+
+class Certificate:
+    """The files of a server's certificate. Changed files that can't be used leave the earlier
+    certificate in use, and are read again at each handshake until they can."""
+
+    def __init__(self, cert_path: str, key_path: str, protocols: Sequence[str], names: str) -> None:
+        self._cert, self._key, self._names = cert_path, key_path, names
+        self._protocols = list(protocols)
+        self._stamps = self._reported = self._look()
+        self._newest = self.context = self._load()
+        self.context.sni_callback = self._choose  # called for clients without SNI as well
+
+    def renew(self) -> None:
+        """Read the files again if they have changed."""
+        stamps = self._look()
+        if stamps != self._stamps:
+            try:
+                self._newest = self._load()
+                self._stamps = stamps
+                log.info("the certificate in %s has changed; it is in use now", self._cert)
+            except OSError as wrong:
+                if stamps != self._reported:
+                    log.warning("the changed certificate is not used: %s", wrong)
+                self._reported = stamps
+
+    def _choose(self, handshake: ssl.SSLObject, name: str | None, first: ssl.SSLContext) -> None:
+        self.renew()
+        handshake.context = self._newest
+
+    def _look(self) -> list[tuple[int, int, int]]:
+        """What tells these files from changed ones."""
+        found = []
+        for path in filter(None, (self._cert, self._key)):
+            with suppress(OSError):
+                stat = os.stat(path)
+                found.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
+        return found
+
+    def _load(self) -> ssl.SSLContext:
+        try:
+            context = _context(self._cert, self._key or None)
+            of_key = self._key or self._cert
+            why = fault_of(of_key, os.stat(of_key).st_mode)
+        except (OSError, ssl.SSLError) as wrong:
+            raise OSError(
+                f"can't speak TLS with {self._cert!r} and {self._key!r} ({self._names}): {wrong}; "
+                "give a certificate and its key in PEM, or neither"
+            ) from None
+        if why:
+            raise OSError(f"can't speak TLS with the private key ({self._names}): {why}")
+        if self._protocols:
+            context.set_alpn_protocols(self._protocols)
+        return context
 
 
 def client_context(*, auth_server: bool, trust_cert_path: str) -> ssl.SSLContext:
     """What a server asks others with: with `auth_server` it looks at their certificates.
 
     By the authorities in that file, whatever the name, as in RocketMQ; or without a file by the
-    system's, and then by the name as well. OSError, in one sentence, for an unusable file.
+    system's, and then by the name as well. OSError, in one sentence, for an unusable file that this
+    process has not used before.
     """
     if not auth_server:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -71,11 +158,18 @@ def client_context(*, auth_server: bool, trust_cert_path: str) -> ssl.SSLContext
     try:
         context = ssl.create_default_context(cafile=trust_cert_path or None)
     except (OSError, ssl.SSLError) as wrong:
-        raise OSError(
+        why = (
             f"can't speak TLS with tlsClientTrustCertPath {trust_cert_path!r}: {wrong}; give "
             "certificates in PEM, or none"
-        ) from None
+        )
+        known = _trusts.get(trust_cert_path)
+        if known is None:
+            raise OSError(why) from None
+        log.warning("%s; the authorities that this file held before stay trusted", why)
+        return known
     context.check_hostname = not trust_cert_path
+    if trust_cert_path:
+        _keep(_trusts, trust_cert_path, context)
     return context
 
 
@@ -228,6 +322,13 @@ class Secured(asyncio.Protocol):
         data = self._out.read()
         if data and not self._transport.is_closing():
             self._transport.write(data)
+
+
+def _keep(kept: dict[Any, Any], key: Any, value: Any) -> None:
+    """Add an entry, and drop the oldest one beyond the limit."""
+    kept[key] = value
+    if len(kept) > KEPT_MAX:
+        del kept[next(iter(kept))]
 
 
 def _context(cert: str | Path, key: str | Path | None) -> ssl.SSLContext:

@@ -40,7 +40,12 @@ class QueryCorrectionOffsetBody(Body):
 
 
 class ConsumerOffsetSerializeWrapper(Body):
-    """All offsets of a broker (43): by "topic@group", then by queue id."""
+    """All offsets of a broker (43): by "topic@group", then by queue id.
+
+    In lmqConsumerOffset.json those of groups whose name begins with %LMQ% are in a table of their
+    own, without queue ids.
+    """
 
     offset_table: dict[str, dict[Int32, Int64]] = {}
     data_version: DataVersion | None = None
+    lmq_offset_table: dict[str, Int64] | None = None

@@ -1,4 +1,4 @@
-"""What a broker of ours tells about all its topics or groups, a page at a time.
+"""What an aerobee broker tells about all its topics or groups, a page at a time.
 
 A figure that is None is not known. Times are in ms since 1970 by the broker's clock, rates are
 messages a second over the last minute.

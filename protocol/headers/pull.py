@@ -13,7 +13,7 @@ SUSPEND = 2
 SUBSCRIPTION = 4
 CLASS_FILTER = 8
 LITE_PULL = 16
-BULK = 1 << 16  # of ours: as many as asked for at once; RocketMQ's brokers pass over it
+BULK = 1 << 16  # aerobee's own: as many as asked for at once; RocketMQ's brokers ignore it
 
 # The fields that differ from pull to pull of one queue.
 OFFSET, COMMIT, FLAGS = "queueOffset", "commitOffset", "sysFlag"

@@ -80,8 +80,8 @@ DELAY, DELAY_SEC, DELAY_MS, DELIVER_MS = (
     _word("DELAY"), _word("TIMER_DELAY_SEC"), _word("TIMER_DELAY_MS"), _word("TIMER_DELIVER_MS")
 )  # fmt: skip
 # Properties that ask for something begin with these.
-DEL, TIMER, TRAN, POP_CK, INNER_NUM = (
-    _word("DEL"), _word("TIMER"), _word("TRAN_MSG"), _word("POP_CK"), _word("INNER_NUM")
+DEL, TIMER, TRAN, POP_CK, INNER = (
+    _word("DEL"), _word("TIMER"), _word("TRAN_MSG"), _word("POP_CK"), _word("INNER_")
 )  # fmt: skip
 # What is another in each send of a client: kind, begin and end of each, and how many behind them.
 QUEUE_ID, BORN, PROPERTIES, OPAQUE_NUMBER, SIGNATURE_TEXT = 0, 1, 2, 3, 4
@@ -235,7 +235,7 @@ def _property(texts: Bytes, start: int, name_end: int, end: int, send: Any) -> b
     elif first == 80:
         return not _is(texts, start, name_end, POP_CK)
     elif first == 73:
-        return not _is(texts, start, name_end, INNER_NUM)
+        return not _starts(texts, start, name_end, INNER)
     elif first == 95 and _is(texts, start, name_end, SHARDING_KEY):
         send.fifo = wide(1)
     return True

@@ -47,9 +47,6 @@ class Group(NamedTuple):
 # The sends of one group: its number, messages, the bytes of their bodies and of their properties as
 # they came, those of the largest message, and requests.
 Part = tuple[int, int, int, int, int]
-# A signed request: its piece, its group, and the begin and end of what was signed in `contents`, of
-# the user's name and of the signature in the bytes read.
-Signed = tuple[int, int, int, int, int, int, int, int]
 
 
 class PlainSends:
@@ -60,8 +57,9 @@ class PlainSends:
     `read_sends` (None when all of all `pieces` was), and the `parts`. The `groups` are kept
     with their numbers from tick to tick, until they are too many: `forgot` counts how often.
 
-    Where requests have to be signed (`is_guarded`), `signed` lists the signed ones, and others
-    are not plain. No signature is checked here.
+    Where requests have to be signed (`is_guarded`), `signed` has a row for each signed one: its
+    piece, its group, and the begin and end of what was signed in `contents`, of the user's name and
+    of the signature in the bytes read. Others are not plain. No signature is checked here.
     """
 
     def __init__(self, answer: Sequence[bytes], *, is_guarded: bool = False) -> None:
@@ -69,7 +67,7 @@ class PlainSends:
         self._values = np.zeros(2 * FIELDS, np.int64)
         self._signed = np.empty(0, np.int64)
         self.contents = np.empty(0, np.uint8)
-        self.signed: list[Signed] = []
+        self.signed = self._signed.reshape(0, SIGNED_NUMBERS)
         self._parts = np.frombuffer(b"".join(answer), np.uint8)
         self._part_ends = np.fromiter(accumulate(map(len, answer)), np.int64, len(answer))
         self.texts = np.empty(0, np.uint8)
@@ -117,8 +115,7 @@ class PlainSends:
         if self._known[0] > len(self.groups):
             self._learn()
         if self._is_guarded:
-            numbers = iter(self._signed[: SIGNED_NUMBERS * signed].tolist())
-            self.signed = list(zip(*[numbers] * SIGNED_NUMBERS, strict=True))
+            self.signed = self._signed[: SIGNED_NUMBERS * signed].reshape(signed, SIGNED_NUMBERS)
 
     def _learn(self) -> None:
         """The groups that are new."""

@@ -61,6 +61,7 @@ REDIRECT = "REDIRECT"
 INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
 INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
 TRACE_CONTEXT = "TRACE_CONTEXT"
+TRACE_PARENT = "traceparent"  # the context of a trace, by W3C
 TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
 TIMER_DELAY_MS = "TIMER_DELAY_MS"
 TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
@@ -124,6 +125,11 @@ def decode(raw: bytes | bytearray | memoryview | str) -> dict[str, str]:
 def own(pairs: Mapping[str, str]) -> dict[str, str]:
     """The properties without the names in `SYSTEM`: the ones that the application set."""
     return {name: text for name, text in pairs.items() if name not in SYSTEM}
+
+
+def keys_of(pairs: Mapping[str, str]) -> list[str]:
+    """The keys of a message with these properties: only blanks separate them, no other space."""
+    return [key for key in pairs.get(KEYS, "").split(KEY_SEPARATOR) if key]
 
 
 def find(raw: bytes, name: bytes) -> bytes | None:

@@ -11,6 +11,8 @@ from typing import Any
 
 from ...client.base.responses import body_of
 from ...protocol import codes
+from ...protocol.aio.audit import AuditLog
+from ...protocol.aio.connection import host_text
 from ...protocol.bodies.access import AclInfo, UserInfo
 from ...protocol.headers.access import AclSubject, UserName
 from ...protocol.security.policies import CUSTOM, Need, PolicyEntry, denial, entry_of
@@ -39,6 +41,7 @@ class Access:
         )
         self._lists: Cache[Policies] = Cache(self._load_list, config.acl_cache_refresh_seconds)
         self.refused = 0
+        self.audit: AuditLog | None = None
 
     async def check(self, name: str, call: Call, request: Any) -> None:
         """StatusError UNAUTHORIZED when this call of an RPC may not be served."""
@@ -48,8 +51,11 @@ class Access:
             user = await self._proven(call)
             if self._is_limited and not user.is_super:
                 await self._check_needs(user, needs(name, request), call.peer[0])
-        except StatusError:
+        except StatusError as refusal:
             self.refused += 1
+            if self.audit is not None:
+                named = _user_of(call)
+                self.audit.refused_call(named, host_text(call.peer), name, refusal.message)
             raise
 
     async def close(self) -> None:
@@ -98,6 +104,14 @@ class Access:
                 entries = found.setdefault(policy.policy_type or CUSTOM, [])
                 entries += map(entry_of, policy.entries or ())
         return found
+
+
+def _user_of(call: Call) -> str:
+    """The user that a call names; empty where it names none."""
+    try:
+        return credential_of(call.text(b"authorization"))[0]
+    except StatusError:
+        return ""
 
 
 def credential_of(header: str) -> tuple[str, str]:

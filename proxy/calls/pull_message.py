@@ -7,14 +7,14 @@ from ...protocol import codes
 from ...protocol.errors import Malformed
 from ...protocol.headers.pull import SUBSCRIPTION, SUSPEND, PullMessage, PullMessageResponse
 from ...protocol.message.batch import unwrap
-from ...protocol.message.record import decode_all
+from ...protocol.message.record import Record, decode_all
 from ..http2.call import Call
 from ..messages import definitions, times
 from ..messages.names import group_of
 from ..messages.receiving import message_of
 from ..messages.status import OK_STATUS, Code, StatusError
 from .offsets import check_offset, queue_of
-from .receive_message import ANSWER_SECONDS, BATCH_MAX, MARGIN_MS, filter_of
+from .receive_message import ANSWER_SECONDS, BATCH_MAX, answer_in_ms, filter_of
 from .service import Service
 
 Answer = definitions.message("PullMessageResponse")
@@ -52,15 +52,14 @@ async def pull_message(service: Service, call: Call, client_id: str, request: An
             f"the offset is {request.offset}; queue {queue_id} of topic {topic} has those from "
             f"{found.min_offset} to {found.max_offset}",
         )
+    records: list[Record] = []
     messages = []
+    began_ns = 0 if service.spans is None else service.spans.now_ns()
     if answer.code == codes.SUCCESS:
         now = service.brokers.now_ms()
         try:
-            messages = [
-                message_of(record, topic, now_ms=now)
-                for outer in decode_all(answer.body or b"")
-                for record in unwrap(outer)
-            ]
+            records = [each for outer in decode_all(answer.body or b"") for each in unwrap(outer)]
+            messages = [message_of(record, topic, now_ms=now) for record in records]
         except (Malformed, ValueError) as wrong:
             raise StatusError(
                 Code.INTERNAL_SERVER_ERROR, f"the messages of {address} can't be read: {wrong}"
@@ -72,6 +71,9 @@ async def pull_message(service: Service, call: Call, client_id: str, request: An
         call.put(Answer(status=status))
     for message in messages:
         await call.write(Answer(message=message))
+    if service.spans is not None:
+        for record in records:
+            service.spans.received(record, topic, group, began_ns=began_ns)
     call.put(Answer(next_offset=found.next_offset))
 
 
@@ -79,8 +81,5 @@ def _poll_ms(service: Service, call: Call, request: Any) -> int:
     wanted = times.to_ms(
         request.long_polling_timeout, "long_polling_timeout", Code.ILLEGAL_POLLING_TIME
     )
-    remaining = call.remaining_s()
-    if remaining is not None:
-        wanted = min(wanted, int(remaining * 1_000) - MARGIN_MS)
     most = service.config.grpc_client_consumer_max_long_polling_timeout_millis
-    return max(0, min(wanted, most))
+    return max(0, min(wanted, most, answer_in_ms(call, wanted)))

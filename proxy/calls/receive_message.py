@@ -38,7 +38,6 @@ ALL_QUEUES = -1
 BATCH_MAX = 32
 CHUNK_BYTES = 256 << 10  # of bodies that are written together
 ANSWER_SECONDS = 5.0  # beyond the time that a broker may wait
-MARGIN_MS = 200  # before the deadline: for the way back
 REQUEST_MS = 3_000  # of clients that don't say their request time-out
 FROM_END = 1  # init mode: a new group begins at the end
 WAIT_MS_MAX = 5_000  # of one notification: brokers are asked again, routes change
@@ -84,8 +83,13 @@ async def receive_message(service: Service, call: Call, client_id: str, request:
         # What the brokers hand out now reaches no client.
         pop.add_done_callback(lambda done: _give_back_later(service, wish, done))
         raise
+    began_ns = 0 if service.spans is None else service.spans.now_ns()
     found = await _deliverable(service, wish, popped)
     await _deliver(service, call, wish, found, were_some=bool(popped))
+    if service.spans is not None:
+        for each in found:
+            topic = pop_handles.normal_topic(each.record.topic, wish.group)
+            service.spans.received(each.record, topic, wish.group, began_ns=began_ns)
 
 
 async def _deliver(
@@ -155,11 +159,9 @@ def _give_back(service: Service, wish: Wish, undelivered: list[Delivery]) -> Non
 
 
 def _not_received(service: Service, wish: Wish, found: list[Delivery]) -> None:
-    """The answer may not have reached the client: nobody would ever acknowledge what is renewed."""
+    """The answer may not have reached the client, which then never acknowledges what is renewed."""
     for each in found:
-        kept = service.keeper.find(wish.client_id, wish.group, each.message_id, each.receipt)
-        if kept is not None and kept.renews:
-            service.keeper.release_soon(kept)
+        service.keeper.release_soon(wish.client_id, wish.group, each.message_id, each.receipt)
 
 
 def _give_back_later(service: Service, wish: Wish, done: "asyncio.Task[list[Delivery]]") -> None:
@@ -185,9 +187,13 @@ def _poll_ms(service: Service, call: Call, client_id: str, request: Any) -> int:
         if client is not None and client.has_settings("request_timeout"):
             timeout_ms = times.to_ms(client.settings.request_timeout, "request_timeout")
         wanted = remaining - timeout_ms // 2
-    if remaining is not None:
-        wanted = min(wanted, remaining - MARGIN_MS)
-    return max(0, min(wanted, most))
+    return max(0, min(wanted, most, answer_in_ms(call, wanted)))
+
+
+def answer_in_ms(call: Call, wanted: int) -> int:
+    """The ms in which an answer surely finds the client waiting; `wanted` without a deadline."""
+    seconds = call.answer_in_s()
+    return wanted if seconds is None else int(seconds * 1_000)
 
 
 async def _wish(service: Service, client_id: str, request: Any) -> Wish:

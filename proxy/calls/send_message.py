@@ -29,21 +29,24 @@ _UNSAFE = {
     codes.FLUSH_SLAVE_TIMEOUT: "FLUSH_SLAVE_TIMEOUT",
     codes.SLAVE_NOT_AVAILABLE: "SLAVE_NOT_AVAILABLE",
 }
+# How brokers begin to say that a time is too far away, for which they have no code.
+TIMER_ILLEGAL = "timer message illegal"
 
 
 async def send_message(service: Service, call: Call, client_id: str, request: Any) -> Any:
     """One entry for each message, in their order."""
     messages = request.messages
     _check_together(messages)
+    began_ns = 0 if service.spans is None else service.spans.now_ns()
     peer = f"{call.peer[0]}:{call.peer[1]}"
     now_ms = service.brokers.now_ms()
     found = [outgoing(message, service.config, peer, now_ms) for message in messages]
     route = await _route(service, found[0])
     await _check_kinds(service, route.topic, found)
     if len(found) == 1:
-        entries = [await _send(service, route, found[0])]
+        entries = [await _send(service, route, found[0], began_ns)]
     else:
-        entries = await asyncio.gather(*(_send(service, route, each) for each in found))
+        entries = await asyncio.gather(*(_send(service, route, each, began_ns) for each in found))
     return SendMessageAnswer(
         status=shared([entry.status for entry in entries], "send status is empty"), entries=entries
     )
@@ -88,8 +91,18 @@ async def _check_kinds(service: Service, topic: str, found: list[Outgoing]) -> N
             )
 
 
-async def _send(service: Service, route: TopicRoute, message: Outgoing) -> Any:
+async def _send(service: Service, route: TopicRoute, message: Outgoing, began_ns: int) -> Any:
     broker, queue_id = service.topics.queue_for(route, message.group)
+    entry = await _ask(service, route, message, broker, queue_id)
+    if service.spans is not None:
+        error = "" if entry.status.code == Code.OK else entry.status.message or "refused"
+        service.spans.sent(message, broker, queue_id, began_ns=began_ns, error=error)
+    return entry
+
+
+async def _ask(
+    service: Service, route: TopicRoute, message: Outgoing, broker: str, queue_id: int
+) -> Any:
     address = service.brokers.address(broker)
     if address is None:
         return Entry(status=Status(code=Code.BAD_REQUEST, message=f"cannot find broker {broker}"))
@@ -125,7 +138,10 @@ def _entry(service: Service, answer: Command, message: Outgoing, broker: str) ->
         status.message = f"send message failed, sendStatus={_UNSAFE[answer.code]}"
         return Entry(status=status)
     if answer.code != codes.SUCCESS:
-        return Entry(status=of_broker(answer.code, answer.remark).status())
+        wrong = of_broker(answer.code, answer.remark)
+        if answer.code == codes.MESSAGE_ILLEGAL and wrong.message.startswith(TIMER_ILLEGAL):
+            wrong.code = Code.ILLEGAL_DELIVERY_TIME
+        return Entry(status=wrong.status())
     sent = answer.header(SendMessageResponse)
     entry = Entry(
         status=OK_STATUS,

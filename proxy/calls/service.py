@@ -22,6 +22,7 @@ from ..telemetry.clients import Clients
 from ..telemetry.commands import Commands
 from ..telemetry.membership import Membership
 from .counts import CallCounts
+from .spans import ProxySpans
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class Service:
     counts: CallCounts
     access: Access
     own_port: Callable[[], int]  # known once the proxy listens
+    spans: ProxySpans | None  # with a collector of spans
 
 
 def client_id_of(call: Call) -> str:

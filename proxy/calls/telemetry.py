@@ -1,9 +1,11 @@
 """Telemetry, Heartbeat and NotifyClientTermination: clients come, stay and leave."""
 
+import asyncio
 import logging
 from typing import Any
 
 from ...client.errors import AerobeeError
+from ...protocol.bodies.group import SubscriptionGroupConfig
 from ..http2 import status as grpc
 from ..http2.call import Call
 from ..http2.status import GrpcError
@@ -21,6 +23,7 @@ HeartbeatResponse = definitions.message("HeartbeatResponse")
 NotifyResponse = definitions.message("NotifyClientTerminationResponse")
 _TYPES = definitions.enum("ClientType")
 _KNOWN_TYPES = {_TYPES[name] for name in ("PRODUCER", "PUSH_CONSUMER", "SIMPLE_CONSUMER")}
+CLIENTS_AT_ONCE = 100  # are looked at before other work goes on
 TOPICS_MAX = 10_000  # of one client
 _UNKNOWN_CLIENT = "cannot find client settings for this client"
 
@@ -80,31 +83,39 @@ async def _settings(service: Service, call: Call, client_id: str, sent: Any) -> 
 
 async def tell(service: Service, client: Client) -> None:
     """Send a client its settings."""
-    told = await settings_for(service, client)
-    client.told = told.SerializeToString(deterministic=True)
-    client.streams[-1].put(TelemetryCommand(status=OK_STATUS, settings=told))
+    group = await service.topics.group(client.group) if client.group else None
+    _put(client, _settings_for(service, client, group))
+    client.told_for = group
 
 
 async def tell_changes(service: Service) -> None:
     """Send new settings to the consumers whose group changed."""
-    for client in service.clients:
+    for number, client in enumerate(service.clients):
+        if number % CLIENTS_AT_ONCE == 0:
+            await asyncio.sleep(0)  # calls go on between
         if not client.streams or not client.group:
             continue
         try:
-            told = await settings_for(service, client)
+            group = await service.topics.group(client.group)
         except (StatusError, AerobeeError) as wrong:
             log.info("group %s can't be read: %s", client.group, wrong)
             continue
-        as_bytes = told.SerializeToString(deterministic=True)
-        if client.streams and as_bytes != client.told:
-            client.told = as_bytes
-            client.streams[-1].put(TelemetryCommand(status=OK_STATUS, settings=told))
+        if group is client.told_for or not client.streams:
+            continue
+        told = _settings_for(service, client, group)
+        if told.SerializeToString(deterministic=True) != client.told:
+            _put(client, told)
+        client.told_for = group
 
 
-async def settings_for(service: Service, client: Client) -> Any:
-    """What a client is told."""
-    if client.group:
-        group = await service.topics.group(client.group)
+def _put(client: Client, told: Any) -> None:
+    client.told = told.SerializeToString(deterministic=True)
+    client.streams[-1].put(TelemetryCommand(status=OK_STATUS, settings=told))
+
+
+def _settings_for(service: Service, client: Client, group: SubscriptionGroupConfig | None) -> Any:
+    """What a client is told; `group` is that of a consumer."""
+    if group is not None:
         return merged.of_consumer(client.settings, service.config, group)
     return merged.of_producer(client.settings, service.config)
 

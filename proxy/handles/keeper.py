@@ -218,9 +218,9 @@ class Keeper:
         ]
         await asyncio.gather(*(self._release(self._kept[key]) for key in keys))
 
-    def release_soon(self, kept: Kept) -> None:
-        """Make one message visible soon, which its client may never have got."""
-        self._spawn(self._release(kept))
+    def release_soon(self, client_id: str, group: str, message_id: str, receipt: Receipt) -> None:
+        """Make one message that is renewed visible soon, because its client may not have it."""
+        self._spawn(self._release_anywhere(client_id, group, message_id, receipt))
 
     def give_back_soon(self, group: str, topic: str, receipts: Iterable[Receipt]) -> None:
         """Make messages visible soon that no client got."""
@@ -302,6 +302,14 @@ class Keeper:
             self.drop(kept)
             if kept.renews:
                 await self._visible_soon(kept.group, kept.topic, kept.receipt)
+
+    async def _release_anywhere(
+        self, client_id: str, group: str, message_id: str, receipt: Receipt
+    ) -> None:
+        # The client may have come to another worker meanwhile, and that one renews it now.
+        kept = await self.find_anywhere(client_id, group, message_id, receipt)
+        if kept is not None and kept.renews:
+            await self._release(kept)
 
     async def _visible_soon(self, group: str, topic: str, receipt: Receipt) -> None:
         try:

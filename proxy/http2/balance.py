@@ -34,6 +34,25 @@ class Worker:
     count: int
 
 
+def shared_port(host: str, port: int) -> socket.socket:
+    """A socket that is bound beside others of this user (SO_REUSEPORT), and does not listen.
+
+    OSError with a plain sentence when the port can't be had.
+    """
+    if not hasattr(socket, "SO_REUSEPORT"):
+        raise OSError("grpcWorkers needs SO_REUSEPORT, which this system lacks; set it to 1")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        found.setblocking(False)
+        found.bind((host, port))
+    except OSError as wrong:
+        found.close()
+        raise OSError(wrong.errno, f"can't listen on {host}:{port}: {wrong.strerror}") from None
+    return found
+
+
 class Balance:
     """One worker's end.
 

@@ -44,9 +44,9 @@ class Call:
     """A call that is being served."""
 
     __slots__ = (
-        "_arrived", "_ended", "_messages", "_method", "_unread_bytes", "_writable", "arriving",
-        "connection", "deadline", "has_headers", "is_done", "is_remote_open", "metadata",
-        "on_received", "out", "path", "stream_id", "task", "timer", "trailers",
+        "_arrived", "_ended", "_messages", "_method", "_unread_bytes", "_writable", "answer_by",
+        "arriving", "connection", "deadline", "has_headers", "is_done", "is_remote_open",
+        "metadata", "on_received", "out", "path", "stream_id", "task", "timer", "trailers",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +61,8 @@ class Call:
         self.metadata = metadata
         self.path = b""  # of its method
         self.deadline: float | None = None
+        # The client surely waits until then; it may give up between this time and the deadline.
+        self.answer_by: float | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
         self.arriving = bytearray()
@@ -98,6 +100,12 @@ class Call:
         if self.deadline is None:
             return None
         return max(0.0, self.deadline - self.connection.loop.time())
+
+    def answer_in_s(self) -> float | None:
+        """The seconds in which the client surely waits for an answer; None without a deadline."""
+        if self.answer_by is None:
+            return None
+        return max(0.0, self.answer_by - self.connection.loop.time())
 
     async def read(self) -> Any:
         """The next request of the client, None after its last one."""
@@ -139,8 +147,8 @@ class Call:
     def when_received(self, told: Callable[[bool], None]) -> None:
         """Learn once whether the client got the whole answer.
 
-        True when it answers a ping behind the answer before the deadline of the call; False when
-        the call or the connection ends before that.
+        True when it answers a ping behind the answer by `answer_by`; False when it answers later,
+        or the call or the connection ends before that.
         """
         if self.is_done:
             told(False)

@@ -27,6 +27,10 @@ OUT_BYTES_MAX = 16 << 20  # of one connection, written and not yet taken by the 
 WRITE_BUFFER_BYTES = 1 << 20  # of the socket; beyond it the peer isn't read
 ARRIVING_BYTES_MAX = 512 << 20  # of unfinished requests of all connections
 TIMEOUT_SECONDS_MAX = 86_400.0
+# A client's deadline began when it sent the request: its answer must be there earlier than the
+# proxy's count says, by this time or by this part of the whole, whichever is less.
+ANSWER_MARGIN_SECONDS, ANSWER_MARGIN_PART = 1.0, 0.25
+TICK_SECONDS = 0.5  # between two signs that the loop runs
 PING_DATA = b"are you?"  # eight bytes
 RECEIPTS_MAX = 1_000  # pings behind answers of one connection that the peer has not answered
 LAST_STREAM_ID = (1 << 31) - 1
@@ -49,8 +53,13 @@ class Shared:
         self.arriving_bytes = 0
         self.tasks: set[asyncio.Task[None]] = set()
         self.on_lost: Callable[[Http2Connection], None] | None = None
+        self.ticked_at = 0.0  # the loop's time when its listener last saw it run
         # How many calls ended, by method and status.
         self.ended: dict[tuple[bytes, int], int] = {}
+
+    def stalled_s(self, now: float) -> float:
+        """How long bytes that are read now may have waited, because the process stood still."""
+        return max(0.0, now - self.ticked_at - TICK_SECONDS) if self.ticked_at else 0.0
 
 
 class Http2Connection(asyncio.Protocol):
@@ -75,7 +84,7 @@ class Http2Connection(asyncio.Protocol):
         self._is_flushing = False
         self._out_bytes = 0
         self._paused = False
-        # By the data of a ping behind an answer: the function to tell, the deadline of the call.
+        # By the data of a ping behind an answer: the function to tell, the time to answer by.
         self._receipts: dict[bytes, tuple[Callable[[bool], None], float | None]] = {}
         self._receipt = 0  # the last ping's number
 
@@ -253,6 +262,7 @@ class Http2Connection(asyncio.Protocol):
                 return
             chunk = bytes(out[:room])
             machine.send_data(call.stream_id, chunk)
+            self._floods.sent_data()
             del out[:room]
             self._out_bytes -= len(chunk)
         if call.trailers is not None:
@@ -272,7 +282,7 @@ class Http2Connection(asyncio.Protocol):
             self._tell_oldest()
         self._receipt += 1
         data = self._receipt.to_bytes(8, "big")
-        self._receipts[data] = call.on_received, call.deadline
+        self._receipts[data] = call.on_received, call.answer_by
         self._h2.ping(data)
 
     def _tell_oldest(self) -> None:
@@ -405,7 +415,10 @@ class Http2Connection(asyncio.Protocol):
             seconds = min(status.seconds_of(text), TIMEOUT_SECONDS_MAX)
         except ValueError as wrong:
             raise GrpcError(status.INTERNAL, str(wrong)) from None
-        call.deadline = self.loop.time() + seconds
+        now = self.loop.time()
+        margin = min(ANSWER_MARGIN_SECONDS, seconds * ANSWER_MARGIN_PART)
+        call.deadline = now + seconds
+        call.answer_by = call.deadline - margin - self.shared.stalled_s(now)
         call.timer = self.loop.call_at(call.deadline, self._expire, call)
 
     def _expire(self, call: Call) -> None:
@@ -492,9 +505,9 @@ class Http2Connection(asyncio.Protocol):
         self._count("PING")  # the library answers
 
     def _on_ping_answered(self, event: Any) -> None:
-        told, deadline = self._receipts.pop(event.ping_data, (None, None))
+        told, answer_by = self._receipts.pop(event.ping_data, (None, None))
         if told is not None:
-            told(deadline is None or self.loop.time() < deadline)
+            told(answer_by is None or self.loop.time() < answer_by)
 
     def _on_priority(self, event: Any) -> None:
         self._count("PRIORITY")
@@ -503,11 +516,16 @@ class Http2Connection(asyncio.Protocol):
         self._count("unknown")
 
     def _on_terminated(self, event: Any) -> None:
-        # The library sends nothing after the peer's GOAWAY.
-        for call in list(self.calls.values()):
-            self._drop(call)
-        self.close()
-        self.is_lost = True
+        if self._count("GOAWAY"):
+            return
+        if event.error_code:  # the peer closes the connection
+            for call in list(self.calls.values()):
+                self._drop(call)
+            self.close()
+            self.is_lost = True
+            return
+        self.is_draining = self._refuses = True
+        self._close_if_drained()
 
     # --- serving --------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ Each kind has a limit within a period of 10 s. A peer over a limit gets GOAWAY, 
 """
 
 PERIOD_SECONDS = 10.0
-# By kind of frame, within a period. Clients of gRPC stay far below each of them.
+# By kind of frame, within a period. Clients of gRPC stay far below each of them; pings count from
+# the last DATA that we sent.
 LIMITS = {
     "RST_STREAM": 1_000,
     "PING": 100,
@@ -12,6 +13,7 @@ LIMITS = {
     "empty DATA": 100,
     "PRIORITY": 1_000,
     "WINDOW_UPDATE": 200_000,
+    "GOAWAY": 100,
     "unknown": 1_000,
 }
 
@@ -24,6 +26,11 @@ class Floods:
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self._began = 0.0
+
+    def sent_data(self) -> None:
+        """We sent DATA: only the pings since then count. Clients of gRPC answer it with a ping, by
+        which they measure bandwidth."""
+        self._counts.pop("PING", None)
 
     def add(self, kind: str, now: float) -> str | None:
         """Count a frame; a sentence for the peer once there were too many."""

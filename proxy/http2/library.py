@@ -8,12 +8,12 @@ from typing import Any
 
 try:
     from jh2 import config, events, exceptions, settings
-    from jh2.connection import H2Connection
+    from jh2.connection import ConnectionInputs, H2Connection, H2ConnectionStateMachine
 
     NAME = "jh2"
 except ImportError:
     from h2 import config, events, exceptions, settings
-    from h2.connection import H2Connection
+    from h2.connection import ConnectionInputs, H2Connection, H2ConnectionStateMachine
 
     NAME = "h2"
 
@@ -22,10 +22,27 @@ __all__ = ["NAME", "StateMachine", "events", "exceptions", "new_server", "settin
 CLOSED_STREAMS_MAX = 1_000  # ended streams that are remembered; the library's 65,536 take 7 MB
 
 
+class _ConnectionStates(H2ConnectionStateMachine):  # type: ignore[misc]
+    """The states of one connection, in which open streams go on after the peer's GOAWAY.
+
+    RFC 9113, 6.8 wants that. The library takes a GOAWAY for the end of the connection.
+    """
+
+    def process_input(self, frame: Any) -> Any:
+        return [] if frame is ConnectionInputs.RECV_GOAWAY else super().process_input(frame)
+
+
 class StateMachine(H2Connection):  # type: ignore[misc]
     """One connection."""
 
     MAX_CLOSED_STREAMS = CLOSED_STREAMS_MAX
+
+    def __init__(self, configuration: Any) -> None:
+        super().__init__(configuration)
+        self.state_machine = _ConnectionStates()
+
+    def clear_outbound_data_buffer(self) -> None:
+        """Keep the bytes: the library drops them at a GOAWAY, but the streams go on."""
 
 
 def new_client() -> Any:

@@ -3,80 +3,30 @@ in two steps."""
 
 import asyncio
 import logging
-import os
 import socket
-import ssl
 import time
-from contextlib import suppress
 
-from ...protocol.aio.server import BACKLOG, listen
+from ...protocol.aio.server import BACKLOG, end_accepting, listen
 from ...protocol.aio.tls import Greeting, Mode, Tls
-from .balance import Balance, Worker
-from .connection import Http2Connection, Shared
+from .balance import Balance, Worker, shared_port
+from .connection import TICK_SECONDS, Http2Connection, Shared
 from .proxy_protocol import Networks, Preamble
 
 log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 50_000
 SWEEP_SECONDS = 5.0
-HELLO_SECONDS = 10.0  # from the connection to the first byte of HTTP/2
+HELLO_SECONDS = 30.0  # from the connection to the first byte of HTTP/2, TLS handshake included
 PING_SECONDS, ANSWER_SECONDS = 40.0, 20.0  # silence before a ping, and time for its answer
 CLOSE_SECONDS = 10.0  # for the end of a connection
 SETTLE_SECONDS = 0.1  # between the two GOAWAYs: calls that are on their way still get in
 
 
 class GrpcTls(Tls):
-    """TLS that agrees on HTTP/2. Changed files of a certificate are read again at the next
-    connection; what can't be read leaves the earlier certificate in use."""
+    """TLS that agrees on HTTP/2."""
 
     def __init__(self, mode: Mode, cert_path: str = "", key_path: str = "") -> None:
-        super().__init__(mode, cert_path, key_path)
-        self._files = cert_path, key_path
-        self._stamps = self._look()
-
-    def _look(self) -> list[tuple[int, int, int]]:
-        """What tells the files of the certificate from changed ones."""
-        found = []
-        for path in filter(None, self._files):
-            with suppress(OSError):
-                stat = os.stat(path)
-                found.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
-        return found
-
-    def _reload(self) -> None:
-        if not any(self._files) or (stamps := self._look()) == self._stamps:
-            return
-        self._stamps = stamps
-        try:
-            self._context = Tls(self.mode, *self._files)._context
-            log.info("the certificate in %s has changed; it is in use now", self._files[0])
-        except OSError as wrong:
-            log.warning("the changed certificate is not used: %s", wrong)
-
-    async def context(self) -> ssl.SSLContext:
-        self._reload()
-        found = await super().context()
-        found.set_alpn_protocols(["h2"])
-        return found
-
-
-def shared_port(host: str, port: int) -> socket.socket:
-    """A socket that is bound beside others of this user (SO_REUSEPORT), and does not listen.
-
-    OSError with a plain sentence when the port can't be had.
-    """
-    if not hasattr(socket, "SO_REUSEPORT"):
-        raise OSError("grpcWorkers needs SO_REUSEPORT, which this system lacks; set it to 1")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        found.setblocking(False)
-        found.bind((host, port))
-    except OSError as wrong:
-        found.close()
-        raise OSError(wrong.errno, f"can't listen on {host}:{port}: {wrong.strerror}") from None
-    return found
+        super().__init__(mode, cert_path, key_path, ["h2"], "tlsCertPath, tlsKeyPath")
 
 
 class Listener:
@@ -105,6 +55,7 @@ class Listener:
         self._balance: Balance | None = None
         self._joining: set[asyncio.Task[None]] = set()  # accepted, without a transport yet
         self._sweeper: asyncio.TimerHandle | None = None
+        self._ticker: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
     async def start(self, host: str, port: int, worker: Worker | None = None) -> None:
@@ -120,12 +71,16 @@ class Listener:
             self._balance.start(listening)
             self._shared.on_fewer = self._balance.changed
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+        self._tick()
 
     async def stop(self) -> None:
         """Stop listening; let calls under way end; close all connections."""
         if self._sweeper is not None:
             self._sweeper.cancel()
+        if self._ticker is not None:
+            self._ticker.cancel()
         if self._server is not None:
+            await end_accepting(self._server)
             self._server.close()
         if self._balance is not None:
             self._balance.stop()
@@ -184,6 +139,10 @@ class Listener:
     def _sweep(self) -> None:
         self.sweep(time.monotonic())
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    def _tick(self) -> None:
+        self._shared.ticked_at = self._loop.time()
+        self._ticker = self._loop.call_later(TICK_SECONDS, self._tick)
 
     def _count(self) -> int:
         return len(self._shared.connections) + len(self._joining)

@@ -1,6 +1,6 @@
 """The PROXY protocol, versions 1 and 2: a load balancer says whose connection it passes on.
 
-The header is taken from listed addresses only, because everybody could write it; from these each
+The header is taken from listed addresses only, because any peer could write it; from these each
 connection must begin with one. The address in it becomes the client's.
 """
 

@@ -29,7 +29,7 @@ class TransactionId(NamedTuple):
 
 
 def read(text: str) -> TransactionId:
-    """What a text says; StatusError INVALID_TRANSACTION_ID when it is blank or none of ours."""
+    """What a text says; StatusError INVALID_TRANSACTION_ID for any other text."""
     if not text.strip():
         raise StatusError(Code.INVALID_TRANSACTION_ID, "transaction id cannot be empty")
     words = text.split("#", 4)

@@ -1,15 +1,26 @@
 """The settings of a proxy, under the names of RocketMQ's ProxyConfig."""
 
 import ipaddress
-import json
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from ...conf.kinds import BindAddress, Port, TlsMode
+from ...conf import log_levels
+from ...conf.collectors import pairs_of, target_of
+from ...conf.kinds import (
+    LOG_FILE_MIB,
+    BindAddress,
+    ConsoleUrl,
+    LogFileMib,
+    LogFormat,
+    LogLevels,
+    Port,
+    TlsMode,
+)
 from ...conf.load import Keys
 from ...conf.secret import secret_of
+from ...conf.users import credentials_of
 
 Bytes = Annotated[int, Meta(ge=1, le=1 << 30)]
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
@@ -40,6 +51,14 @@ class ProxyConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     http_port: Annotated[int, Meta(ge=-1, le=65_535)] | None = None
     http_bind_address: BindAddress = "127.0.0.1"
     http_token: str = ""
+    log_level: LogLevels = ""  # as the command says
+    log_format: LogFormat = "text"
+    log_file: str = ""  # empty: standard error
+    log_file_mib: LogFileMib = LOG_FILE_MIB
+    console_url: ConsoleUrl = ""  # of a console of the cluster; empty: none is linked
+    spans_grpc_exporter_target: str = ""  # a collector for spans; empty: none are made
+    metrics_grpc_exporter_header: str = ""  # of requests with spans
+    metric_grpc_exporter_time_out_in_mills: Annotated[int, Meta(ge=10, le=86_400_000)] = 3_000
     proxy_cluster_name: str = "DefaultCluster"
     proxy_name: str = ""
 
@@ -81,11 +100,19 @@ class ProxyConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     authentication_enabled: bool = False
     authorization_enabled: bool = False
     inner_client_authentication_credentials: str = ""
+    audit_log: str = ""  # a file for refusals; empty: none
+    use_tls: bool = msgspec.field(default=False, name="useTLS")  # to name servers and brokers
+    tls_client_auth_server: bool = False
+    tls_client_trust_cert_path: str = ""
 
     def __post_init__(self) -> None:
         self.credentials()
+        log_levels.parse(self.log_level)
         self.balancers()
         secret_of("httpToken", self.http_token)
+        pairs_of("metricsGrpcExporterHeader", self.metrics_grpc_exporter_header)
+        if self.spans_grpc_exporter_target:
+            target_of("spansGrpcExporterTarget", self.spans_grpc_exporter_target)
 
     def balancers(self) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
         """The networks of proxyProtocolAddresses. ValueError for what is none."""
@@ -100,17 +127,7 @@ class ProxyConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     def credentials(self) -> tuple[str, str]:
         """Access key and secret key towards brokers; empty without. ValueError for odd JSON."""
-        text = self.inner_client_authentication_credentials
-        if not text:
-            return "", ""
-        try:
-            found = json.loads(text)
-            return str(found["accessKey"]), str(found["secretKey"])
-        except (ValueError, KeyError, TypeError):
-            raise ValueError(
-                "innerClientAuthenticationCredentials can't be read; write "
-                '{"accessKey":"…","secretKey":"…"}'
-            ) from None
+        return credentials_of(self.inner_client_authentication_credentials) or ("", "")
 
 
 # Keys of RocketMQ's proxy that have no effect here, with their Java types.

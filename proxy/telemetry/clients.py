@@ -30,6 +30,7 @@ class Client:
     settings: Any = None
     since_ms: int = 0  # its first settings
     told: bytes = b""  # the settings that it was sent last
+    told_for: object = None  # its group's settings when it was looked at last
     streams: list[Call] = field(default_factory=list)
     heard_at: float = 0.0
     lost_at: float = 0.0

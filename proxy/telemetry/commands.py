@@ -69,7 +69,7 @@ class Commands:
         ]
 
     def answered(self, client_id: str, command: Any) -> None:
-        """A client answered a command; an answer that nobody waits for is dropped."""
+        """A client answered a command; an answer without a waiter is dropped."""
         kind = command.WhichOneof("command")
         if kind not in ("thread_stack_trace", "verify_message_result"):
             return

@@ -8,6 +8,7 @@ A gRPC producer's group is its topic.
 
 import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,6 +39,8 @@ HEARTBEATS_MAX = 100  # under way at once
 GROUPS_MAX = 1_000  # of one client that are registered; brokers take no more
 OWN_GROUPS_MAX = 100  # of one of the proxy's own heartbeats
 _FILTERS = definitions.enum("FilterType")
+
+NEVER = -1e9
 
 Group = tuple[str, str]  # a producer's group or "", a consumer's group or ""
 
@@ -91,12 +94,13 @@ class Membership:
         try:
             if told is None or told.settings != client.settings:
                 told = await self._changed(client, told)
+            told.settings = client.settings  # the newest of equal ones: then it isn't due
             addresses = await self._addresses(client)
         except (StatusError, AerobeeError, ValueError) as wrong:
             log.info("client %s is no member of its groups yet: %s", client.client_id, wrong)
             return
         now = self._loop.time()
-        due = [each for each in addresses if now - told.at.get(each, -1e9) >= HEARTBEAT_SECONDS]
+        due = [each for each in addresses if now - told.at.get(each, NEVER) >= HEARTBEAT_SECONDS]
         await asyncio.gather(*(self._tell(address, client, told) for address in due))
 
     async def leave(self, client_id: str) -> None:
@@ -135,7 +139,7 @@ class Membership:
             broker.connection, broker.keeps_apart, broker.own_beat_at = None, None, 0.0
             for told in self._told.values():
                 if address in told.at:
-                    told.at[address] = -1e9
+                    told.at[address] = NEVER
 
     async def _changed(self, client: Client, before: _Told | None) -> _Told:
         """What is to be told from now on; groups that the client is not in any more are left."""
@@ -166,6 +170,7 @@ class Membership:
         header = Heartbeat(client.address, client.language)
         if self._loop.time() < broker.rests_until:
             return
+        is_first = told.at.get(address, NEVER) == NEVER
         async with self._at_once:
             if broker.keeps_apart is None and not await self._look(address, broker, client, header):
                 return
@@ -173,7 +178,11 @@ class Membership:
                 answer = await self._ask(address, codes.HEART_BEAT, header, told.body)
                 if answer is None:
                     return
-        told.at[address] = self._loop.time()
+        now = self._loop.time()
+        if is_first:
+            # Clients that come together, or whose broker does, are not due together from now on.
+            now -= random.uniform(0.0, HEARTBEAT_SECONDS)  # noqa: S311
+        told.at[address] = now
 
     async def _look(self, address: str, broker: _Broker, client: Client, header: Heartbeat) -> bool:
         """Whether a broker answers; then it has said whether it keeps clients apart."""

@@ -87,7 +87,11 @@ def read_options(words: list[str]) -> argparse.Namespace:
         "--stored", type=int, default=0, metavar="N", help="growth: also with N stored messages"
     )
     parser.add_argument(
-        "--gib", type=float, default=1.0, metavar="N", help="recovery, failover: the size of a log"
+        "--gib",
+        type=float,
+        default=1.0,
+        metavar="N",
+        help="recovery, failover, backup: the size of a log",
     )
     parser.add_argument(
         "--keyed", type=int, default=10_000_000, metavar="N", help="store: messages to look up in"
@@ -110,8 +114,8 @@ def _measure(part: str, options: argparse.Namespace, folder: Path, words: list[s
     flags = tuple(shlex.split(options.java_flags))
     rounds, scale = (1, 0.1) if options.quick else (options.rounds, options.load)
     found = Measured(os.getloadavg()[0], idle=idle_share())
-    # The part about Spark fills its topics through our client; that about gRPC has h2load.
-    program = folder if part in ("spark", "grpc") else loadgen.build(options.loadgen, folder)
+    # The part about Spark fills its topics through our client.
+    program = folder if part == "spark" else loadgen.build(options.loadgen, folder)
 
     @contextmanager
     def both(
@@ -154,6 +158,7 @@ def _measure_beside(
         found.compared = measures.rates(*sides, program, rounds, scale, _say)
     elif part == "access":
         found.compared = access_measures.signed_sends(*sides, rounds, scale, _say)
+        found.held = [access_measures.cost(folder, rounds, scale, _say)]
     elif part == "delayed":
         programs = [loadgen.build(options.loadgen, folder, extra) for _, extra in measures.DELAYED]
         found.compared = measures.delayed(*sides, programs, rounds, scale, _say)
@@ -188,6 +193,15 @@ def _measure_alone(
         found.held = limit_measures.limits(folder, program, source, rounds, scale, _say)
     elif part == "brokers":
         found.compared = broker_measures.brokers(folder, program, rounds, scale, flags, _say)
+    elif part == "processes":
+        found.held = broker_measures.groups(folder, program, rounds, scale, _say)
+    elif part == "tls":
+        found.compared = access_measures.tls_sends(folder, rounds, scale, flags, _say)
+    elif part == "mirror":
+        found.held = replication_measures.mirrors(folder, program, rounds, scale, _say)
+    elif part == "backup":
+        gib = options.gib / 10 if options.quick else options.gib
+        found.held = replication_measures.backups(folder, program, rounds, scale, gib, _say)
     elif part == "replication":
         found.compared = replication_measures.replication(
             folder, program, rounds, scale, flags, _say
@@ -202,9 +216,11 @@ def _measure_alone(
             folder, program, rounds, scale, flags, _say
         )
     elif part == "grpc":
-        found.compared = grpc_measures.proxies(folder, rounds, scale, flags, _say)
+        found.compared, found.held = grpc_measures.proxies(
+            folder, program, rounds, scale, flags, _say
+        )
     elif part == "console":
-        found.held = console_measures.console(folder, program, rounds, scale, _say)
+        found.held = console_measures.console(folder, program, rounds, scale, flags, _say)
     elif part == "start":
         found.compared = [measures.starts(folder, rounds, flags, _say)]
     elif part == "memory":

@@ -21,7 +21,9 @@ PARTS = {
     "rates": "Sends and pulls",
     "limit": "What one thread reaches",
     "access": "Sends with access control",
+    "tls": "Sends over TLS",
     "brokers": "Two brokers on one machine",
+    "processes": "Groups of brokers",
     "replication": "A master with a slave",
     "failover": "Controller mode",
     "calls": "Calls for a send",
@@ -39,9 +41,12 @@ PARTS = {
     "sync": "Senders that wait for the disk",
     "recovery": "Starts after kill -9",
     "keys": "Look-ups by key",
+    "mirror": "A mirror",
+    "backup": "A backup",
     "client": "Clients",
     "spark": "PySpark's source",
 }
+ALONE = ("client", "limit", "processes", "mirror", "backup", "spark")  # medians of aerobee alone
 CALLS_MAX = 12.0
 IDLE_SECONDS = 2.0  # the period over which the idle fraction is measured
 MISSED = "**no**"
@@ -94,7 +99,7 @@ def block(part: str, words: Sequence[str], rounds: int, found: Measured) -> str:
         f"Written by `{_command(words)}` on {time.strftime('%Y-%m-%d')}: {_machine()}."
         + (
             f" Medians of {rounds}, in turns."
-            if found.compared or found.grown or part in ("client", "limit", "spark")
+            if found.compared or found.grown or part in ALONE
             else ""
         )
         + f" The load average of the machine was {found.busy:.1f} when it began: that much other"

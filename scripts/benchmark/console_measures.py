@@ -1,7 +1,9 @@
-"""How fast the console is over two brokers with 10,000 topics and groups, and what that costs."""
+"""How fast the console is: pages of two brokers with 10,000 topics and groups, and what these cost;
+searches in bodies and the live tail, on our broker and on RocketMQ's."""
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import signal
@@ -9,13 +11,17 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
+from ...client import Admin, Message, Producer
+from ...client.blocking import Producer as BlockingProducer
 from ..harness.child import Child
-from ..harness.clusters import AerobeeCluster
+from ..harness.clusters import AerobeeCluster, JavaCluster
 from ..loads import loadgen
 from ..loads.loadgen import Load
 from .measures import SETTLE_SECONDS, Say, median
@@ -32,10 +38,33 @@ THINK_SECONDS = 1.0  # between two pages of a visitor
 SECONDS = 300
 LIST_MS, PAGE_MS, READY_S, COLD_S = 150.0, 50.0, 1.2, 2.0
 IDLE_MIB, FULL_MIB, TIMES_MAX = 64.0, 160.0, 1.1
+SEARCHED, TAILED = "Searched", "Tailed"
+JSON_BODIES, JSON_BYTES, BATCH = 100_000, 1_000, 64
+SEARCH = {"topic": SEARCHED, "where": "body.order.total > 5 AND body.order.id < 0"}  # finds none
+SEARCHED_MIN = {"aerobee": 50_000, "java": 20_000}  # messages/s
+TAIL_MESSAGES, TAIL_MS = 20, 200.0
 
 
-def console(folder: Path, program: Path, rounds: int, scale: float, say: Say) -> list[Held]:
-    """A row for each limit."""
+def console(
+    folder: Path, program: Path, rounds: int, scale: float, flags: tuple[str, ...], say: Say
+) -> list[Held]:
+    """A row for each limit. `flags` are those of RocketMQ's broker."""
+    rows = _large(folder, program, rounds, scale, say)
+    clusters = AerobeeCluster(folder / "ours"), JavaCluster(folder / "java", flags=flags)
+    for cluster in clusters:
+        try:
+            cluster.start()
+            asyncio.run(_fill(cluster.namesrv, max(BATCH, int(JSON_BODIES * scale))))
+            with _running(cluster.namesrv, folder) as (site, _):
+                rows += _searches(site, cluster.kind, say)
+                rows.append(_tail(site, cluster.namesrv, cluster.kind, say))
+        finally:
+            cluster.stop()
+    return rows
+
+
+def _large(folder: Path, program: Path, rounds: int, scale: float, say: Say) -> list[Held]:
+    """The rows of two brokers with many topics and groups."""
     first = AerobeeCluster(folder / "first", {"brokerName": "first"})
     second = AerobeeCluster(
         folder / "second", {"brokerName": "second", "namesrvAddr": first.namesrv}
@@ -124,6 +153,74 @@ def _sends(
         after <= TIMES_MAX * before,
         f"p99 {before:,.0f} and {after:,.0f} us",
     )
+
+
+async def _fill(namesrv: str, count: int) -> None:
+    """Messages with bodies of JSON, in one topic."""
+    async with Admin(namesrv) as admin:
+        for topic in (SEARCHED, TAILED):
+            await admin.create_topic(topic, 4)
+    async with Producer(namesrv) as producer:
+        for at in range(0, count, BATCH):
+            await producer.send_batch([Message(SEARCHED, _body(at + one)) for one in range(BATCH)])
+
+
+def _body(number: int) -> bytes:
+    order = {"id": number, "total": number % 1_000, "customer": f"customer-{number % 97}"}
+    text = json.dumps({"order": order, "note": ""})
+    return json.dumps({"order": order, "note": "x" * (JSON_BYTES - len(text))}).encode()
+
+
+def _searches(site: _Site, kind: str, say: Say) -> list[Held]:
+    """The speed of a search that finds nothing, and the time of pages meanwhile."""
+    path = f"search?{urlencode(SEARCH)}"
+    own = _Site(site.process, site.address, site.cookie)
+
+    def search() -> tuple[int, float]:
+        began = time.monotonic()
+        return own.data(path)["progress"]["scanned"], time.monotonic() - began
+
+    search()  # starts the process of the searches
+    pages: list[float] = []
+    with ThreadPoolExecutor(1) as pool:
+        searching = pool.submit(search)
+        while not searching.done():
+            pages.append(site.get("overview"))
+            time.sleep(0.02)
+        scanned, seconds = searching.result()
+    rate = scanned / seconds
+    say(f"console: {rate:,.0f} messages/s searched on {kind}")
+    least = SEARCHED_MIN[kind]
+    return [
+        Held(
+            f"Search in bodies of {JSON_BYTES:,} bytes, {kind}",
+            f"{rate:,.0f} messages/s",
+            f">= {least:,}",
+            rate >= least,
+            f"{scanned:,} messages",
+        ),
+        _row(f"Page overview during the search, {kind}, p95", _p95(pages), "ms", LIST_MS),
+    ]
+
+
+def _tail(site: _Site, namesrv: str, kind: str, say: Say) -> Held:
+    """The time from a send to the event with its message."""
+    found: list[float] = []
+    connection = http.client.HTTPConnection(site.address, timeout=SECONDS)
+    connection.request("GET", f"/tail/events?topic={TAILED}", headers={"Cookie": site.cookie})
+    events = connection.getresponse()
+    events.readline()  # from now on messages are shown
+    with BlockingProducer(namesrv) as producer:
+        for number in range(TAIL_MESSAGES):
+            body = f"message-{number:05}".encode()
+            began = time.monotonic()
+            producer.send(Message(TAILED, body))
+            while body not in (line := events.readline()):
+                assert line, "the live tail has ended"
+            found.append((time.monotonic() - began) * 1_000)
+    connection.close()
+    say(f"console: tail after {_p95(found):.0f} ms on {kind}")
+    return _row(f"Live tail, from send to event, {kind}, p95", _p95(found), "ms", TAIL_MS)
 
 
 class _Site:

@@ -7,8 +7,11 @@ measured are idle.
 from __future__ import annotations
 
 import asyncio
+import mmap
 import os
 import re
+import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -43,6 +46,8 @@ LOAD = CASES[0].load
 COST_RATIO_MIN = 0.95  # of the sends of a SYNC_MASTER
 JAVA_RATIO_MIN = 2.0
 CATCH_UP_MB_MIN = 300.0
+BARE_PART_MIN = 0.8
+COPY_BYTES = 256 << 10
 PROMOTION_SECONDS_MAX = 1.0
 MINUTE_SECONDS_MAX = 3.0
 SEEDS = 7  # histories, those of even seeds in controller mode
@@ -59,6 +64,7 @@ class ControllerSet:
 
     def __init__(self, stack: ExitStack, folder: Path) -> None:
         folder.mkdir()
+        self.folder = folder
         port = free_ports(1)[0]
         words = ["controller", "--listen-port", str(port), "--store", str(folder / "state")]
         argv = [sys.executable, "-m", "aerobee.scripts.cli", *words, "--set", "httpPort=0"]
@@ -203,6 +209,7 @@ def _caught_up(behind: ControllerSet, program: Path, gib: float, say: Say) -> He
     behind.until(lambda found: sum(one.is_in_set for one in found.members) == 1)
     fill(program, master, "Filled", int(gib * GIB) // RECORD_BYTES)
     time.sleep(SETTLE_SECONDS)
+    bare = _bare_copy(behind.folder / "bare", int(gib * GIB))
     begun: tuple[float, int] | None = None
 
     def caught(found: Replicas) -> bool:
@@ -220,15 +227,55 @@ def _caught_up(behind: ControllerSet, program: Path, gib: float, say: Say) -> He
     since, first = begun
     copied = max(one.log_end for one in found.members) - first
     speed = copied / max(at - since, 1e-3) / 1e6
-    say(f"a slave caught up at {speed:,.0f} MB/s")
+    say(f"a slave caught up at {speed:,.0f} MB/s, a bare copy at {bare:,.0f} MB/s")
     behind.until(whole)
     return Held(
         f"a slave that lacks {gib:g} GiB catches up",
         f"{speed:,.0f} MB/s",
-        f">= {CATCH_UP_MB_MIN:g} MB/s",
-        speed >= CATCH_UP_MB_MIN,
-        f"the last {copied / 1e6:,.0f} MB",
+        f">= {CATCH_UP_MB_MIN:g} MB/s, or {BARE_PART_MIN:g} of a bare copy",
+        speed >= min(CATCH_UP_MB_MIN, BARE_PART_MIN * bare),
+        f"the last {copied / 1e6:,.0f} MB; a bare copy: {bare:,.0f} MB/s",
     )
+
+
+def _bare_copy(folder: Path, count: int) -> float:
+    """The MB/s at which two threads copy a file by TCP into new mapped files, as long as the log's.
+
+    No slave can be faster on this machine: it does this, and derives queues and keys besides."""
+    folder.mkdir()
+    source = folder / "source"
+    with source.open("wb") as file:
+        for _ in range(0, count, COPY_BYTES):
+            file.write(os.urandom(COPY_BYTES))
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor() as pool:
+        sending = pool.submit(_send_file, source, listening.getsockname())
+        taken, _ = listening.accept()
+        began, left = time.monotonic(), source.stat().st_size
+        with taken:
+            for number in range(-(-left // LOG_BYTES)):
+                size = min(LOG_BYTES, left)
+                with (folder / str(number)).open("w+b") as file:
+                    file.truncate(size)
+                    with mmap.mmap(file.fileno(), size) as mapped, memoryview(mapped) as view:
+                        at = 0
+                        while at < size:
+                            at += taken.recv_into(view[at : at + COPY_BYTES])
+                left -= size
+        seconds = time.monotonic() - began
+        sending.result()
+    shutil.rmtree(folder)
+    return count / seconds / 1e6
+
+
+def _send_file(path: Path, address: tuple[str, int]) -> None:
+    with (
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        memoryview(mapped) as view,
+        socket.create_connection(address) as sock,
+    ):
+        for at in range(0, len(view), COPY_BYTES):
+            sock.sendall(view[at : at + COPY_BYTES])
 
 
 def _minute(say: Say) -> Held:

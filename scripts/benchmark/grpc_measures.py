@@ -33,7 +33,9 @@ from ..harness.clusters import (
 )
 from ..loads import grpcgen
 from ..loads.loadgen import LoadFailed
+from .grpc_cost_measures import Measured, costs
 from .measures import Compared, Say, cpu_seconds, resident_mib
+from .store_measures import Held
 
 TOPIC, GROUP, QUEUES = "Grpc", "grpc", 8
 BODY = bytes(128)
@@ -80,7 +82,7 @@ class Side:
         self.port = java_side.free_ports(1)[0]
         self._folder, self._flags, self._held = folder, flags, held
         self._pids: list[Callable[[], list[int]]] = []
-        self.namesrv = ""
+        self.namesrv = self.broker = ""
         self.seconds = 0.0  # from the start of the proxy to its first answer
 
     def start(self) -> None:
@@ -98,7 +100,7 @@ class Side:
             self._pids.append(lambda: [java.broker_pid()])
         cluster = ours or java
         assert cluster is not None
-        self.namesrv = cluster.namesrv
+        self.namesrv, self.broker = cluster.namesrv, cluster.broker
         if ours is not None:
             self._start_ours()
         else:
@@ -109,6 +111,10 @@ class Side:
     def pids(self) -> list[int]:
         """The processes of proxy and broker."""
         return [pid for each in self._pids for pid in each()]
+
+    def proxy_pids(self) -> list[int]:
+        """The processes of the proxy."""
+        return self._pids[-1]()
 
     def _start_ours(self) -> None:
         words = ["-m", "aerobee.scripts.cli", "proxy", "-n", self.namesrv]
@@ -233,9 +239,12 @@ REQUESTS: dict[str, Callable[[], Any]] = {
 
 
 def proxies(
-    folder: Path, rounds: int, scale: float, flags: tuple[str, ...], say: Say
-) -> list[Compared]:
-    """The table: processor time, rates, latency, memory, start."""
+    folder: Path, program: Path, rounds: int, scale: float, flags: tuple[str, ...], say: Say
+) -> tuple[list[Compared], list[Held]]:
+    """The table: processor time, rates, latency, memory, start; and what our proxy costs beside.
+
+    `program` is the load generator for remoting.
+    """
     with ExitStack() as held:
         sides = [
             Side(kind, folder / kind.replace(" ", "-"), flags, held)
@@ -268,7 +277,13 @@ def proxies(
             ("Resident after it", memory),
             ("Start", lambda: _starts(sides)),
         ]
-        return [row for name, measure in parts for row in tried(name, measure, say)]
+        compared = [row for name, measure in parts for row in tried(name, measure, say)]
+        ours = sides[-1]
+        measured = Measured(
+            *(ours.port, ours.proxy_pids, ours.broker, f"{SERVICE}/SendMessage"),
+            send_request().SerializeToString(),
+        )
+        return compared, costs(measured, program, scale, say)
 
 
 def tried(name: str, measure: Callable[[], list[Compared]], say: Say) -> list[Compared]:

@@ -279,10 +279,15 @@ def fill(program: Path, side: Cluster, topic: str, messages: int) -> int:
 
     Returns how many there are now: on a loaded machine the real broker refuses a few batches.
     """
+    return fill_at(program, side.broker, topic, messages)
+
+
+def fill_at(program: Path, address: str, topic: str, messages: int) -> int:
+    """`fill` for the broker at an address."""
     requests = -(-messages // BATCH)
     load = Load("fill", "send", requests, conns=4, inflight=8, per=BATCH)
-    taken = int(loadgen.run(program, side.broker, topic, load)["messages"])
-    loadgen.wait_stored(side.broker, topic, min(messages, taken))
+    taken = int(loadgen.run(program, address, topic, load)["messages"])
+    loadgen.wait_stored(address, topic, min(messages, taken))
     return taken
 
 

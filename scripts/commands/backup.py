@@ -99,7 +99,7 @@ def bring(options: argparse.Namespace) -> int:
     if options.list:
         return _list(target, as_json=options.json)
     if options.check:
-        name = manifest.named(manifest.names(target), options.backup)
+        name = manifest.named(manifest.existing(target), options.backup)
         with bytes_bar("checking", counted="files") as progress:
             backup = restoring.check(target, name, progress)
         print(
@@ -135,7 +135,7 @@ def _list(target: "Target", *, as_json: bool) -> int:
     from ...store.backup import manifest
 
     rows = []
-    for name in manifest.names(target):
+    for name in manifest.existing(target):
         backup = manifest.load(target, name)
         begun, done = (
             datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...conf.version import own_version
-from .. import console_users, serving
+from ...protocol.aio.tls import server_context
+from .. import console_users, logs, serving
 from ..connecting import add_options, security
 from ..console_users import default_users
 from ..output.command_error import CommandError
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from ...console.messages.protobuf import ProtobufTypes
 
 PORT = 8082
+PROXY_PORT = 8080
 PORT_MAX = 65_535
-NICENESS = 10  # of the console of `aerobee up`, beside its broker
+NICENESS = 10  # a broker on the same machine comes first
 FIRST = "main"  # the name of the cluster of -n
 BASE = re.compile(r"(/[A-Za-z0-9_.~-]+)*/?")
 HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
@@ -50,6 +52,7 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a name that browsers may ask for, besides localhost; may be repeated",
     )
+    _declare_proxies(parser)
     _declare_bodies(parser)
     _declare_parent(parser)
     add("what", nargs="?", choices=["user"], help="manage users instead")
@@ -106,6 +109,18 @@ def _declare_parent(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--with-parent", action="store_true", help=argparse.SUPPRESS)
 
 
+def _declare_proxies(parser: argparse.ArgumentParser) -> None:
+    """Where the clients behind RocketMQ's proxies are asked for."""
+    parser.add_argument(
+        "--proxy-port",
+        type=int,
+        default=PROXY_PORT,
+        metavar="N",
+        help="RocketMQ's proxies are asked for their clients at this port, their "
+        f"remotingListenPort; 0: not asked ({PROXY_PORT})",
+    )
+
+
 def _declare_bodies(parser: argparse.ArgumentParser) -> None:
     """The options for bodies that are no text."""
     add = parser.add_argument
@@ -137,6 +152,8 @@ def console(options: argparse.Namespace) -> int:
         raise CommandError(f"--port is {options.port}; give 0 to {PORT_MAX}")
     if not 0 <= (options.metrics_port or 0) <= PORT_MAX:
         raise CommandError(f"--metrics-port is {options.metrics_port}; give 0 to {PORT_MAX}")
+    if not 0 <= options.proxy_port <= PORT_MAX:
+        raise CommandError(f"--proxy-port is {options.proxy_port}; give 0 to {PORT_MAX}")
     if not BASE.fullmatch(options.base_path):
         raise CommandError(
             f"--base-path is {options.base_path!r}; give a path such as /console: / and letters, "
@@ -158,7 +175,9 @@ def console(options: argparse.Namespace) -> int:
                 "pip install 'aerobee[console]'"
             ) from None
         try:
-            clusters = Clusters(servers, security(options), data=options.data)
+            clusters = Clusters(
+                servers, security(options), data=options.data, proxy_port=options.proxy_port
+            )
             access = _access(options, clusters)
             ours = Console(
                 clusters,
@@ -185,8 +204,10 @@ def console(options: argparse.Namespace) -> int:
             )
             await stack.start(metrics)
             scraped = f"; metrics: {metrics.url}"
-        if options.with_parent:
+        logs.debug_at_signal()
+        if hasattr(os, "nice"):  # not on Windows
             os.nice(NICENESS)
+        if options.with_parent:
             serving.end_with_input()
         link = ours.new_link()
         how = f"log in at {ours.url}" if link is None else f"log in once: {link}"
@@ -282,15 +303,9 @@ def _tls(options: argparse.Namespace) -> ssl.SSLContext | None:
     if cert is None and key is None:
         return None
     try:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(cert or "", key)
-    except (OSError, ssl.SSLError) as wrong:
-        raise CommandError(
-            f"can't speak TLS with --tls-server-cert {cert} and --tls-server-key {key}: "
-            f"{wrong.strerror or wrong}; give a certificate and its key in PEM"
-        ) from None
-    return context
+        return server_context(cert or "", key or "", names="--tls-server-cert, --tls-server-key")
+    except OSError as wrong:
+        raise CommandError(str(wrong)) from None
 
 
 def default_audit() -> Path:

@@ -1,21 +1,26 @@
 """`aerobee controller`: the process that elects the masters of brokers in controller mode.
 
 `aerobee controller rebuild NAME` shows the members of a broker name at a controller that runs, and
-with --elect has one of them elected by hand. A controller whose state was lost elects nobody for a
-name whose brokers know a newer epoch than it does.
+with --elect has one of them elected by hand. A controller whose state was lost elects no master for
+a name whose brokers know a newer epoch than it does.
 """
 
 import argparse
 import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from ...conf.kinds import BindAddress
-from ...conf.load import Keys
+from ...client.base.security import Security
+from ...conf.kinds import LOG_FILE_MIB, BindAddress, ConsoleUrl, LogFileMib, LogFormat
+from ...conf.load import Keys, given_settings
 from ...conf.secret import secret_of
 from ...console.findings.replicas import Replica, Replicas, elect, replicas_of
 from ...controller.config import ControllerConfig
+from ...protocol.addresses import is_loopback
 from ...protocol.aio.peers import Peers
 from ...store.base.errors import StoreError
 from .. import logs, serving
@@ -23,6 +28,8 @@ from ..output.command_error import CommandError
 from ..output.table import Columns, print_rows
 from ..serving import Stack
 from .daemon_options import add_file, add_settings, loaded, setting
+
+log = logging.getLogger(__name__)
 
 HTTP_PORT_OFF = -1
 DEFAULT_ADDRESS = "127.0.0.1:9878"
@@ -35,12 +42,21 @@ class ControllerSettings(ControllerConfig, frozen=True, kw_only=True):
     http_port: Annotated[int, msgspec.Meta(ge=HTTP_PORT_OFF, le=65_535)] | None = None
     http_bind_address: BindAddress = "127.0.0.1"
     http_token: str = ""
+    log_format: LogFormat = "text"
+    log_file: str = ""  # empty: standard error
+    log_file_mib: LogFileMib = LOG_FILE_MIB
+    console_url: ConsoleUrl = ""  # of a console of the cluster; empty: none is linked
 
     def __post_init__(self) -> None:
         super().__post_init__()
         secret_of("httpToken", self.http_token)
 
 
+OPEN = (
+    "bindAddress is %s and authenticationEnabled is false: anyone who reaches port %d can elect "
+    "masters and remove brokers; set authenticationEnabled (docs/security.md), or "
+    "bindAddress=127.0.0.1"
+)
 # Keys of RocketMQ's controller that have no effect here, with their Java types.
 ACCEPTED = {
     "rocketmqHome": "String",
@@ -80,6 +96,26 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=controller)
 
 
+def of_name_server(
+    file: Path | None, options: Iterable[str], environ: Mapping[str, str]
+) -> ControllerConfig:
+    """The settings of a controller in the process of a name server, from the same sources.
+
+    As in RocketMQ its port is that of this controller in controllerDLegerPeers. CommandError.
+    """
+    keys = Keys(ControllerConfig)
+    try:
+        given = given_settings(keys, file=file, options=options, environ=environ)
+        its = (each for each in given if each.key in keys.fields and each.key != "listenPort")
+        config = ControllerConfig(**keys.values(its)[0])
+        own = config.peers.get(config.controller_dleger_self_id)
+    except ValueError as wrong:
+        raise CommandError(str(wrong)) from wrong
+    if own is None:
+        return config
+    return msgspec.structs.replace(config, listen_port=int(own.rpartition(":")[2]))
+
+
 def rebuild(options: argparse.Namespace) -> int:
     """Show the members of a broker name, and with --elect have one elected."""
     if not options.name:
@@ -87,7 +123,8 @@ def rebuild(options: argparse.Namespace) -> int:
     controllers = [text for text in options.address.replace(",", ";").split(";") if text]
 
     async def work() -> Replicas:
-        peers = Peers(upgrade=False)
+        own = Security.from_environment()
+        peers = Peers(upgrade=False, tls=own.context, sign=own.sign if own.signs else None)
         try:
             found = await replicas_of(peers, controllers, options.name)
             if options.elect is not None:
@@ -128,8 +165,12 @@ def controller(options: argparse.Namespace) -> int:
         *options.settings,
         *setting("listenPort", options.listen_port),
         *setting("controllerStorePath", options.store),
+        *logs.settings(options),
     ]
     config = loaded(KEYS, options.file, settings)
+    logs.start(options, config)
+    if not is_loopback(config.bind_address) and not config.authentication_enabled:
+        log.warning(OPEN, config.bind_address, config.listen_port)
 
     async def parts(stack: Stack) -> str:
         from ...controller import overview

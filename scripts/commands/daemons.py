@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from ...conf.kinds import LOG_FILE_MIB, BindAddress, LogFileMib, LogFormat
+from ...conf.kinds import LOG_FILE_MIB, BindAddress, ConsoleUrl, LogFileMib, LogFormat
 from ...conf.load import Keys, given_settings, load
 from ...conf.secret import secret_of
 from ...conf.sources import ENVIRONMENT_PREFIX, from_environment
+from ...controller.config import ControllerConfig
 from ...namesrv.config import UNUSED, NamesrvConfig
 from ...protocol.addresses import is_loopback
 from ...protocol.aio.connection import host_text
-from ...store.base.errors import DamagedStore
+from ...store.base.errors import DamagedStore, StoreError
 from .. import logs, serving
 from ..child_command import STAYS_DOWN
 from ..output.command_error import CommandError
@@ -55,6 +56,7 @@ class NamesrvSettings(NamesrvConfig, frozen=True, kw_only=True):
     log_file: str = ""  # empty: standard error
     log_file_mib: LogFileMib = LOG_FILE_MIB
     http_token: str = ""
+    console_url: ConsoleUrl = ""  # of a console of the cluster; empty: none is linked
     kv_config_path: str = ROCKETMQ_KV_CONFIG  # an embedded server writes no file
 
     def __post_init__(self) -> None:
@@ -68,7 +70,14 @@ OPEN_NAME_SERVER = (
     "authenticationEnabled (docs/security.md), or bindAddress=127.0.0.1"
 )
 
-NAMESRV_KEYS = Keys(NamesrvSettings, unused=UNUSED)
+UNSIGNED_BROKER = (
+    "authenticationEnabled is true without innerClientAuthenticationCredentials, so the broker "
+    "can't sign, and the name server takes registrations from anyone; set both"
+)
+
+# Those of a controller in the same process may stand beside them.
+OF_CONTROLLER = Keys(ControllerConfig).fields.keys() - Keys(NamesrvSettings).fields.keys()
+NAMESRV_KEYS = Keys(NamesrvSettings, dict.fromkeys(OF_CONTROLLER, "String"), UNUSED)
 
 
 def declare(command: str, parser: argparse.ArgumentParser) -> None:
@@ -137,6 +146,7 @@ def up(options: argparse.Namespace) -> int:
     for_namesrv += setting("tlsServerMode", config.tls_server_mode)
     for_namesrv += setting("tlsServerCertPath", config.tls_server_cert_path)
     for_namesrv += setting("tlsServerKeyPath", config.tls_server_key_path)
+    for_namesrv += _access_of(config)
     logs.start(options, config)
     names_config, names_warnings = load(NAMESRV_KEYS, options=for_namesrv)
     warn(names_warnings)
@@ -145,27 +155,29 @@ def up(options: argparse.Namespace) -> int:
         names, bind = _name_server(names_config), config.bind_address
         await stack.start(names)
         address = _to_connect(bind, names.port)
-        final, warnings = load_broker(
-            options=[*settings, f"namesrvAddr={address}"], environ=os.environ
-        )
-        warn(warnings)
         console: HeldConsole | None = None
         if not options.no_console:
             from ..held_console import HeldConsole as Held
 
             console = Held(address, options.console_port)
             await stack.start(console)
+        link = setting("consoleUrl", console.url if console else None)
+        own = [*link, *settings, f"namesrvAddr={address}"]
+        final, warnings = load_broker(options=own, environ=os.environ)
+        warn(warnings)
         if options.processes is None:
-            port, page = await _start_broker(stack, final, console=console.url if console else None)
+            port, page = await _start_broker(stack, final)
             brokers = f"broker {_listens(final, port)}, store {final.store_dir}{page}"
         else:
-            own = [*settings, f"namesrvAddr={address}"]
             brokers = "brokers " + await starting.start_group(stack, final, own, options)
         elsewhere = "" if address == "127.0.0.1:9876" else f" -n {address}"
         grpc = ""
         if options.grpc is not None:
-            words = ("--listen-port", str(options.grpc), "--log-level", "warning")
-            grpc = await _proxy(stack, address, *words, "--set", f"bindAddress={bind}")
+            words = [
+                *("--listen-port", str(options.grpc), "--log-level", "warning"),
+                *("--set", f"bindAddress={bind}", "--set", f"consoleUrl={final.console_url}"),
+            ]
+            grpc = await _proxy(stack, address, *words, own=_proxy_variables(config))
         return (
             f"aerobee is ready: name server {address}, {brokers}{grpc}"
             f"{console.said if console else ''}; "
@@ -175,15 +187,53 @@ def up(options: argparse.Namespace) -> int:
     return serving.run(parts)
 
 
+def _access_of(config: "BrokerConfig") -> list[str]:
+    """Settings with which a name server has the access control of its broker: the broker's users
+    and rules, once it has made them."""
+    if not config.authentication_enabled:
+        return []
+    if not config.inner_client_authentication_credentials:  # an unsigned broker can't register
+        warn([UNSIGNED_BROKER])
+        return []
+    return [
+        "authenticationEnabled=true",
+        f"authorizationEnabled={str(config.authorization_enabled).lower()}",
+        f"authUsersPath={config.store_dir / 'config'}",
+        f"initAuthenticationUser={config.init_authentication_user}",
+        f"innerClientAuthenticationCredentials={config.inner_client_authentication_credentials}",
+    ]
+
+
+def _proxy_variables(config: "BrokerConfig") -> dict[str, str]:
+    """Variables with which a proxy asks this broker, and has its access control."""
+    of_tls = config.tls_server_mode == "enforcing"
+    found = {
+        "AUTHENTICATION_ENABLED": str(config.authentication_enabled).lower(),
+        "AUTHORIZATION_ENABLED": str(config.authorization_enabled).lower(),
+        "INNER_CLIENT_AUTHENTICATION_CREDENTIALS": (config.inner_client_authentication_credentials),
+        "USE_TLS": str(bool(config.use_tls)).lower(),
+        "TLS_CLIENT_AUTH_SERVER": str(config.tls_client_auth_server).lower(),
+        "TLS_CLIENT_TRUST_CERT_PATH": config.tls_client_trust_cert_path,
+        "TLS_SERVER_MODE": config.tls_server_mode,
+        "TLS_CERT_PATH": config.tls_server_cert_path if of_tls else "",
+        "TLS_KEY_PATH": config.tls_server_key_path if of_tls else "",
+    }
+    return {f"{ENVIRONMENT_PREFIX}{name}": text for name, text in found.items() if text}
+
+
 def namesrv(options: argparse.Namespace) -> int:
     """A name server by itself."""
     settings = [*options.settings, *setting("listenPort", options.listen_port)]
     settings += logs.settings(options)
-    config, warnings = load(
-        NAMESRV_KEYS, file=options.file, options=settings, environ=_without_broker(os.environ)
-    )
+    environ = _without_broker(os.environ)
+    config, warnings = load(NAMESRV_KEYS, file=options.file, options=settings, environ=environ)
     logs.start(options, config)
     warn(warnings)
+    of_controller: ControllerConfig | None = None
+    if config.enable_controller_in_namesrv:
+        from .controller import of_name_server
+
+        of_controller = of_name_server(options.file, settings, environ)
     if not is_loopback(config.bind_address) and not config.authentication_enabled:
         warn([OPEN_NAME_SERVER.format(config.bind_address, config.listen_port)])
 
@@ -195,8 +245,9 @@ def namesrv(options: argparse.Namespace) -> int:
         await stack.start(names)
         endpoint = endpoint_of(names, overview, config)
         await stack.start(endpoint)
+        controller = "" if of_controller is None else await _controller(stack, of_controller)
         return (
-            f"the name server is ready on {names.address}{_page(endpoint.url)}; "
+            f"the name server is ready on {names.address}{controller}{_page(endpoint.url)}; "
             f"try: {_command()} broker -n {_to_connect(config.bind_address, names.port)}"
         )
 
@@ -237,7 +288,9 @@ def broker(options: argparse.Namespace) -> int:
         grpc = ""
         if options.enable_proxy:
             words = () if options.proxy_config is None else ("-pc", str(options.proxy_config))
-            grpc = await _proxy(stack, config.namesrv_addr, *words)
+            # Its own file of settings says all.
+            own = {} if words else _proxy_variables(config)
+            grpc = await _proxy(stack, config.namesrv_addr, *words, own=own)
         return f"{ready}{grpc}; name servers: {known}"
 
     if not options.with_parent:
@@ -249,31 +302,39 @@ def broker(options: argparse.Namespace) -> int:
         raise
 
 
-async def _proxy(stack: Stack, namesrv: str, *words: str) -> str:
+async def _controller(stack: Stack, config: ControllerConfig) -> str:
+    """Start a controller in this process; its part of the ready line."""
+    from ...controller.server import Controller
+
+    ours = Controller(config)
+    try:
+        await stack.start(ours)
+    except StoreError as wrong:
+        raise CommandError(str(wrong)) from wrong
+    return f", controller {ours.address}, state {ours.engine.place}"
+
+
+async def _proxy(stack: Stack, namesrv: str, *words: str, own: Mapping[str, str]) -> str:
     """Start a proxy as a child; its part of the ready line."""
     from ..child_command import ChildCommand
 
-    child = ChildCommand(("proxy", "-n", namesrv, *words))
+    child = ChildCommand(("proxy", "-n", namesrv, *words), variables=own)
     await stack.start(child)
     return ", " + child.ready.partition(",")[0].replace("the proxy is ready on", "proxy")
 
 
 async def _start_broker(
-    stack: Stack,
-    config: "BrokerConfig",
-    *,
-    is_member: bool = False,
-    console: str | None = None,
+    stack: Stack, config: "BrokerConfig", *, is_member: bool = False
 ) -> tuple[int, str]:
     """Start a broker, in controller mode a member, and its endpoint; its port and the text about
-    its status page, which links to a console. `is_member`: of a group under a supervisor."""
+    its status page. `is_member`: of a group under a supervisor."""
     from ...broker.member.member import Member
     from ...broker.server import Broker
     from ..broker_endpoint import (
         broker_endpoint,
-        broker_exporter,
+        broker_exporters,
         member_endpoint,
-        member_exporter,
+        member_exporters,
     )
 
     with bytes_bar(RECOVERING, lines=True) as progress:
@@ -281,15 +342,15 @@ async def _start_broker(
         if config.enable_controller_mode:
             member = Member(config, make)
             await stack.start(member)
-            port, endpoint = member.ports.port, member_endpoint(member, console)
-            exporter = member_exporter(member)
+            port, endpoint = member.ports.port, member_endpoint(member)
+            exporters = member_exporters(member)
         else:
             ours = make(config)
             await stack.start(ours)
-            port, endpoint = ours.port, broker_endpoint(ours, console)
-            exporter = broker_exporter(ours)
+            port, endpoint = ours.port, broker_endpoint(ours)
+            exporters = broker_exporters(ours)
     await stack.start(endpoint)
-    if exporter is not None:
+    for exporter in exporters:
         await stack.start(exporter)
     if is_member:
         from ..processes.member_link import MemberLink

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from ...client.admin.admin import Admin
 from ...console.findings.rules import Finding
+from ...console.texts import Text
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from ..output.command_error import CommandError
 
@@ -42,40 +43,54 @@ async def of_proxies(admin: Admin, texts: Sequence[str]) -> list[Finding]:
     ]
     found: list[Finding] = []
     for address in addresses:
-        found += await of_proxy(address, topics[0] if topics else "", ask)
+        found += await of_proxy(address, topics[0] if topics else "", ask, admin.security.context)
     return found
 
 
-async def of_proxy(address: Address, topic: str, ask: Ask) -> list[Finding]:
-    """The findings about one proxy: its port, TLS and plain, and the endpoints in a route."""
-    where = f"proxy {_text(address)}"
+async def of_proxy(
+    address: Address, topic: str, ask: Ask, trusted: ssl.SSLContext | None = None
+) -> list[Finding]:
+    """The findings about one proxy: its port, TLS and plain, and the endpoints in a route.
+    `trusted` checks its certificate; None: by the authorities of the system."""
+    where = Text("proxy %(address)s", address=_text(address))
     why = await _reach(address)
     if why is not None:
-        do = "start it (aerobee proxy), or open the port to this machine"
-        return [Finding(where, f"no connection: {why}", do)]
+        do = Text("start it (aerobee proxy), or open the port to this machine")
+        return [Finding(where, Text("no connection: %(why)s", why=why), do)]
     plain, endpoints = await ask(address, topic, None)
     lenient, over_tls = await ask(address, topic, _lenient())
     if plain is not None and lenient is not None:
-        do = "check that it is a proxy of gRPC, and its log"
-        return [Finding(where, f"it does not answer: {plain}", do)]
+        do = Text("check that it is a proxy of gRPC, and its log")
+        return [Finding(where, Text("it does not answer: %(why)s", why=plain), do)]
     found = []
     if lenient is not None:
         found.append(
             Finding(
                 where,
-                f"no TLS: {lenient}; clients of {LENIENT} begin with TLS",
-                "set tlsServerMode to permissive, or switch TLS off in these clients",
+                Text(
+                    "no TLS: %(why)s; clients of %(languages)s begin with TLS",
+                    why=lenient,
+                    languages=LENIENT,
+                ),
+                Text("set tlsServerMode to permissive, or switch TLS off in these clients"),
             )
         )
     elif plain is not None:
-        strict, _ = await ask(address, topic, ssl.create_default_context())
+        strict, _ = await ask(address, topic, trusted or ssl.create_default_context())
         if strict is not None:
             found.append(
                 Finding(
                     where,
-                    f"TLS only, with a certificate that clients of {STRICT} don't take: {strict}",
-                    "give it a certificate of a known authority (tlsCertPath, tlsKeyPath), or set "
-                    "tlsServerMode to permissive",
+                    Text(
+                        "TLS only, with a certificate that clients of %(languages)s don't take: "
+                        "%(why)s",
+                        languages=STRICT,
+                        why=strict,
+                    ),
+                    Text(
+                        "give it a certificate of a known authority (tlsCertPath, tlsKeyPath), or "
+                        "set tlsServerMode to permissive"
+                    ),
                 )
             )
     for each in (endpoints or over_tls)[:ENDPOINTS_MAX]:
@@ -84,9 +99,16 @@ async def of_proxy(address: Address, topic: str, ask: Ask) -> list[Finding]:
             found.append(
                 Finding(
                     where,
-                    f"it tells clients to go to {_text(each)}, where there is no connection: {why}",
-                    "open that port, or leave useEndpointPortFromRequest on, so that clients stay "
-                    "at what they dialled",
+                    Text(
+                        "it tells clients to go to %(address)s, where there is no connection: "
+                        "%(why)s",
+                        address=_text(each),
+                        why=why,
+                    ),
+                    Text(
+                        "open that port, or leave useEndpointPortFromRequest on, so that clients "
+                        "stay at what they dialled"
+                    ),
                 )
             )
     return found

@@ -1,6 +1,6 @@
-"""`aerobee store check`, `dump` and `rebuild`: tools for a store folder, without its broker.
+"""`aerobee store check`, `dump`, `diff`, `rebuild`: tools for a store folder, without its broker.
 
-The first two only read, and work while a broker, aerobee's or Java's, uses the folder. `rebuild`
+The first three only read, and work while a broker, aerobee's or Java's, uses the folder. `rebuild`
 makes new queues and a new index from the log and needs the folder for itself.
 """
 
@@ -30,13 +30,19 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     """The options of `aerobee store`."""
     parser.description = (
         "check: look through a whole store for damage. dump: print what stands in its files. "
-        "rebuild: make queues and index anew from the log. Check and dump only read and also work "
-        "on a store of the Java broker, and while a broker runs on it."
+        "diff: compare two stores, such as those of a master and its slave. rebuild: make queues "
+        "and index anew from the log. All but rebuild only read, and also work on a store of the "
+        "Java broker, and while a broker runs on it."
     )
     add = parser.add_argument
-    add("action", choices=("check", "dump", "rebuild"))
+    add("action", choices=("check", "dump", "diff", "rebuild"))
     add("folder", type=Path, metavar="DIR", help="what the broker has as storePathRootDir")
-    add("what", nargs="?", choices=WHATS, help="to dump (log)")
+    add(
+        "what",
+        nargs="?",
+        metavar="WHAT",
+        help=f"dump: {', '.join(WHATS)} (log); diff: the other DIR",
+    )
     add("--json", action="store_true", help="for programs: one object a line")
     add("--topic", metavar="TOPIC", help="dump: only of this topic")
     add("--queue", type=_number, metavar="N", help="dump: only of this queue")
@@ -55,18 +61,26 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do one of the three; 1 when check finds damage."""
+    """Do one of the four; 1 when check finds damage, or diff a difference."""
     _check_options(options)
     settings = _settings(options)
     if options.action == "check":
         return _check(options, settings)
     if options.action == "dump":
         return _dump(options, settings)
+    if options.action == "diff":
+        return _diff(options, settings)
     return _rebuild(options, settings)
 
 
 def _check_options(options: argparse.Namespace) -> None:
     """CommandError for options of dump only; sets the defaults of dump."""
+    if options.action == "diff":
+        if options.what is None:
+            raise CommandError("compare with what? write: aerobee store diff DIR DIR")
+        options.other, options.what = Path(options.what), None
+    elif options.what is not None and options.what not in WHATS:
+        raise CommandError(f"{options.what!r} can't be dumped; give one of: {', '.join(WHATS)}")
     given = {
         "what to dump": options.what, "--topic": options.topic, "--queue": options.queue,
         "--from": options.start, "-n": options.count,
@@ -155,6 +169,26 @@ def _lines(
     if options.what == "checkpoint":
         return dump.checkpoint_lines(options.folder)
     return dump.log_lines(options.folder, options.start, log_folder)
+
+
+def _diff(options: argparse.Namespace, settings: "StoreSettings | None") -> int:
+    from ...store.inspect.diff import diff
+
+    log_folder = None if settings is None else settings.commit_log_dir
+    with bytes_bar("comparing") as progress:
+        differences = diff(options.folder, options.other, (log_folder, None), progress)
+    if options.json:
+        for each in differences.found:
+            print(json.dumps(asdict(each)))
+        print(json.dumps({"differences": differences.count, "parts": differences.counts}))
+        return 1 if differences.count else 0
+    for each in differences.found:
+        print(plain(f"{each.part}: {each.text}"))
+    left = differences.count - len(differences.found)
+    if left:
+        print(f"… and {left:,} more")
+    print(f"{differences.count:,} different" if differences.count else "no difference found")
+    return 1 if differences.count else 0
 
 
 def _rebuild(options: argparse.Namespace, settings: "StoreSettings | None") -> int:

@@ -1,4 +1,4 @@
-"""`scripts/demo`: all flights of New York City in 2013, through a cluster of ours and Spark.
+"""`scripts/demo`: all flights of New York City in 2013, through an aerobee cluster and Spark.
 
 Starts a cluster in a temporary folder, publishes each flight as a message, has two members of a
 group consume them, writes the topic to Parquet with `aerobee ingest` and lets Spark work out the

@@ -1,14 +1,15 @@
-"""The parts of the documents that are made from the code.
+"""The parts of the documents that are made from the code, and the programs in them.
 
     python -m aerobee.scripts.dev.generated            prints all parts
     python -m aerobee.scripts.dev.generated --write    writes them into the documents
 
 A part stands between two marks; the rest of a document is left alone. Some files are made as a
-whole. A test compares each with what is made here, so a new room or a new request can't be
-forgotten.
+whole. A block of code below a mark such as `<!-- examples/in_order.py -->` is that file. A test
+compares each with what is made here, so a new room or a new request can't be forgotten.
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +26,9 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("docs/requirements.md", "requirements"): requirements.table,
 }
 FILES: dict[str, Callable[[], str]] = {"docs/console-openapi.json": openapi.document}
+PROGRAM = re.compile(
+    r"(<!-- (examples/[\w./]+) -->\n```\w+\n)(.*?)(?=^```$)", re.DOTALL | re.MULTILINE
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,7 +47,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             (ROOT / name).write_text(made())
         else:
             print(f"{name}:\n\n{made()}")
+    if options.write:
+        for page in (ROOT / "docs").rglob("*.md"):
+            page.write_text(with_programs(page.read_text()))
     return 0
+
+
+def with_programs(document: str) -> str:
+    """The document with the programs of examples/ as they are now; OSError for one that is gone."""
+    return PROGRAM.sub(lambda found: found[1] + (ROOT / found[2]).read_text(), document)
 
 
 def replaced(document: str, mark: str, text: str) -> str:

@@ -1,7 +1,7 @@
 """The description of the console's addresses under /api, made from its table of routes.
 
-Fields and parameters are read in the source of each page's function: the keys of the dictionaries
-that it returns, and the parameters of the URL that it and its helpers ask for.
+Answers are the types that each page's function returns. Parameters are read in its source: those
+of the URL that it and its helpers ask for.
 """
 
 import ast
@@ -9,12 +9,16 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, get_type_hints
 
 from ...console.access.rights import Right
-from ...console.web import look
+from ...console.actions.action import Field
+from ...console.actions.desk import Desk
+from ...console.web import answers, look
 from ...console.web.routes import DATA, PAGES, Page
+from .schemas import Schema, Schemas
 
 ASKING = {"text": "string", "required": "string", "flag": "string", "number": "integer"}
 ASKING["time_ms"] = "string"
@@ -28,26 +32,36 @@ REFUSALS = {
     "502": "a broker or a name server refused or did not answer",
     "503": "too many logins wait, or the audit can't be read",
 }
-Schema = dict[str, Any]
+ERROR: Schema = {
+    "type": "object",
+    "properties": {"error": {"type": "string"}},
+    "required": ["error"],
+}
+ACTING_REFUSALS = {
+    "403": "the user may not do this, or the console only reads",
+    "409": "the state is not the one that the preview showed, or the preview was used",
+    "413": "the body is too large",
+    "415": "the body is not application/json",
+}
 
 
 def document() -> str:
     """The whole description, as OpenAPI 3.1 in JSON."""
+    schemas = Schemas()
     pages = {f"/api/{page.path}": page for page in (*PAGES, *DATA)}
+    paths = {path: {"get": _operation(page, schemas)} for path, page in pages.items()}
+    paths |= acting(schemas)
     found = {
         "openapi": "3.1.0",
         "info": {
             "title": "aerobee console",
             "version": "1",
-            "description": "What the pages of the console show, as JSON. Not known is null.",
+            "description": "What the pages of the console show, as JSON, and their actions. Not "
+            "known is null.",
         },
-        "paths": {path: {"get": _operation(page)} for path, page in pages.items()},
+        "paths": paths,
         "components": {
-            "schemas": {
-                "Error": _object(["error"]),
-                "List": _object(fields(look.listed)),
-                "Samples": _object(fields(look.as_of)),
-            },
+            "schemas": {"Error": ERROR, **dict(sorted(schemas.named.items()))},
             "responses": {
                 "Refused": {
                     "description": "what is wrong, and what to do",
@@ -61,31 +75,24 @@ def document() -> str:
     return json.dumps(found, indent=1) + "\n"
 
 
-def _operation(page: Page) -> Schema:
-    schema = _object(fields(page.view))
-    schema["properties"] = {"samples": {"$ref": "#/components/schemas/Samples"}} | {
-        name: {"$ref": "#/components/schemas/List"} if name == "list" else {}
-        for name in schema["properties"]
-    }
+def _operation(page: Page, schemas: Schemas) -> Schema:
+    answer = schemas.of(get_type_hints(page.view)["return"])
+    samples = schemas.of(answers.Samples)
+    of_all = {"type": "object", "properties": {"samples": samples}, "required": ["samples"]}
     about = inspect.getdoc(page.view) or ""
     operation: Schema = {
         "operationId": page.path,
         "summary": " ".join(about.split("\n\n")[0].split()),
         "parameters": [
-            {
-                "name": name,
-                "in": "query",
-                "required": is_required,
-                "schema": {"type": kind},
-            }
+            _parameter(name, kind, is_required=is_required)
             for name, (kind, is_required) in sorted(parameters(page.view).items())
         ],
         "responses": {
-            "200": {"description": "the figures", "content": _json(schema)},
-            **{
-                status: {"$ref": "#/components/responses/Refused", "description": text}
-                for status, text in REFUSALS.items()
+            "200": {
+                "description": "the figures",
+                "content": _json({"allOf": [of_all, answer]}),
             },
+            **_refusals(REFUSALS),
         },
     }
     if page.right > Right.VIEW:
@@ -93,37 +100,91 @@ def _operation(page: Page) -> Schema:
     return operation
 
 
-def _object(names: list[str]) -> Schema:
-    return {"type": "object", "properties": {name: {} for name in names}}
+def acting(schemas: Schemas) -> Schema:
+    """The addresses that act: previews and confirmations, and the runs of redrives."""
+    found: Schema = {}
+    preview, confirmation = schemas.of(answers.Preview), schemas.of(answers.Confirmation)
+    for action in Desk(Path()).actions.values():
+        body = {
+            "type": "object",
+            "properties": {one.name: _field(one) for one in action.fields},
+            "required": [one.name for one in action.fields if one.is_required and not one.default],
+            "additionalProperties": False,
+        }
+        path = f"/api/act/{action.name}"
+        found[f"{path}/preview"] = _act(
+            f"{action.name}-preview",
+            f"{action.title}: what would change, in each place. It changes nothing.",
+            body,
+            preview,
+        )
+        found[f"{path}/confirm"] = _act(
+            f"{action.name}-confirm",
+            f"{action.title}: do what a preview showed, or 409 when the state is another one.",
+            _texts({"preview": True, "typed": action.is_destructive}),
+            confirmation,
+        )
+    run = schemas.of(answers.Redrive)
+    found["/api/redrives/stop"] = _act(
+        "redrive-stop", "End a redrive after the letter in hand.", _texts({"run": True}), run
+    )
+    asked = _act("redrive-run", "How far a redrive is.", {}, run)["post"]
+    del asked["requestBody"]
+    asked["parameters"].append(_parameter("run", "string", is_required=True))
+    found["/api/redrives/run"] = {"get": asked}
+    return found
+
+
+def _act(ident: str, about: str, body: Schema, answer: Schema) -> Schema:
+    return {
+        "post": {
+            "operationId": ident,
+            "summary": about,
+            "parameters": [_parameter("cluster", "string", is_required=False)],
+            "requestBody": {"required": True, "content": _json(body)},
+            "responses": {
+                "200": {"description": "what it shows or did", "content": _json(answer)},
+                **_refusals(REFUSALS | ACTING_REFUSALS),
+            },
+        }
+    }
+
+
+def _field(one: Field) -> Schema:
+    """A field of a form. What is not given is the present value, or the default."""
+    kinds: dict[str, Schema] = {
+        "number": {"type": "integer", "minimum": one.least, "maximum": one.most},
+        "flag": {"type": "boolean"},
+        "choice": {"type": "string", "enum": list(one.choices)},
+    }
+    note = f"{one.label}: {one.note}" if one.note else one.label
+    return kinds.get(one.kind, {"type": "string", "maxLength": one.chars_max}) | {
+        "description": note
+    }
+
+
+def _texts(names: dict[str, bool]) -> Schema:
+    return {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in names},
+        "required": [name for name, is_required in names.items() if is_required],
+        "additionalProperties": False,
+    }
+
+
+def _parameter(name: str, kind: str, *, is_required: bool) -> Schema:
+    return {"name": name, "in": "query", "required": is_required, "schema": {"type": kind}}
+
+
+def _refusals(texts: dict[str, str]) -> Schema:
+    return {
+        status: {"$ref": "#/components/responses/Refused", "description": text}
+        for status, text in sorted(texts.items())
+    }
 
 
 def _json(schema: Schema) -> Schema:
     return {"application/json": {"schema": schema}}
-
-
-def fields(function: Callable[..., Any]) -> list[str]:
-    """The keys of the dictionaries that a function returns; ValueError for another result."""
-    found: dict[str, None] = {}
-    for node in _own(_tree(function)):
-        if isinstance(node, ast.Return):
-            found |= dict.fromkeys(_keys(node.value, function))
-    return list(found)
-
-
-def _keys(value: ast.expr | None, function: Callable[..., Any]) -> Iterator[str]:
-    """The keys of a dictionary, of two with | between them, or of what a helper returns."""
-    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitOr):
-        yield from _keys(value.left, function)
-        yield from _keys(value.right, function)
-    elif isinstance(value, ast.Call) and (helper := _helper(value.func, function)) is not None:
-        yield from fields(helper)
-    elif isinstance(value, ast.Dict) and all(isinstance(one, ast.Constant) for one in value.keys):
-        yield from (str(one.value) for one in value.keys if isinstance(one, ast.Constant))
-    else:
-        raise ValueError(
-            f"{function.__name__} returns {ast.unparse(value) if value else None}, whose keys are "
-            "not known; write them out"
-        )
 
 
 def parameters(function: Callable[..., Any]) -> dict[str, tuple[str, bool]]:
@@ -174,14 +235,6 @@ def _helper(name: ast.expr, function: Callable[..., Any]) -> Callable[..., Any] 
 def _unconditional(line: ast.stmt) -> Iterator[ast.AST]:
     if not isinstance(line, ast.If | ast.For | ast.While | ast.Try | ast.Return):
         yield from ast.walk(line)
-
-
-def _own(tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes without those of inner functions."""
-    for node in ast.iter_child_nodes(tree):
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield node
-            yield from _own(node)
 
 
 def _tree(function: Callable[..., Any]) -> ast.FunctionDef | ast.AsyncFunctionDef:

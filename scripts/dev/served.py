@@ -81,7 +81,7 @@ async def _broker_rows(folder: Path) -> list[Row]:
     try:
         pulls = PullHandlers(
             *(config, broker.store, broker.permissions, broker.groups, broker.offsets),
-            *(broker.clients, broker.filters, broker.stats, broker.now_ms),
+            *(broker.clients, broker.filters, broker.stats, broker.now_ms, None),
         )
         return list(full_table(broker, pulls).values())
     finally:

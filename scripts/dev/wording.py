@@ -41,6 +41,12 @@ PROSE = [
     Word(r"who(?:ever|m)?", "name the subject: the client, the caller, the reader"),
     Word(r"he|him|his|she|her", "software is it; or name the subject"),
     Word(r"anew", "again, or a verb: rebuild, recreate"),
+    Word(
+        r"(?:no|some|every|any)body",
+        "name the subject: no client, another process, each member, any peer",
+    ),
+    Word(r"of (?:ours|theirs)", "aerobee's; or name the owner"),
+    Word(r"in circles", "say what is repeated"),
     Word(r"so many", "the number, or: this many, as many as"),
     Word(r"what is owed|ow(?:e|es|ed|ing)", "unsent bytes, pending responses"),
     Word(r"those (?:that|who)", "repeat the noun"),

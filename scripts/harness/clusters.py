@@ -36,7 +36,13 @@ PATIENT: dict[str, str | int] = {
 # The default heap of the comparison; the flags of RocketMQ's own scripts ask for 8 GiB.
 JAVA_BROKER_FLAGS = ("-server", "-Xms1g", "-Xmx1g")
 # The broker of a test lives for a minute: the optimizing compiler costs more than it saves.
-TEST_BROKER_FLAGS = ("-Xmx1g", *java_side.QUICK_START)
+TEST_BROKER_FLAGS = ("-Xmx1g", *java_side.QUICK_SERVER)
+# With its defaults an idle broker takes a third of a slow core: each second it compares the 38 MB
+# of its timer wheel with the file, and until its first flush of transaction metrics it spins.
+SPARING: dict[str, str | int] = {
+    "timerFlushIntervalMs": 5_000,
+    "transactionMetricFlushInterval": 500,
+}
 
 
 class Cluster(Protocol):
@@ -96,7 +102,10 @@ class _Folder:
 
 
 class JavaCluster(_Folder):
-    """The real ones. One JVM for both, or with `apart` one each, so that the broker can end."""
+    """The real ones. One JVM for both, or with `apart` one each, so that the broker can end.
+
+    With the flags of a test's broker they spare the processor (SPARING).
+    """
 
     kind = "java"
 
@@ -108,7 +117,8 @@ class JavaCluster(_Folder):
         apart: bool = False,
         flags: tuple[str, ...] = JAVA_BROKER_FLAGS,
     ) -> None:
-        super().__init__(folder, PATIENT | (settings or {}))
+        sparing = SPARING if set(java_side.QUICK_SERVER) <= set(flags) else {}
+        super().__init__(folder, PATIENT | sparing | (settings or {}))
         self._apart = apart
         self._flags = flags
         self._namesrv_process: Reporter | None = None

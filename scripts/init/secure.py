@@ -1,7 +1,7 @@
-"""`aerobee init --secure DIR`: settings of a name server and a broker with everything closed.
+"""`aerobee init --secure DIR`: settings of all daemons but the console, with everything closed.
 
-Both speak TLS only, with certificates of an authority that is made for them, or with files that are
-given. Users prove themselves at both; slaves prove a secret to their master; metrics and status
+They speak TLS only, with certificates of an authority that is made for them, or with files that are
+given. Users prove themselves at each; slaves prove a secret to their master; metrics and status
 pages ask for a token. All secrets are random. Files with secrets have mode 0600, DIR has 0700.
 """
 
@@ -14,6 +14,7 @@ import shlex
 import time
 from pathlib import Path
 
+from ...protocol.security.secret_mode import fault_of
 from ..output.command_error import CommandError
 
 ADMIN = "admin"
@@ -29,8 +30,8 @@ def add_options(parser: argparse.ArgumentParser, kinds: "argparse._MutuallyExclu
     kinds.add_argument(
         "--secure",
         metavar="DIR",
-        help="write a configuration with TLS, an administrator, access control at broker and name "
-        "server, a secret for replication and a token for metrics into the new folder DIR",
+        help="write a configuration with TLS, an administrator, access control at all daemons, a "
+        "secret for replication and a token for metrics into the new folder DIR",
     )
     add = parser.add_argument
     add(
@@ -57,6 +58,9 @@ def run(options: argparse.Namespace) -> int:
     print(f"  aerobee namesrv -c {here}/namesrv.yaml")
     print(f"  aerobee broker -c {here}/broker.yaml")
     print(f"  set -a; . {here}/client.env; set +a; echo hello | aerobee pub greetings")
+    print("and where you need them, a controller and a gRPC proxy:")
+    print(f"  aerobee controller -c {here}/controller.yaml")
+    print(f"  aerobee proxy -c {here}/proxy.yaml")
     return 0
 
 
@@ -75,34 +79,47 @@ def write(folder: Path, hosts: tuple[str, ...], given: dict[str, str]) -> None:
     password = secrets.token_urlsafe(SECRET_BYTES)
     texts["http.token"] = secrets.token_urlsafe(SECRET_BYTES) + "\n"
     texts["replication.secret"] = secrets.token_urlsafe(SECRET_BYTES) + "\n"
-    shared: dict[str, object] = {
+    certificate = given.get("certificate", str(folder / "server.pem"))
+    key = given.get("key", str(folder / "server.key"))
+    authority = given.get("authority", str(folder / "authority.pem"))
+    of_servers: dict[str, object] = {
         "tlsServerMode": "enforcing",
-        "tlsServerCertPath": given.get("certificate", str(folder / "server.pem")),
-        "tlsServerKeyPath": given.get("key", str(folder / "server.key")),
+        "tlsServerCertPath": certificate,
+        "tlsServerKeyPath": key,
         "authenticationEnabled": True,
-        "authorizationEnabled": True,
         "initAuthenticationUser": json.dumps({"username": ADMIN, "password": password}),
         "httpToken": f"file:{folder / 'http.token'}",
     }
-    authority = given.get("authority", str(folder / "authority.pem"))
-    texts["namesrv.yaml"] = _settings(
-        "a name server", shared | {"kvConfigPath": str(folder / "namesrv" / "kvConfig.json")}
-    )
-    texts["broker.yaml"] = _settings(
-        "a broker",
+    limited = {"authorizationEnabled": True}
+    of_clients: dict[str, object] = {
+        "innerClientAuthenticationCredentials": json.dumps(
+            {"accessKey": ADMIN, "secretKey": password}
+        ),
+        "tlsClientAuthServer": True,
+        "tlsClientTrustCertPath": authority,
+    }
+    places: dict[str, object] = {"kvConfigPath": str(folder / "namesrv" / "kvConfig.json")}
+    found = {"namesrv.yaml": ("a name server", places | of_servers | limited)}
+    places = {"namesrvAddr": NAME_SERVER, "storePathRootDir": str(folder / "store")}
+    replication = {"haSecret": f"file:{folder / 'replication.secret'}", "haTls": True}
+    found["broker.yaml"] = "a broker", places | of_servers | limited | of_clients | replication
+    places = {"controllerStorePath": str(folder / "controller")}
+    found["controller.yaml"] = "a controller", places | of_servers | of_clients
+    found["proxy.yaml"] = (
+        "a gRPC proxy",
         {
             "namesrvAddr": NAME_SERVER,
-            "storePathRootDir": str(folder / "store"),
-            **shared,
-            "innerClientAuthenticationCredentials": json.dumps(
-                {"accessKey": ADMIN, "secretKey": password}
-            ),
-            "tlsClientAuthServer": True,
-            "tlsClientTrustCertPath": authority,
-            "haSecret": f"file:{folder / 'replication.secret'}",
-            "haTls": True,
+            "tlsServerMode": "enforcing",
+            "tlsCertPath": certificate,
+            "tlsKeyPath": key,
+            "authenticationEnabled": True,
+            "httpToken": of_servers["httpToken"],
+            "useTLS": True,
+            **limited,
+            **of_clients,
         },
     )
+    texts |= {name: _settings(*each) for name, each in found.items()}
     client = {
         "AEROBEE_ACCESS_KEY": ADMIN,
         "AEROBEE_SECRET_KEY": password,
@@ -125,6 +142,9 @@ def _certificates(folder: Path, hosts: tuple[str, ...], given: dict[str, str]) -
             given[name] = str(Path(path).expanduser().absolute())
             if not Path(given[name]).is_file():
                 raise CommandError(f"--{name} {path} is no file; correct the path")
+        why = fault_of(given["key"], Path(given["key"]).stat().st_mode)
+        if why:
+            raise CommandError(f"--key can't be used: {why}")
         return {}
     if importlib.util.find_spec("cryptography") is None:
         raise CommandError(

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 
-from rocketmq.client import (  # type: ignore[import-not-found]
+from rocketmq.client import (
     ConsumeStatus,
     Message,
     Producer,

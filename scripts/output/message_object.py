@@ -37,7 +37,7 @@ def object_of(record: Record) -> dict[str, Any]:
         "id": id_of(record),
         "stored": time_text(record.store_ms),
         "tags": pairs.get(props.TAGS),
-        "keys": pairs.get(props.KEYS, "").split(),
+        "keys": props.keys_of(pairs),
         "properties": props.own(pairs),
     }
     body = body_of(record)

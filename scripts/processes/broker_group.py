@@ -11,10 +11,12 @@ import signal
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from ...broker.topics.missed_deletions import MissedDeletions
 from ...client.errors import AerobeeError
 from .. import logs
 from ..child_command import Backoff, ChildCommand, ChildStaysDown
 from ..output.command_error import CommandError
+from .group_deletions import GroupDeletions
 from .plan import DRAINED, MemberPlan
 
 log = logging.getLogger(__name__)
@@ -75,6 +77,7 @@ class BrokerGroup:
         self._restart_pause = restart_pause
         self._what_keeps = what_keeps
         self._restarting: asyncio.Task[None] | None = None
+        self._deletions = GroupDeletions()
 
     async def start(self) -> None:
         """Start all; CommandError if none serves. SIGHUP restarts them in turn from now on."""
@@ -187,6 +190,10 @@ class BrokerGroup:
             raise
         member.state, member.reason = LEAVING if plan.is_leaving else SERVING, ""
         member.began.set()
+        missed = MissedDeletions(plan.config.store_dir)
+        for topic in missed.topics():  # deleted elsewhere after it has looked, at its start
+            child.say(json.dumps({"deleted": topic}))
+            missed.done(topic)
         for other in self.members:
             if other.is_serving and other.child is not None:
                 other.child.say('{"tell": true}')
@@ -226,17 +233,37 @@ class BrokerGroup:
         return bool(member.reason)
 
     def _on_line(self, teller: GroupMember, line: str) -> None:
-        """A member names a topic: the others create it where it is missing."""
+        """A member names a topic, which others create where it is missing, or has deleted one."""
         try:
-            is_topic = "topic" in json.loads(line)
+            said = json.loads(line)
         except ValueError:
-            is_topic = False
-        if not is_topic:
+            said = None
+        if not isinstance(said, dict) or not said.keys() & {"topic", "deleted"}:
             logs.copy(teller.plan.name, line)
             return
+        if "deleted" in said:
+            self._on_deleted(teller, said["deleted"])
+            return
+        self._deletions.has(said["topic"]["topicName"], teller.plan.name)
         for other in self.members:
             if other is not teller and other.is_serving and other.child is not None:
                 other.child.say(line)
+
+    def _on_deleted(self, teller: GroupMember, topic: str) -> None:
+        """Once all members that serve have deleted a topic, the members that are away will, too."""
+        serving = [member.plan.name for member in self.members if member.is_serving]
+        if not self._deletions.deleted(topic, teller.plan.name, serving):
+            return
+        for member in self.members:
+            if not member.is_serving and member is not teller:
+                try:
+                    MissedDeletions(member.plan.config.store_dir).add(topic)
+                except OSError as wrong:
+                    log.error(
+                        "topic %s comes back with %s, which is away: its deletion can't be noted: "
+                        "%s; delete the topic again when all members serve",
+                        *(topic, member.plan.name, wrong),
+                    )  # fmt: skip
 
 
 def _tell_fault(restarting: asyncio.Task[None]) -> None:

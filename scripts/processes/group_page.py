@@ -1,6 +1,5 @@
 """The HTTP endpoint of a group of brokers: the metrics of its members added up, and each member."""
 
-import asyncio
 from collections.abc import Generator, Iterator
 from typing import TypeVar
 
@@ -10,6 +9,7 @@ from ...console.endpoint import DaemonView, Endpoint
 from ...console.exposition import Family
 from ...console.members import added_up, fetched, total
 from ...console.page import Cell, Status
+from ...protocol.aio.slices import step_per_tick
 from .broker_group import BrokerGroup
 
 Result = TypeVar("Result")
@@ -48,6 +48,7 @@ class GroupPage:
             status=self._status,
             note=lambda: "; ".join(self._group.notes()) or None,
             more_metrics=self._added_up,
+            console=self._config.console_url,
         )
         config = self._config
         return Endpoint(
@@ -67,12 +68,7 @@ class GroupPage:
         members = self._group.members
         pages = {each.plan.name: each.page for each in members if each.is_serving and each.page}
         self._texts = await fetched(pages, self._token)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            await asyncio.sleep(0)
+        return await step_per_tick(steps)
 
     async def _added_up(self) -> bytes:
         return added_up(self._texts, self._config.broker_name).encode()

@@ -1,9 +1,10 @@
 """A member's side of the pipes to its supervisor: the topics of a group are on every member.
 
 Lines to the supervisor, after the ready line: `{"topic": CONFIG}` for each topic that is created
-here. Lines from it: the same for a topic of another member, which is created here where it is
-missing, and `{"tell": true}`, after which this member names all of its topics. The end of the input
-is the order to stop.
+here, `{"deleted": NAME}` for each that is deleted. Lines from it: the first for a topic of another
+member, which is created here where it is missing; the second for a topic that this member is to
+delete, since it missed its deletion; and `{"tell": true}`, after which this member names all of its
+topics. The end of the input is the order to stop.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from ...store.base.errors import StoreError
 
 log = logging.getLogger(__name__)
 
-TOPIC, TELL = "topic", "tell"
+TOPIC, DELETED, TELL = "topic", "deleted", "tell"
 OWN_PREFIX = "%"  # retry topics and dead letters: a broker makes them for the groups it serves
 LINE_BYTES_MAX = 1 << 20
 
@@ -36,6 +37,7 @@ class MemberLink:
     """Joins a started broker to its supervisor, by standard input and output."""
 
     def __init__(self, broker: Broker) -> None:
+        self._broker = broker
         self._topics = broker.topics
         self._system = system_topics(broker.config)
         self._is_slave = broker.config.is_slave  # whose topics are its master's
@@ -71,19 +73,24 @@ class MemberLink:
             self._tell(config)
 
         self._topics.on_change = changed
+        self._topics.on_delete = self._tell_deleted
 
     def _tell(self, config: TopicConfig) -> None:
         name = config.topic_name or ""
+        if self._is_shared(name) and name not in self._topics.static.table:
+            self._write(topic_line(config))
+
+    def _tell_deleted(self, name: str) -> None:
+        if self._is_shared(name):
+            self._write(json.dumps({DELETED: name}))
+
+    def _is_shared(self, name: str) -> bool:
         is_own = name in self._system or is_system_topic(name) or name.startswith(OWN_PREFIX)
-        if (
-            is_own
-            or self._is_slave
-            or name in self._topics.static.table
-            or self._out is None
-            or self._out.is_closing()
-        ):
-            return
-        self._out.write(topic_line(config).encode() + b"\n")
+        return not is_own and not self._is_slave
+
+    def _write(self, line: str) -> None:
+        if self._out is not None and not self._out.is_closing():
+            self._out.write(line.encode() + b"\n")
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         while line := await reader.readline():
@@ -91,6 +98,8 @@ class MemberLink:
             if TELL in order:
                 for config in self._topics.all().values():
                     self._tell(config)
+            elif DELETED in order:
+                await self._broker.delete_missed(order[DELETED])
             elif TOPIC in order and not self._is_slave:
                 self._create(TopicConfig.decode(json.dumps(order[TOPIC]).encode()))
         signal.raise_signal(signal.SIGTERM)

@@ -76,6 +76,18 @@ def names(target: Target) -> list[str]:
     return sorted(name for name in target.sizes(LISTS) if name.endswith(".json") and "Z-" in name)
 
 
+def existing(target: Target) -> list[str]:
+    """The same where there must be one. StoreError, with the reason, without one."""
+    found = names(target)
+    if not found:
+        why = target.lack() or f"nothing below {target.place(LISTS)} is the list of one"
+        raise StoreError(
+            f"{target.place('')} has no backup: {why}; give the TARGET that `aerobee backup` wrote "
+            "to, or take a backup first"
+        )
+    return found
+
+
 def label(name: str) -> str:
     """What of a list's name tells it from others: its time and its hash."""
     return name.removeprefix(f"{LISTS}/").removesuffix(".json")
@@ -83,8 +95,6 @@ def label(name: str) -> str:
 
 def named(found: list[str], part: str | None) -> str:
     """The newest of these lists, or the one whose name has `part`. StoreError without one."""
-    if not found:
-        raise StoreError("there is no backup; `aerobee backup` makes one")
     if part is None:
         return found[-1]
     fitting = [each for each in found if part in each]

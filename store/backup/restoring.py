@@ -89,7 +89,7 @@ def restore(
 
 def _choice(target: Target, name: str | None, until_ms: int | None) -> tuple[str, list[BackedUp]]:
     """The name of the backup with the log, and the files to bring."""
-    found = manifest.names(target)
+    found = manifest.existing(target)
     if until_ms is None:
         chosen = manifest.named(found, name)
         return chosen, manifest.load(target, chosen).files

@@ -30,6 +30,8 @@ LATE = ("config/topics.json", "config/subscriptionGroup.json")
 # The own lock of a running broker, its mark, and what a failover cut off.
 PASSED_OVER = frozenset({"lock", "abort", "abort.bak", "cut"})
 TRIES = 200  # to read a table and its journal while neither changes
+AHEAD_BYTES = 1 << 20  # of one hint to the disk
+ZEROS_BYTES = 64 << 10  # looked at together at the end of a piece
 TRY_SECONDS = 0.01
 NAME_DIGITS = 17  # or more: a file of a row, named by its place or by a time
 
@@ -117,6 +119,7 @@ class _Taking:
         self._pace = pace
         self._progress = progress
         self._there = target.sizes(PIECES)
+        self._room = memoryview(bytearray(PIECE_BYTES))
         self._files: dict[str, BackedUp] = {}
         self._all_bytes = 0
         self._done_bytes = 0
@@ -152,7 +155,8 @@ class _Taking:
             for path, data in zip(paths, _read_together(paths), strict=True):
                 if data is not None:
                     name = path.relative_to(self._root).as_posix()
-                    parts = [data[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES)]
+                    view = memoryview(data)
+                    parts = [view[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES)]
                     self.read_bytes += len(data)
                     self._files[name] = BackedUp(name, len(data), [*map(self._kept, parts)])
 
@@ -188,17 +192,23 @@ class _Taking:
                 disk.current.close(fd)
 
     def _piece(self, fd: int, at: int, size: int) -> Piece:
-        data = bytearray()
+        # All pieces use one buffer: new memory costs as much as the rest of the work.
+        room, count = self._room, 0
         for place, chunk in data_of(fd, at, min(at + PIECE_BYTES, size)):
-            data += bytes(place - at - len(data))
-            data += chunk
+            start = place - at
+            room[count:start] = bytes(start - count)
+            count = start + len(chunk)
+            room[start:count] = chunk
             self.read_bytes += len(chunk)
             self._pace(len(chunk))
-        return self._kept(bytes(data))
+        # The disk reads the next piece while this one is written.
+        for place in range(at + PIECE_BYTES, min(at + 2 * PIECE_BYTES, size), AHEAD_BYTES):
+            disk.current.will_need(fd, place, AHEAD_BYTES)
+        return self._kept(room[:count])
 
-    def _kept(self, data: bytes) -> Piece:
+    def _kept(self, data: memoryview) -> Piece:
         """The piece with this data, which is in the target then."""
-        whole = data.rstrip(b"\0")
+        whole = data[: _end_of_data(data)]
         if not whole:
             return ZEROS
         piece = Piece(sha256(whole).hexdigest(), len(whole))
@@ -212,6 +222,18 @@ class _Taking:
         return all(
             not piece.hash or self._there.get(piece.name) == piece.size for piece in file.pieces
         )
+
+
+def _end_of_data(data: memoryview) -> int:
+    """Where the zeros at the end begin."""
+    end = len(data)
+    while end:
+        start = max(0, end - ZEROS_BYTES)
+        kept = len(bytes(data[start:end]).rstrip(b"\0"))
+        if kept:
+            return start + kept
+        end = start
+    return 0
 
 
 def _read_together(paths: list[Path]) -> list[bytes | None]:

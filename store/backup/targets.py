@@ -22,7 +22,7 @@ class Target(Protocol):
     def read(self, name: str) -> bytes | None:
         """The bytes of a name; None without one."""
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes | memoryview) -> None:
         """Make or replace a name. It is on the disk then, or in the hands of the service."""
 
     def delete(self, name: str) -> None:
@@ -30,6 +30,10 @@ class Target(Protocol):
 
     def place(self, name: str) -> str:
         """The name as an operator finds it."""
+
+    def lack(self) -> str:
+        """Why it can have no blobs, such as "it does not exist"; empty if nothing speaks against
+        them."""
 
 
 def target_of(place: str) -> Target:
@@ -60,7 +64,7 @@ class FolderTarget:
             except FileNotFoundError:
                 return None
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes | memoryview) -> None:
         path = self._root / name
         make_folder(path.parent)
         json_file.replace(path, data, PRIVATE)
@@ -73,6 +77,11 @@ class FolderTarget:
 
     def place(self, name: str) -> str:
         return str(self._root / name)
+
+    def lack(self) -> str:
+        if self._root.is_dir():
+            return ""
+        return "it is no folder" if self._root.exists() else "it does not exist"
 
 
 class RemoteTarget:
@@ -110,11 +119,11 @@ class RemoteTarget:
             except FileNotFoundError:
                 return None
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes | memoryview) -> None:
         path = self._path(name)
         with self._plain(name, "write"):
             self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
-            self._files.pipe_file(path, data)
+            self._files.pipe_file(path, bytes(data))
 
     def delete(self, name: str) -> None:
         with self._plain(name, "delete"):
@@ -122,6 +131,9 @@ class RemoteTarget:
 
     def place(self, name: str) -> str:
         return f"{self._url}/{name}"
+
+    def lack(self) -> str:
+        return ""  # a bucket has no folders that exist or not
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"

@@ -78,4 +78,9 @@ def plain_error(wrong: OSError, path: Path | str, action: str) -> StoreError:
         return StoreError(
             f"can't {action} {path}: the process has no file numbers left; raise ulimit -n"
         )
+    if wrong.errno == errno.ENOTDIR:
+        return StoreError(
+            f"can't {action} {path}: a part of this path is a file, not a folder; move that file "
+            "away, or choose another path"
+        )
     return StoreError(f"can't {action} {path}: {reason}")

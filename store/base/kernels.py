@@ -12,8 +12,34 @@ Buffer = bytes | memoryview
 Numbers = NDArray[np.int64]
 
 
+class RunKernels(Protocol):
+    """The inner loops of reading a run of records."""
+
+    def whole(self, data: bytes, place: int) -> tuple[Numbers, int]:
+        """Where the whole records of `data` begin, side by side from its first byte on, and where
+        the last one ends. `data` lies at `place` of the log, as each of them says, and their bodies
+        have their crc.
+        """
+
+    def joined(
+        self, data: bytes, starts: Numbers, ends: Numbers
+    ) -> tuple[NDArray[np.uint8], Numbers]:
+        """These texts of `data` one behind another, each with a separator of properties behind it,
+        and their bounds, as `PropertyTable` takes both.
+        """
+
+    def hashes(self, data: NDArray[np.uint8], starts: Numbers, ends: Numbers, out: Numbers) -> bool:
+        """Replace each hash of `out`, of 32 bits, by the one of its text with `data[start:end]`
+        behind. False, and `out` is to be thrown away, when one of these is not ASCII.
+        """
+
+
 class Kernels(Protocol):
     """One implementation of the inner loops; `MessageStore` gets it as an argument."""
+
+    @property
+    def runs(self) -> RunKernels | None:
+        """Those of reading runs; None where numpy does it."""
 
     def gather(
         self, queue: "Segment", at: int, count: int, log: "Segment", bytes_max: int

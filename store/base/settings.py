@@ -42,6 +42,7 @@ class StoreSettings:
     delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS  # messageDelayLevel
     append_crc: bool = False  # enabledAppendPropCRC: records end with a crc of all before it
     lmq_enable: bool = False  # enableLmq with enableMultiDispatch
+    light_queues_max: int = 20_000  # maxLmqConsumeQueueNum
     controller_mode: bool = (
         False  # enableControllerMode: epochs are kept, confirmOffset bounds reads
     )

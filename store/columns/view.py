@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ...protocol.names import LMQ_PREFIX
 from ..base.chunk import Chunk
 from ..base.errors import ArrowMissing, PolarsMissing, StoreError
-from ..engine.derive import LMQ_PREFIX
 from ..files import checkpoint
 from ..files.listing import Row, queue_folders
 from ..log.records import Positions

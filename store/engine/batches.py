@@ -6,7 +6,7 @@ All messages of a batch are stored, or none.
 from ...protocol.errors import Malformed
 from ...protocol.message.batch import ENTRY_BYTES_MIN as BATCH_ENTRY_BYTES_MIN
 from ...protocol.message.batch import FLAG_AND_LENGTH as BATCH_ENTRY
-from ...protocol.message.properties import PROPERTIES_BYTES_MAX, find
+from ...protocol.message.properties import INNER_MULTI_QUEUE_OFFSET, PROPERTIES_BYTES_MAX, find
 from ...protocol.message.record import (
     CRC_MASK,
     HOST_BYTES_V4,
@@ -24,6 +24,7 @@ from ..index.index import Pending
 from ..log.commit_log import STAGED_BYTES_MAX
 from ..queues.consume_queue import ENTRY_BYTES, RUN_MAX, ConsumeQueue, run_of
 from .batch_writing import too_large, with_crc, with_room_for_crc
+from .light_queues import OFFSETS
 from .messages import Batch, PlacedBatch
 from .state import StoreState
 
@@ -66,6 +67,11 @@ class BatchAppender:
             raise IllegalMessage(
                 f"a batch with system flag {sys_flag} can't be stored: no transactions, no batches "
                 "in batches; send the messages singly"
+            )
+        if self._state.settings.lmq_enable and OFFSETS in batch.body:
+            raise IllegalMessage(
+                f"a message of the batch has the property {INNER_MULTI_QUEUE_OFFSET}, which the "
+                "broker sets; leave it out, and send messages for light queues singly"
             )
         queue = self._queues.plain.get(key) or self._new_queue(*key)
         log = self._log

@@ -172,7 +172,7 @@ class Cleaner:
                 return
             found = segment.status
             if found is None:
-                yield LogFile(0, 0)  # somebody else has deleted it
+                yield LogFile(0, 0)  # another process has deleted it
             else:
                 yield LogFile(
                     found.st_mtime_ns // 1_000_000,

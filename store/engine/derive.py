@@ -7,21 +7,21 @@ at any time. Queue offsets stand in the records; the log has the last word on th
 import logging
 from collections.abc import Mapping
 
-from ...protocol.message.properties import find
+from ...protocol.message.properties import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, find
 from ...protocol.message.record import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_MASK
 from ...protocol.message.tags import raw_tags_code
+from ...protocol.names import LMQ_PREFIX
 from ..base.settings import StoreSettings
 from ..index.index import Index, is_indexed
 from ..log.run import Passed
 from ..queues.consume_queue import EXT_ADDRESS_MAX, FILLER, ConsumeQueue, Entry
 from ..queues.queues import Queues, is_legal
+from .light_queues import has_light
 from .writing import due_ms
 
 log = logging.getLogger(__name__)
 
-LMQ_PREFIX = "%LMQ%"
 FILLERS_MAX = 20_000_000  # entries that may be missing in a queue, such as of a lost log file
-LMQ_QUEUES_MAX = 20_000  # maxLmqConsumeQueueNum
 PENDING_KEYS_MAX = 50_000  # messages whose keys are gathered before they go into the index
 
 
@@ -53,6 +53,7 @@ class Derive:
         self._deleted = deleted or {}
         self._sure_end = sure_end
         self.last_ms = 0
+        self.arrived: set[tuple[str, int]] = set()  # light queues with new entries
 
     def queue(self, record: Passed) -> None:
         """The entry of a message in its queue. QueueGap when entries before it are missing."""
@@ -79,7 +80,7 @@ class Derive:
         if queue.is_schedule:
             tags_code = due_ms(raw, record.store_ms, self._settings.delay_levels_ms, tags_code)
         self._entry(queue, record.queue_offset, record.log_offset, record.size, tags_code)
-        if self._settings.lmq_enable:
+        if self._settings.lmq_enable and has_light(record.topic):
             self._lmq_entries(record, tags_code)
 
     def index(self, record: Passed) -> None:
@@ -152,17 +153,19 @@ class Derive:
 
     def _lmq_entries(self, record: Passed, tags_code: int) -> None:
         """Entries in the light queues that a message names besides its own."""
-        names = find(record.raw_properties, b"INNER_MULTI_DISPATCH")
-        offsets = find(record.raw_properties, b"INNER_MULTI_QUEUE_OFFSET")
+        names = find(record.raw_properties, INNER_MULTI_DISPATCH.encode())
+        offsets = find(record.raw_properties, INNER_MULTI_QUEUE_OFFSET.encode())
         if names is None or offsets is None:
             return
         pairs = zip(names.decode(errors="replace").split(","), offsets.split(b","), strict=False)
         for name, text in pairs:
             if not name.startswith(LMQ_PREFIX) or not text.isdigit():
                 continue
-            if len(self._queues.plain) >= LMQ_QUEUES_MAX and not self._queues.find(name, 0):
+            is_full = self._queues.light >= self._settings.light_queues_max
+            if not is_legal(name, 0) or (is_full and not self._queues.find(name, 0)):
                 continue
             queue = self._queues.make(name, 0)
+            self.arrived.add((name, 0))
             self._entry(queue, int(text), record.log_offset, record.size, tags_code)
 
 

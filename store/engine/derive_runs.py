@@ -18,14 +18,17 @@ from ..queues.consume_queue import ENTRY_TYPE, SCHEDULE_TOPIC, ConsumeQueue
 from ..queues.queues import QUEUE_ID_MAX, is_legal
 from .derive import Derive
 
+Key = tuple[str, int]  # topic, queue id
+
 SMALL_NUMBERS = 1 << 16  # up to here numpy sorts by counting
 
 
 class RunDerive(Derive):
     """Brings queues and index to where the log is, by runs or by single messages."""
 
-    def queue_run(self, run: Run) -> None:
-        """The entries of these messages. QueueGap when entries before one are missing."""
+    def queue_run(self, run: Run) -> set[Key]:
+        """The entries of these messages; which queues have one of them. QueueGap when entries
+        before one are missing."""
         self.last_ms = int(run.store_times[-1])
         kinds = run.records.sys_flags & TRANSACTION_MASK
         wanted = (kinds == 0) | (kinds == TRANSACTION_COMMIT)
@@ -43,12 +46,17 @@ class RunDerive(Derive):
             special[:] = True
         if SCHEDULE_TOPIC in run.topics:
             special |= run.topic_of == run.topics.index(SCHEDULE_TOPIC)
+        found: set[Key] = set()
         for row in np.flatnonzero(wanted & special).tolist():
-            self.queue(run.passed(row))
+            passed = run.passed(row)
+            self.queue(passed)
+            found.add((passed.topic, passed.queue_id))
         rows = np.flatnonzero(wanted & ~special)
         for topic, queue_id, own, entries in by_queue(run, rows):
             self._entries(self._queues.make(topic, queue_id), run, own, entries)
+            found.add((topic, queue_id))
         self.last_ms = int(run.store_times[-1])
+        return found
 
     def index_run(self, run: Run) -> None:
         """The keys of these messages in the index."""

@@ -7,7 +7,6 @@ No other writer is allowed.
 """
 
 import logging
-from collections.abc import Iterable
 
 from ...protocol.message.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
 from ..base.errors import DamagedStore, StoreError, WritesRefused
@@ -15,15 +14,13 @@ from ..files.segment import Segment
 from ..log.commit_log import BLANK
 from ..log.run import RUN_BYTES, Run, read_run
 from ..log.walk import whole_record
-from .derive_runs import RunDerive
+from .derive_runs import Key, RunDerive
 from .state import StoreState
 
 log = logging.getLogger(__name__)
 
 CAUSE = "slave"  # of the pause that keeps others from writing
 RUN_BYTES_MIN = 32 << 10  # with less new in the log, message by message is quicker
-
-Key = tuple[str, int]  # topic, queue id
 
 
 class Follower:
@@ -97,9 +94,11 @@ class Follower:
             run = None
             new_bytes = commit_log.written - place
             if new_bytes >= RUN_BYTES_MIN:
-                run = read_run(segment, place, min(new_bytes, RUN_BYTES))
+                run = read_run(
+                    *(segment, place, min(new_bytes, RUN_BYTES)), self._state.kernels.runs
+                )
             if run is not None:
-                found.update(self._take_run(derive, run))
+                found |= self._take_run(derive, run)
                 continue
             passed = whole_record(segment, place)
             if passed is None:
@@ -110,6 +109,8 @@ class Follower:
             self._state.followed_end = place + passed.size
             derive.index(passed)
             found.add((passed.topic, passed.queue_id))
+        found |= derive.arrived
+        derive.arrived.clear()
         return found
 
     def cut_torn(self) -> None:
@@ -137,8 +138,8 @@ class Follower:
         if self._log.written > self._state.followed_end:
             self._log.cut(self._state.followed_end)
 
-    def _take_run(self, derive: RunDerive, run: Run) -> Iterable[Key]:
-        derive.queue_run(run)
+    def _take_run(self, derive: RunDerive, run: Run) -> set[Key]:
+        found = derive.queue_run(run)
         self._state.last_ms = derive.last_ms
         self._state.followed_end = run.end
         if self._state.settings.index_enable:
@@ -151,8 +152,7 @@ class Follower:
                     (each.topic, each.raw_properties, each.log_offset, each.store_ms, None)
                     for each in map(left.passed, range(len(left)))
                 ]
-        pairs = set(zip(run.topic_of.tolist(), run.queue_ids.tolist(), strict=True))
-        return [(run.topics[topic], queue_id) for topic, queue_id in pairs]
+        return found
 
     def _next_size(self, segment: Segment, place: int) -> int | None:
         """The size in bytes of the message at `place`; 0 for the blank record that ends a file.

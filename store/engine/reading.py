@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...protocol.message.record import decode_record, store_ms_of
+from ...protocol.names import LMQ_PREFIX
 from ..base import status
 from ..base.kernels import Buffer
 from ..kernels.interpreted import copy_records, places_of
@@ -32,9 +33,8 @@ PULL_BYTES_MIN = 100
 NEAR_SCAN = 8  # entries first looked at for each message that a pull may take
 DAMAGED_MAX = 1_000  # places whose damage is logged
 SAMPLE_MAX = 20_000  # entries read to estimate how many messages have a tag (maxConsumeQueueScan)
-LMQ_PREFIX = "%LMQ%"
 QUERY_MESSAGES_MAX = 64  # maxMsgsNumBatch
-QUERY_LOOKS_MAX = 10_000  # messages read in one query because a key of theirs has the hash
+QUERY_LOOKS_MAX = 10_000  # messages read in one query because one of their keys has the hash
 INDEX_PRECISION_MS = 1_000  # the index has the times of messages in seconds
 
 PLACE = Struct(">q")

@@ -8,6 +8,7 @@ when the log has grown up to it. Doing it twice changes nothing more.
 
 import logging
 
+from ...protocol.names import LMQ_PREFIX
 from ..files.checkpoint import Checkpoint
 from ..files.segments import warn_of
 from ..index.index import Index
@@ -15,7 +16,7 @@ from ..log.commit_log import CommitLog
 from ..log.run import Passed, Run
 from ..log.walk import Progress, Walk, whole_record
 from ..queues.consume_queue import FILLER
-from .derive import LMQ_PREFIX, QueueGap
+from .derive import QueueGap
 from .derive_runs import RunDerive
 from .state import StoreState
 
@@ -63,7 +64,7 @@ def recover(
         if index.mark != mark:
             indexed = index.end_offset + 1  # not again what was indexed on the way
         end, last_ms = _derive(state, walk, commit_log.start, indexed, sure_end, is_whole=True)
-    # A clean stop of ours has left nothing behind the end.
+    # A clean stop of aerobee's broker leaves nothing behind the end.
     _cut(state, end, zero=not is_clean or end != checkpoint.synced_end)
     if doubted:
         _write_again(state, checkpoint.synced_end)

@@ -62,6 +62,7 @@ class StoreState:
         self.is_bounded = settings.sync_flush or settings.controller_mode
         self.batch_topics: AbstractSet[str] = frozenset()  # new queues of them are batch queues
         self.topic_rules: Mapping[str, TopicRule] = {}  # of topics with a retention of their own
+        self.light_arrived: dict[tuple[str, int], None] = {}  # light queues with new messages
         self.last_ms = 0  # store time of the last message
         self.opened_end = 0  # an earlier run wrote the log up to here
         self.memory_bytes = 0  # this much of the log's end counts as being in memory

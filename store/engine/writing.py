@@ -28,6 +28,7 @@ from ..index.index import is_indexed
 from ..log.commit_log import STAGED_BYTES_MAX
 from ..queues.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
 from .batch_writing import BatchQueueAppender, too_large, with_crc, with_room_for_crc
+from .light_queues import DISPATCH, light_queues, with_offsets
 from .messages import Message, MessageFields, Placed
 from .state import StoreState
 
@@ -64,18 +65,17 @@ class Appender:
         return placed
 
     def put_all(self, messages: Iterable[MessageFields], *, until_error: bool = False) -> Results:
-        """Store messages in order.
+        """Store messages in order; they are readable after the next `write_staged`.
 
-        Messages are readable after the next `write_staged`. In SCHEDULE_TOPIC_XXXX the tags code
-        follows from the property DELAY, or from the level of the queue if it is None. With
-        `until_error` the first error ends the call and is the last result.
+        In SCHEDULE_TOPIC_XXXX the tags code follows from the property DELAY, or from the level of
+        the queue if it is None. With `until_error` the first error is the last result.
         """
         log, queues, state = self._log, self._plain_queues, self._state
         staged, pending = log.staged, self._pending_keys
         if len(pending) > state.index_pending_max:
             state.relieve_index()
         host, body_bytes_max = state.host, state.settings.max_message_bytes
-        store_ms, start = state.now_ms(), log.end
+        store_ms, start, with_light = state.now_ms(), log.end, state.settings.lmq_enable
         places: Results = []
         for message in messages:
             (
@@ -89,6 +89,7 @@ class Appender:
                     queue is None
                     or queue.is_special
                     or sys_flag & SPECIAL_FLAGS
+                    or (with_light and DISPATCH in properties)
                     or body_bytes > body_bytes_max
                     or properties_bytes > PROPERTIES_BYTES_MAX
                     or len(born_host) + len(host) != 2 * HOST_BYTES_V4
@@ -214,7 +215,7 @@ class Appender:
         return self._put_special(queue, message, store_ms)
 
     def _put_special(self, queue: ConsumeQueue, message: Message, store_ms: int) -> Placed:
-        """`put_all` for IPv6 hosts, transactions and records with a crc property."""
+        """`put_all` for IPv6 hosts, transactions, light queues and records with a crc property."""
         sys_flag, properties, tags_code = message.sys_flag, message.properties, message.tags_code
         assert tags_code is not None
         if sys_flag & INNER_BATCH:
@@ -227,6 +228,11 @@ class Appender:
             tags_code = self._due_code(queue.queue_id, properties, store_ms, tags_code)
         is_queued = sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)
         queue_offset = queue.next if is_queued else 0
+        light: list[ConsumeQueue] = []
+        if is_queued and self._state.settings.lmq_enable:
+            light = light_queues(self._queues, self._state.settings, queue.topic, properties)
+            if light:
+                properties = with_offsets(properties, light)
         if self._state.settings.append_crc:
             properties = with_room_for_crc(properties)
         record = Record(
@@ -245,6 +251,10 @@ class Appender:
             data = with_crc(data)
         if is_queued:
             queue.append(log_offset, size, tags_code)
+        for one in dict.fromkeys(light):
+            if one is not queue:
+                one.append(log_offset, size, tags_code)
+                self._state.light_arrived[one.topic, 0] = None
         log.staged.append(data)
         log.end = log_offset + size
         if is_indexed(sys_flag):

@@ -74,7 +74,7 @@ def remove(path: Path) -> None:
         sync_folder(path.parent)
 
 
-def replace(path: Path, data: bytes, mode: int = 0o644) -> None:
+def replace(path: Path, data: bytes | memoryview, mode: int = 0o644) -> None:
     """Replace the file by these bytes, atomically. StoreError when that fails."""
     made = path.with_name(path.name + ".new")
     with plain_errors(path, "write"):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...protocol.message.properties import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET
 from ...protocol.message.record import INNER_BATCH
-from ..engine.derive import LMQ_PREFIX
+from ...protocol.names import LMQ_PREFIX
 from ..engine.derive_runs import by_queue, queued_rows
 from ..files.listing import Row, queue_folders
 from ..log.records import Positions

@@ -128,7 +128,7 @@ def _record_line(record: Record, place: int) -> Line:
         "preparedOffset": record.prepared_offset,
         "id": pairs.get(props.UNIQ_KEY) or record.offset_id,
         "tags": pairs.get(props.TAGS),
-        "keys": pairs.get(props.KEYS, "").split(),
+        "keys": props.keys_of(pairs),
         "properties": pairs,
     }
     if record.log_offset != place:

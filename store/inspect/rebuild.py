@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...protocol.names import LMQ_PREFIX
 from ..base.errors import StoreError, plain_errors
 from ..base.settings import StoreSettings
 from ..columns.view import StoreView
-from ..engine.derive import LMQ_PREFIX
 from ..engine.store import MessageStore
 from ..files import checkpoint as checkpoints
 from ..files import disk

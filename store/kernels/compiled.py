@@ -9,7 +9,9 @@ from ..base.kernels import Buffer
 from ..files.segment import Segment
 from ..index import index_file
 from ..queues.consume_queue import ENTRY_BYTES, OFFSET_AT, SIZE_AT
+from . import runs
 from .plain_records import put32, put64
+from .runs import CompiledRuns, int64_at
 
 # Compiled code takes numbers of the module only.
 HEADER_BYTES, SLOT_BYTES = index_file.HEADER_BYTES, index_file.SLOT_BYTES
@@ -22,6 +24,7 @@ class CompiledKernels:
     """`Kernels` in machine code. The first call of each may compile for seconds: see `prepare`."""
 
     def __init__(self) -> None:
+        self.runs = CompiledRuns()
         self._copy = np.empty(0, np.uint8)
 
     def gather(
@@ -52,16 +55,11 @@ class CompiledKernels:
 
 def prepare() -> None:
     """Compile everything here, or load it from the cache: from milliseconds to seconds."""
+    runs.prepare()
     numbers = np.zeros(1, np.int64)
     index_insert(np.zeros(1 << 10, np.uint8), 1, 1, numbers, numbers, numbers, numbers, numbers)
     file = np.frombuffer(bytes(ENTRY_BYTES), np.uint8)
     gather(file, 0, 1, file, 0, np.empty(1, np.uint8))
-
-
-@compiled
-def int64_at(data: Bytes, at: int) -> int:
-    """The number of 64 bits at this place, big-endian."""
-    return uint32_at(data, at) << 32 | uint32_at(data, at + 4)
 
 
 @compiled

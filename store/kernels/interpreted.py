@@ -20,6 +20,8 @@ PLACE_ONLY = f"{LAYOUT.codes['offset']}{LAYOUT.codes['size']}{ENTRY_BYTES - TAGS
 class InterpretedKernels:
     """`Kernels` for every platform."""
 
+    runs = None
+
     def gather(
         self, queue: Segment, at: int, count: int, log: Segment, bytes_max: int
     ) -> Buffer | None:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...protocol.message.tags import string_hash
+from ..base.kernels import RunKernels
 
 Hashes = npt.NDArray[np.int64]
 
@@ -54,12 +55,17 @@ def slice_hashes(
     starts: npt.NDArray[np.int64],
     ends: npt.NDArray[np.int64],
     before: npt.NDArray[np.uint32] | None = None,
+    kernels: RunKernels | None = None,
 ) -> npt.NDArray[np.uint32]:
     """The hashes of the pieces `data[start:end]` (UTF-8, none empty) as Java's String.hashCode.
 
-    With `before`, of each piece behind a text that has this hash. Pieces of one length are hashed
-    together.
+    With `before`, of each piece behind a text that has this hash. Without `kernels` pieces of one
+    length are hashed together.
     """
+    if kernels is not None:
+        whole = np.zeros(len(starts), np.int64) if before is None else before.astype(np.int64)
+        if kernels.hashes(data, starts, ends, whole):
+            return whole.astype(np.uint32)
     found = np.zeros(len(starts), np.uint32) if before is None else before.copy()
     lengths = ends - starts
     with np.errstate(over="ignore"):

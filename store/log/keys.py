@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ...protocol.message import properties as props
 from ...protocol.message.tags import string_hash
+from ..base.kernels import RunKernels
 from .key_hash import positive_hashes, slice_hashes
 from .property_table import PropertyTable
 from .records import Positions
@@ -46,11 +47,12 @@ def hashes_of_keys(
     ends: Positions,
     topics: Sequence[str],
     topic_of: Positions,
+    kernels: RunKernels | None = None,
 ) -> Positions:
     """The hashes of `topic#key` of the keys that lie there; `topic_of` has the topic of each."""
     prefixes = [string_hash(f"{topic}#") & 0xFFFFFFFF for topic in topics]
     before = np.array(prefixes, np.uint32)[topic_of]
-    return positive_hashes(slice_hashes(table.data, starts, ends, before))
+    return positive_hashes(slice_hashes(table.data, starts, ends, before, kernels))
 
 
 def table_of(texts: Sequence[bytes]) -> PropertyTable:

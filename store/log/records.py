@@ -116,7 +116,7 @@ def chain(data: bytes) -> tuple[list[int], int]:
     return starts, position
 
 
-def survey(data: bytes, starts: list[int], end: int) -> tuple[Records, str | None]:
+def survey(data: bytes, starts: list[int] | Positions, end: int) -> tuple[Records, str | None]:
     """The records that begin at `starts` and lie side by side up to `end`.
 
     With the first that is not well-formed they end; then the text says what is wrong with that one.
@@ -124,7 +124,7 @@ def survey(data: bytes, starts: list[int], end: int) -> tuple[Records, str | Non
     try:
         return _located(data, starts, end), None
     except _Wrong as wrong:
-        records, earlier = survey(data, starts[: wrong.row], starts[wrong.row])
+        records, earlier = survey(data, starts[: wrong.row], int(starts[wrong.row]))
         return records, earlier or wrong.what
 
 
@@ -144,7 +144,7 @@ def host_text(address: bytes) -> str:
     return f"[{f'::ffff:{ip.ipv4_mapped}' if ip.ipv4_mapped else ip}]:{port}"
 
 
-def _located(data: bytes, begins: list[int], end: int) -> Records:
+def _located(data: bytes, begins: list[int] | Positions, end: int) -> Records:
     starts = np.array(begins, np.int64)
     ends = np.append(starts[1:], end)[: len(starts)]
     sizes = ends - starts

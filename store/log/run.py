@@ -20,6 +20,7 @@ from ...protocol.message.record import (
     TRANSACTION_ROLLBACK,
     crc32,
 )
+from ..base.kernels import RunKernels
 from ..files.segment import Segment
 from .key_hash import slice_hashes
 from .keys import hashes_of_keys, places_of_keys, table_of
@@ -47,8 +48,9 @@ class Passed:
 class Run:
     """Whole records, of which the first lies at `place` of the log."""
 
-    def __init__(self, records: Records, place: int) -> None:
+    def __init__(self, records: Records, place: int, kernels: RunKernels | None = None) -> None:
         self.records = records
+        self.kernels = kernels
         self.place = place - (int(records.starts[0]) if len(records) else 0)  # of data[0]
 
     def __len__(self) -> int:
@@ -103,6 +105,10 @@ class Run:
     def properties(self) -> PropertyTable:
         """The properties of all records."""
         records, data = self.records, self.records.data
+        if self.kernels is not None:
+            return PropertyTable(
+                *self.kernels.joined(data, records.properties_at, records.properties_end)
+            )
         pairs = zip(records.properties_at.tolist(), records.properties_end.tolist(), strict=True)
         return table_of([data[at:end] for at, end in pairs])
 
@@ -128,7 +134,8 @@ class Run:
         """The tags code of each record, 0 without tags."""
         found = np.zeros(len(self), np.int64)
         rows, starts, ends = self.properties.find(props.TAGS)
-        found[rows] = slice_hashes(self.properties.data, starts, ends).view(np.int32)
+        hashes = slice_hashes(self.properties.data, starts, ends, kernels=self.kernels)
+        found[rows] = hashes.view(np.int32)
         return found
 
     def keys(self) -> tuple[Positions, Positions]:
@@ -142,7 +149,10 @@ class Run:
             kept = kinds != TRANSACTION_ROLLBACK
             rows, starts, ends = rows[kept], starts[kept], ends[kept]
         topic_of = self.topic_of[rows]
-        return rows, hashes_of_keys(self.properties, starts, ends, self.topics, topic_of)
+        hashes = hashes_of_keys(
+            *(self.properties, starts, ends, self.topics, topic_of), kernels=self.kernels
+        )
+        return rows, hashes
 
     def since(self, place: int) -> "Run":
         """The records from this place of the log on."""
@@ -153,15 +163,19 @@ class Run:
         """Only these records; they must lie side by side."""
         records = self.records.picked(rows)
         place = self.place + int(records.starts[0]) if len(records) else self.place
-        return Run(records, place)
+        return Run(records, place, self.kernels)
 
 
-def read_run(segment: Segment, place: int, size: int = RUN_BYTES) -> Run | None:
+def read_run(
+    segment: Segment, place: int, size: int = RUN_BYTES, kernels: RunKernels | None = None
+) -> Run | None:
     """The whole records from this place of the log on, within `size` bytes; None without any."""
     at = place - segment.base
     data = segment.view[at : at + size]
-    starts, end = chain(data)
-    records, _ = survey(data, starts, end)
+    if kernels is not None:
+        records, _ = survey(data, *kernels.whole(data, place))
+        return Run(records, place, kernels) if len(records) else None
+    records, _ = survey(data, *chain(data))
     good = (records.log_offsets() == records.starts + place) & has_right_crc(records)
     if not good.all():
         records = records.picked(slice(int(np.argmin(good))))

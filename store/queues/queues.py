@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ...protocol.names import LMQ_PREFIX
 from ..base.errors import DamagedStore, StoreError, plain_errors
 from ..base.settings import StoreSettings
 from ..files import disk
@@ -36,6 +37,7 @@ class Queues:
         self.plain: dict[Key, ConsumeQueue] = {}
         self.batch: dict[Key, BatchQueue] = {}
         self._ext: dict[Key, QueueExt] = {}
+        self.light = 0  # light queues among them
 
     def load(self, *, is_clean: bool, sure: bool = False, sure_batch: bool = False) -> None:
         """Open every queue that has a folder; `sure` and `sure_batch` as in `Segments.load`."""
@@ -65,6 +67,7 @@ class Queues:
             found = ConsumeQueue(folder, topic, queue_id, self._settings.queue_file_bytes)
             found.is_special = self._settings.append_crc
             self.plain[topic, queue_id] = found
+            self.light += topic.startswith(LMQ_PREFIX)
         return found
 
     def make_batch(self, topic: str, queue_id: int) -> BatchQueue:
@@ -85,6 +88,7 @@ class Queues:
             if queue.segments.items and queue.log_end <= ends[queue.topic]:
                 group = self.batch if queue.is_batch else self.plain
                 del group[queue.topic, queue.queue_id]
+                self.light -= queue.topic.startswith(LMQ_PREFIX)
                 queue.segments.delete()
 
     def counts(self, log_end: int | None = None) -> tuple[int, int]:
@@ -129,6 +133,7 @@ class Queues:
         for group in (self.plain, self.batch):
             for key in [key for key in group if key[0] == topic]:
                 queue = group.pop(key)
+                self.light -= topic.startswith(LMQ_PREFIX)
                 queue.segments.delete()
                 queue.release()  # readers may still hold it
         for folder in (self._folder, self._batch_folder):

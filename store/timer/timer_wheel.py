@@ -1,11 +1,12 @@
 """The timer wheel: for each tick of time the first and the last unit of it in the timer log.
 
 The file `timerwheel` has two weeks of slots (with ticks of a second), of which one week may be in
-use. A slot has its tick, so a slot from another round counts as empty. Slots are written with
-`pwrite`, not through the mapping, so a full disk is an error that a caller can handle.
+use. A slot has its tick, so a slot from another round counts as empty. Slots are read and written
+with `pread` and `pwrite`, not through a mapping: most of the file is a hole, and where a full disk
+has no page for a mapped hole (tmpfs), the system ends the process.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from ...protocol.message.layout import Layout
 from ..base.errors import DamagedStore, plain_errors
+from ..files import disk
 from ..files.segment import Segment, sync_folder
 from .timer_log import IS_RECALL, NO_UNIT
 
@@ -84,7 +86,7 @@ class TimerWheel:
 
     def get(self, slot_ms: int) -> Slot:
         """The slot of this time; EMPTY if it has no unit."""
-        tick, first, last, number, _ = SLOT.unpack_from(self._segment.view, self._at(slot_ms))
+        tick, first, last, number, _ = SLOT.unpack(self._read(self._at(slot_ms), SLOT_BYTES))
         return Slot(first, last, number) if tick == slot_ms // self._precision_ms else EMPTY
 
     def get_all(self, slots_ms: Collection[int]) -> dict[int, Slot]:
@@ -93,7 +95,14 @@ class TimerWheel:
             return {slot_ms: self.get(slot_ms) for slot_ms in slots_ms}
         times = np.fromiter(slots_ms, np.int64, len(slots_ms))
         ticks = times // self._precision_ms
-        found = self._slots(0, SLOTS)[ticks % SLOTS]
+        numbers = ticks % SLOTS
+        order = numbers.argsort()
+        found = np.empty(len(times), SLOT_TYPE)
+        for start, end in _runs(numbers[order]):
+            places = order[start:end]
+            first = int(numbers[places[0]])
+            near = self._slots(first, int(numbers[places[-1]]) + 1 - first)
+            found[places] = near[numbers[places] - first]
         is_used = found["tick"] == ticks
         columns = (
             np.where(is_used, found[name], empty).tolist()
@@ -121,8 +130,7 @@ class TimerWheel:
         order = numbers.argsort()
         numbers, rows = numbers[order], rows[order]
         # One write for slots near to one another; the slots between them stay as they are.
-        cuts = ((numbers[1:] - numbers[:-1] > NEAR_SLOTS).nonzero()[0] + 1).tolist()
-        for start, end in pairwise((0, *cuts, len(rows))):
+        for start, end in _runs(numbers):
             first, last = int(numbers[start]), int(numbers[end - 1])
             data = self._slots(first, last + 1 - first).copy()
             data[numbers[start:end] - first] = rows[start:end]
@@ -157,7 +165,7 @@ class TimerWheel:
         total = 0
         while tick < until:
             at = tick % SLOTS
-            count = min(SLOTS - at, until - tick)
+            count = min(SLOTS_PER_LOOK, SLOTS - at, until - tick)
             slots = self._slots(at, count)
             used = slots["tick"] == np.arange(tick, tick + count)
             total += int(slots["number"][used].sum())
@@ -199,10 +207,6 @@ class TimerWheel:
             self._changed = False
             self._segment.sync()
 
-    def forget(self) -> None:
-        """Give the memory of pages that were read back to the system."""
-        self._segment.forget()
-
     def release(self) -> None:
         """Close the file."""
         self._segment.release()
@@ -224,4 +228,14 @@ class TimerWheel:
         self._changed = True
 
     def _slots(self, at: int, count: int) -> npt.NDArray[np.void]:
-        return np.frombuffer(self._segment.view, SLOT_TYPE, count, at * SLOT_BYTES)
+        return np.frombuffer(self._read(at * SLOT_BYTES, count * SLOT_BYTES), SLOT_TYPE)
+
+    def _read(self, at: int, size: int) -> bytes:
+        with plain_errors(self.path, "read"):
+            return disk.current.pread(self._segment.fd, size, at)
+
+
+def _runs(numbers: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Start and end of the parts of sorted slot numbers that are near to one another."""
+    cuts = ((numbers[1:] - numbers[:-1] > NEAR_SLOTS).nonzero()[0] + 1).tolist()
+    return pairwise((0, *cuts, len(numbers)))

@@ -165,7 +165,7 @@ class Parts:
     async def ask_later(
         self, code: int, body: bytes | None = None, /, **fields: object
     ) -> Response:
-        """The same of a request that asks somebody else first."""
+        """The same of a request that asks another server first."""
         return await cast(Coroutine[Any, Any, Response], self._call(code, body, fields))
 
     async def _save_offsets(self) -> bool:

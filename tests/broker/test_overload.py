@@ -1,10 +1,9 @@
 """Overload: waiting data is bounded, and each refusal gives its reason."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
-from aerobee.broker import server
+from aerobee.broker.runtime import key_indexing
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 from aerobee.protocol.aio.memory_budget import UNSENT_BYTES_MAX, MemoryBudget
@@ -16,6 +15,7 @@ from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message import properties
 from aerobee.store.engine.messages import Message
 
+from ..waiting import until
 from .conftest import BORN_MS, Caller, Config, Start, parked
 
 ON_BOTH_ENGINES = True
@@ -37,12 +37,6 @@ async def read(reader: asyncio.StreamReader, count: int) -> list[Command]:
         while len(found) < count:
             found += decoder.feed(await reader.read(1 << 20))
     return found
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110 - the broker has no event for tests
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.requirement(
@@ -269,11 +263,11 @@ async def test_the_index_takes_many_keys_in_parts_by_the_sends_of_a_tick(
     brought: int,
     parts: list[int],
 ) -> None:
-    monkeypatch.setattr(server, "INDEX_FEW", 2)
-    monkeypatch.setattr(server, "INDEX_MANY", 6)
-    monkeypatch.setattr(server, "INDEX_TIMES", 4)
-    monkeypatch.setattr(server, "INDEX_LATER", 0)
-    await broker._periodic.stop()  # it would empty the index backlog in between
+    monkeypatch.setattr(key_indexing, "MESSAGES_MIN", 2)
+    monkeypatch.setattr(key_indexing, "MESSAGES_MAX", 6)
+    monkeypatch.setattr(key_indexing, "ARRIVED_TIMES", 4)
+    monkeypatch.setattr(key_indexing, "WAITING_MAX", 0)
+    await broker.periodic.stop()  # it would empty the index backlog in between
     for _ in range(15):
         await caller.send("T", b"x")
     store = broker.store
@@ -295,7 +289,7 @@ async def test_the_index_takes_many_keys_in_parts_by_the_sends_of_a_tick(
 
     monkeypatch.setattr(store, "index_pending", index_pending)
     broker.server.scheduler.is_shared = is_shared
-    await broker._index()
+    await broker.key_indexing.run()
     assert taken[:4] == parts
     assert store.index_backlog == 0
 
@@ -303,15 +297,15 @@ async def test_the_index_takes_many_keys_in_parts_by_the_sends_of_a_tick(
 async def test_keys_are_indexed_after_a_burst_or_over_a_limit(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "INDEX_FEW", 2)
-    monkeypatch.setattr(server, "INDEX_LATER", 10)
-    await broker._periodic.stop()
+    monkeypatch.setattr(key_indexing, "MESSAGES_MIN", 2)
+    monkeypatch.setattr(key_indexing, "WAITING_MAX", 10)
+    await broker.periodic.stop()
     store, scheduler = broker.store, broker.server.scheduler
     for number in range(15):
         await caller.send("T", b"x")
         scheduler.is_shared = True
-        await broker._index()
+        await broker.key_indexing.run()
         assert store.index_backlog == (number + 1 if number < 10 else 9 + number % 2)
     scheduler.is_shared = False
-    await broker._index()
+    await broker.key_indexing.run()
     assert store.index_backlog <= 1

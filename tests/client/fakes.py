@@ -5,8 +5,6 @@ They use the real connections, so a test sees what went over the wire.
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
@@ -22,7 +20,8 @@ from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.headers.topics import TopicName
 from aerobee.protocol.message.record import Record, encode_record
 
-UNTIL_SECONDS = 60  # of the real clock; a deadline, generous for a busy machine
+from ..waiting import until as until
+
 HOST = b"\x7f\0\0\x01\0\0\x2a\x9f"
 
 Answer = Callable[[Command, Connection], Response | None]
@@ -208,13 +207,3 @@ def popped_with_tags(offset: int, *tags: bytes) -> Response:
         for at, tag in zip(offsets, tags, strict=True)
     ]
     return Response(fields=fields, body=b"".join(records))
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until a condition on the client's background work holds; see UNTIL_SECONDS."""
-    moved_by_the_test = "time" in vars(asyncio.get_running_loop())
-    deadline = time.monotonic() + UNTIL_SECONDS
-    while not holds():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {UNTIL_SECONDS} s")
-        await asyncio.sleep(0 if moved_by_the_test else 0.001)

@@ -24,7 +24,7 @@ def test_a_text_is_the_secret() -> None:
     assert secret_of("httpToken", TOKEN) == TOKEN.encode()
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o400, 0o640])
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o640, 0o440])
 def test_a_file_holds_the_secret_without_the_end_of_its_line(tmp_path: Path, mode: int) -> None:
     given = file_with(tmp_path, f"{TOKEN}\n".encode(), mode)
     assert secret_of("httpToken", given) == TOKEN.encode()
@@ -38,7 +38,7 @@ def test_the_longest_secret_may_stand_in_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", [0o644, 0o604, 0o620, 0o666])
 def test_a_file_that_others_can_read_or_change_is_refused(tmp_path: Path, mode: int) -> None:
     given = file_with(tmp_path, TOKEN.encode(), mode)
-    with pytest.raises(ConfigError, match=f"mode {mode:04o}.*chmod 600") as refused:
+    with pytest.raises(ConfigError, match=f"mode {mode:04o}.*0640.*chmod 600") as refused:
         secret_of("httpToken", given)
     assert TOKEN not in str(refused.value)
 

@@ -76,7 +76,7 @@ class Shop(FakeCluster):
         answers[codes.GET_CONSUME_STATS] = _told(progress)
         wanted = {name: SubscriptionData(name, name, {name}, {1}, 1)}
         online = ConsumerConnection([Connection(name, name, name, 3)], wanted, name, name)
-        answers[codes.GET_CONSUMER_CONNECTION_LIST] = _told(online)
+        answers[codes.GET_CONSUMER_CONNECTION_LIST] = by_group({name: online})
         producers = ProducerTableInfo({name: [ProducerInfo(name, name, name, 3, 9)]})
         answers[codes.GET_ALL_PRODUCER_INFO] = _told(producers)
         running = ConsumerRunningInfo({name: name}, jstack=name)
@@ -103,6 +103,18 @@ class Shop(FakeCluster):
     def _clusters(self, *_: object) -> Response:
         data = BrokerData(self.name, self.name, {0: self.broker.address})
         return Response(body=ClusterInfo({self.name: data}, {self.name: [self.name]}).encode())
+
+
+def by_group(found: dict[str, ConsumerConnection]) -> Answer:
+    """What a broker, or a proxy, knows of the members of groups (203)."""
+
+    def answer(command: Command, _: object) -> Response:
+        online = found.get(command.fields()["consumerGroup"])
+        if online is None:
+            return Response(codes.CONSUMER_NOT_ONLINE, remark="not online")
+        return Response(body=online.encode())
+
+    return answer
 
 
 def _told(body: Body) -> Answer:

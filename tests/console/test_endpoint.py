@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Generator
 from importlib.metadata import version
 from typing import Any
@@ -255,3 +257,57 @@ async def test_a_disabled_endpoint_has_no_address(daemon: Daemon) -> None:
     await endpoint.start()
     assert endpoint.url is None
     await endpoint.stop()
+
+
+async def test_visitors_who_come_at_once_wait_for_the_pages(daemon: Daemon) -> None:
+    endpoint = Endpoint("127.0.0.1", 0, daemon.answers())
+    await endpoint.start()
+    async with aiohttp.ClientSession(endpoint.url) as session:
+
+        async def status() -> int:
+            async with session.get("/healthz") as answer:
+                return answer.status
+
+        assert await asyncio.gather(*(status() for _ in range(8))) == [200] * 8
+    await endpoint.stop()
+
+
+async def test_a_port_without_visitors_is_free_after_the_stop(daemon: Daemon) -> None:
+    endpoint = Endpoint("127.0.0.1", 0, daemon.answers())
+    await endpoint.start()
+    await endpoint.stop()
+    again = Endpoint("127.0.0.1", endpoint.port, daemon.answers())
+    await again.start()
+    assert again.port == endpoint.port
+    _, writer = await asyncio.open_connection("127.0.0.1", again.port)  # not served yet
+    await again.stop()
+    writer.close()
+    with socket.create_server(("127.0.0.1", endpoint.port)):
+        pass
+
+
+IMPORTS_LATE = """
+import asyncio, sys
+from aerobee.console.endpoint import DaemonView, Endpoint
+
+view = DaemonView(lambda: None, lambda: None, list, None, None)
+
+async def main():
+    endpoint = Endpoint("127.0.0.1", 0, view)
+    await endpoint.start()
+    print("aiohttp" in sys.modules)
+    reader, writer = await asyncio.open_connection("127.0.0.1", endpoint.port)
+    writer.write(b"GET /healthz HTTP/1.0\\r\\n\\r\\n")
+    print((await reader.readline()).decode().split()[1], "aiohttp" in sys.modules)
+    writer.close()
+    await endpoint.stop()
+
+asyncio.run(main())
+"""
+
+
+def test_aiohttp_is_imported_for_the_first_visitor() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS_LATE], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.split() == ["False", "200", "True"], done.stderr

@@ -1,7 +1,7 @@
 """Controllers that keep their state in etcd, against a stand-in for etcd."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 from aerobee.controller import etcd
@@ -13,6 +13,7 @@ from aerobee.protocol import codes
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers import controller as headers
 
+from ..waiting import until
 from .etcd_stand_in import EtcdStandIn
 from .support import CLUSTER, NAME, Clock
 from .test_server import Member
@@ -20,13 +21,6 @@ from .test_server import Member
 PREFIX = "/aerobee/controller/"
 SECONDS = 60  # a deadline
 LEASE_MS = etcd.LEASE_SECONDS * 1_000
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Returns once it holds, which other tasks bring about."""
-    async with asyncio.timeout(SECONDS):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.002)
 
 
 class Cluster:

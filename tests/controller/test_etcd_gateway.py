@@ -1,6 +1,7 @@
 """etcd's JSON gateway as a controller asks it: endpoints, users, and answers that can't be used."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import pytest
 from aerobee.controller import etcd_gateway
 from aerobee.controller.etcd_gateway import EtcdError, EtcdGateway, Same
 from aerobee.controller.etcd_settings import EtcdSettings
+from aerobee.protocol.security import self_signed
 from aerobee.store.base.errors import StoreError
 from aiohttp import web
 
+from ..secret_files import write_secret
 from .etcd_stand_in import EtcdStandIn
 from .support import Clock
 
@@ -61,7 +64,7 @@ async def test_an_endpoint_that_is_silent_or_gone_is_passed_over(stand_in: EtcdS
     assert await etcd.get(b"a") is None  # by the first one again
     urls = ["http://127.0.0.1:1", *stand_in.urls]
     other = gateway(stand_in, controller_etcd_endpoints=";".join(urls))
-    done = await other.put_if([Same(b"a", "CREATE", 0)], b"a", b"1")  # nobody got it before
+    done = await other.put_if([Same(b"a", "CREATE", 0)], b"a", b"1")  # no client got it before
     assert done.is_done
     await etcd.close()
     await other.close()
@@ -153,6 +156,19 @@ def test_a_certificate_that_can_not_be_read_stops_the_start(tmp_path: Path, key:
     with pytest.raises(StoreError, match="can't be used for TLS with etcd") as raised:
         EtcdGateway(settings).open()
     assert str(path) in str(raised.value)
+
+
+def test_a_key_that_others_can_read_stops_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "own.pem"
+    write_secret(path, self_signed.make(time.time()))
+    given = {"controllerEtcdEndpoints": "https://127.0.0.1:1"}
+    for key in ("controllerEtcdCertPath", "controllerEtcdKeyPath"):
+        given[key] = str(path)
+    settings = msgspec.convert(given, EtcdSettings)
+    EtcdGateway(settings).open()
+    path.chmod(0o644)
+    with pytest.raises(StoreError, match=r"controllerEtcdKeyPath: .*mode 0644.*chmod 600"):
+        EtcdGateway(settings).open()
 
 
 async def test_requests_at_the_same_time_get_their_own_answers(stand_in: EtcdStandIn) -> None:

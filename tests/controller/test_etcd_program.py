@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import cast
@@ -26,6 +26,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from ..secret_files import write_secret
+from ..waiting import until
 from .support import NAME
 from .test_server import Member
 
@@ -33,13 +35,6 @@ SECONDS = 120  # a deadline, for a machine that has much else to do
 KEY = b"/aerobee/controller/x"
 
 pytestmark = pytest.mark.skipif(program() is None and not os.environ.get("CI"), reason=LACK)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Returns once it holds, which other tasks and processes bring about."""
-    async with asyncio.timeout(SECONDS):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
 
 
 @pytest.fixture
@@ -299,12 +294,13 @@ class Authority:
     def _write(self, name: str, key: ec.EllipticCurvePrivateKey, cert: x509.Certificate) -> str:
         path = self.folder / f"{name}.pem"
         path.write_bytes(cert.public_bytes(serialization.Encoding.PEM))
-        (self.folder / f"{name}.key").write_bytes(
+        write_secret(
+            self.folder / f"{name}.key",
             key.private_bytes(
                 serialization.Encoding.PEM,
                 serialization.PrivateFormat.PKCS8,
                 serialization.NoEncryption(),
-            )
+            ),
         )
         return str(path)
 

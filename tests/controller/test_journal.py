@@ -158,14 +158,59 @@ def test_a_failed_write_leaves_no_events(tmp_path: Path, monkeypatch: pytest.Mon
     put(journal, EVENTS[0])
     sync = disk.current.sync_data
 
-    def fails(fd: int) -> None:
-        raise OSError(5, "Input/output error")
-
     monkeypatch.setattr(disk.current, "sync_data", fails)
     with pytest.raises(StoreError, match="can't write"):
         journal.write((EVENTS[1],))
     monkeypatch.setattr(disk.current, "sync_data", sync)
     put(journal, EVENTS[1], EVENTS[2])
+    journal.close()
+    again = opened(tmp_path)
+    assert again.groups == states()[3]
+    again.close()
+
+
+def fails(*_: object) -> None:
+    raise OSError(5, "Input/output error")
+
+
+def test_after_a_write_that_cannot_be_taken_back_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = opened(tmp_path)
+    put(journal, EVENTS[0])
+    before = (tmp_path / JOURNAL).read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(disk.current, "sync_data", fails)
+        patch.setattr(disk.current, "truncate", fails)
+        with pytest.raises(StoreError, match="a change that failed may be in it"):
+            journal.write((EVENTS[1], EVENTS[2]))
+    left = (tmp_path / JOURNAL).read_bytes()
+    assert left.startswith(before)
+    assert len(left) > len(before)
+    with pytest.raises(StoreError, match="until the disk is in order"):
+        journal.write((EVENTS[3],))
+    journal.close()
+    assert (tmp_path / JOURNAL).read_bytes() == left
+
+
+def test_after_a_snapshot_whose_cut_is_not_synced_events_begin_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = opened(tmp_path)
+    put(journal, EVENTS[0], EVENTS[1])
+    cut = disk.current.truncate
+
+    def cut_only(fd: int, size: int) -> None:
+        cut(fd, size)
+        monkeypatch.setattr(disk.current, "sync", fails)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk.current, "sync", disk.current.sync)
+        patch.setattr(disk.current, "truncate", cut_only)
+        with pytest.raises(StoreError, match="can't cut"):
+            journal.write_snapshot()
+    monkeypatch.undo()
+    put(journal, EVENTS[2])
     journal.close()
     again = opened(tmp_path)
     assert again.groups == states()[3]

@@ -1,7 +1,7 @@
 """Every program of examples/ prints what it promises, run unchanged in a process of its own.
 
 The examples that need Java or Spark are run by tests/interop/test_java_example.py and
-tests/spark/test_spark_examples.py.
+tests/spark/test_spark_examples.py, those with a client of RocketMQ 5 by tests/proxy/clients.
 """
 
 import os
@@ -34,12 +34,17 @@ PRINTED = {
     "sql_condition.py": ["12 EUR"],
     "without_asyncio.py": ["12 EUR"],
     "taskiq_broker.py": ["billed 12 EUR"],
+    "celery_transport.py": ["billed 12 EUR"],
 }
 ELSEWHERE = {
     *("billing_service.py", "web_service.py", "fastapi_service.py", "test_reminders.py"),
     *("users_and_rules.py", "store_as_arrays.py", "store_in_frames.py"),  # below
     *("spark_batch.py", "spark_stream.py", "spark_write.py"),
     "java/FirstMessage.java",
+    *("grpc/FirstMessage.java", "grpc/first_message.go", "grpc/first_message.js"),
+    *("grpc/first_message.py", "grpc/first_message.rs"),
+    "spring_boot/src/main/java/shop/Billing.java",
+    "camel/src/main/java/shop/Billing.java",
 }
 
 
@@ -71,7 +76,7 @@ def test_every_example_is_run_by_a_test() -> None:
     there = {
         str(path.relative_to(EXAMPLES))
         for path in EXAMPLES.rglob("*.*")
-        if path.suffix in (".py", ".java") and "cache" not in str(path.parent)
+        if path.suffix in (".py", ".java", ".go", ".js", ".rs") and "cache" not in str(path.parent)
     }
     assert there == set(PRINTED) | ELSEWHERE
 

@@ -1,7 +1,7 @@
 """The real Java side and ours, each started once a module, for the tests of this folder.
 
 AEROBEE_INTEROP_SERVER=java runs the tests of the servers against the real Java broker instead of
-ours: that is how the tests themselves are judged.
+aerobee's: that is how the tests themselves are judged.
 """
 
 from __future__ import annotations

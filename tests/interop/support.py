@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from aerobee.client import Consumer
 from aerobee.client.group.received import ReceivedMessage
 
-from .programs import SECONDS
+from ..waiting import until as until
 
 WORDS_FOR = (
     (r"\b\S+@\d+#\d+", "CLIENT"),
@@ -46,14 +46,6 @@ async def received(
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-
-
-async def until(holds: Callable[[], bool], what: Callable[[], object]) -> None:
-    """Waits for a foreign process without holding up the loop."""
-    deadline = asyncio.get_running_loop().time() + SECONDS
-    while not holds():
-        assert asyncio.get_running_loop().time() < deadline, f"after {SECONDS} s: {what()}"
-        await asyncio.sleep(0.05)
 
 
 def in_words(output: str) -> list[str]:

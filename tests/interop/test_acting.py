@@ -4,7 +4,7 @@ master that is gone, and a master that returns takes offsets and progress back."
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +29,7 @@ from aerobee.scripts.harness.clusters import (
 )
 from aerobee.store.timer.timer_check import NUMBERS
 
+from ..waiting import until
 from .programs import SECONDS
 
 TOPIC, GROUP = "Acting", "ActingGroup"
@@ -40,6 +41,7 @@ SETTINGS: dict[str, str | int] = SMALL_FILES | {
     "totalReplicas": 2,
     "flushConsumerOffsetInterval": 100,
     "flushDelayOffsetInterval": 100,
+    "timerFlushIntervalMs": 1_000,  # the default
 }
 Brokers = tuple[AerobeeCluster | JavaCluster, AerobeeCluster | JavaCluster, AerobeeCluster]
 
@@ -75,14 +77,6 @@ def made(
     if ours:
         return AerobeeCluster(folder, settings)
     return JavaCluster(folder, settings, apart=True, flags=TEST_BROKER_FLAGS)
-
-
-async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
-    for _ in range(SECONDS * 5):
-        if await holds():
-            return
-        await asyncio.sleep(0.2)
-    pytest.fail(f"not within {SECONDS} s: {what}")
 
 
 class Asked:

@@ -1,8 +1,14 @@
-"""A set of one real broker and one of ours, under our controller and under RocketMQ's: each follows
-the other, the master changes under load by order and by force, no acknowledged message is lost, and
-the files become equal byte for byte.
+"""A set of one real broker and one aerobee broker, under aerobee's controller and under RocketMQ's.
 
-`AEROBEE_SWITCHES` is the number of changes by order.
+Each follows the other, the master changes under load by order and by force, no acknowledged message
+is lost, and the files become equal byte for byte.
+
+`AEROBEE_SWITCHES` is the number of changes by order. `AEROBEE_JAVA_CONTROLLERS=jRaft` runs
+RocketMQ's controllers on JRaft, whose port listens on every address, so give it a network of its
+own:
+
+    unshare -rn sh -c 'ip link set lo up; AEROBEE_JAVA_CONTROLLERS=jRaft \
+        .venv/bin/pytest tests/interop/test_auto_switch.py -k controller-java'
 """
 
 import asyncio
@@ -40,10 +46,11 @@ from ..loss.test_member import NAME, QUEUES, TOPIC, Load
 from .programs import SECONDS
 
 SWITCHES = int(os.environ.get("AEROBEE_SWITCHES", "2"))
+IS_JRAFT = os.environ.get("AEROBEE_JAVA_CONTROLLERS", "DLedger") == "jRaft"
 SEGMENT = 64 << 10
 ACKNOWLEDGED = 150  # messages before and after a change
 PRODUCERS = 4
-MEMORY = ("-Xmx512m", *java_side.QUICK_START)
+MEMORY = ("-Xmx512m", *java_side.QUICK_SERVER)
 
 
 class Controllers(Protocol):
@@ -79,13 +86,25 @@ class OurControllers:
 
 
 class JavaControllers:
-    """A real name server that holds a controller on DLedger, RocketMQ's default."""
+    """A real name server that holds a controller, on DLedger (RocketMQ's default) or on JRaft."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         self._home = folder
-        ports = java_side.free_ports(2)
-        self.names, self.controller = (f"127.0.0.1:{port}" for port in ports)
+        ports = java_side.free_ports(3)
+        self.names, self.controller, raft = (f"127.0.0.1:{port}" for port in ports)
+        consensus: dict[str, str | int] = {
+            "controllerDLegerGroup": "controllers",
+            "controllerDLegerPeers": f"n0-{self.controller}",
+            "controllerDLegerSelfId": "n0",
+        }
+        if IS_JRAFT:
+            consensus = {
+                "controllerType": "jRaft",
+                "jRaftServerId": raft,
+                "jRaftInitConf": raft,
+                "jRaftControllerRPCAddr": self.controller,
+            }
         self._file = java_side.write_properties(
             folder / "namesrv.conf",
             {
@@ -93,9 +112,7 @@ class JavaControllers:
                 "kvConfigPath": str(folder / "kvConfig.json"),
                 **HERE,
                 "enableControllerInNamesrv": "true",
-                "controllerDLegerGroup": "controllers",
-                "controllerDLegerPeers": f"n0-{self.controller}",
-                "controllerDLegerSelfId": "n0",
+                **consensus,
                 "controllerStorePath": str(folder / "controller"),
                 "mappedFileSize": 16 << 20,
                 "scanNotActiveBrokerInterval": 1_000,

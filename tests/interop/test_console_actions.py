@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
-from aerobee.client import Consumer, Message, Producer, Security
+from aerobee.client import (
+    Admin,
+    Consumer,
+    Message,
+    Producer,
+    Security,
+)
 from aerobee.client.errors import AerobeeError, NoRouteError
 from aerobee.console.actions.action import State, Unfit
 from aerobee.console.actions.definitions import export
 from aerobee.console.actions.redrive import Phase, Run
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.scripts.harness.clusters import (
+    BROKER_NAME,
     SMALL_FILES,
     TEST_BROKER_FLAGS,
     AerobeeCluster,
@@ -24,14 +34,21 @@ from aerobee.scripts.harness.clusters import (
 )
 
 from ..console.actions.desk import Desk
-from .programs import SECONDS
+from ..console.web.site import Site
+from ..console.web.test_actions_browser import CHROMIUM, page, press
+from ..console.web.test_browser import refreshed
+from .console_journeys import Journey, is_routed
+from .programs import SECONDS, Mqadmin
+from .support import until
+
+__all__ = ["page", "refreshed"]  # fixtures
 
 ROOT = Security("root", "root-secret")
 AUTH = "org.apache.rocketmq.auth"
 
 
 def guarding(folder: Path) -> dict[str, str | int]:
-    """The settings of a broker with access control."""
+    """The settings of a broker with access control, which soon gives a transaction up."""
     return {
         "authenticationEnabled": "true",
         "authenticationProvider": f"{AUTH}.authentication.provider.DefaultAuthenticationProvider",
@@ -45,6 +62,10 @@ def guarding(folder: Path) -> dict[str, str | int]:
         ),
         "authConfigPath": str(folder / "auth"),
         "initAuthenticationUser": '{"username":"root","password":"root-secret"}',
+        # A transaction is given up after one check.
+        "transactionCheckMax": 1,
+        "transactionCheckInterval": 500,
+        "transactionTimeOut": 500,
         "innerClientAuthenticationCredentials": '{"accessKey":"inner","secretKey":"inner-secret"}',
     }
 
@@ -58,7 +79,7 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
 
 @pytest.fixture
 async def desk(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Desk]:
-    async with Desk(cluster.namesrv, tmp_path / "redrives") as desk:
+    async with Desk(cluster.namesrv, tmp_path / "redrives", is_sampled=False) as desk:
         yield desk
 
 
@@ -304,6 +325,82 @@ async def test_definitions_are_exported_and_imported(desk: Desk) -> None:
     assert group.retry_max_times == 4
 
 
+async def test_figures_are_those_of_mqadmin_and_of_the_ledger(
+    cluster: Cluster, mqadmin: Mqadmin
+) -> None:
+    address, (topic, group) = cluster.namesrv, ("figures", "Counted")
+    read, behind = {0: 7, 1: 3}, {0: 2, 1: 1}
+    async with Admin(address) as admin, Producer(address) as producer:
+        await admin.create_topic(topic, 2)
+        await until(lambda: is_routed(admin, topic), topic)
+        queues = {one.queue_id: one for one in await producer.queues(topic)}
+        for number, count in read.items():
+            for _ in range(count):
+                await producer.send(Message(topic, b"x"), queue=queues[number])
+        async with Consumer(address, group=group, topics=[topic], start="earliest") as consumer:
+            for _ in range(sum(read.values())):
+                message = await consumer.receive(SECONDS)
+                assert message is not None
+                await message.ack()
+        for number, count in behind.items():
+            for _ in range(count):
+                await producer.send(Message(topic, b"x"), queue=queues[number])
+    ends = {number: read[number] + behind[number] for number in read}
+
+    def asked(command: str, *words: str) -> list[list[str]]:
+        text = mqadmin(command, "-n", address, *words)
+        return [line.split() for line in text.splitlines() if BROKER_NAME in line]
+
+    await asyncio.to_thread(mqadmin.wait_for_queued, cluster, topic, sum(ends.values()))
+    async with Site({"main": address}, is_sampled=False) as site:
+
+        async def is_told() -> bool:
+            topics = (await site.data("topics", q=topic))["list"]["rows"]
+            groups = (await site.data("groups", q=group))["list"]["rows"]
+            return [one["messages"] for one in topics] == [sum(ends.values())] and [
+                (one["lag"], one["members"]) for one in groups
+            ] == [(sum(behind.values()), 0)]
+
+        await until(is_told, "the lists have the figures of the ledger", pause=0.2)
+        page = await site.data("topic", name=topic)
+        assert page["messages"] == sum(ends.values())
+        told = sorted(
+            [one["broker"], str(one["queue"]), str(one["min"]), str(one["max"]), *local(one)]
+            for one in page["queues"]
+        )
+        assert told == sorted(await asyncio.to_thread(asked, "topicStatus", "-t", topic))
+        assert {one["queue"]: one["max"] for one in page["queues"]} == ends
+        page = await site.data("group", name=group)
+        told = sorted(
+            [one["topic"], one["broker"], *(str(one[key]) for key in QUEUE_FIGURES)]
+            for one in page["queues"]
+        )
+        # Behind these columns mqadmin has messages in flight, and a time.
+        rows = await asyncio.to_thread(asked, "consumerProgress", "-g", group)
+        assert told == sorted(row[: len(told[0])] for row in rows)
+        own = [one for one in page["queues"] if one["topic"] == topic]
+        assert {one["queue"]: one["lag"] for one in own} == behind
+        assert {one["queue"]: one["consumed"] for one in own} == read
+        words = re.sub("<[^>]+>", " ", await site.html("group", name=group)).split()
+        for row in told:
+            assert " ".join(row) in " ".join(words)
+        (broker,) = (await site.data("brokers"))["brokers"]
+        (row,) = await asyncio.to_thread(asked, "clusterList")
+        about = dict((await site.data("broker", name=BROKER_NAME))["runtime"])
+        shown = [broker["cluster"], broker["name"], str(broker["id"]), broker["address"]]
+        assert [*shown, about["brokerVersionDesc"]] == row[:5]
+
+
+QUEUE_FIGURES = ("queue", "end", "consumed", "lag")
+
+
+def local(queue: dict[str, Any]) -> list[str]:
+    """When the last message of a queue was stored, as mqadmin writes it: a day and a time."""
+    ms = queue["last_ms"]
+    found = datetime.fromtimestamp(ms // 1000)
+    return [found.strftime("%Y-%m-%d"), f"{found:%H:%M:%S},{ms % 1000:03}"]
+
+
 @pytest.fixture(scope="module", params=["java", "aerobee"])
 def guarded(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -337,3 +434,61 @@ async def test_users_and_rules(guarded: Cluster, tmp_path: Path) -> None:
         await desk.do("rule-delete", user="ann", resource="Topic:orders")
         await desk.do("user-delete", user="ann")
         assert (await desk.admin.users("ann"))[name] == []
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+async def test_each_action_by_a_user_of_the_cluster_in_a_browser(
+    guarded: Cluster, page: Any
+) -> None:
+    address = guarded.namesrv
+    servers: dict[str, str | None] = {"main": address}
+    async with (
+        Admin(address, security=ROOT) as admin,
+        Site(servers, security=ROOT, has_cluster_users=True, is_sampled=False) as site,
+    ):
+        await log_in(page, site, "root", "root-secret")
+        journey = Journey(page, site, address, ROOT)
+        await journey.every_page_and_a_live_view()
+        await journey.from_sent_to_dead_to_redriven_to_processed()
+        await journey.a_scheduled_message_is_cancelled()
+        await journey.an_offline_group_is_reset()
+        await journey.offsets_go_forward_and_to_another_group()
+        await journey.a_topic_and_a_group_from_creation_to_deletion()
+        await journey.a_user_and_a_rule_from_creation_to_deletion()
+        await journey.a_transaction_that_was_given_up_is_checked_again()
+        await journey.a_broker_is_changed()
+        assert journey.done == site.console._acting.desk.actions.keys()
+        # Another user sees what its rules allow, and the brokers decide about what it does.
+        await admin.create_user("bob", "bob-secret")
+        await admin.allow("bob", ["Topic:Seen"], ["Sub", "Get", "Pub"])
+        await press(page, "Log out")
+        await log_in(page, site, "bob", "bob-secret")
+        await journey.preview("act/message-send?topic=Seen", body="x")
+        await journey.do()
+        await journey.is_done()
+        assert (await site.log_in_as(site.session, "bob", "bob-secret"))[0] == 303
+        for path in ("topic?name=Again", "messages?topic=Again&key=k", "access"):
+            assert (await site.get(path))[0] == 403, path
+        site.clock += 31 * 60
+        await page.goto(f"{site.console.url}overview")
+        assert urlsplit(page.url).path == "/login"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+async def test_a_broker_with_access_control_is_killed_under_an_open_page(
+    guarded: Cluster, page: Any, refreshed: None
+) -> None:
+    servers: dict[str, str | None] = {"main": guarded.namesrv}
+    async with Site(servers, security=ROOT, has_cluster_users=True, is_sampled=False) as site:
+        await log_in(page, site, "root", "root-secret")
+        journey = Journey(page, site, guarded.namesrv, ROOT)
+        await journey.a_broker_is_killed_under_an_open_page(guarded)
+
+
+async def log_in(page: Any, site: Site, name: str, secret: str) -> None:
+    """By the form of the login."""
+    await page.goto(f"{site.console.url}login")
+    await page.get_by_label("Name").fill(name)
+    await page.get_by_label("Password").fill(secret)
+    await press(page, "Log in")
+    assert await page.locator(".visitor").count() == 1

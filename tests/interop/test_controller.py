@@ -15,13 +15,18 @@ from aerobee.namesrv.server import NameServer
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.stats import TopicStatsTable
-from aerobee.scripts.harness.clusters import BROKER_NAME, CLUSTER_NAME, JavaCluster
+from aerobee.scripts.harness.clusters import (
+    BROKER_NAME,
+    CLUSTER_NAME,
+    TEST_BROKER_FLAGS,
+    JavaCluster,
+)
 
 from .programs import SECONDS, Mqadmin
 
 
 class Replicas:
-    """A name server and a controller of ours, and two real brokers of one name."""
+    """aerobee's name server and controller, and two real brokers of one name."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -47,7 +52,7 @@ class Replicas:
                 "brokerId": -1,
             }
             folder = self.folder / f"broker-{number}"
-            broker = JavaCluster(folder, settings, apart=True, flags=("-Xmx512m",))
+            broker = JavaCluster(folder, settings, apart=True, flags=TEST_BROKER_FLAGS)
             self.brokers.append(broker)
         await asyncio.gather(
             *(asyncio.to_thread(broker.start_broker, SECONDS) for broker in self.brokers)

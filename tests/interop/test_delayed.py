@@ -26,6 +26,7 @@ SETTINGS: dict[str, str | int] = {
     **SMALL_FILES,
     "recallMessageEnable": "true",
     "timerMaxDelaySec": 86_400,
+    "timerFlushIntervalMs": 1_000,  # the default
     "messageDelayLevel": "1s 5s 2s 2s 2s 2s",  # the first retry waits for level 3
 }
 LATE_MS_MAX = 10_000  # on a busy machine; the promise itself is measured elsewhere

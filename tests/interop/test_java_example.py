@@ -1,11 +1,13 @@
-"""The Java program of examples/, run as it stands with RocketMQ's own client."""
+"""The Java programs of examples/, run as they stand: RocketMQ's own client, Spring Boot, Camel."""
 
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 from aerobee.client import blocking
 from aerobee.scripts.harness import java_side
+from aerobee.scripts.harness.child import Child
 from aerobee.testing import LocalCluster
 
 from .programs import SECONDS
@@ -13,6 +15,17 @@ from .programs import SECONDS
 pytestmark = pytest.mark.java
 
 PROGRAM = Path(__file__).parents[2] / "examples" / "java" / "FirstMessage.java"
+
+
+def read_order(cluster: LocalCluster) -> tuple[list[str], bytes]:
+    """Keys and body of the first paid order, as the Python client reads it."""
+    with blocking.Consumer(
+        cluster.name_server, group="other", topics={"orders": "paid"}, start="earliest"
+    ) as consumer:
+        message = consumer.receive(SECONDS)
+        assert message is not None
+        message.ack()
+        return message.keys, message.body
 
 
 @pytest.mark.requirement(
@@ -28,10 +41,22 @@ def test_a_message_of_the_java_example_is_read_by_the_python_client(tmp_path: Pa
         )
         assert done.returncode == 0, done.stderr
         assert "sendStatus=SEND_OK" in done.stdout
-        with blocking.Consumer(
-            cluster.name_server, group="g", topics={"orders": "paid"}, start="earliest"
-        ) as consumer:
-            message = consumer.receive(SECONDS)
-            assert message is not None
-            assert (message.keys, message.body) == (["o-1"], b"12 EUR")
-            message.ack()
+        assert read_order(cluster) == (["o-1"], b"12 EUR")
+
+
+@pytest.mark.requirement(
+    "Documents: Every program of the README and of the pages is an example, and every example is "
+    "run"
+)
+@pytest.mark.parametrize("name", ["spring_boot", "camel"])
+def test_a_framework_sends_an_order_and_bills_it(name: str, tmp_path: Path) -> None:
+    argv = java_side.example(name, "shop.Billing", home=tmp_path)
+    with LocalCluster() as cluster:
+        with blocking.Admin(cluster.name_server) as admin:
+            admin.create_topic("orders")
+        env = {"NAMESRV_ADDR": cluster.name_server}
+        with Child(argv, tmp_path / "stderr", env, tmp_path) as program:
+            program.wait_line(lambda line: line.startswith("sent"), SECONDS)
+            program.wait_line(lambda line: line == "billed 12 EUR", SECONDS)
+            assert program.stop(SECONDS) == 128 + signal.SIGTERM, program.tail()
+        assert read_order(cluster) == (["o-1"], b"12 EUR")

@@ -21,6 +21,7 @@ SETTINGS: dict[str, str | int] = {
     "mappedFileSizeCommitLog": 1 << 17,
     "maxHashSlotNum": 1_000,
     "maxIndexNum": 4_000,
+    "timerFlushIntervalMs": 1_000,  # the default: a look meets many flushes
 }
 
 

@@ -335,7 +335,8 @@ def test_what_one_broker_left_invisible_comes_again_on_the_other(
         "maxIndexNum": 4_000,
     }
     ours = AerobeeCluster(tmp_path / "ours", settings)
-    real = JavaCluster(tmp_path / "java", settings, flags=TEST_BROKER_FLAGS)
+    often = settings | {"timerFlushIntervalMs": 100}  # nor of the timers
+    real = JavaCluster(tmp_path / "java", often, flags=TEST_BROKER_FLAGS)
     try:
         ours.start()
         mqadmin.create_topic(ours, "Taken", 1)

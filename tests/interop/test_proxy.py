@@ -4,10 +4,12 @@ speak gRPC, find the same with each.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from aerobee.scripts.harness.clusters import (
 )
 
 from .programs import SECONDS, Java, Mqadmin, side_by_side
+from .raw_calls import raw_codes
 
 SETTINGS: dict[str, str | int] = {
     **SMALL_FILES,
@@ -38,12 +41,43 @@ GROUPS = ("Simple", "Selected", "Pushed", "Ordered", "Delayed", "Paid")
 PARTS = ("simple", "hidden", "selected", "pushed", "ordered", "delayed", "transactions")
 
 
+# What RocketMQ's proxy answers to raw calls, and where ours differs.
+CODES: dict[str, Any] = json.loads(
+    (Path(__file__).parents[1] / "golden" / "grpc_codes.json").read_text()
+)
+OURS: dict[str, Any] = {
+    # A code that says what is wrong; RocketMQ's says that the server failed.
+    "AckMessage: no handle": "INVALID_RECEIPT_HANDLE",
+    "entries of no handle": ["INVALID_RECEIPT_HANDLE"],
+    "EndTransaction: an unknown id": "INVALID_TRANSACTION_ID",
+    # It is asked for its type first, which is UNSPECIFIED.
+    "SendMessage: an unknown topic": "TOPIC_NOT_FOUND",
+    "SendMessage: a property of brokers": "ILLEGAL_MESSAGE_PROPERTY_KEY",
+    "entries of three": 3,
+    # Served here.
+    "UpdateOffset: nothing": "ILLEGAL_CONSUMER_GROUP",
+    "GetOffset: nothing": "ILLEGAL_CONSUMER_GROUP",
+    "QueryOffset: nothing": "ILLEGAL_TOPIC",
+}
+
+
 @dataclass(frozen=True)
 class StartProxy:
     """Starts proxies of one kind: before this cluster, on this port."""
 
+    kind: str
     start: Callable[[Cluster, int], None]
     speaks_tls: bool
+    _ports: dict[str, int] = field(default_factory=dict)
+
+    def port(self, cluster: Cluster) -> int:
+        """The port of the one proxy before this cluster, which is started where there is none."""
+        found = self._ports.get(cluster.namesrv)
+        if found is None:
+            (found,) = java_side.free_ports(1)  # the proxy tells it to its clients
+            self._ports[cluster.namesrv] = found
+            self.start(cluster, found)
+        return found
 
 
 @pytest.fixture(scope="module", params=["aerobee", "java"])
@@ -61,7 +95,7 @@ def start_proxy(
             )
             proxy.wait_event("started", SECONDS)
 
-        yield StartProxy(start_java, speaks_tls=False)  # the harness starts it without
+        yield StartProxy("java", start_java, speaks_tls=False)  # the harness starts it without
         programs.stop()
         return
     children: list[Child] = []
@@ -69,7 +103,7 @@ def start_proxy(
     def start_ours(cluster: Cluster, port: int) -> None:
         children.append(our_proxy(folder, cluster, port))
 
-    yield StartProxy(start_ours, speaks_tls=True)
+    yield StartProxy("aerobee", start_ours, speaks_tls=True)
     for child in children:
         assert child.stop() == 0, child.tail()
 
@@ -113,8 +147,7 @@ def create(cluster: Cluster, mqadmin: Mqadmin) -> None:
 
 def tell(cluster: Cluster, start_proxy: StartProxy, clients: Java) -> dict[str, Any]:
     """What came of each part with a proxy before these servers; Java's over TLS where it can be."""
-    (port,) = java_side.free_ports(1)  # the proxy tells it to its clients
-    start_proxy.start(cluster, port)
+    port = start_proxy.port(cluster)
     tls = {"tls": True} if start_proxy.speaks_tls and cluster.kind == "java" else {}
     client = clients.start("Grpc", proxy=f"127.0.0.1:{port}", **tls)
     client.wait_event("done", 2 * SECONDS)
@@ -143,3 +176,20 @@ def test_the_clients_of_a_proxy_get_every_kind_of_message(
     assert ours["hidden"]["first"] == "hidden#1"
     assert not ours["delayed"]["early"]
     assert ours["transactions"]["checked"]
+
+
+def test_raw_calls_are_answered_with_the_codes_of_rocketmqs_proxy(
+    both: tuple[Cluster, Cluster], start_proxy: StartProxy
+) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        ports = list(pool.map(start_proxy.port, both))
+
+    async def ask() -> list[dict[str, Any]]:
+        calls = (
+            raw_codes(cluster.namesrv, port) for cluster, port in zip(both, ports, strict=True)
+        )
+        return await asyncio.gather(*calls)
+
+    ours, real = asyncio.run(ask())
+    assert ours == real  # by the kind of broker behind the proxy
+    assert ours == CODES | (OURS if start_proxy.kind == "aerobee" else {})

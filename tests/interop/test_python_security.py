@@ -40,7 +40,7 @@ def guarded(java_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def unchecked() -> ssl.SSLContext:
-    """TLS without a look at the certificate: the real servers make one that nobody has signed."""
+    """TLS without a look at the certificate, which the real servers sign themselves."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

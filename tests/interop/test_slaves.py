@@ -35,6 +35,7 @@ from aerobee.scripts.harness.clusters import (
     Cluster,
     JavaCluster,
 )
+from aerobee.store.inspect.diff import diff
 
 from .programs import SECONDS, Java, Mqadmin, wait_until
 from .support import received, until
@@ -166,6 +167,8 @@ def test_the_slaves_files_have_the_contents_of_its_masters_files(pair: Pair) -> 
         assert pair.slave.broker_process is not None
         said = pair.slave.broker_process.stderr_path.read_text()
         assert "trying again" not in said, said  # our slave could decode each response
+    stores = pair.master.store, pair.slave.store
+    wait_until(lambda: diff(*stores).count == 0, lambda: diff(*stores).found)
 
 
 def test_mqadmin_lists_master_and_slave(pair: Pair, mqadmin: Mqadmin) -> None:

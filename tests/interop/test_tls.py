@@ -1,4 +1,4 @@
-"""Java's clients over TLS against ours, whose certificate nobody knows, as with a real broker."""
+"""Java's clients over TLS against aerobee, whose certificate no client knows, as with RocketMQ."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def enforcing(java_is_here: None, tmp_path: Path) -> Iterator[AerobeeCluster]:
 
 @pytest.fixture
 def hidden(java_is_here: None, tmp_path: Path) -> Iterator[Java]:
-    """Java programs whose clients speak TLS with everybody."""
+    """Java programs whose clients speak TLS with every server."""
     programs = Java(tmp_path / "hidden", flags=(*java_side.SHORT_LIVED, "-Dtls.enable=true"))
     yield programs
     programs.stop()

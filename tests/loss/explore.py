@@ -21,7 +21,7 @@ class Crash(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How many crash states were examined, and in how many of them each fault occurred."""
+    """How many crash states there were, and in how many of them each fault occurred."""
 
     states: int
     faults: Counter[str]
@@ -60,23 +60,38 @@ def states(crash: Crash, most: int, draw: Random) -> Iterator[tuple[Image, bool]
         yield image, True
 
 
-def explore(names: Names, *, sync_flush: bool, most: int, every: int = 8) -> Outcome:
+def explore(
+    names: Names, *, sync_flush: bool, most: int, met: set[int] | None = None, every: int = 8
+) -> Outcome:
     """All crashes of the last step of a workload, each with up to `most` sets of survivors.
 
     In one of `every` states the store also continues for a moment and is killed a second time.
+    `met` holds the cases that were judged: equal files and equal notes give an equal judgement.
     """
+    met = set() if met is None else met
     draw = Random(f"{names} {sync_flush}")  # a seed: the same states each time
     found: Counter[str] = Counter()
     count = 0
     for at, crash in enumerate(crashes(names, sync_flush=sync_flush)):
         for image, power in states(crash, most, draw):
             count += 1
-            faults = judged(image, crash.point, sync_flush, power=power, again=count % every == 0)
+            again = count % every == 0
+            case = _case(image, crash.point, sync_flush, power, again)
+            if case in met:
+                continue
+            met.add(case)
+            faults = judged(image, crash.point, sync_flush, power=power, again=again)
             if faults:
                 cause = "power cut" if power else "kill"
                 mode = "SYNC_FLUSH" if sync_flush else "ASYNC_FLUSH"
                 found[f"{mode}, {' / '.join(names)}, {cause} at change {at}: {faults[0]}"] += 1
     return Outcome(count, found)
+
+
+def _case(image: Image, point: Point, *rest: bool) -> int:
+    """A hash of all that a judgement depends on."""
+    notes = tuple(point.ledger.events)
+    return hash((frozenset(image.items()), notes, point.forgiven, rest))
 
 
 def judged(image: Image, point: Point, sync_flush: bool, *, power: bool, again: bool) -> list[str]:
@@ -104,9 +119,10 @@ def together(outcomes: Iterable[Outcome]) -> Outcome:
 
 # By the length of a workload: with how many sets of survivors each of its crashes is examined.
 MOST = {1: 30, 2: 6, 3: 1}
+_met: set[int] = set()  # in this process
 
 
 def job(task: tuple[tuple[str, ...], bool]) -> Outcome:
     """One workload in one flush mode."""
     names, sync_flush = task
-    return explore(names, sync_flush=sync_flush, most=MOST[len(names)])
+    return explore(names, sync_flush=sync_flush, most=MOST[len(names)], met=_met)

@@ -30,7 +30,7 @@ class Ledger:
     events: list[Event] = field(default_factory=list)
 
     def sent(self, body: bytes, queue: Queue) -> None:
-        """A message is on its way; nobody knows yet what becomes of it."""
+        """A message is on its way, and its outcome is unknown."""
         self.events.append(("sent", body, queue))
 
     def acknowledged(self, body: bytes, offset: int) -> None:

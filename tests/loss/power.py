@@ -45,7 +45,7 @@ class File:
         return self.data
 
     def resize(self, size: int) -> None:
-        """Cut or lengthen with zeros. Nobody has it mapped then."""
+        """Cut or lengthen with zeros. No process has it mapped then."""
         assert not self.is_mapped
         self.data = bytes(self.data[:size]).ljust(size, b"\0")
         self.refresh()

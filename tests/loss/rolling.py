@@ -11,7 +11,7 @@ import logging
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -23,8 +23,8 @@ from aerobee.console.findings.replicas import replicas_of
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.scripts.harness.child import ChildFailed
-from aerobee.scripts.output.command_error import CommandError
 
+from ..waiting import until
 from .profiles import PROFILES, Daemon, Daemons
 
 ANY, ORDERED = "rolling", "rolling-ordered"
@@ -195,13 +195,6 @@ class Load:
         self.book.got_in_order(message)
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    """Returns once it holds, which other tasks and processes bring about. TimeoutError."""
-    async with asyncio.timeout(DEADLINE_SECONDS):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-
-
 async def until_whole(daemons: Daemons) -> None:
     """Returns once each broker name has a master, and in controller mode all members in its set."""
     peers = Peers(upgrade=False)
@@ -209,7 +202,7 @@ async def until_whole(daemons: Daemons) -> None:
     async with asyncio.timeout(DEADLINE_SECONDS), Admin(daemons.namesrv) as admin:
         try:
             while True:
-                with suppress(AerobeeError, CommandError):
+                with suppress(AerobeeError):
                     masters = await admin.masters()
                     found = [
                         await replicas_of(peers, daemons.controllers, name)

@@ -2,7 +2,7 @@
 acknowledged message is missing, due meanwhile or not, and offsets go on."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,9 @@ from aerobee.protocol.bodies.route import TopicRouteData
 from aerobee.protocol.headers.namesrv import GetRoute
 from aerobee.scripts.harness.clusters import BROKER_NAME, SMALL_FILES, AerobeeCluster
 
+from ..waiting import until
+
 TOPIC, GROUP = "Acting", "ActingGroup"
-SECONDS = 180
 MESSAGES = 300
 SETTINGS: dict[str, str | int] = SMALL_FILES | {
     "enableSlaveActingMaster": "true",
@@ -46,14 +47,6 @@ def brokers(tmp_path: Path) -> Iterator[tuple[AerobeeCluster, AerobeeCluster, Ae
     finally:
         for one in (slave, other, master):
             one.stop()
-
-
-async def until(holds: Callable[[], Awaitable[bool]], what: Callable[[], object]) -> None:
-    for _ in range(SECONDS * 5):
-        if await holds():
-            return
-        await asyncio.sleep(0.2)
-    pytest.fail(f"not within {SECONDS} s: {what()}")
 
 
 class Asked:

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 from aerobee.client import Consumer, Producer
+from aerobee.client.errors import AerobeeError
 from aerobee.console.findings.replicas import Replicas, leader_of, replicas_of
 from aerobee.scripts.harness.child import Child
 from aerobee.scripts.harness.etcd_side import LACK, EtcdProcess, program
 from aerobee.scripts.harness.java_side import free_broker_port, free_ports
-from aerobee.scripts.output.command_error import CommandError
 
 from .test_member import (
     ACKNOWLEDGED,
@@ -66,7 +66,7 @@ class EtcdSet(Set):
         found = ""
         async with asyncio.timeout(SECONDS):
             while not found or found == other_than:
-                with suppress(CommandError):  # none leads yet
+                with suppress(AerobeeError):  # none leads yet
                     found = await leader_of(self.peers, others)
                 await asyncio.sleep(0.1)
         return found

@@ -29,7 +29,6 @@ from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.protocol.message.record import decode_all
 from aerobee.scripts.harness.child import Child
 from aerobee.scripts.harness.java_side import free_broker_port
-from aerobee.scripts.output.command_error import CommandError
 
 from .ledger import Ledger
 
@@ -109,7 +108,7 @@ class Set:
         """The state once it holds."""
         async with asyncio.timeout(SECONDS):
             while True:
-                with suppress(CommandError):
+                with suppress(AerobeeError):
                     found = await self.state()
                     if holds(found):
                         return found
@@ -157,7 +156,7 @@ class Load:
             except AerobeeError:
                 self.sending -= 1
                 await asyncio.sleep(0.01)
-                continue  # nobody knows whether it is stored
+                continue  # whether it is stored is unknown
             self.sending -= 1
             if receipt.status is SendStatus.OK:
                 self.ledger.acknowledged(body, receipt.queue_offset)

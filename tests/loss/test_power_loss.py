@@ -58,7 +58,7 @@ def test_a_long_history_with_crashes_of_all_kinds_loses_nothing(
     with on(disk):
         run.open()
     for life in range(LIVES):
-        # The power goes at a change of the disk that nobody knows before, be it in a recovery.
+        # The power goes at a random change of the disk, also in a recovery.
         left = [draw.randrange(1, 12 * STEPS_PER_LIFE)]
         found: list[Crash] = []
 

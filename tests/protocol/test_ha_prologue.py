@@ -1,4 +1,4 @@
-"""The prologue of replication: both ends prove the secret, and nobody else gets through."""
+"""The prologue of replication: both ends prove the secret, and no other peer gets through."""
 
 import hmac
 

@@ -1,11 +1,14 @@
 """A proxy: starts, stops, says why it doesn't."""
 
+import gc
+
 import pytest
+from aerobee.proxy.http2.library import CLOSED_STREAMS_MAX
 from aerobee.proxy.server import Proxy
 from aerobee.proxy.settings.config import ProxyConfig
 from aerobee.testing import LocalCluster
 
-from .support import code_of, resource, setup
+from .support import Setup, code_of, resource, setup
 
 
 async def test_a_used_port_is_told(cluster: LocalCluster) -> None:
@@ -41,3 +44,18 @@ async def test_a_proxy_goes_on_after_a_restart_of_the_broker() -> None:
                 answers.append(await client.send("Restarted", "x"))
             route = await client.call("QueryRoute", topic=resource("Restarted"))
             assert code_of(route) == "OK"
+
+
+async def test_calls_leave_nothing_behind(proxied: Setup) -> None:
+    """Beyond the ended streams that a connection remembers, whose number is limited."""
+    await proxied.create("Forgotten")
+    client = proxied.client()
+
+    async def objects_after(calls: int) -> int:
+        for _ in range(calls):
+            assert code_of(await client.call("QueryRoute", topic=resource("Forgotten"))) == "OK"
+        gc.collect()
+        return len(gc.get_objects())
+
+    before = await objects_after(CLOSED_STREAMS_MAX + 100)
+    assert await objects_after(1_000) - before < 500  # one object a call would be 1,000

@@ -69,7 +69,7 @@ def test_a_broker_starts_one_with_a_file_of_settings(tmp_path: Path) -> None:
 
 
 def wait_closed(port: int) -> None:
-    """Connect until nobody listens any more; the refusal is raised."""
+    """Connect until the port is closed; the refusal is raised."""
     while True:
         with socket.create_connection(("127.0.0.1", port), SECONDS) as connection:
             connection.settimeout(SECONDS)

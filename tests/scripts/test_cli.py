@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from aerobee.scripts import cli
+from aerobee.scripts.harness.java_side import free_broker_port
 
 from .command import (
     AEROBEE,
@@ -223,9 +225,9 @@ def test_pub_waits_for_its_broker_when_it_is_to_keep_trying(tmp_path: Path) -> N
     with running(tmp_path / "names", *names) as name_server:
         at = name_server.namesrv
         start = ["broker", "-n", at, *store]
-        with running(tmp_path / "first", *start, "--set", "listenPort=0") as broker:
+        start += ["--set", f"listenPort={free_broker_port()}"]
+        with running(tmp_path / "first", *start):
             output("pub", "orders", "-n", at, data="before\n")
-            port = broker.broker.rpartition(":")[2]
         words = [*AEROBEE, "pub", "orders", "-n", at, "--keep-trying"]
         with subprocess.Popen(
             words,
@@ -239,16 +241,30 @@ def test_pub_waits_for_its_broker_when_it_is_to_keep_trying(tmp_path: Path) -> N
             assert pub.stderr is not None
             pub.stdin.write("one\ntwo\n")
             pub.stdin.close()
-            said = pub.stderr.readline()
-            assert said.startswith("aerobee pub: ")
-            assert said.endswith("; trying until it works\n")
-            with running(tmp_path / "second", *start, "--set", f"listenPort={port}"):
-                assert pub.wait(SECONDS) == 0
-                told = output("sub", "orders", "--namesrv", at, "--from", "earliest", "-n", "3")
-                assert sorted(told.split()) == ["before", "one", "two"]
-            assert pub.stderr.read() == ""
+            try:
+                said = pub.stderr.readline()
+                assert said.startswith("aerobee pub: ")
+                assert said.endswith("; trying until it works\n")
+                with running(tmp_path / "second", *start):
+                    assert pub.wait(SECONDS) == 0
+                    told = output("sub", "orders", "--namesrv", at, "--from", "earliest", "-n", "3")
+                    assert sorted(told.split()) == ["before", "one", "two"]
+                assert pub.stderr.read() == ""
+            finally:
+                pub.kill()  # it would try for ever
 
 
 def test_an_illegal_topic_name_is_refused(daemon: Daemon) -> None:
     assert "../up" in refused("pub", "../up", "-n", daemon.namesrv, data="hello\n")
     assert "../up" in refused("topics", "create", "../up", "-n", daemon.namesrv)
+
+
+def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "import_module", interrupted)
+    assert cli.main(["topics"]) == cli.INTERRUPTED
+    assert capfd.readouterr() == ("", "")

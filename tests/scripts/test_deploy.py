@@ -9,6 +9,8 @@ from aerobee.broker.settings.config import KEYS
 from aerobee.conf.sources import from_environment
 from aerobee.scripts import cli
 
+from .kubeconform import KUBECONFORM, conforms
+
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
@@ -26,6 +28,15 @@ def containers() -> list[dict[str, Any]]:
 
 
 # --- Kubernetes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(KUBECONFORM is None, reason="kubeconform is missing (.ci/run tries to get it)")
+def test_kubernetes_takes_each_manifest() -> None:
+    text = (DEPLOY / "kubernetes" / "aerobee.yaml").read_text()
+    done = conforms(text)
+    assert done.returncode == 0, done.stdout
+    wrong = text.replace("terminationGracePeriodSeconds", "terminationGraceSeconds")
+    assert "terminationGraceSeconds" in conforms(wrong).stdout
 
 
 @pytest.mark.finding("S10", "W2")

@@ -1,5 +1,6 @@
 """The console of `aerobee up`: its port is there at once, its process with the first visitor."""
 
+import json
 import os
 import re
 import socket
@@ -7,10 +8,12 @@ import urllib.request
 from contextlib import suppress
 from http.cookiejar import CookieJar
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aerobee.scripts.harness.child import Child
 
+from ..waiting import until
 from .command import FREE_PORTS, SECONDS, SMALL, running
 
 pytest.importorskip("jinja2")
@@ -76,6 +79,24 @@ def test_a_console_that_ended_starts_again_with_the_next_visitor(tmp_path: Path)
             assert link_of(daemon.child, since).startswith(url)
             (console,) = consoles(daemon.child.pid)
             os.kill(console, 9)
+
+
+async def test_it_speaks_tls_to_a_cluster_that_takes_nothing_else(tmp_path: Path) -> None:
+    words = [*up(tmp_path), "--set", "tlsServerMode=enforcing"]
+    env = {"AEROBEE_TLS": "true", "AEROBEE_TLS_INSECURE": "true"}
+    with running(tmp_path, *words, env=env) as daemon:
+        url = daemon.ready.partition(", console ")[2].partition(";")[0]
+        browser = opener()
+        browser.open(url, timeout=SECONDS).close()
+        browser.open(link_of(daemon.child), timeout=SECONDS).close()
+
+        def overview() -> dict[str, Any]:
+            with browser.open(f"{url}api/overview", timeout=SECONDS) as answer:
+                found: dict[str, Any] = json.load(answer)
+                return found
+
+        await until(lambda: overview()["topics"] is not None, overview, pause=0.1)
+        assert overview()["samples"]["marks"] == []
 
 
 def test_a_port_that_is_taken_is_said_and_the_broker_starts(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import stat
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,13 @@ import yaml
 from aerobee.broker.settings.config import KEYS
 from aerobee.conf.load import Keys
 from aerobee.conf.sources import from_environment
+from aerobee.protocol.security.secret_mode import fault_of
 from aerobee.scripts import cli
 from aerobee.scripts.commands.controller import KEYS as CONTROLLER_KEYS
 from aerobee.scripts.commands.daemons import NAMESRV_KEYS
 
 from .command import SECONDS, environment
+from .kubeconform import KUBECONFORM, conforms
 
 CHART = Path(__file__).parents[2] / "deploy" / "helm" / "aerobee"
 HELM = shutil.which("helm")
@@ -135,6 +138,9 @@ def test_settings_and_commands_are_ones_that_there_are(tmp_path: Path) -> None:
     }
     for part, keys in kinds.items():
         one = container(objects, f"shop-{part}")
+        volumes = objects["StatefulSet", f"shop-{part}"]["spec"]["template"]["spec"]["volumes"]
+        (mode,) = (each["secret"]["defaultMode"] for each in volumes if "secret" in each)
+        assert fault_of("tls.key", stat.S_IFREG | mode) == ""
         others = {"POD_NAME", "NAMESRV_ADDR", "NUMBA_CACHE_DIR"}
         names = {each["name"] for each in one["env"]} - others
         if "command" in one:
@@ -239,3 +245,26 @@ def test_values_that_are_unknown_or_contradict_each_other_are_refused(
     done = template(tmp_path, values)
     assert done.returncode != 0
     assert says in done.stderr
+
+
+CLUSTERS: dict[str, dict[str, Any]] = {
+    "masters": {},
+    "controlled": CONTROLLED,
+    "outside": {
+        "external": {"type": "nodePort", "addresses": ["203.0.113.7"], "firstPort": 31000},
+        "brokers": {"slaves": 1},
+        "tls": {"secretName": "cert"},
+        "serviceMonitor": {"enabled": True},
+    },
+    "balanced": {"external": {"type": "loadBalancer", "addresses": ["b0.example", "b1.example"]}},
+}
+
+
+@pytest.mark.skipif(KUBECONFORM is None, reason="kubeconform is missing (.ci/run tries to get it)")
+@pytest.mark.parametrize("values", CLUSTERS.values(), ids=CLUSTERS)
+def test_kubernetes_takes_each_object(tmp_path: Path, values: dict[str, Any]) -> None:
+    made = template(tmp_path, values).stdout
+    done = conforms(made)
+    assert done.returncode == 0, done.stdout
+    wrong = made.replace("terminationGracePeriodSeconds:", "terminationGraceSeconds:")
+    assert conforms(wrong).returncode != 0

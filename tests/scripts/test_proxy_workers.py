@@ -31,7 +31,7 @@ async def test_a_worker_that_is_killed_is_started_again(monkeypatch: pytest.Monk
     folder = Path(workers._folder)
     try:
         names = ["0.connections", "0.sock", "1.connections", "1.sock"]
-        assert look(folder) == (0o700, names)  # nobody else can open it
+        assert look(folder) == (0o700, names)  # no other user can open it
         assert is_open(workers.port)
         process = workers._workers[1]._process
         assert process is not None

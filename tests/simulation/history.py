@@ -215,9 +215,14 @@ class _History:
         )
 
     def _elect(self, name: str) -> None:
-        """Have a member elected by hand, if it serves."""
+        """Have a member elected by hand, if it serves. One that is the master stops instead."""
         assert self._set is not None
         if name not in self._set.members() or name in self._starting:
+            return
+        if self._set.members()[name] is self._set.master():
+            self._note(f"{name}: it is stopped")
+            seconds = self._draw.random() * DOWN_SECONDS
+            self._starting[name] = asyncio.create_task(self._stop(name, seconds))
             return
         self._note(f"{name}: it is elected by hand")
 
@@ -249,6 +254,15 @@ class _History:
         self._cluster.kill(name, power=power)
         seconds = self._draw.random() * DOWN_SECONDS
         self._starting[name] = asyncio.create_task(self._start(name, seconds))
+
+    async def _stop(self, name: str, seconds: float) -> None:
+        """Stop a member as SIGTERM does, and start it again."""
+        assert self._set is not None
+        member, machine = self._set.members()[name], self._machines.table[name]
+        await self._machines.on(machine, member.stop())
+        self._note(f"{name}: it has stopped")
+        self._cluster.kill(name, power=False)
+        await self._start(name, seconds)
 
     async def _start(self, name: str, seconds: float) -> None:
         died = self._machines.world.now

@@ -37,7 +37,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.draw = Random(seed)
         self.now = 1_000.0
-        self.errors: list[str] = []  # exceptions that nobody has handled
+        self.errors: list[str] = []  # unhandled exceptions
         self._loops: list[Loop] = []
         self._dead: list[Loop] = []
         self._timers: list[tuple[float, float, int, Loop, asyncio.TimerHandle]] = []

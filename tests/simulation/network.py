@@ -124,7 +124,7 @@ class Network:
             if not done.done():
                 done.set_result(end)
             elif end is not None:
-                end.abort()  # nobody waits any more
+                end.abort()  # no waiter is left
 
         def arrive() -> None:
             listener = target.listeners.get(port)

@@ -72,6 +72,11 @@ def lock_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(QueueLockGate, "is_open", True)
 
 
+def forget_locks(patch: pytest.MonkeyPatch) -> None:
+    """A master that was handed the locks of the one before gives them to others."""
+    patch.setattr(QueueLocks, "restore", lambda locks, table, now_ms: None)
+
+
 @pytest.mark.parametrize(
     ("plant", "text"),
     [
@@ -79,6 +84,7 @@ def lock_at_once(patch: pytest.MonkeyPatch) -> None:
         (answer_without_the_disk, "lies before it"),
         (lock_for_everybody, "is locked by"),
         (lock_at_once, "is locked by"),
+        (forget_locks, "is locked by"),
     ],
 )
 def test_a_planted_fault_is_found(

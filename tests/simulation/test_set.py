@@ -96,6 +96,33 @@ def test_a_controller_that_is_away_interrupts_nothing() -> None:
     assert scene.pause_after(fault.at) < 1
 
 
+def test_without_the_whole_set_nobody_writes_before_one_of_it_is_back() -> None:
+    lost: list[list[int]] = []
+
+    async def act(scene: Scene) -> None:
+        cluster, master = scene.cluster, scene.master
+        outside, member = (name for name in MEMBERS if name != master)
+        cluster.kill(outside, power=False)
+        await asyncio.sleep(5)  # it leaves the set
+        for name in (member, master):
+            cluster.kill(name, power=False)
+        gone = scene.now
+        await cluster.start(outside)
+        await asyncio.sleep(30)
+        assert cluster.master() is None
+        assert scene.acknowledged[-1] <= gone
+        back = scene.now
+        await cluster.start(member)
+        await asyncio.sleep(10)
+        again = next(moment for moment in scene.acknowledged if moment > back)
+        print(f"one of the set writes {again - back:.2f} s after it is back")
+        lost.append(await scene.lost())
+
+    scene = play(act, seconds=1)
+    assert scene.watch.faults == []
+    assert lost == [[]]
+
+
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_a_master_that_lost_its_unsynced_end_cuts_nobody(seed: int) -> None:
     """It is back before the controller has missed it, as ASYNC_FLUSH leaves it."""

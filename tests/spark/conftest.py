@@ -1,4 +1,4 @@
-"""What the Spark tests need of this machine, and a cluster of ours for them."""
+"""What the Spark tests need of this machine, and an aerobee cluster for them."""
 
 import os
 import sys

@@ -68,6 +68,8 @@ def test_a_row_becomes_a_message() -> None:
         "properties": {"a": "b"},
         "delay": 1.5,
     }
+    assert row_fields(row | {"key": "k  l"}, options)["keys"] == ["k", "l"]
+    assert row_fields(row | {"key": None, "keys": ["k"]}, options)["keys"] == ["k"]
     assert row_fields({"value": b"\0", "topic": "other"}, write_options({}))["topic"] == "other"
 
 

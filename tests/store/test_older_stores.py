@@ -4,17 +4,40 @@ It has 300 messages "old 1" … of topic orders, and a group that consumed 120 o
 """
 
 import json
+import re
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from aerobee.client import Message, blocking
 from aerobee.protocol.message.record import decode_record
 from aerobee.store.base.settings import StoreSettings
 from aerobee.store.engine.store import MessageStore
 from aerobee.store.inspect.check import check
+from aerobee.testing import LocalCluster
 
 from .conftest import Clock, OpenStore, Unpack, put
 
 SETTINGS = StoreSettings(
     segment_bytes=65_536, queue_file_bytes=2000, index_slots=100, index_entries=400
+)
+# The same, as settings of a broker; and messages stay however old they are, and full the disk is.
+BROKER = {
+    "mappedFileSizeCommitLog": SETTINGS.segment_bytes,
+    "mappedFileSizeConsumeQueue": SETTINGS.queue_file_bytes,
+    "maxHashSlotNum": SETTINGS.index_slots,
+    "maxIndexNum": SETTINGS.index_entries,
+    "fileReservedTime": 1_000_000,
+    "cleanFileForciblyEnable": False,
+}
+SECONDS = 60  # a deadline that suits a busy machine
+NUMBER = "[0-9]{20}"
+# The files of a store with which 0.1.0 was started and served (docs/versions.md). Try that again
+# before another file is added here.
+OPENED_BY_0_1_0 = re.compile(
+    rf"commitlog/{NUMBER}|consumequeue/[^/]+/[0-9]+/{NUMBER}|index/[0-9]{{17}}|timerlog/{NUMBER}|"
+    r"checkpoint|lock|timerwheel|config/(timercheck|timermetrics(\.bak)?|"
+    r"(topics|subscriptionGroup|consumerOffset|delayOffset|lmqConsumerOffset)\.json(\.bak)?)"
 )
 
 
@@ -48,3 +71,27 @@ def test_a_store_of_0_1_0_opens_with_its_messages_and_goes_on(
     assert not check(root).is_damaged
     store = open_store(root=root, settings=SETTINGS)
     assert len(orders(store)) == 301
+
+
+@pytest.mark.requirement("Store: Stores of older versions open, with all that they had")
+def test_a_broker_goes_on_with_a_store_of_0_1_0_and_leaves_files_that_0_1_0_opens(
+    unpack: Unpack, tmp_path: Path
+) -> None:
+    root, _ = unpack("aerobee-0.1.0")
+    root.rename(tmp_path / "broker-a")
+    with LocalCluster(folder=tmp_path, **BROKER) as cluster:
+        with blocking.Producer(cluster.name_server) as producer:
+            producer.send(Message("orders", b"new", keys="k"))
+            producer.send(Message("orders", b"later", delay_level=1))
+            producer.send(Message("orders", b"much later", delay=timedelta(hours=1)))
+        with blocking.Consumer(cluster.name_server, group="billing", topics=["orders"]) as consumer:
+            bodies: set[bytes] = set()
+            while len(bodies) < 182:  # the group has had 120 of 300
+                message = consumer.receive(SECONDS)
+                assert message is not None, f"{len(bodies)} messages came"
+                bodies.add(message.body)
+                message.ack()
+        assert {b"new", b"later"} < bodies
+    files = [path for path in (tmp_path / "broker-a").rglob("*") if path.is_file()]
+    paths = {str(path.relative_to(tmp_path / "broker-a")) for path in files}
+    assert {path for path in paths if not OPENED_BY_0_1_0.fullmatch(path)} == set()

@@ -22,11 +22,10 @@ ASKS = {
 # The sources: a caller gives another clock or thread, or a simulation puts one there.
 SOURCES = {
     "broker/server.py": "wall_clock_ms, the default of now_ms",
-    "broker/member/member.py": "steady_ms and wall_ms, the defaults of the clocks",
     "broker/runtime/threads.py": "the threads of a broker",
     "client/base/identity.py": "Machine",
-    "controller/server.py": "steady_ms, the default of clock",
-    "namesrv/server.py": "steady_ms, the default of clock",
+    "protocol/aio/audit.py": "the default of clock",
+    "protocol/aio/clocks.py": "steady_ms and wall_ms, the defaults of clocks",
     "protocol/aio/slices.py": "work_clock",
     "protocol/message/message_id.py": "the default of pid",
 }
@@ -35,6 +34,7 @@ BESIDE = {
     "broker/filters/sql92_cache.py": "a lock",
     "broker/pop/service.py": "measures for a metric",
     "broker/replication/prologue.py": "random bytes of haSecret, which no simulation sets",
+    "broker/runtime/spans.py": "measures for spans",
     "broker/topics/creation_times.py": "measures for a metric",
     "client/base/loop_thread.py": "the blocking client's thread",
     "client/base/stop_signals.py": "asks whether this is the main thread",

@@ -1,4 +1,4 @@
-"""Each decision is whole, numbered and listed; each class of RocketMQ leads to a file of ours."""
+"""Each decision is whole, numbered and listed; each class of RocketMQ leads to an existing file."""
 
 import re
 from pathlib import Path

@@ -36,6 +36,10 @@ def test_the_image_gets_the_installed_environment_and_nothing_of_the_build() -> 
     builder = stage("builder")
     assert "--without-pip" in builder
     assert "-name tests" in builder  # 30 MB of numpy's and numba's
+    for unused in ("numba/cuda", "numpy/f2py", "numpy/distutils", r"pyi\|"):  # 9 MB
+        assert unused in builder
+    assert "strip --strip-unneeded" in builder  # 48 MB of symbols
+    assert "-not -path '*.libs/*'" in builder  # numpy does not load with these stripped
 
 
 @pytest.mark.finding("A28")

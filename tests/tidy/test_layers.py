@@ -52,7 +52,7 @@ ROOMS = {
         *(".", "base", "cluster", "group", "producer", "pop", "push", "pull", "admin", "mirror"),
         "blocking",
     ],
-    "console": ["findings", ".", "clusters", "access", "messages", "actions", "web"],
+    "console": [".", "findings", "clusters", "access", "messages", "actions", "web"],
     "proxy": [
         *("definitions", "settings", "messages", "http2", "routes", "access", "handles"),
         *("telemetry", "calls", "."),
@@ -74,7 +74,7 @@ FILES_MAX = 20  # of one room
 # What plain sends are done with where numba is installed.
 COMPILED = [
     *("protocol/kernels", "protocol/aio/compiled_io.py", "protocol/aio/epoll_reader.py"),
-    "broker/send/fast_path.py",
+    *("broker/send/fast_path.py", "broker/send/signed_sends.py"),
 ]
 # Each outside package and the folders or files that may know it.
 PLACES = {
@@ -87,13 +87,14 @@ PLACES = {
         "proxy/http2/built.py",
         "console/messages/protobuf.py",
     ],
-    "grpc": ["scripts/metrics_export.py"],
+    "grpc": ["scripts/collector.py"],
     "grpc_tools": ["scripts/dev/definitions.py"],
     "h2": ["proxy/http2/library.py"],
     "isal": ["protocol/message/record.py"],
     "jh2": ["proxy/http2/library.py"],
     "jinja2": ["console/web"],
     "lark": ["protocol/filters/sql92.py"],
+    "llvmlite": ["protocol/kernels/signatures.py"],  # of numba
     "markupsafe": ["console/web"],  # of jinja2
     "mmh3": ["broker/filters/bloom.py"],
     "msgpack": ["protocol/codec/header_msgpack.py", "console/messages/binary.py"],
@@ -103,7 +104,7 @@ PLACES = {
         "client/base/responses.py",
         "client/mirror/source.py",
         "console/actions",
-        "console/messages/fields.py",
+        "console/messages",
         "namesrv",
         "controller",
         "broker",

@@ -10,7 +10,7 @@ from . import tree
 
 SUBJECTLESS = {"utils", "util", "common", "helpers", "helper", "misc"}
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "tests/README.md")
-# A path of ours in a text: in backquotes, with a known folder before the first slash.
+# A path of this tree in a text: in backquotes, with a known folder before the first slash.
 MENTIONED = re.compile(rf"`((?:{'|'.join(tree.FOLDERS)}|tests)/[\w./-]+?)/?`")
 
 

@@ -12,7 +12,7 @@ FOLDERS = (
     *("protocol", "store", "namesrv", "controller", "broker", "client", "proxy"),
     *("spark", "console", "conf", "scripts", "testing"),
 )
-# Packages of their own that live in a folder of ours, from where they may import aerobee by name.
+# Packages of their own that lie in a folder of aerobee, and may import it by its absolute name.
 GUESTS = ("spark/pyspark_rocketmq",)
 
 

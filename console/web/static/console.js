@@ -1,4 +1,5 @@
-// The console's own script: local times, charts, and the length of a live view.
+// The console's own script: local times, charts, the length of a live view, and the keyboard's way
+// to what scrolls.
 "use strict";
 
 function localTimes(root) {
@@ -6,6 +7,18 @@ function localTimes(root) {
     const at = new Date(one.dateTime);
     if (!Number.isNaN(at.getTime())) one.title = at.toLocaleString() + " " + document.body.dataset.here;
   }
+}
+
+function reachable(root) {
+  for (const one of root.querySelectorAll("table, pre")) {
+    if (one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight) one.tabIndex = 0;
+  }
+}
+
+function clock(seconds) {
+  const at = new Date(seconds * 1000);
+  const text = at.toTimeString().slice(0, at.getSeconds() ? 8 : 5);
+  return text === "00:00" ? `${at.getMonth() + 1}/${at.getDate()}` : text;
 }
 
 async function chart(figure) {
@@ -17,11 +30,12 @@ async function chart(figure) {
   const times = found.values.map((_, n) => (found.first_ms + n * found.step_ms) / 1000);
   const ink = getComputedStyle(document.body).color;
   const axis = { stroke: ink, grid: { stroke: "#8884", width: 1 } };
+  const hours = { ...axis, space: 70, values: (_, ticks) => ticks.map(clock) };
   const kept = figure.querySelector("svg");
   if (kept) kept.remove();
   new uPlot({
-    width: figure.clientWidth || 320, height: 140, legend: { show: false },
-    axes: [axis, axis], scales: { y: { range: (_, least, most) => [0, most || 1] } },
+    width: figure.clientWidth || 320, height: 140, padding: [null, 32, null, null], legend: { show: false },
+    axes: [hours, axis], scales: { y: { range: (_, least, most) => [0, most || 1] } },
     series: [{}, { stroke: "#d98e04", width: 1.5 }],
   }, [times, found.values], figure);
 }
@@ -33,10 +47,18 @@ function shorten(table) {
 
 document.addEventListener("DOMContentLoaded", () => {
   localTimes(document);
+  reachable(document);
+  addEventListener("resize", () => reachable(document));
   document.querySelectorAll("[data-chart]").forEach(chart);
   const tail = document.getElementById("tail");
+  let isDue = false; // once for all that comes before the next frame
   new MutationObserver((changes) => {
-    for (const one of changes) if (one.target.querySelectorAll) localTimes(one.target);
+    const added = changes.flatMap((one) => [...one.addedNodes]).filter((one) => one.querySelectorAll);
+    if (!added.length) return;
+    added.forEach(localTimes);
     if (tail) shorten(tail);
+    if (isDue) return;
+    isDue = true;
+    requestAnimationFrame(() => { isDue = false; reachable(document); });
   }).observe(document.getElementById("main"), { childList: true, subtree: true });
 });

@@ -1,6 +1,7 @@
 """Access control over the wire: which clients are served, and what they may do."""
 
 import asyncio
+import json
 import logging
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -8,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.broker.access import access as access_module
 from aerobee.broker.access import users as users_module
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
+from aerobee.protocol.aio import guard as guard_module
 from aerobee.protocol.aio.connection import Row
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.access import PolicyEntryInfo, PolicyInfo, UserInfo
@@ -24,6 +25,7 @@ from aerobee.protocol.bodies.subscription import subscription
 from aerobee.protocol.bodies.topic import CreateTopicListRequestBody, TopicConfig
 from aerobee.protocol.codec.frame import FrameDecoder, encode_request
 from aerobee.protocol.command import Command
+from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.protocol.message.message_id import offset_message_id
 from aerobee.protocol.security.signature import signature, signed, signed_content
 from aerobee.store.base.errors import StoreError
@@ -155,7 +157,7 @@ async def test_a_client_without_a_valid_signature_is_refused(
         assert (answer.remark or "").startswith(remark)
     assert guarded.store.log_end == end
     assert guarded.access is not None
-    assert guarded.access.refused == 5
+    assert guarded.access.refusals.count == 5
 
 
 @pytest.mark.requirement(
@@ -300,14 +302,14 @@ async def test_refusals_are_logged_at_most_once_a_second(
 ) -> None:
     assert guarded.access is not None
     now = [5_000]
-    guarded.access._now_ms = lambda: now[0]
+    guarded.access.refusals._now_ms = lambda: now[0]
     stranger = as_user(("nobody", "x"))
-    with caplog.at_level(logging.WARNING, access_module.log.name):
+    with caplog.at_level(logging.WARNING, guard_module.log.name):
         for _ in range(3):
             await stranger.pull("T")
-        now[0] += access_module.LOG_EVERY_MS
+        now[0] += guard_module.LOG_EVERY_MS
         await stranger.pull("T")
-    ours = [record for record in caplog.records if record.name == access_module.log.name]
+    ours = [record for record in caplog.records if record.name == guard_module.log.name]
     told = [record.getMessage() for record in ours]
     assert [text.partition(" (")[2] for text in told] == [
         "1 refused since the start)",
@@ -644,3 +646,23 @@ async def test_users_persist_and_a_restart_does_not_reset_the_first_user(
     assert user is not None
     assert user.password == "changed"
     await broker.stop()
+
+
+async def test_the_audit_log_has_changes_and_refusals(
+    start: Start, config: Config, tmp_path: Path
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    broker: Broker = await start(config(**ON, audit_log=str(path)))
+    admin, nobody = Signing(broker, ADMIN), Signing(broker)
+    try:
+        await admin.ask(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic("Audited", 1, 1, 6))
+        await admin.send("Audited", b"no line")
+        assert (await nobody.send("Audited", b"refused")).code == codes.NO_PERMISSION
+    finally:
+        await admin.peers.close()
+        await nobody.peers.close()
+    created, refused = map(json.loads, path.read_text().splitlines())
+    assert (created["user"], created["result"]) == ("admin", "allowed")
+    assert created["fields"]["topic"] == "Audited"
+    assert (refused["user"], refused["result"]) == ("", "refused")
+    assert "Signature" not in created["fields"]

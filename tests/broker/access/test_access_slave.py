@@ -10,8 +10,9 @@ from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.security.signature import signed
 
+from ...waiting import until
 from ..conftest import Caller, Config
-from ..replication.test_slave_broker import Pair, until
+from ..replication.test_slave_broker import Pair
 
 ADMIN = "admin", "admin-secret"
 ON: dict[str, Any] = {

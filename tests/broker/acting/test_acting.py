@@ -2,6 +2,7 @@
 
 import pytest
 from aerobee.broker.acting.acting import not_smallest
+from aerobee.broker.acting.pair_locks import PairLocks
 from aerobee.broker.groups.queue_lock_gate import CLIENT_LOCK_MS
 from aerobee.broker.monitoring.overview import note
 from aerobee.protocol import codes
@@ -9,7 +10,8 @@ from aerobee.protocol.headers.admin import HaAddresses
 from aerobee.protocol.headers.namesrv import MinBrokerIdChange
 from aerobee.protocol.headers.offsets import QueryConsumerOffset, UpdateConsumerOffset
 
-from .pairs import Pair, until
+from ...waiting import until
+from .pairs import Pair
 
 
 async def test_the_slave_acts_while_its_master_is_gone_and_the_route_shows_it(pair: Pair) -> None:
@@ -36,17 +38,54 @@ async def test_a_slave_does_not_act_while_its_master_sends_its_log(pair: Pair) -
     await until(lambda: pair.acting.is_acting)
 
 
-async def test_one_of_master_and_slave_locks_queues_and_none_for_as_long_as_a_lock_may_last(
-    pair: Pair,
+async def test_a_planned_change_hands_the_queue_locks_over_both_ways(pair: Pair) -> None:
+    assert await pair.lock(pair.master, "c1")
+    assert not await pair.lock(pair.slave, "c1")
+    await pair.lose_master()
+    assert await pair.lock(pair.slave, "c1")
+    assert not await pair.lock(pair.slave, "c2")
+    await pair.return_master()
+    assert await pair.lock(pair.master, "c1")
+    assert not await pair.lock(pair.master, "c2")
+    assert not await pair.lock(pair.slave, "c1")
+
+
+async def test_locks_that_the_slave_did_not_need_come_back_to_the_master(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Another broker of the name was there at the start, so the first lock comes later.
+    monkeypatch.setattr(pair.acting, "_why_not", lambda now_ms: "it is slow")
+    assert await pair.lock(pair.master, "c1")
+    await pair.halt(pair.master)
+    await pair.return_master()
+    assert await pair.lock(pair.master, "c1")
+    assert not await pair.lock(pair.master, "c2")
+
+
+async def test_a_master_without_a_slave_keeps_its_locks_for_its_next_start(pair: Pair) -> None:
+    await pair.halt(pair.slave)
+    assert await pair.lock(pair.master, "c1")
+    await pair.halt(pair.master)
+    await pair.return_master()
+    assert await pair.lock(pair.master, "c1")
+    assert not await pair.lock(pair.master, "c2")
+    await pair.halt(pair.master)
+    pair.ahead_ms += CLIENT_LOCK_MS  # a slave may have acted, and is gone again
+    await pair.return_master()
+    assert not await pair.lock(pair.master, "c1")
     pair.alive_ahead_ms += CLIENT_LOCK_MS
+    assert await pair.lock(pair.master, "c2")
+
+
+async def test_one_of_master_and_slave_locks_queues_and_none_for_as_long_as_a_lock_may_last(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PairLocks, "give", lambda self: None)  # as a broker that crashes
     assert await pair.lock(pair.master, "c1")
     assert not await pair.lock(pair.slave, "c2")
     await pair.lose_master()
     assert not await pair.lock(pair.slave, "c2")
     pair.alive_ahead_ms += CLIENT_LOCK_MS
-    await until(lambda: pair.acting.is_acting and pair.acting.gate.is_open)
+    await until(lambda: pair.acting.is_acting and pair.acting.locks.gate.is_open)
     assert await pair.lock(pair.slave, "c2")
     await pair.return_master()
     await until(lambda: not pair.acting.is_acting)
@@ -141,6 +180,29 @@ async def test_of_two_brokers_with_one_id_only_one_acts(
     await pair.acting.tick()
     assert not pair.acting.is_acting
     assert "brokerId 1 is that of another broker, too" in caplog.text
+
+
+async def test_a_sync_master_refuses_sends_at_once_while_its_slave_is_away(pair: Pair) -> None:
+    await pair.halt(pair.master)
+    await pair.return_master(broker_role="SYNC_MASTER", in_sync_replicas=2)
+    master, caller = pair.master, pair.caller(pair.master)
+    await until(lambda: not master.syncer.shortage)
+    assert (await caller.send("T", b"0")).code == codes.SUCCESS
+    await pair.halt(pair.slave)
+    await until(lambda: bool(master.syncer.shortage))
+    refused = await caller.send("T", b"1")
+    assert refused.code == codes.SYSTEM_ERROR
+    assert (refused.remark or "").startswith("in-sync replicas not enough: 1 ")
+    assert master.store.max_offset("T", 0) == 1
+    assert (await caller.send("T", b"2", WAIT="false")).code == codes.SUCCESS
+    # Fewer may do.
+    master.config.enable_auto_in_sync_replicas = True
+    await until(lambda: not master.syncer.shortage)
+    assert (await caller.send("T", b"3")).code == codes.SUCCESS
+    master.config.min_in_sync_replicas = 2
+    await until(lambda: bool(master.syncer.shortage))
+    assert (await caller.send("T", b"4")).code == codes.SYSTEM_ERROR
+    assert await pair.bodies(master) == [b"0", b"2", b"3"]
 
 
 def test_the_smallest_id_of_the_group_acts() -> None:

@@ -3,15 +3,18 @@
 import pytest
 from aerobee.broker import server
 from aerobee.broker.acting.escape import Escape, Letter
+from aerobee.broker.acting.timers import ActingTimers
 from aerobee.broker.transactions.transactions import GROUP, HALF_TOPIC
 from aerobee.protocol import codes
 from aerobee.protocol.headers.send import SendMessageResponse
 from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.protocol.headers.transactions import EndTransaction
 from aerobee.protocol.message.record import TRANSACTION_ROLLBACK
+from aerobee.store.timer.timer_check import NUMBERS
 
+from ...waiting import until
 from ..conftest import records
-from .pairs import Pair, until
+from .pairs import Pair
 
 
 async def fill(pair: Pair) -> None:
@@ -49,7 +52,9 @@ def has_passed_all(pair: Pair) -> bool:
     )
 
 
-async def test_delays_timers_and_half_messages_go_to_another_broker_once(pair: Pair) -> None:
+async def test_fault_10_10_delays_timers_and_half_messages_go_to_another_broker_once(
+    pair: Pair,
+) -> None:
     await fill(pair)
     await pair.lose_master()
     end = pair.slave.store.log_end
@@ -68,7 +73,7 @@ async def test_delays_timers_and_half_messages_go_to_another_broker_once(pair: P
     assert pair.slave.store.log_end == end  # nothing is stored on the acting master
 
 
-async def test_what_another_broker_took_is_not_delivered_by_the_master_that_returns(
+async def test_fault_10_10_what_another_broker_took_is_not_delivered_by_the_master_that_returns(
     pair: Pair,
 ) -> None:
     await fill(pair)
@@ -110,7 +115,9 @@ async def test_a_cursor_waits_until_another_broker_has_taken_the_message(
     await until(lambda: half_messages(pair) == 1)
 
 
-async def test_a_broker_that_declines_is_asked_until_it_takes_the_message(pair: Pair) -> None:
+async def test_fault_10_10_a_broker_that_declines_is_asked_until_it_takes_the_message(
+    pair: Pair,
+) -> None:
     await fill(pair)
     caller = pair.caller(pair.other)
     await caller.ask(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic("T", 1, 1, 4))
@@ -154,6 +161,30 @@ async def test_a_timer_beyond_the_window_keeps_its_time_on_the_other_broker(pair
     await until(lambda: pair.other.store.max_offset("T", 0) == 1)
     (found,) = records(await pair.caller(pair.other).pull("T"))
     assert found.body == b"far"
+
+
+async def test_an_acting_master_tells_what_it_has_sent_before_its_disk_has_it(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(pair)
+    timers = pair.slave.timers
+    assert isinstance(timers, ActingTimers)
+    monkeypatch.setattr(timers.state, "unsynced", lambda: None)  # nothing is synced from here on
+    await pair.lose_master()
+    pair.ahead_ms = 120_000
+    await until(lambda: has_passed_all(pair))
+
+    async def told() -> tuple[int, int]:
+        answer = await pair.caller(pair.slave).ask(codes.GET_TIMER_CHECK_POINT)
+        read_ms, _, queue_offset, *_ = NUMBERS.unpack(answer.body or b"")
+        return read_ms, queue_offset
+
+    read_ms, queue_offset = await told()
+    assert (read_ms > server.wall_clock_ms() + 60_000, queue_offset) == (True, 1)
+    timers.end()  # the master asks once the slave has ended acting
+    assert await told() >= (read_ms, 1)
+    timers.follow(read_ms + 120_000, 1)  # the master has taken that
+    assert await told() == (timers.state.check.read_ms, timers.state.check.queue_offset)
 
 
 async def test_without_remote_escape_what_is_due_waits_for_the_master(pair: Pair) -> None:

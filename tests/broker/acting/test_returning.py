@@ -10,7 +10,8 @@ from aerobee.protocol import codes
 from aerobee.protocol.headers.offsets import UpdateConsumerOffset
 from aerobee.protocol.headers.pop import PopMessage
 
-from .pairs import Pair, until
+from ...waiting import until
+from .pairs import Pair
 
 WHERE = ("T", "cg", 0)
 
@@ -190,7 +191,7 @@ async def test_nothing_due_is_delivered_before_the_return_has_ended(
     await entered.wait()
     await master.catch_up()
     assert master.store.max_offset("T", 0) == 0
-    assert not master.returning or not master.returning.gate.is_open
+    assert not master.returning or not master.returning.locks.gate.is_open
     assert not pair.namesrv.routes.masters_of("DefaultCluster", "broker-a")
     goes_on.set()
     await starting

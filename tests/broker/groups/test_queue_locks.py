@@ -143,14 +143,35 @@ async def test_an_orderly_groups_retry_is_a_dead_letter_at_once(
 
 def test_locks_that_are_left_are_taken_once(tmp_path: Path) -> None:
     left, locks = LeftLocks(tmp_path / "config" / "queueLocks.json"), QueueLocks()
-    assert not left.take(QueueLocks(), 5)
+    assert left.take() is None
     locks.lock("g", "c1", [Q0, Q1], 5)
-    left.leave(locks)
+    left.leave(locks.table(8, "broker-a", 3))
+    table = left.take()
+    assert table is not None
+    assert (table.broker_name, table.epoch, table.at_ms) == ("broker-a", 3, 8)
     found = QueueLocks()
-    assert left.take(found, 9)
+    found.restore(table, 9)
     assert found.lock("g", "c2", [Q0, Q1], 5 + CLIENT_LOCK_MS) == []
     assert found.lock("g", "c2", [Q0], 6 + CLIENT_LOCK_MS) == [Q0]
-    assert not left.take(QueueLocks(), 9)
+    assert left.take() is None
+
+
+def test_restored_locks_count_on_from_when_they_were_noted() -> None:
+    locks, found = QueueLocks(), QueueLocks()
+    locks.lock("g", "c1", [Q0], 1_000)
+    table = locks.table(5_000, "broker-a")
+    found.restore(table, 2_000)  # a clock that went back ends no lock early
+    assert found.lock("g", "c2", [Q0], 2_000 + CLIENT_LOCK_MS - 4_000) == []
+    assert found.lock("g", "c2", [Q0], 2_001 + CLIENT_LOCK_MS - 4_000) == [Q0]
+
+
+def test_locks_that_are_restored_twice_last_as_long() -> None:
+    first, second, third = QueueLocks(), QueueLocks(), QueueLocks()
+    first.lock("g", "c1", [Q0], 1_000)
+    second.restore(first.table(2_000, "broker-a"), 2_000)
+    third.restore(second.table(3_000, "broker-a"), 3_000)
+    assert third.lock("g", "c2", [Q0], 1_000 + CLIENT_LOCK_MS) == []
+    assert third.lock("g", "c2", [Q0], 1_001 + CLIENT_LOCK_MS) == [Q0]
 
 
 def test_locks_that_are_damaged_count_as_none(
@@ -158,7 +179,7 @@ def test_locks_that_are_damaged_count_as_none(
 ) -> None:
     path = tmp_path / "queueLocks.json"
     path.write_bytes(b'[["g","T"')
-    assert not LeftLocks(path).take(QueueLocks(), 5)
+    assert LeftLocks(path).take() is None
     assert "queueLocks.json is damaged" in caplog.text
     assert not path.exists()
 
@@ -191,7 +212,10 @@ class Again:
             for client in clients:
                 body = LockBatchRequestBody("g", client, mq_set=[MessageQueue(*Q0)]).encode()
                 answer = await peers.request(broker.address, codes.LOCK_BATCH_MQ, None, body)
-                found.append(bool(LockBatchResponseBody.decode(answer.body).lock_ok_mq_set))
+                found.append(
+                    answer.code == codes.SUCCESS
+                    and bool(LockBatchResponseBody.decode(answer.body).lock_ok_mq_set)
+                )
             return found
         finally:
             await peers.close()

@@ -1,7 +1,6 @@
 """Members of a broker name whose brokers are stand-ins, under a real controller."""
 
-import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,8 +11,9 @@ from aerobee.broker.settings.config import BrokerConfig
 from aerobee.controller.config import ControllerConfig
 from aerobee.controller.server import Controller
 
+from ...waiting import until
+
 NAME = "broker-a"
-SECONDS = 60  # a deadline
 
 
 class Clock:
@@ -60,6 +60,9 @@ class StandIn:
 
     async def leave(self, reason: str) -> None:
         self.events.append("leave")
+
+    def release_locks(self) -> None:
+        """It gave none."""
 
     async def settled(self) -> None:
         self.events.append("settled")
@@ -134,10 +137,3 @@ def broker_of(member: Member) -> StandIn:
     found = cast(object, member.broker)
     assert isinstance(found, StandIn)
     return found
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Returns once it holds, which other tasks bring about."""
-    async with asyncio.timeout(SECONDS):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)

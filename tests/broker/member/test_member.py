@@ -2,15 +2,28 @@
 
 from functools import partial
 from pathlib import Path
+from typing import cast
 
+import msgspec
 import pytest
 from aerobee.broker.member import member as module
+from aerobee.broker.member.controllers import Controllers, NoLeaderError
 from aerobee.broker.member.identity import Identity, IdentityFiles
+from aerobee.broker.member.leader import Leader
+from aerobee.broker.member.ports import Ports
+from aerobee.broker.member.role import Role
+from aerobee.broker.settings.config import BrokerConfig
+from aerobee.controller.replicas import Event
 from aerobee.protocol import codes
+from aerobee.protocol.aio.connection import Connection, Row
 from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.aio.server import Server, table
+from aerobee.protocol.command import Command, Response
 from aerobee.protocol.headers.controller import ElectMaster
+from aerobee.store.base.errors import StoreError
 
-from .members import NAME, Cluster, StandIn, broker_of, until
+from ...waiting import until
+from .members import NAME, Cluster, StandIn, broker_of
 
 
 async def elect(cluster: Cluster, broker_id: int) -> None:
@@ -38,6 +51,25 @@ async def test_members_get_ids_for_life_and_follow_the_first_one(tmp_path: Path)
         again = cluster.members[2] = cluster.member(3)
         await again.start()
         assert again.role.own_id == 3
+
+
+async def test_a_proposal_that_the_controller_may_have_stored_counts_as_unanswered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Cluster(tmp_path) as cluster:
+        await cluster.start(2)
+        await until(lambda: sum(1 for _ in cluster.controller.live.alive()) == 2)
+        store = cluster.controller.engine.store
+
+        async def store_and_fail(events: tuple[Event, ...]) -> None:
+            await store(events)
+            raise StoreError("etcd does not answer")
+
+        alter = broker_of(cluster.master()).membership.alter
+        monkeypatch.setattr(cluster.controller.engine, "store", store_and_fail)
+        with pytest.raises(NoLeaderError, match="unknown whether the leader has the set"):
+            await alter(frozenset({1, 2}))
+        assert cluster.controller.groups[NAME].sync_set == [1, 2]
 
 
 async def test_an_election_by_hand_starts_both_brokers_again_on_their_ports(
@@ -190,3 +222,57 @@ async def test_fault_10_9_members_of_a_controller_without_its_state_wait_for_an_
         assert one.role.is_master  # it goes on while the other one reports
         await elect(cluster, 2)
         await until(lambda: two.role.is_master and one.role.epoch == 2)
+
+
+async def test_a_controller_address_that_is_the_brokers_own_stops_the_start(
+    tmp_path: Path,
+) -> None:
+    config = BrokerConfig(listen_port=0, store_path_root_dir=str(tmp_path))
+    ports = Ports(config)
+    own = f"{config.broker_ip1}:{ports.port}"
+    member = module.Member(
+        msgspec.structs.replace(config, enable_controller_mode=True, controller_addr=own),
+        cast(module.Make, StandIn),
+        open_ports=lambda _: ports,
+    )
+    with pytest.raises(OSError, match=f"controllerAddr names {own}, which is this broker"):
+        await member.start()
+
+
+@pytest.mark.parametrize("body", [b"nonsense", b"[]"])
+async def test_a_controller_that_answers_nonsense_decides_nothing(body: bytes) -> None:
+    answered = [
+        codes.CONTROLLER_REGISTER_BROKER,
+        codes.CONTROLLER_GET_REPLICA_INFO,
+        codes.CONTROLLER_ELECT_MASTER,
+        codes.CONTROLLER_ALTER_SYNC_STATE_SET,
+        codes.CONTROLLER_GET_SYNC_STATE_DATA,
+        codes.CONTROLLER_GET_NEXT_BROKER_ID,
+    ]
+
+    def nonsense(header: None, command: Command, connection: Connection) -> Response:
+        return Response(codes.SUCCESS, {"masterEpoch": "many", "nextBrokerId": "-"}, body=body)
+
+    def metadata(header: None, command: Command, connection: Connection) -> Response:
+        return Response(codes.SUCCESS, {"isLeader": "true"})
+
+    server = Server()
+    rows = [Row(code, None, nonsense) for code in answered]
+    rows.append(Row(codes.CONTROLLER_GET_METADATA_INFO, None, metadata))
+    port = await server.listen("127.0.0.1", 0, table(rows))
+    peers = Peers(upgrade=False)
+    leader = Leader(Controllers([f"127.0.0.1:{port}"], peers), "cluster", NAME, lambda: 0)
+    try:
+        for ask in (
+            leader.role(1),
+            leader.register(1, "127.0.0.1:1"),
+            leader.elect(1),
+            leader.alter(Role(1, 1), {1, 2}, 1),
+            leader.replicas(),
+            leader.next_id(),
+        ):
+            with pytest.raises(NoLeaderError, match="can't be read"):
+                await ask
+    finally:
+        await peers.close()
+        await server.stop()

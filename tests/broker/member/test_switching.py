@@ -1,11 +1,13 @@
 """Real brokers that change their roles in this process: messages, tables, requests, refusals."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from aerobee.broker.groups.queue_lock_gate import CLIENT_LOCK_MS
+from aerobee.broker.member import member as member_module
 from aerobee.broker.member.member import Member
 from aerobee.broker.monitoring.overview import note, overview
 from aerobee.broker.server import Broker
@@ -23,10 +25,13 @@ from aerobee.protocol.headers.offsets import UpdateConsumerOffset
 from aerobee.protocol.headers.pull import COMMIT_OFFSET, SUBSCRIPTION, PullMessage
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message.record import decode_all
+from aerobee.protocol.security import self_signed
 from aerobee.scripts.broker_endpoint import member_endpoint
 
+from ...secret_files import write_secret
 from ...steps import result_of
-from .members import NAME, Cluster, until
+from ...waiting import until
+from .members import NAME, Cluster
 
 SECONDS = 60
 
@@ -41,6 +46,7 @@ class Brokers(Cluster):
             "max_hash_slot_num": 1_000,
             "max_index_num": 4_000,
             "http_port": 0,
+            "compiled_sends": False,
         }
         super().__init__(folder, Broker, **small)
 
@@ -76,6 +82,26 @@ class Brokers(Cluster):
             return False
         return LockBatchResponseBody.decode(answer.body).lock_ok_mq_set == [queue]
 
+    async def until_locked(self, member: Member, client_id: str) -> None:
+        """Wait until this client has got queue 1."""
+        async with asyncio.timeout(SECONDS):
+            while not await self.lock(member, client_id):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
+    async def crash(self, member: Member) -> None:
+        """End it without a word to the others."""
+        self.members.remove(member)
+        await member.stop(hand_over=False)
+
+    async def again(self, member: Member, *, hand_over: bool) -> None:
+        """Stop it, and start it on its store folder, at free ports."""
+        number = member.role.own_id
+        self.members.remove(member)
+        await member.stop(hand_over=hand_over)
+        again = self.member(number)
+        await again.start()
+        self.members.append(again)
+
     async def bodies(self, member: Member, commit: int | None = None) -> list[bytes]:
         """What a pull gets, which commits this offset."""
         flags = SUBSCRIPTION if commit is None else SUBSCRIPTION | COMMIT_OFFSET
@@ -86,12 +112,13 @@ class Brokers(Cluster):
     async def elect(self, broker_id: int) -> None:
         header = ElectMaster("DefaultCluster", NAME, broker_id, True)
         code = codes.CONTROLLER_ELECT_MASTER
-        answer = await self.peers.request(self.controller.address, code, header)
+        answer = await self.peers.request(self.controller.address, code, header, b"", SECONDS)
         assert answer.code == codes.SUCCESS, answer.remark
 
 
 @pytest.fixture
-async def brokers(tmp_path: Path) -> AsyncIterator[Brokers]:
+async def brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Brokers]:
+    monkeypatch.setattr(member_module, "HAND_OVER_SECONDS", SECONDS)
     async with Brokers(tmp_path) as found:
         yield found
 
@@ -143,12 +170,14 @@ async def test_epochs_and_addresses_are_told_as_by_rocketmq(brokers: Brokers) ->
     end = broker_of(one).store.log_end
     await brokers.elect(2)
     await until(lambda: two.role.is_master)
-    answer = await brokers.peers.request(two.address, codes.GET_BROKER_EPOCH_CACHE)
+    code = codes.GET_BROKER_EPOCH_CACHE
+    answer = await brokers.peers.request(two.address, code, timeout_s=SECONDS)
     found = EpochEntryCache.decode(answer.body)
     assert (found.broker_id, found.broker_name, found.max_offset) == (0, NAME, end)
     spans = [(one.epoch, one.start_offset, one.end_offset) for one in found.epoch_list]
     assert spans == [(1, 0, end), (2, end, (1 << 63) - 1)]
-    answer = await brokers.peers.request(two.address, codes.EXCHANGE_BROKER_HA_INFO)
+    code = codes.EXCHANGE_BROKER_HA_INFO
+    answer = await brokers.peers.request(two.address, code, timeout_s=SECONDS)
     fields = answer.fields()
     assert fields["masterHaAddress"] == f"127.0.0.1:{broker_of(two).ha_port}"
     assert fields["masterAddress"] == two.address
@@ -194,16 +223,15 @@ async def test_fault_10_1_a_master_that_nobody_confirms_refuses_changes_and_stil
     assert broker.offsets.to_body().offset_table == {"T@r": {1: 1}}
 
 
-async def test_a_new_master_locks_no_queue_while_one_may_be_locked_at_the_master_before(
+async def test_a_new_master_locks_no_queue_while_one_may_be_locked_at_a_master_that_crashed(
     brokers: Brokers,
 ) -> None:
     one, two = await brokers.start(2)
     await brokers.in_set(1, 2)
     assert await brokers.lock(one, "c1")  # the first master had none before it
     assert not await brokers.lock(two, "c2")
-    await brokers.elect(2)
-    await until(lambda: two.role.is_master and one.role.epoch == 2 and one.broker is not None)
-    assert not await brokers.lock(one, "c1")
+    await brokers.crash(one)
+    await until(lambda: two.role.is_master)
     assert not await brokers.lock(two, "c1")
     authority_ms = 8_000  # for so long the old master may give locks
     brokers.clock.ms += authority_ms + CLIENT_LOCK_MS - 1
@@ -211,27 +239,68 @@ async def test_a_new_master_locks_no_queue_while_one_may_be_locked_at_the_master
     await until(lambda: two.broker is not None and two.broker.change_refusal() is None)
     assert not await brokers.lock(two, "c1")
     brokers.clock.ms += 1
-    async with asyncio.timeout(SECONDS):
-        # Until the controller has named it again.
-        while not await brokers.lock(two, "c1"):  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    await brokers.until_locked(two, "c1")
     assert not await brokers.lock(two, "c2")
 
 
-async def test_a_master_that_starts_again_locks_no_queue_at_once(brokers: Brokers) -> None:
-    (one,) = await brokers.start(1)
+async def test_a_master_that_was_elected_by_hand_has_the_locks_of_the_one_before(
+    brokers: Brokers,
+) -> None:
+    one, two = await brokers.start(2)
+    await brokers.in_set(1, 2)
+    assert await brokers.lock(one, "c1")
+    await brokers.elect(2)
+    await until(lambda: two.role.is_master and one.role.epoch == 2 and one.broker is not None)
+    assert not await brokers.lock(one, "c1")
+    await brokers.until_locked(two, "c1")
+    assert not await brokers.lock(two, "c2")
+    await brokers.in_set(1, 2)
+    await brokers.elect(1)  # and back
+    await until(lambda: one.role.is_master and one.role.epoch == 3)
+    await brokers.until_locked(one, "c1")
+    assert not await brokers.lock(one, "c2")
+
+
+async def test_a_master_that_stops_hands_its_locks_to_the_next(brokers: Brokers) -> None:
+    one, two = await brokers.start(2)
+    await brokers.in_set(1, 2)
     assert await brokers.lock(one, "c1")
     brokers.members.remove(one)
     await one.stop()
-    again = brokers.member(1)
-    brokers.members.append(again)
-    await again.start()
-    assert again.role.is_master
-    assert not await brokers.lock(again, "c1")
+    await until(lambda: two.role.is_master)
+    assert not await brokers.lock(two, "c2")
+    assert await brokers.lock(two, "c1")
+    # The one that stopped has no locks to come back with.
+    assert not (brokers.folder / "broker-1" / "config" / "queueLocks.json").exists()
+
+
+async def test_a_master_alone_has_its_locks_after_a_clean_stop(brokers: Brokers) -> None:
+    (one,) = await brokers.start(1)
+    assert await brokers.lock(one, "c1")
+    await brokers.again(one, hand_over=True)
+    (one,) = brokers.members
+    await until(lambda: one.role.is_master)
+    assert not await brokers.lock(one, "c2")
+    assert await brokers.lock(one, "c1")
+
+
+async def test_a_master_alone_locks_no_queue_after_a_crash(brokers: Brokers) -> None:
+    (one,) = await brokers.start(1)
+    assert await brokers.lock(one, "c1")
+    await brokers.again(one, hand_over=False)
+    (one,) = brokers.members
+    await until(lambda: one.role.is_master)
+    assert not await brokers.lock(one, "c1")
     brokers.clock.ms += 8_000 + CLIENT_LOCK_MS
-    async with asyncio.timeout(SECONDS):
-        while not await brokers.lock(again, "c1"):  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    await brokers.until_locked(one, "c1")
+
+
+async def test_locks_that_are_no_table_are_refused(brokers: Brokers) -> None:
+    (one,) = await brokers.start(1)
+    code = codes.HAND_OVER_QUEUE_LOCKS
+    answer = await brokers.peers.request(one.address, code, None, b'{"epoch":')
+    assert answer.code == codes.SYSTEM_ERROR
+    assert "no table of queue locks" in (answer.remark or "")
 
 
 async def test_the_status_page_shows_role_set_and_last_switch(brokers: Brokers) -> None:
@@ -249,3 +318,28 @@ async def test_the_status_page_shows_role_set_and_last_switch(brokers: Brokers) 
     await endpoint.start()
     assert endpoint.url is not None
     await endpoint.stop()
+
+
+async def test_a_role_change_with_unusable_certificates_goes_on_with_the_ones_before(
+    brokers: Brokers, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = tmp_path / "own.pem", tmp_path / "trust.pem"
+    made = self_signed.make(time.time())
+    for file in files:
+        write_secret(file, made)
+    brokers.settings |= {
+        "tls_server_cert_path": str(files[0]),
+        "ha_tls": True,
+        "tls_client_auth_server": True,
+        "tls_client_trust_cert_path": str(files[1]),
+    }
+    one, two = await brokers.start(2)
+    await brokers.in_set(1, 2)
+    for file in files:
+        file.write_text("half a file")
+    await brokers.elect(2)
+    await until(lambda: two.role.is_master and one.role.epoch == 2 and one.broker is not None)
+    await brokers.in_set(1, 2)  # the old master follows the new one, by TLS
+    assert (await brokers.send(two, b"after")).code == codes.SUCCESS
+    assert "the changed certificate is not used" in caplog.text
+    assert "stay trusted" in caplog.text

@@ -21,6 +21,7 @@ from aerobee.protocol.bodies.route import TopicRouteData
 from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.protocol.security import self_signed
 
+from ...secret_files import write_secret
 from ..conftest import Caller, Config, Start
 
 
@@ -272,7 +273,7 @@ def pems(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("tls")
     found = {name: folder / f"{name}.pem" for name in ("own", "other")}
     for path in found.values():
-        path.write_bytes(self_signed.make(time.time()))
+        write_secret(path, self_signed.make(time.time()))
     return {name: str(path) for name, path in found.items()}
 
 

@@ -414,6 +414,33 @@ async def test_a_pop_over_the_limit_is_refused_and_waiting_pops_can_be_counted(
     assert (await asked).code == 0
 
 
+@pytest.mark.requirement("Pop: Waiting, notifications, limits of both")
+async def test_with_a_threshold_a_group_pops_no_more_while_many_messages_are_out(
+    run: Run, config: Config, clock: Clock
+) -> None:
+    p = await popper(
+        run, config, clock, enable_pop_message_threshold=True, pop_inflight_message_threshold=2
+    )
+    await p.send(b"a", b"b", b"c", b"d", b"e")
+    handles = await p.pop(max_messages=3)
+    answer = await p.ask()
+    assert (answer.code, answer.fields()["restNum"]) == (codes.POLLING_TIMEOUT, "2")
+    notified = await p.caller.ask(
+        codes.NOTIFICATION, Notification("cg", "T", -1, 0, p.clock.ms, False, None)
+    )
+    assert notified.fields()["hasMsg"] == "false"
+    waits = asyncio.create_task(p.ask(max_messages=1, poll_ms=10_000))
+    await p.waiting(1)
+    assert (await p.ack(handles[b"a"])).code == codes.SUCCESS
+    assert list(p.handles(await waits)) == [b"d"]
+    assert await p.pop() == {}
+    other = Popper(p.broker, p.caller, clock, group="other")
+    assert len(await other.pop()) == 5
+    # What comes again is out no more.
+    await p.later(BACK_AFTER_MS)
+    assert set(await p.pop()) >= {b"b", b"c", b"d", b"e"}
+
+
 async def test_the_long_poll_of_a_disconnected_client_is_removed(
     run: Run, config: Config, clock: Clock
 ) -> None:

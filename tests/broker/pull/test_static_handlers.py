@@ -141,7 +141,7 @@ async def test_a_reader_waits_a_moment_while_what_follows_has_no_offset_yet(
     await send(cluster, "a", b"1")
     await cluster.begin_move(T, 0, "b")
     waiting = asyncio.create_task(cluster.callers["b"].pull(T, 1, suspend_ms=60_000))
-    await parked(cluster.brokers["a"], 1)  # RocketMQ answers at once, and is asked in circles
+    await parked(cluster.brokers["a"], 1)  # RocketMQ answers at once, and clients ask again
     (hold,) = cluster.brokers["a"].long_polls.parked[T, 0]
     assert hold.header.suspend_ms == 1_000
     assert (await waiting).code == codes.PULL_NOT_FOUND

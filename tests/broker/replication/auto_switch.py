@@ -16,18 +16,12 @@ from aerobee.protocol.ha_auto_switch import Chunk, MasterHello, MasterStream, Sl
 from aerobee.store.engine.messages import Message
 from aerobee.store.engine.store import MessageStore
 
+from ...waiting import until
 from ..conftest import Config
 
 SECONDS = 15  # a deadline, for a machine that has much else to do
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 SEGMENT = 64 << 10
-
-
-async def until(holds: Callable[[], bool], what: str = "") -> None:
-    async with asyncio.timeout(SECONDS):
-        while not holds():  # noqa: ASYNC110 - the parts have no event for tests
-            await asyncio.sleep(0.001)
-    assert holds(), what
 
 
 class Controller:

@@ -13,8 +13,9 @@ from aerobee.protocol.ha_auto_switch import NO_EPOCH, Chunk
 from aerobee.store.base.errors import DamagedStore, WritesRefused
 from aerobee.store.epochs.entries import EPOCHS_MAX
 
+from ...waiting import until
 from ..conftest import Clock, Config
-from .auto_switch import SEGMENT, Node, RawSlave, until
+from .auto_switch import SEGMENT, Node, RawSlave
 
 Raw = Callable[[], Awaitable[RawSlave]]
 Connect = Callable[..., Awaitable[RawSlave]]
@@ -494,3 +495,21 @@ async def test_an_epoch_older_than_the_stores_does_not_begin(a: Node) -> None:
     a.store.epochs.append(5, 0)
     with pytest.raises(DamagedStore, match="epoch 4-0 follows 5-0"):
         await a.lead(4)
+
+
+async def test_reports_from_before_a_standstill_of_the_process_are_no_proof(
+    a: Node, connect: Connect, clock: Clock
+) -> None:
+    master = await a.lead(1, 2)
+    slave = await connect(2)
+    await until(lambda: 2 in master.state.last_report_ms)
+    before = clock.ms
+    clock.ms += auto_switch_master.FROZEN_MS
+    slave.report(0)  # it may have waited in the socket since then
+    await until(lambda: master.slaves[0].heard_ms == clock.ms)
+    assert master.state.last_report_ms[2] == before
+    master.sweep()
+    clock.ms += auto_switch_master.THAW_MS
+    slave.report(0)
+    await until(lambda: master.slaves[0].heard_ms == clock.ms)
+    assert master.state.last_report_ms[2] == clock.ms

@@ -19,19 +19,14 @@ from aerobee.protocol.ha import REPORT
 from aerobee.protocol.ha_prologue import HELLO, SlaveSide, frame
 from aerobee.protocol.security import self_signed
 
+from ...secret_files import write_secret
+from ...waiting import until
 from ..conftest import Config
 
 SECRET, OTHER = "0123456789abcdef", "fedcba9876543210"  # of a test
 SECONDS = 60  # a deadline, generous for a busy machine
 
 Start = Callable[..., Any]
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until the brokers have reached a state."""
-    async with asyncio.timeout(SECONDS):
-        while not holds():  # noqa: ASYNC110 - they have no event for tests
-            await asyncio.sleep(0.005)
 
 
 @pytest.fixture
@@ -264,7 +259,7 @@ async def test_a_master_that_ends_the_prologue_is_named(
 
 async def test_replication_speaks_tls_with_the_secret_inside(start: Start, tmp_path: Path) -> None:
     pem = tmp_path / "own.pem"
-    pem.write_bytes(self_signed.make(time.time()))
+    write_secret(pem, self_signed.make(time.time()))
     tls = {
         "ha_tls": True,
         "ha_secret": SECRET,
@@ -288,8 +283,8 @@ async def test_a_slave_does_not_follow_a_master_whose_certificate_it_does_not_tr
     start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     own, other = tmp_path / "own.pem", tmp_path / "other.pem"
-    own.write_bytes(self_signed.make(time.time()))
-    other.write_bytes(self_signed.make(time.time()))
+    write_secret(own, self_signed.make(time.time()))
+    write_secret(other, self_signed.make(time.time()))
     master = await start("master", ha_tls=True, tls_server_cert_path=str(own))
     trust = {"tls_client_auth_server": True, "tls_client_trust_cert_path": str(other)}
     await start("slave", master, ha_tls=True, tls_server_cert_path=str(own), **trust)

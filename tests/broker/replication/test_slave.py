@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from aerobee.broker.replication import slave as ha_slave
-from aerobee.broker.replication.slave import HaSlave, MasterConnection
+from aerobee.broker.replication.slave import HaSlave
 from aerobee.protocol.ha import CHUNK_BYTES_MAX, CHUNK_HEAD, REPORT, REPORT_BYTES
 from aerobee.store.base.errors import DiskFull
 from aerobee.store.engine.following import Follower
 from aerobee.store.engine.messages import Message
 from aerobee.store.engine.store import MessageStore
 
+from ...waiting import until
 from ..conftest import Clock, Config
 
 SECONDS = 60  # a deadline, for a machine that has much else to do
@@ -141,12 +142,6 @@ async def slave(
     store.close()
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while not holds():  # noqa: ASYNC110 - it has no event for tests
-            await asyncio.sleep(0)
-
-
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in caplog.records if one.levelno >= logging.ERROR]
 
@@ -166,6 +161,7 @@ async def test_it_says_where_its_log_ends_and_takes_what_comes(
     assert slave.store.max_offset("U", 0) == 0
     link.send(ends[0] + 10, ends[1])
     assert await link.report() == ends[1]
+    await until(lambda: len(told) == 2)  # it may wait for more to be derived together
     assert slave.store.max_offset("U", 0) == 1
     assert told == [{("T", 0)}, {("U", 0)}]
 
@@ -184,42 +180,37 @@ async def test_several_chunks_at_once_are_reported_once(master: Master, slave: H
     assert slave.store.max_offset("T", 0) == 10
 
 
-async def test_what_waits_for_more_is_derived_when_no_more_comes(
+async def test_messages_that_come_soon_after_others_become_readable_without_more(
+    master: Master, slave: HaSlave
+) -> None:
+    ends = [master.put() for _ in range(3)]
+    slave.set_master(master.address)
+    link = await master.link()
+    await link.report()
+    for begin, end in zip([0, *ends], ends, strict=False):
+        link.send(begin, end)
+        assert await link.report() == end
+    await until(lambda: slave.store.max_offset("T", 0) == 3)
+
+
+async def test_messages_that_wait_are_derived_when_the_connection_ends(
     master: Master,
     slave: HaSlave,
     told: list[set[tuple[str, int]]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ha_slave, "FULL_READ_BYTES", 1)  # each read could have more behind it
-    end = master.put()
+    monkeypatch.setattr(ha_slave, "DERIVE_SECONDS", 10 * SECONDS)
+    ends = [master.put() for _ in range(2)]
     slave.set_master(master.address)
     link = await master.link()
     await link.report()
-    link.send(0, end)
-    assert await link.report() == end
-    await until(lambda: bool(told))
-    assert slave.store.max_offset("T", 0) == 1
-
-
-async def test_what_waits_for_more_is_derived_when_the_connection_ends(
-    master: Master,
-    slave: HaSlave,
-    told: list[set[tuple[str, int]]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(ha_slave, "FULL_READ_BYTES", 1)
-    # More comes for ever, as far as the slave can see.
-    monkeypatch.setattr(MasterConnection, "_wait_for_more", lambda self, reads: None)
-    end = master.put()
-    slave.set_master(master.address)
-    link = await master.link()
-    await link.report()
-    link.send(0, end)
-    assert await link.report() == end
-    assert told == []
+    for begin, end in zip([0, *ends], ends, strict=False):
+        link.send(begin, end)
+        assert await link.report() == end
+    assert told == [{("T", 0)}]
     link.writer.close()
-    await until(lambda: told == [{("T", 0)}])
-    assert slave.store.max_offset("T", 0) == 1
+    await until(lambda: len(told) == 2)
+    assert slave.store.max_offset("T", 0) == 2
 
 
 async def test_no_more_than_a_limit_waits_to_be_derived(
@@ -228,20 +219,20 @@ async def test_no_more_than_a_limit_waits_to_be_derived(
     told: list[set[tuple[str, int]]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ha_slave, "FULL_READ_BYTES", 1)
-    monkeypatch.setattr(MasterConnection, "_wait_for_more", lambda self, reads: None)
+    monkeypatch.setattr(ha_slave, "DERIVE_SECONDS", 10 * SECONDS)
     ends = [master.put() for _ in range(3)]
-    monkeypatch.setattr(ha_slave, "DERIVED_BYTES", ends[1])
+    monkeypatch.setattr(ha_slave, "DERIVED_BYTES", ends[2] - ends[0])
     slave.set_master(master.address)
     link = await master.link()
     await link.report()
-    link.send(0, ends[0])
-    assert await link.report() == ends[0]
-    assert slave.store.max_offset("T", 0) == 0
-    link.send(ends[0], ends[1])
-    assert await link.report() == ends[1]
-    await until(lambda: bool(told))
-    assert slave.store.max_offset("T", 0) == 2
+    for begin, end in zip([0, *ends], ends[:2], strict=False):
+        link.send(begin, end)
+        assert await link.report() == end
+    assert slave.store.max_offset("T", 0) == 1
+    link.send(ends[1], ends[2])
+    assert await link.report() == ends[2]
+    await until(lambda: slave.store.max_offset("T", 0) == 3)
+    assert told == [{("T", 0)}] * 2
 
 
 async def test_it_reports_again_every_five_seconds(

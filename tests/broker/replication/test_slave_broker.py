@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +23,9 @@ from aerobee.protocol.headers.offsets import QueryConsumerOffset, UpdateConsumer
 from aerobee.protocol.headers.topics import TopicName, UpdateTopic
 
 from ...steps import result_of
+from ...waiting import until
 from ..conftest import Caller, Config, parked, records
 from ..monitoring.test_metrics import values
-
-SECONDS = 60  # a deadline, generous for a busy machine
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait until the brokers have reached a state."""
-    async with asyncio.timeout(SECONDS):
-        while not holds():  # noqa: ASYNC110 - they have no event for tests
-            await asyncio.sleep(0.005)
 
 
 class Pair:

@@ -45,7 +45,7 @@ async def test_offsets_are_written_after_the_log_is_synced(
     await commit(caller, "T", 1)
     end = broker.store.log_end
     done.clear()
-    await broker._save(broker.offsets)
+    await broker.saving.save(broker.offsets)
     assert broker.store.durable_end >= end
     assert "consumerOffset.json" in done
     assert "commitlog" not in done[done.index("consumerOffset.json") :]
@@ -65,7 +65,7 @@ async def test_offsets_are_not_written_after_the_log_has_failed(
         await caller.send("T")
         await broker.syncer.reach(broker.store.log_end)
     await commit(caller, "T", 2)
-    await broker._save(broker.offsets)
+    await broker.saving.save(broker.offsets)
     path = broker.root / "config" / "consumerOffset.json"
     table = json.loads(path.read_bytes())["offsetTable"] if path.exists() else {}
     assert table.get("T@cg", {"0": 0})["0"] < 2

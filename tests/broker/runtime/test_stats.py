@@ -6,6 +6,8 @@ import pytest
 from aerobee.broker.runtime import stats as module
 from aerobee.broker.runtime.stats import CALLS, Counter, PartialCounter, Stats
 from aerobee.protocol.bodies.stats import BrokerStatsItem
+from aerobee.store.base.errors import StoreError
+from aerobee.store.engine.messages import Message
 
 START_MS = 1_700_000_000_000
 TEN_S = 10_000
@@ -73,6 +75,17 @@ def test_the_items_have_rocketmqs_names_and_keys(
     count(stats.send_backs("T", "G"), 1)
     stats.sample(START_MS)
     assert sums(stats, name, key) == (total, total, total)
+
+
+def test_deliveries_of_a_delay_level_are_counted_by_queue(stats: Stats) -> None:
+    source = ("SCHEDULE_TOPIC_XXXX", 2, "SCHEDULE_CONSUMER")
+    message = Message(("T", 0), 0, 0, 0, b"", b"", b"", 0)
+    stats.moved([message, message], [(0, 0, 100), StoreError("full")], source)
+    stats.sample(START_MS)
+    key = "SCHEDULE_TOPIC_XXXX@2@SCHEDULE_CONSUMER"
+    assert sums(stats, "QUEUE_GET_NUMS", key) == (1, 1, 1)
+    assert sums(stats, "QUEUE_GET_SIZE", key) == (100, 100, 100)
+    assert stats.item("QUEUE_GET_NUMS", "SCHEDULE_TOPIC_XXXX@1@SCHEDULE_CONSUMER") is None
 
 
 # --- rates ----------------------------------------------------------------------------------------

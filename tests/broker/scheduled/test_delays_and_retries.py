@@ -206,7 +206,7 @@ async def test_only_a_closed_retry_topic_keeps_a_message_from_coming_back(
     await caller.send("T", b"m")
     (record,) = records(await caller.pull("T"))
     broker.topics.put(TopicConfig("%DLQ%cg", 1, 1, perm=4))
-    # RocketMQ asks nobody's leave for a dead letter.
+    # RocketMQ checks no permission for a dead letter.
     assert await send_back(caller, record, level=-1) == codes.SUCCESS
     assert await bodies(caller, "%DLQ%cg") == [b"m"]
     assert broker.topics.get("%RETRY%cg") is not None

@@ -179,6 +179,38 @@ def copy(source: Path, target: Path) -> None:
     subprocess.run(["cp", "-a", "--sparse=always", source, target], check=True)
 
 
+def test_progress_that_is_noted_during_a_sync_is_part_of_the_next(rig: OpenRig) -> None:
+    one = rig()
+    state = one.timers.state
+    progress = state.unsynced()
+    assert progress is not None
+    state.sync()
+    one.send(b"meanwhile", 60_000)
+    one.work()
+    state.synced(progress)
+    assert state.check.queue_offset == 0
+    one.sync()
+    assert state.check.queue_offset == 1
+
+
+def test_progress_whose_sync_failed_is_part_of_the_next(
+    rig: OpenRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = rig()
+    one.send(b"x", 60_000)
+    one.work()
+
+    def fails() -> None:
+        raise OSError("the disk is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(one.timers.state.log, "sync", fails)
+        with pytest.raises(OSError, match="gone"):
+            one.sync()
+    one.sync()
+    assert one.timers.state.check.queue_offset == 1
+
+
 def test_a_restart_changes_nothing(rig: OpenRig) -> None:
     one = rig()
     for number, wait_ms in enumerate((1_000, 5_000, 5_000, 60_000)):

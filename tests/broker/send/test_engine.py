@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 
+from aerobee.broker.send import engine
 from aerobee.broker.send.engine import CompiledEngine
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
@@ -49,7 +50,8 @@ asyncio.run(run())
 
 @pytest.fixture(autouse=True)
 def made_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if another process had compiled the code before and this process had none."""
+    """As if another process compiled the code and this process had none."""
+    monkeypatch.setattr(engine, "is_made", lambda: False)
     monkeypatch.setattr(sys, "executable", "/bin/true")
     monkeypatch.setattr(CompiledEngine, "_found", None)
 
@@ -66,14 +68,19 @@ async def test_a_broker_uses_the_compiled_engine_and_a_second_one_has_it_at_once
         await broker.stop()
 
 
-@pytest.mark.parametrize(
-    "settings", [{"compiled_sends": False}, {"broker_role": "SLAVE", "broker_id": 1}]
-)
-async def test_a_slave_or_a_broker_with_compiled_sends_off_has_no_compiled_engine(
-    config: Config, settings: dict[str, object]
-) -> None:
-    broker = Broker(config(**({"compiled_sends": True} | settings)))
+async def test_a_broker_with_compiled_sends_off_has_no_compiled_engine(config: Config) -> None:
+    broker = Broker(config(compiled_sends=False))
     await broker.start()
+    assert not await broker.engine.ready()
+    assert broker.server.scheduler.batch is None
+    await broker.stop()
+
+
+async def test_a_slave_takes_the_log_with_compiled_code_and_no_sends(config: Config) -> None:
+    broker = Broker(config(compiled_sends=True, broker_role="SLAVE", broker_id=1))
+    await broker.start()
+    assert await broker.engine.ready()
+    assert broker.store.state.kernels.runs is not None
     assert broker.server.scheduler.batch is None
     await broker.stop()
 
@@ -85,10 +92,25 @@ async def test_a_broker_falls_back_to_python_if_compilation_fails(
     broker = Broker(config(compiled_sends=True))
     await broker.start()
     assert not await broker.engine.ready()
-    assert "in plain Python" in caplog.text
+    assert "plain Python is used" in caplog.text
     caller = Caller(broker)
     assert (await caller.send("orders")).code == codes.SUCCESS
     await caller.peers.close()
+    await broker.stop()
+
+
+@pytest.mark.parametrize("role", ["ASYNC_MASTER", "SLAVE"])
+async def test_machine_code_that_is_made_needs_no_other_process(
+    config: Config, monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    monkeypatch.setattr(engine, "is_made", lambda: True)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    is_slave = role == "SLAVE"
+    broker = Broker(config(compiled_sends=True, broker_role=role, broker_id=int(is_slave)))
+    await broker.start()
+    if is_slave:  # before it follows
+        assert broker.store.state.kernels.runs is not None
+    assert await broker.engine.ready()
     await broker.stop()
 
 
@@ -118,6 +140,20 @@ def test_machine_code_is_cached_outside_the_package(tmp_path: Path, program: str
     folder = kept(program, XDG_CACHE_HOME=str(tmp_path))
     assert folder.is_relative_to(tmp_path / "aerobee")
     assert list(folder.glob("*.nbi"))
+
+
+def test_only_machine_code_of_the_same_sources_is_made(tmp_path: Path) -> None:
+    def says(program: str) -> str:
+        clean = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+        asked = f"{BEFOREHAND}\n{program}\nprint(engine.is_made())"
+        return subprocess.check_output([PYTHON, "-c", asked], env=clean, text=True).split()[-1]
+
+    assert says("") == "False"
+    assert says("engine.main()") == "True"
+    assert says("") == "True"
+    assert says("engine.SOURCES = engine.SOURCES[1:]") == "False"
+    (tmp_path / engine.MADE_FILE).write_bytes(b"\xff")
+    assert says("") == "False"
 
 
 def test_numba_cache_dir_overrides_the_cache_folder(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -17,6 +17,7 @@ from aerobee.protocol.codec.frame import encode_request
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message.batch import Entry, encode_batch
 
+from ...waiting import until
 from ..conftest import BORN_MS, Config
 from .test_fast_path import Client, compiled_broker, send, stored
 
@@ -56,12 +57,6 @@ def connection_of(broker: Broker, client: Client) -> Connection:
     name = host_text(client.writer.get_extra_info("sockname"))
     (found,) = [each for each in broker.server.connections if each.address == name]
     return found
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not is_so():  # noqa: ASYNC110 - the broker has no event for tests
-            await asyncio.sleep(0)
 
 
 async def all_send(clients: list[Client]) -> None:

@@ -71,7 +71,7 @@ def test_a_java_broker_conf_with_access_control_is_taken(tmp_path: Path) -> None
         ('initAuthenticationUser={"password":"hush"}', "username can not be blank"),
         ('initAuthenticationUser={"username":"a","password":"hush","userType":"x"}', "not JSON"),
         ("innerClientAuthenticationCredentials=[]", 'is not JSON like {"accessKey":"NAME"'),
-        ('innerClientAuthenticationCredentials={"accessKey":"a"}', "password can not be blank"),
+        ('innerClientAuthenticationCredentials={"accessKey":"a"}', '"secretKey":"PASSWORD"}'),
         ("authenticationProvider=com.example.Own", "are this broker's own"),
         (
             "authorizationMetadataProvider="

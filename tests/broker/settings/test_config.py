@@ -86,6 +86,20 @@ def test_every_declared_key_is_read_by_something() -> None:
     assert unread == set()
 
 
+def test_a_running_broker_tells_absolute_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    told = java_properties.parse(to_text(BrokerConfig(), {}))
+    assert told["storePathRootDir"] == str(tmp_path / "home" / "store")
+    assert "storePathCommitLog" not in told  # null in Java
+    config = BrokerConfig(store_path_root_dir="data-a", store_path_commit_log="log-a")
+    told = java_properties.parse(to_text(config, {}))
+    assert told["storePathRootDir"] == str(tmp_path / "data-a")
+    assert told["storePathCommitLog"] == str(tmp_path / "log-a")
+
+
 # --- sources --------------------------------------------------------------------------------------
 
 
@@ -179,8 +193,6 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
         ("aclEnable", "use authenticationEnabled and authorizationEnabled"),
         ("migrateAuthFromV1Enabled", "createUser and createAcl"),
         ("enableDLegerCommitLog", "no replicas"),
-        ("enableLmq", "%LMQ% queues"),
-        ("enableMultiDispatch", "%LMQ% queues"),
     ],
 )
 def test_what_somebody_relies_on_and_does_not_get_is_told(key: str, instead: str) -> None:
@@ -188,6 +200,16 @@ def test_what_somebody_relies_on_and_does_not_get_is_told(key: str, instead: str
     assert [warning.startswith(f"{key}=true has no effect: ") for warning in warnings] == [True]
     assert instead in warnings[0]
     assert load_broker(options=[f"{key}=false"])[1] == []
+
+
+@pytest.mark.parametrize("key", ["enableLmq", "enableMultiDispatch"])
+def test_light_queues_need_both_of_their_switches(key: str) -> None:
+    config, warnings = load_broker(options=[f"{key}=true"])
+    assert not config.lmq_enable
+    assert ["which need both; set both to true" in warning for warning in warnings] == [True]
+    config, warnings = load_broker(options=["enableLmq=true", "enableMultiDispatch=true"])
+    assert config.lmq_enable
+    assert warnings == []
 
 
 @pytest.mark.requirement("Bad input: An address or a port that is none")
@@ -286,7 +308,10 @@ def test_bytes_that_are_not_utf_8_are_read_as_java_reads_them(tmp_path: Path) ->
         ("maxMessageSize=16777216", "a whole number from 1 to 15728640"),
         # Keys without effect are checked as well: a typing error is one everywhere.
         ("sendMessageThreadPoolNums=many", "a whole number from -2147483648 to 2147483647"),
-        ("maxLmqConsumeQueueNum=2147483648", "a whole number from -2147483648 to 2147483647"),
+        (
+            "scheduleAsyncDeliverMaxPendingLimit=2147483648",
+            "a whole number from -2147483648 to 2147483647",
+        ),
         ("brokerFastFailureEnable=1", "true or false"),
         ("logicalDiskSpaceCleanForciblyThreshold=x", "a number"),
     ],

@@ -192,7 +192,7 @@ async def test_a_shorter_period_of_counts_holds_at_once(start: Start, config: Co
     assert broker.transaction_counts.changed
     assert (await update(caller, "transactionMetricFlushInterval=10")).code == codes.SUCCESS
     async with asyncio.timeout(60):
-        while not broker.transaction_counts.path.exists():  # noqa: ASYNC110 - a file tells nobody
+        while not broker.transaction_counts.path.exists():  # noqa: ASYNC110 - a file has no event
             await asyncio.sleep(0.01)
     await caller.peers.close()
 
@@ -261,7 +261,7 @@ async def test_what_may_not_be_changed_is_refused_with_the_reason(
     ("key", "value"),
     [
         ("enableNotifyAfterPopOrderLockRelease", "false"),
-        ("enableAutoInSyncReplicas", "true"),
+        ("enablePopLog", "true"),
         ("nobodyKnowsThis", "42"),
         ("metricsOtelCardinalityLimit", "70000"),
     ],
@@ -319,7 +319,7 @@ async def test_no_more_than_so_many_unknown_keys_are_kept(caller: Caller) -> Non
     answer = await update(caller, "unknownToo=1")
     assert answer.code == codes.INVALID_PARAMETER
     assert f"the limit is {UNKNOWN_KEYS_MAX}" in (answer.remark or "")
-    assert (await update(caller, "unknown0=2\nenableAutoInSyncReplicas=true")).code == codes.SUCCESS
+    assert (await update(caller, "unknown0=2\nenablePopLog=true")).code == codes.SUCCESS
 
 
 def test_each_setting_that_waits_for_a_start_is_a_number_a_switch_or_a_word_of_a_list() -> None:

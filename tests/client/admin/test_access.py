@@ -18,7 +18,7 @@ SHOP = Security("shop", "shop-secret")
 
 @pytest.fixture
 async def guarded(namesrv: NameServer, tmp_path: Path) -> AsyncIterator[str]:
-    """The name server of a broker that serves nobody without a user's signature."""
+    """The name server of a broker that serves no client without a user's signature."""
     config = broker_config(
         namesrv,
         tmp_path,

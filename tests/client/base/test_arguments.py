@@ -1,5 +1,6 @@
 """Arguments are checked by the call that takes them; errors name the value and the remedy."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -7,10 +8,13 @@ from aerobee.client import (
     Consumer,
     ConsumeSettings,
     Limits,
+    Message,
     PopSettings,
     Producer,
     PullSettings,
     SimpleConsumer,
+    TransactionProducer,
+    TransactionState,
 )
 from aerobee.client.cluster.name_servers import read_addresses
 from aerobee.client.errors import ClientError
@@ -88,3 +92,36 @@ def test_an_odd_setting_is_refused(kind: type, options: dict[str, Any], reason: 
 def test_an_odd_name_server_is_refused(given: Any, reason: str) -> None:
     with pytest.raises(ClientError, match=reason):
         read_addresses(given)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (({"topic": "orders"},), "message is {'topic': 'orders'}, a dict; give a client.Message"),
+        ((None,), "message is None, a NoneType; give a client.Message"),
+        ((Message("orders", b"x"), "3"), "timeout is '3', a str; give seconds above 0"),
+        ((Message("orders", b"x"), None), "timeout is None, a NoneType; give seconds above 0"),
+        ((Message("orders", b"x"), 0), "timeout is 0; give seconds above 0"),
+        ((Message("orders", b"x"), float("nan")), "timeout is nan; give seconds above 0"),
+    ],
+)
+async def test_odd_arguments_of_a_send_are_refused(arguments: tuple[Any, ...], reason: str) -> None:
+    async with (
+        Producer("127.0.0.1:1") as producer,
+        TransactionProducer(
+            "127.0.0.1:1", group="g", check=lambda _: TransactionState.COMMIT
+        ) as half,
+    ):
+        message, *seconds = arguments
+        options = {"timeout": seconds[0]} if seconds else {}
+        sends: list[Callable[..., Awaitable[object]]] = [
+            producer.send,
+            producer.send_soon,
+            producer.request,
+            half.begin,
+        ]
+        for send in sends:
+            with pytest.raises(ClientError, match=reason):
+                await send(message, **options)
+        with pytest.raises(ClientError, match=reason):
+            await producer.send_batch([message], **options)

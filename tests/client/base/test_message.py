@@ -101,6 +101,23 @@ def test_keys_that_can_be_read_only_once_are_looked_at_when_they_are_sent() -> N
         Message("t", b"x", keys=iter([7])).all_properties()  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("keys", [["o 1"], ["a", "o 1"], {"o 1"}, iter(["o 1"])])
+def test_a_key_with_a_blank_is_refused_since_it_would_become_two_keys(keys: Any) -> None:
+    with pytest.raises(IllegalMessageError, match=r"the key 'o 1' has a blank, .* as a list"):
+        Message("t", b"x", keys=keys).all_properties()
+
+
+def test_a_text_of_keys_has_blanks_between_them_as_in_rocketmq() -> None:
+    assert Message("t", b"x", keys="o-1 o-2").all_properties()[props.KEYS] == "o-1 o-2"
+
+
+def test_a_key_that_is_set_later_is_looked_at_before_the_message_is_sent() -> None:
+    message = Message("t", b"x")
+    message.keys = ["o" * 200 + " 1"]
+    with pytest.raises(IllegalMessageError, match=r"the key 'o{99}… has a blank"):
+        message.check()
+
+
 @pytest.mark.parametrize("name", sorted(props.RESERVED))
 def test_reserved_names_are_refused(name: str) -> None:
     with pytest.raises(IllegalMessageError, match="reserved"):

@@ -9,9 +9,14 @@ from aerobee.client import Consumer, LitePullConsumer, PullConsumer, Security, S
 from aerobee.client.blocking import Admin
 from aerobee.client.errors import ClientError, UnreachableError
 from aerobee.protocol import codes
+from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.aio.server import Server
+from aerobee.protocol.aio.tls import Tls
 from aerobee.protocol.security import self_signed
+from aerobee.protocol.security.authority import Authority
 from aerobee.testing.cluster import LocalCluster
 
+from ...secret_files import write_secret
 from ..fakes import FakeCluster, until
 
 
@@ -52,7 +57,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A key and a certificate that names no address in one file."""
     path = tmp_path_factory.mktemp("tls") / "own.pem"
-    path.write_bytes(self_signed.make(time.time()))
+    write_secret(path, self_signed.make(time.time()))
     return path
 
 
@@ -122,3 +127,35 @@ def test_a_connection_that_is_signed_needs_both_keys(environment: pytest.MonkeyP
     environment.setenv("AEROBEE_ACCESS_KEY", "shop")
     with pytest.raises(ClientError, match="only one of AEROBEE_ACCESS_KEY and AEROBEE_SECRET_KEY"):
         Security.from_environment()
+
+
+@pytest.mark.parametrize(
+    ("made_days_ago", "is_trusted", "said"),
+    [
+        (0, True, None),
+        (0, False, "unable to get local issuer certificate"),
+        (900, True, "certificate has expired"),
+    ],
+    ids=["good", "foreign", "expired"],
+)
+async def test_a_foreign_or_expired_certificate_is_refused_with_the_reason(
+    tmp_path: Path, made_days_ago: int, said: str | None, *, is_trusted: bool
+) -> None:
+    authority = Authority(time.time() - made_days_ago * 86_400)
+    made = authority.issue(["127.0.0.1"])
+    trusted = authority if is_trusted else Authority(time.time())
+    files = {"ca.pem": trusted.own.certificate, "cert.pem": made.certificate, "key.pem": made.key}
+    for name, data in files.items():
+        write_secret(tmp_path / name, data)
+    server = Server(tls=Tls("enforcing", str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")))
+    port = await server.listen("127.0.0.1", 0, {})
+    peers = Peers(tls=Security(tls_ca=tmp_path / "ca.pem").context)
+    try:
+        if said is None:
+            assert await peers.connect(f"127.0.0.1:{port}")
+        else:
+            with pytest.raises(ConnectionError, match=said):
+                await peers.connect(f"127.0.0.1:{port}")
+    finally:
+        await peers.close()
+        await server.stop()

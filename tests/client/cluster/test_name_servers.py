@@ -5,13 +5,14 @@ from collections.abc import Iterator
 import pytest
 from aerobee.client import Admin, Message, Producer
 from aerobee.client.cluster.name_servers import ADDRESSES_MAX, NameServers, read_addresses
-from aerobee.client.errors import BrokerError, ClientError, UnreachableError
+from aerobee.client.cluster.routes import Routes
+from aerobee.client.errors import BrokerError, ClientError, NoRouteError, UnreachableError
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.command import OK
 from aerobee.testing.cluster import LocalCluster
 
-from ..fakes import FakeServer
+from ..fakes import FakeCluster, FakeServer
 
 NOBODY = "127.0.0.1:1"
 
@@ -103,3 +104,22 @@ async def test_a_refusal_is_an_answer_and_not_a_reason_to_ask_the_next() -> None
     assert server.address in str(raised.value)
     await peers.close()
     await server.stop()
+
+
+async def test_a_topic_that_one_does_not_know_is_asked_of_the_next() -> None:
+    restarted, other, peers = FakeCluster(0), FakeCluster(), Peers()
+    other.topics["orders"] = 4
+    for server in (restarted, other):
+        await server.start()
+    routes = None
+    while not restarted.requests or routes is None:  # the first one is chosen at random
+        servers = NameServers((restarted.address, other.address), peers)
+        routes = Routes(servers)
+        assert (await routes.route_data("orders")).queue_datas
+        assert servers.current == other.address
+    del other.topics["orders"]
+    for gone in (other, restarted):
+        with pytest.raises(NoRouteError):
+            await routes.route_data("orders")
+        await gone.stop()
+    await peers.close()

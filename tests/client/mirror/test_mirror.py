@@ -7,7 +7,7 @@ import pytest
 from aerobee.client import Admin, Consumer, Message, Producer
 from aerobee.client.errors import ClientError, NoAnswerError
 from aerobee.client.mirror.mirror import Mirror
-from aerobee.client.mirror.origin import PROPERTY
+from aerobee.client.mirror.origin import PROPERTY, progress_group
 from aerobee.client.mirror.side import Side
 from aerobee.client.pull.reader import Reader
 from aerobee.protocol.bodies.body import MessageQueue
@@ -113,11 +113,45 @@ async def test_another_mirror_goes_on_where_the_first_ended(
     mirror = await mirrored(source, target, "resumed")
     assert mirror.report().copied == 10
     async with Admin(source.name_server) as admin:  # its progress is that of a group
-        stats = await admin.consume_stats("aerobee-mirror", "resumed")
+        group = progress_group(target.name_server)
+        stats = await admin.consume_stats(group, "resumed")
     assert [each.consumer_offset for each in stats.offset_table.values()] == [
         each.broker_offset for each in stats.offset_table.values()
     ]
     assert numbers(await stored(target, "resumed")) == numbers(await stored(source, "resumed"))
+
+
+async def test_a_second_target_gets_all_messages_as_well(
+    source: LocalCluster, target: LocalCluster
+) -> None:
+    await fill(source, "twice", 10)
+    await mirrored(source, target, "twice")
+    with LocalCluster() as second:
+        mirror = await mirrored(source, second, "twice")
+        assert mirror.report().copied == 10
+        assert numbers(await stored(second, "twice")) == numbers(await stored(source, "twice"))
+
+
+async def test_a_second_target_with_messages_of_its_own_gets_all_as_well(
+    source: LocalCluster, target: LocalCluster
+) -> None:
+    await fill(source, "merged", 10)
+    await mirrored(source, target, "merged")
+    with LocalCluster() as second:
+        await fill(second, "merged", 4, queues=4)
+        mirror = await mirrored(source, second, "merged")
+        assert mirror.report().copied == 10
+
+
+async def test_a_topic_that_was_deleted_at_the_target_is_copied_again(
+    source: LocalCluster, target: LocalCluster
+) -> None:
+    await fill(source, "again", 10)
+    await mirrored(source, target, "again")
+    async with Admin(target.name_server) as admin:
+        await admin.delete_topic("again")
+    mirror = await mirrored(source, target, "again")
+    assert mirror.report().copied == 10
 
 
 @pytest.mark.parametrize("is_stored", [True, False])

@@ -1,6 +1,7 @@
 """The lite pull consumer: subscribe or assign, poll, commit, seek, pause, flow control, changes."""
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable
 
 import pytest
@@ -11,12 +12,13 @@ from aerobee.client.group.process_queue import ProcessQueue
 from aerobee.client.pull import lite_pulling
 from aerobee.client.pull.assigned import MessageQueueState
 from aerobee.protocol import codes
+from aerobee.protocol.aio.connection import Connection
 from aerobee.protocol.bodies.heartbeat import HeartbeatData
-from aerobee.protocol.command import Response
-from aerobee.protocol.headers.pull import LITE_PULL, SUBSCRIPTION, SUSPEND
+from aerobee.protocol.command import Command, Response
+from aerobee.protocol.headers.pull import LITE_PULL, SUBSCRIPTION, SUSPEND, PullMessage
 
 from ..clock import Clock
-from ..fakes import FakeCluster, until
+from ..fakes import FakeCluster, pulled, until
 from ..shelf import Shelf
 
 SECONDS = 60  # a deadline, generous for a busy machine
@@ -435,16 +437,31 @@ async def test_poll_needs_a_running_consumer_and_a_valid_timeout(
 
 
 @pytest.mark.requirement("Lite pull: 20 pull tasks")
-async def test_few_pull_tasks_serve_many_queues(fake: FakeCluster, shelf: Shelf) -> None:
+async def test_few_pull_tasks_serve_many_queues(fake: FakeCluster) -> None:
+    """Two tasks have two pulls at the broker; each answer lets one more come."""
     fake.topics["orders"] = 6
-    for queue_id in range(6):
-        shelf.put("orders", queue_id, b"%d" % queue_id)
+    waiting: deque[tuple[Command, Connection]] = deque()
+    at_once: set[int] = set()  # how many pulls waited after each arrival
+    served: set[int] = set()  # queue ids
+
+    def hold(command: Command, connection: Connection) -> None:
+        header = command.header(PullMessage)
+        assert header.suspend_ms <= 50
+        served.add(header.queue_id)
+        waiting.append((command, connection))
+        at_once.add(len(waiting))
+
+    fake.broker.answers[codes.LITE_PULL_MESSAGE] = hold
+    fake.broker.answers[codes.QUERY_CONSUMER_OFFSET] = lambda *_: Response(fields={"offset": "0"})
     settings = LitePullSettings(tasks=2, suspend_ms=50)
     async with member(fake, pull=settings) as consumer:
         await consumer.subscribe("orders")
         await until(lambda: len(consumer.assignment) == 6)
-        assert len({pull.queue_id for pull in shelf.pulls}) <= 2
-        assert {pull.suspend_ms for pull in shelf.pulls} <= {50}
+        while len(served) < 6:
+            await until(lambda: len(waiting) == 2)
+            command, connection = waiting.popleft()
+            connection.respond(command, pulled(next_offset=0, code=codes.PULL_NOT_FOUND))
+    assert at_once == {1, 2}
 
 
 async def test_an_offset_reset_by_an_administrator_takes_effect(

@@ -268,7 +268,7 @@ async def test_draining_waits_for_what_is_popped_and_pops_no_more(
 
 @pytest.fixture
 def popping_broker(fake: FakeCluster) -> FakeCluster:
-    """A broker that lets everybody pop."""
+    """A broker that lets every group pop."""
     fake.topics["%RETRY%g"] = 1
 
     def assign(*_: object) -> Response:

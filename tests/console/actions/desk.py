@@ -12,9 +12,13 @@ from aerobee.console.clusters.clusters import Clusters
 
 
 class Desk:
-    """The clients of a console and its actions."""
+    """The clients of a console and its actions. With `is_sampled` it knows its cluster before the
+    block begins."""
 
-    def __init__(self, address: str, folder: Path, security: Security = OPEN) -> None:
+    def __init__(
+        self, address: str, folder: Path, security: Security = OPEN, *, is_sampled: bool = True
+    ) -> None:
+        self._is_sampled = is_sampled
         self.clusters = Clusters({"main": address}, security)
         self.redrives = Redrives(folder)
         self.actions = actions(self.redrives)
@@ -23,7 +27,8 @@ class Desk:
 
     async def __aenter__(self) -> Self:
         await self.clusters.start()
-        await self.watched.collector.sampled.wait()
+        if self._is_sampled:
+            await self.watched.collector.sampled.wait()
         return self
 
     async def __aexit__(

@@ -1,7 +1,11 @@
 """Settings and the write permission of brokers."""
 
+from pathlib import Path
+
 import pytest
+from aerobee.client import Admin
 from aerobee.console.actions.action import Unfit
+from aerobee.testing import LocalCluster
 
 from .desk import Desk, rows
 
@@ -54,3 +58,15 @@ async def test_the_write_permission_is_taken_and_given_back(desk: Desk) -> None:
     assert await writable() == {"broker-a": 2, "broker-b": 2}
     with pytest.raises(Unfit):
         await desk.plan("broker-wipe", broker="nobody")
+
+
+async def test_a_topic_that_was_deleted_after_the_last_sample_is_left_out(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    async with Admin(cluster.name_server) as admin:
+        await admin.create_topic("deleted")
+        async with Desk(cluster.name_server, tmp_path) as desk:
+            assert "deleted" in desk.watched.collector.topics()
+            await admin.delete_topic("deleted")
+            plan = await desk.plan("broker-wipe", broker="broker-a")
+            assert plan.changes

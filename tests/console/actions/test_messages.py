@@ -78,7 +78,7 @@ async def test_a_member_consumes_a_message_again(desk: Desk, cluster: LocalClust
         assert "nobody is no member of members at broker-b" in stranger.refusals[0]
     with pytest.raises(Unfit, match="the message is of topic again, not of other"):
         await desk.plan("message-resend", client="x", **form | {"topic": "other"})
-    # An id names an address: nobody else is asked.
+    # An id names an address: no other broker is asked.
     forged = "7F000001000000010000000000000000"
     with pytest.raises(Unfit, match=r"127\.0\.0\.1:1, which is no master of this cluster"):
         await desk.plan("message-resend", client="x", **form | {"id": forged})

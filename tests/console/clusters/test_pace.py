@@ -31,6 +31,18 @@ async def test_after_an_answer_that_took_t_nothing_is_asked_for_19_t() -> None:
     assert asked == [0.0, 10.0, 20.0]
 
 
+async def test_no_rest_is_longer_than_the_limit() -> None:
+    time = Time()
+    pace = Pace(lambda: time.now_s, time.sleep, rest_max=2.0)
+
+    async def request() -> None:
+        time.now_s += 0.5
+
+    for _ in range(2):
+        await pace.ask(request)
+    assert time.slept == [2.0]
+
+
 async def test_a_failure_counts_as_work_and_requests_come_one_at_a_time() -> None:
     time = Time()
     pace = Pace(lambda: time.now_s, time.sleep)

@@ -1,11 +1,14 @@
 """Samples of several brokers as one row: what one of them does not tell is not known."""
 
 from aerobee.console.clusters.samples import (
+    NO_PROXY,
+    Behind,
     BrokerSample,
     Timed,
     TimedGroup,
     age_of,
     group_row,
+    in_turn,
     topic_row,
     total,
 )
@@ -45,6 +48,20 @@ def test_a_group_that_reads_nothing_has_no_lag_but_one_that_was_not_asked_has_an
     assert group_row("G", [TimedGroup(None, empty)]).lag is None
 
 
+def test_subscriptions_differ_agree_or_are_not_known() -> None:
+    def told(*differing: str | None, members: int = 2, behind: Behind = NO_PROXY) -> str | None:
+        rows = [TimedGroup(1, GroupSummary("G", True, members, differing=one)) for one in differing]
+        return group_row("G", rows, behind).differing
+
+    assert told("", "a: x; b: y") == told(None, "a: x; b: y") == "a: x; b: y"
+    assert told("", "") == ""
+    assert told("", None) is None
+    assert told() is None
+    assert told("", behind=Behind(1, is_all=True)) is None
+    assert told("", behind=Behind(0, is_all=False)) is None
+    assert told("", members=0, behind=Behind(1, is_all=True)) == ""
+
+
 def test_rates_are_read_as_both_lines_of_java_spell_them() -> None:
     sample = BrokerSample("c", "b", 0, "1.1.1.1:1")
     assert (sample.rate_in, sample.rate_out, sample.version) == (None, None, None)
@@ -52,6 +69,16 @@ def test_rates_are_read_as_both_lines_of_java_spell_them() -> None:
     assert (sample.rate_in, sample.rate_out, sample.disk_ratio) == (1.5, 0.0, None)
     sample.runtime = {"getTransferredTps": "4", "aerobeeVersion": "1.0"}
     assert (sample.rate_out, sample.version) == (4.0, "aerobee 1.0")
+
+
+def test_what_a_visitor_looks_at_is_asked_first_and_each_of_it_in_turn() -> None:
+    sample = BrokerSample("c", "b", 0, "1.1.1.1:1")
+    sample.topics = {"t": Timed(None, TopicSummary("t"))}
+    sample.groups = {
+        name: TimedGroup(at_ms, GroupSummary(name))
+        for name, at_ms in (("g", 9), ("h", 5), ("i", 7))
+    }
+    assert in_turn(sample, {"g", "i"}) == [(True, "i"), (True, "g"), (False, "t"), (True, "h")]
 
 
 def test_an_absurd_wait_is_that_of_the_first_message_of_the_queue() -> None:

@@ -19,6 +19,8 @@ from aerobee.console.findings.rules import (
     on_one_broker,
     slaves_needed,
 )
+from aerobee.console.texts import Text
+from aerobee.console.web.languages import CHINESE
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.protocol.bodies.clients import Connection, ConsumerConnection
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
@@ -36,10 +38,18 @@ SETTINGS = {"brokerPermission": "6", "diskMaxUsedSpaceRatio": "75"}
 
 
 def one(findings: list[Finding]) -> str:
-    """The text of the only finding, with where it is."""
+    """The text of the only finding, with where it is. Each part of it is Chinese, too."""
     (found,) = findings
     assert found.do
+    assert_chinese(found.where, found.what, found.do)
     return f"{found.where}: {found.what}"
+
+
+def assert_chinese(*texts: Text) -> None:
+    """Each text, and each text in it, has its own in Chinese."""
+    for text in texts:
+        assert text.pattern in CHINESE.texts, "a text of a finding is a Text with a translation"
+        assert_chinese(*(one for one in text.values.values() if isinstance(one, Text)))
 
 
 def disk(percent: int, **settings: str) -> list[Finding]:

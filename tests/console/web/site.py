@@ -46,7 +46,9 @@ class Site:
         front: Front | None = None,
         security: Security = OPEN,
         has_cluster_users: bool = False,
+        proxy_port: int = 0,
         logs_in: bool = True,
+        is_sampled: bool = True,
         **more: Any,
     ) -> None:
         self.clock = 1_000.0
@@ -56,7 +58,7 @@ class Site:
         given = {user.name: user for user in users}
         if given:
             self.users.write(given)
-        clusters = Clusters(servers, security)
+        clusters = Clusters(servers, security, proxy_port=proxy_port)
         self.access = Access(
             self.audit,
             users=self.users if given else None,
@@ -69,6 +71,7 @@ class Site:
         )
         desk = Desk(Path(self.folder.name, "redrives"))
         self.console = Console(clusters, self.access, desk, port=0, **more)
+        self._is_sampled = is_sampled
         self._logs_in = logs_in and self.access.link is not None
 
     async def __aenter__(self) -> Self:
@@ -76,8 +79,9 @@ class Site:
         self.session = self.visitor()
         if self._logs_in:
             await self.log_in(self.session)
-        for one in self.console.clusters.by_name.values():
-            await one.collector.sampled.wait()
+        if self._is_sampled:
+            for one in self.console.clusters.by_name.values():
+                await one.collector.sampled.wait()
         return self
 
     async def __aexit__(

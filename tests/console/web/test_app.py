@@ -15,7 +15,10 @@ from aerobee.console.access.front import Front
 from aerobee.console.access.user_file import UserFile
 from aerobee.console.actions.desk import Desk
 from aerobee.console.clusters.clusters import Clusters
+from aerobee.console.web import app
 from aerobee.console.web.app import Console
+from aerobee.console.web.languages import LANGUAGES
+from aerobee.console.web.rendering import environment
 from aerobee.console.web.routes import PAGES
 from aerobee.testing import LocalCluster
 
@@ -131,6 +134,16 @@ async def test_a_search_finds_by_fields_of_the_body_and_goes_on_where_it_ended(
     assert f"45 messages were looked at, {len(wanted)} found, 0 are left" in " ".join(text.split())
 
 
+async def test_a_trace_id_leads_to_its_message(site: Site, cluster: LocalCluster) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    context = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
+    async with Producer(cluster.name_server, group="till") as producer:
+        await producer.send(Message("orders", b"traced", properties=context))
+    where = f"traceparent STARTSWITH '00-{trace}'"
+    found = await site.data("search", topic="orders", where=where)
+    assert [one["brief"] for one in found["found"]] == ["traced"]
+
+
 async def test_a_message_is_found_by_key_and_by_both_ids_and_shows_its_way(site: Site) -> None:
     by_key = await site.data("messages", topic="orders", key="k7")
     ident = by_key["found"][0]["id"]
@@ -154,21 +167,13 @@ async def test_a_live_view_shows_what_comes(site: Site, cluster: LocalCluster) -
     query = {"topic": "orders", "where": "tag = 'live'"}
     async with site.session.get(url, params=query) as answer, asyncio.timeout(SECONDS):
         assert answer.content_type == "text/event-stream"
-        await answer.content.readline()
-        # Queues are read from the end that they have at the first step, so send until one comes.
+        await answer.content.readline()  # from now on messages are shown
         async with Producer(cluster.name_server, group="till") as producer:
-            sending = asyncio.create_task(_send(producer))
+            await producer.send(Message("orders", b"{}", tags="live", keys=["k-live"]))
             text = ""
             while "k-live" not in text:
                 text = (await answer.content.readline()).decode()
-            sending.cancel()
     assert text.startswith("data: ")
-
-
-async def _send(producer: Producer) -> None:
-    while True:
-        await producer.send(Message("orders", b"{}", tags="live", keys=["k-live"]))
-        await asyncio.sleep(0.05)
 
 
 async def test_delayed_messages_and_open_transactions_are_listed(
@@ -288,3 +293,14 @@ async def test_a_cluster_without_a_name_server_is_shown_as_not_known() -> None:
         for path in ("overview", "topics", "groups", "dead_letters", "brokers"):
             assert "The name servers do not answer" in Parsed(await site.html(path)).text
         assert "not known" in Parsed(await site.html("overview")).text
+
+
+async def test_templates_are_compiled_before_a_visitor_wants_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(app, "COMPILE_PAUSE_SECONDS", 0)
+    environment.cache_clear()
+    async with Site({"main": "127.0.0.1:1"}):
+        found = [environment(one) for one in LANGUAGES]
+        whole = [len(one.list_templates()) for one in found]
+        await until(lambda: [len(one.cache or ()) for one in found] == whole)

@@ -62,6 +62,8 @@ async def test_a_super_user_sees_all(site: Site) -> None:
     assert (await site.log_in_as(site.session, "boss", BOSS))[0] == 303
     names = {row["name"] for row in (await site.data("topics"))["list"]["rows"]}
     assert {"orders", "hidden"} <= names
+    for path in ("access", "findings", "definitions"):  # about all of the cluster
+        assert (await site.get(path))[0] == 200, path
     text = await site.html("overview")
     assert "boss, may administer" in text
     assert BOSS not in text

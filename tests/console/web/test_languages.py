@@ -19,6 +19,9 @@ from aerobee.console.texts import Text
 from aerobee.console.web.languages import CHINESE, COOKIE, ENGLISH, accepted
 from aerobee.console.web.rendering import HERE, age, environment, number, size, spark, when
 from aerobee.console.web.routes import PAGES
+from aerobee.protocol import codes
+from aerobee.protocol.bodies.cluster import KVTable
+from aerobee.protocol.command import Response
 from jinja2 import nodes
 from yarl import URL
 
@@ -210,6 +213,24 @@ async def test_what_programs_say_is_chinese_too(site: Site) -> None:
     # The value of a choice is the one that a form sends.
     options = [attrs for tag, attrs in Parsed(text).elements if tag == "option"]
     assert {"value": "read and write"} in options
+
+
+async def test_findings_are_chinese_and_keep_the_names_of_the_cluster() -> None:
+    shop = Shop("orders")
+    runtime = KVTable({"subscriptionsDiffer_shop": "topic orders: a / <b>"}).encode()
+    shop.broker.answers[codes.GET_BROKER_RUNTIME_INFO] = lambda *_: Response(body=runtime)
+    await shop.start()
+    async with Site({"main": shop.address}) as site:
+        _, text, _ = await site.get("overview", headers={"Accept-Language": "zh"})
+    await shop.stop()
+    told = Parsed(text).text
+    for part in (
+        "消费者组 shop",
+        "其成员的订阅不一致",
+        "topic orders: a / <b>",
+        "请让所有成员使用相同的订阅",
+    ):
+        assert part in told, part
 
 
 async def test_json_stays_english(site: Site) -> None:

@@ -162,7 +162,7 @@ async def test_rights_decide_per_topic_and_group(site: Site) -> None:
 
 async def test_read_only_hides_and_refuses_all(cluster: LocalCluster) -> None:
     async with Site({"main": cluster.name_server}, is_read_only=True) as site:
-        # Even somebody with every right.
+        # Even a user with every right.
         async with acting_as(site, Visitor("root", Right.ADMINISTER)):
             for page in ("topics", "groups", "access", "brokers", "overview"):
                 assert "/act" not in await site.html(page), page

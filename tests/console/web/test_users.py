@@ -10,6 +10,7 @@ from aerobee.console.access.attempts import PER_ADDRESS, TooMany
 from aerobee.console.access.passwords import keep
 from aerobee.console.access.rights import Bodies, Right
 from aerobee.console.access.user_file import User
+from aerobee.console.clusters.metrics import metrics_text
 
 from ..fake_cluster import Shop
 from .site import Parsed, Site
@@ -107,6 +108,25 @@ async def test_a_thousand_logins_are_cut_to_ten(site: Site) -> None:
     assert "which is the limit; wait 10 minutes" in text
     site.clock += 601
     assert (await site.log_in_as(site.session, "ann", PASSWORD))[0] == 303
+
+
+async def test_no_secret_is_in_the_log_or_in_a_metric(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    secret, wrong = "hush-7261", "wrong-7262"
+    await site.log_in_as(site.session, "ann", wrong)
+    await site.log_in_as(site.session, "ann", PASSWORD)
+    token = await site.token()
+    await site.post("act/user-create/preview", {"user": "x", "password": secret})
+    await site.get("api/topics", headers={"Authorization": basic("ann", PASSWORD)})
+    await site.get("topics", sort=token)  # a refusal
+    ids = [one.value for one in site.session.cookie_jar]
+    text = caplog.text + b"".join(await metrics_text(site.console.clusters)).decode()
+    assert ids
+    assert "aerobee_console_broker_up" in text
+    for one in (secret, wrong, PASSWORD, token, *ids):
+        assert one not in text
 
 
 async def test_a_user_that_is_removed_or_changed_has_no_session_any_more(site: Site) -> None:

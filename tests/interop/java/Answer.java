@@ -21,11 +21,13 @@ public final class Answer {
         DefaultMQProducer producer = new DefaultMQProducer("PG_answer");
         producer.setSendMsgTimeout(Report.SEND_MS);
         producer.setNamesrvAddr(orders.text("namesrv"));
+        producer.setMqClientApiTimeout(Report.SEND_MS);
         producer.setRetryTimesWhenSendFailed(0);
         producer.start();
         DefaultMQPushConsumer consumer =
             new DefaultMQPushConsumer(orders.text("group", "CG_answer"));
         consumer.setNamesrvAddr(orders.text("namesrv"));
+        consumer.setMqClientApiTimeout(Report.SEND_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(orders.text("topic"), "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
@@ -46,7 +48,7 @@ public final class Answer {
         String body = "re: " + new String(message.getBody(), StandardCharsets.UTF_8);
         try {
             SendResult result = producer.send(MessageUtil.createReplyMessage(message,
-                body.getBytes(StandardCharsets.UTF_8)), 3000);
+                body.getBytes(StandardCharsets.UTF_8)), Report.SEND_MS);
             Report.line("answered", "key", message.getKeys(), "status",
                 result.getSendStatus().name(), "queue", result.getMessageQueue().getQueueId(),
                 "topic", result.getMessageQueue().getTopic());

@@ -18,6 +18,7 @@ public final class Ask {
         DefaultMQProducer producer = new DefaultMQProducer(orders.text("group", "PG_ask"));
         producer.setSendMsgTimeout(Report.SEND_MS);
         producer.setNamesrvAddr(orders.text("namesrv"));
+        producer.setMqClientApiTimeout(Report.SEND_MS);
         producer.start();
         Report.line("started", "client", producer.buildMQClientId());
         int ttl = orders.number("ttl", Report.SEND_MS);

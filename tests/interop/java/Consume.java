@@ -31,6 +31,7 @@ public final class Consume {
         DefaultMQPushConsumer consumer =
             new DefaultMQPushConsumer(orders.text("group", "CG_interop"));
         consumer.setNamesrvAddr(orders.text("namesrv"));
+        consumer.setMqClientApiTimeout(Report.SEND_MS);
         consumer.setConsumeFromWhere(orders.text("from", "first").equals("first")
             ? ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
             : ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);

@@ -30,6 +30,7 @@ public final class Delayed {
         int good = orders.number("good", 0);
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(orders.text("group"));
         consumer.setNamesrvAddr(orders.text("namesrv"));
+        consumer.setMqClientApiTimeout(Report.SEND_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setMaxReconsumeTimes(orders.number("most", -1));
         consumer.setConsumeMessageBatchMaxSize(orders.number("batch", 1));
@@ -55,6 +56,7 @@ public final class Delayed {
         DefaultMQProducer producer = new DefaultMQProducer(orders.text("group") + "_producer");
         producer.setSendMsgTimeout(Report.SEND_MS);
         producer.setNamesrvAddr(orders.text("namesrv"));
+        producer.setMqClientApiTimeout(Report.SEND_MS);
         producer.start();
         consumer.start();
         Report.line("started");

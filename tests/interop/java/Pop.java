@@ -54,6 +54,7 @@ public final class Pop {
         Orders orders = new Orders(args);
         ClientConfig config = new ClientConfig();
         config.setNamesrvAddr(orders.text("namesrv"));
+        config.setMqClientApiTimeout(Report.SEND_MS);
         config.setVipChannelEnabled(false);
         MQClientInstance client = MQClientManager.getInstance().getOrCreateMQClientInstance(config);
         client.start();

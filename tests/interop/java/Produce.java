@@ -42,6 +42,7 @@ public final class Produce {
         delay = orders.number("delay", 0);
         DefaultMQProducer producer = new DefaultMQProducer(orders.text("group", "PG_interop"));
         producer.setNamesrvAddr(orders.text("namesrv"));
+        producer.setMqClientApiTimeout(Report.SEND_MS);
         producer.setPollNameServerInterval(orders.number("routes", 30_000));
         producer.setSendMsgTimeout(orders.number("timeout", Report.SEND_MS));
         Recent.trace(producer, orders);

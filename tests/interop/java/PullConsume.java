@@ -17,6 +17,7 @@ public final class PullConsume {
         DefaultLitePullConsumer consumer =
             new DefaultLitePullConsumer(orders.text("group", "LG_interop"));
         consumer.setNamesrvAddr(orders.text("namesrv"));
+        consumer.setMqClientApiTimeout(Report.SEND_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAutoCommit(false);
         consumer.subscribe(orders.text("topic"), orders.text("tags", "*"));

@@ -42,12 +42,14 @@ public final class Select {
         DefaultMQProducer producer = new DefaultMQProducer("PG_select");
         producer.setSendMsgTimeout(Report.SEND_MS);
         producer.setNamesrvAddr(namesrv);
+        producer.setMqClientApiTimeout(Report.SEND_MS);
         producer.start();
         for (int number = 0; number < orders.number("count", 1); number++) {
             producer.send(message(number));
         }
         DefaultMQPullConsumer puller = new DefaultMQPullConsumer("PCG_select");
         puller.setNamesrvAddr(namesrv);
+        puller.setMqClientApiTimeout(Report.SEND_MS);
         puller.start();
         // A broker's answer to a heartbeat tells its version, without which there are no expressions.
         MQClientInstance client =
@@ -112,6 +114,7 @@ public final class Select {
         throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(namesrv);
+        consumer.setMqClientApiTimeout(Report.SEND_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, selector);
         Set<String> keys = new ConcurrentSkipListSet<>();
@@ -136,6 +139,7 @@ public final class Select {
         throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(group);
         consumer.setNamesrvAddr(namesrv);
+        consumer.setMqClientApiTimeout(Report.SEND_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, selector);
         Set<String> keys = new TreeSet<>();

@@ -26,6 +26,7 @@ public final class Signed {
             new SessionCredentials(orders.text("user"), orders.text("secret")));
         DefaultMQProducer producer = new DefaultMQProducer("PG_signed", hook);
         producer.setNamesrvAddr(orders.text("namesrv"));
+        producer.setMqClientApiTimeout(Report.SEND_MS);
         producer.setSendMsgTimeout(SEND_MS);
         producer.setRetryTimesWhenSendFailed(0);
         producer.start();
@@ -62,6 +63,7 @@ public final class Signed {
     private static void consume(Orders orders, RPCHook hook, String topic) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(orders.text("group"), hook);
         consumer.setNamesrvAddr(orders.text("namesrv"));
+        consumer.setMqClientApiTimeout(Report.SEND_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {

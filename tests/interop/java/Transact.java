@@ -23,6 +23,7 @@ public final class Transact {
         TransactionMQProducer producer = new TransactionMQProducer(orders.text("group"));
         producer.setSendMsgTimeout(Report.SEND_MS);
         producer.setNamesrvAddr(orders.text("namesrv"));
+        producer.setMqClientApiTimeout(Report.SEND_MS);
         producer.setTransactionListener(new TransactionListener() {
             @Override
             public LocalTransactionState executeLocalTransaction(Message message, Object arg) {

@@ -1,7 +1,6 @@
 """Handlers of every kind, and raw clients of a server over real sockets."""
 
 import asyncio
-from collections.abc import Callable
 
 from aerobee.protocol import codes
 from aerobee.protocol.aio.connection import (
@@ -13,6 +12,8 @@ from aerobee.protocol.codec.frame import FrameDecoder, encode_request
 from aerobee.protocol.command import Command, Response
 from aerobee.protocol.errors import Refusal
 from aerobee.protocol.wire import Header
+
+from ...waiting import until as until
 
 ECHO, REFUSE, BREAK, SLOW, LATER, HIDE, BIG = range(9001, 9008)
 BIG_BYTES = 1 << 20
@@ -82,12 +83,6 @@ async def raw(server: Server, data: bytes) -> list[Command]:
 
 def big_requests(count: int, name: str = "big") -> bytes:
     return b"".join(encode_request(BIG, number, {"name": name}) for number in range(count))
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110 - the server has no event for tests
-            await asyncio.sleep(0.01)
 
 
 async def read_responses(reader: asyncio.StreamReader, count: int) -> list[Command]:

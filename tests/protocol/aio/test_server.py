@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import gc
+import socket
 
 import pytest
 from aerobee.protocol.aio.connection import (
@@ -101,6 +103,34 @@ async def test_a_connection_over_the_limit_is_closed(desk: Desk) -> None:
     assert (await first.request(address(server), ECHO, {"name": "still"})).code == 0
     for part in (first, second):
         await part.close()
+    await server.stop()
+
+
+@pytest.mark.parametrize(
+    ("files", "connections"),
+    [(60, 1), (256, 192), (1_024, 896), (1 << 20, 50_000), (None, 50_000)],
+)
+async def test_connections_leave_open_files_for_the_store(
+    desk: Desk,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    files: int | None,
+    connections: int,
+) -> None:
+    resource = pytest.importorskip("resource")
+    most = resource.RLIM_INFINITY if files is None else files
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (most, most))
+    server = Server()
+    server.port = await server.listen("127.0.0.1", 0, desk.rows())  # type: ignore[attr-defined]
+    monkeypatch.setattr(server, "_connections", dict.fromkeys(range(connections)))
+    with contextlib.suppress(ConnectionError):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)  # type: ignore[attr-defined]
+        assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
+    wanted = f"{connections} are open, the limit is {connections}; close some, or raise the "
+    assert wanted in caplog.text
+    monkeypatch.undo()
     await server.stop()
 
 
@@ -250,3 +280,15 @@ def test_two_rows_for_one_code_are_an_error() -> None:
     row = Row(ECHO, None, Desk.later)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="9001 has two rows"):
         table([row, row])
+
+
+@pytest.mark.parametrize("iterations", range(6))
+async def test_a_connection_that_is_accepted_as_the_server_stops_is_closed(iterations: int) -> None:
+    server = Server()
+    port = await server.listen("127.0.0.1", 0, {})
+    with socket.create_connection(("127.0.0.1", port)):
+        for _ in range(iterations):  # of the loop, in one of which the connection is accepted
+            await asyncio.sleep(0)
+        await server.stop()
+        assert not server.connections
+        gc.collect()  # an open transport would be a warning, which fails this test

@@ -6,6 +6,7 @@ import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,19 @@ from aerobee.protocol import security
 from aerobee.protocol.aio.connection import Connection, Row
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.aio.server import Server, table
-from aerobee.protocol.aio.tls import WAITING_BYTES_MAX, Mode, Tls
+from aerobee.protocol.aio.tls import (
+    KEPT_MAX,
+    WAITING_BYTES_MAX,
+    Mode,
+    Tls,
+    client_context,
+    server_context,
+)
 from aerobee.protocol.codec.frame import encode_request
 from aerobee.protocol.command import Command, Response
 from aerobee.protocol.security import self_signed
+
+from ...secret_files import write_secret
 
 ECHO, TELL = 9001, 9002
 BIG = bytes(range(256)) * 8_192  # 2 MiB: many TLS records, more than a socket takes at once
@@ -43,7 +53,7 @@ class Desk:
 def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A key and a certificate in one file."""
     path = tmp_path_factory.mktemp("tls") / "own.pem"
-    path.write_bytes(self_signed.make(time.time()))
+    write_secret(path, self_signed.make(time.time()))
     return path
 
 
@@ -237,3 +247,128 @@ def test_a_file_without_a_certificate_is_named(tmp_path: Path, pem: Path) -> Non
     with pytest.raises(OSError, match=r"broken\.pem"):
         Tls("permissive", str(pem), str(broken))
     assert Tls("disabled", str(broken)).mode == "disabled"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o640, 0o440])
+def test_a_key_that_its_owner_and_group_can_read_is_used(
+    tmp_path: Path, pem: Path, mode: int
+) -> None:
+    key = tmp_path / "own.key"
+    write_secret(key, pem.read_bytes())
+    key.chmod(mode)
+    link = tmp_path / "tls.key"  # as Kubernetes mounts a Secret
+    link.symlink_to(key)
+    Tls("enforcing", str(pem), str(link))
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o604, 0o660, 0o620, 0o601])
+@pytest.mark.parametrize("is_apart", [True, False])
+def test_a_key_that_others_can_read_or_change_is_refused(
+    tmp_path: Path, pem: Path, mode: int, *, is_apart: bool
+) -> None:
+    key = tmp_path / "own.key"
+    write_secret(key, pem.read_bytes())
+    key.chmod(mode)
+    paths = (str(pem), str(key)) if is_apart else (str(key),)
+    with pytest.raises(OSError, match=f"tlsServerKeyPath.*mode {mode:04o}.*0640.*chmod 600"):
+        Tls("enforcing", *paths)
+    key.chmod(0o600)
+    Tls("enforcing", *paths)
+
+
+async def certificate_of(host: str, port: int) -> bytes:
+    """What a client sees that asks for no name."""
+    context = trusting(None)
+    _, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname="")
+    found: bytes = writer.get_extra_info("ssl_object").getpeercert(True)
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+    return found
+
+
+def der(path: Path) -> bytes:
+    text = path.read_text()
+    return ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERTIFICATE-----") :])
+
+
+@pytest.mark.parametrize("kind", ["remoting", "replication"])
+async def test_a_changed_certificate_is_in_use_from_the_next_connection_on(
+    serve: Callable[[Tls], Awaitable[tuple[str, Desk]]],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    kind: str,
+) -> None:
+    path = tmp_path / "own.pem"
+    write_secret(path, self_signed.make(time.time()))
+    first = der(path)
+    async with AsyncExitStack() as stack:
+        if kind == "remoting":
+            address, _ = await serve(Tls("enforcing", str(path), str(path)))
+            port = int(address.rpartition(":")[2])
+        else:
+            context = server_context(str(path), str(path))
+            served = await asyncio.start_server(lambda _, w: w.close(), "127.0.0.1", 0, ssl=context)
+            await stack.enter_async_context(served)
+            port = served.sockets[0].getsockname()[1]
+        assert await certificate_of("127.0.0.1", port) == first
+        path.write_text("half a certificate")
+        for _ in range(2):
+            assert await certificate_of("127.0.0.1", port) == first
+        assert caplog.text.count("the changed certificate is not used") == 1
+        path.unlink()
+        path.write_bytes(self_signed.make(time.time()))
+        path.chmod(0o644)
+        assert await certificate_of("127.0.0.1", port) == first
+        assert "mode 0644" in caplog.text
+        path.chmod(0o600)
+        assert await certificate_of("127.0.0.1", port) == der(path) != first
+        path.unlink()
+        assert await certificate_of("127.0.0.1", port) != first
+
+
+async def test_a_server_that_is_made_again_goes_on_with_the_last_usable_certificate(
+    serve: Callable[[Tls], Awaitable[tuple[str, Desk]]],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    path = tmp_path / "own.pem"
+    write_secret(path, self_signed.make(time.time()))
+    first = der(path)
+    Tls("enforcing", str(path))
+    path.write_text("half a certificate")
+    address, _ = await serve(Tls("enforcing", str(path)))
+    port = int(address.rpartition(":")[2])
+    assert await certificate_of("127.0.0.1", port) == first
+    assert "the changed certificate is not used" in caplog.text
+    write_secret(path, self_signed.make(time.time()))
+    assert await certificate_of("127.0.0.1", port) == der(path) != first
+
+
+def test_authorities_that_cannot_be_read_again_stay_trusted(
+    tmp_path: Path, pem: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "trust.pem"
+    path.write_text("no certificate")
+    with pytest.raises(OSError, match="tlsClientTrustCertPath"):
+        client_context(auth_server=True, trust_cert_path=str(path))
+    path.write_bytes(pem.read_bytes())
+    trusted = client_context(auth_server=True, trust_cert_path=str(path))
+    path.write_text("no certificate")
+    kept = client_context(auth_server=True, trust_cert_path=str(path))
+    assert kept.get_ca_certs() == trusted.get_ca_certs() != []
+    assert "stay trusted" in caplog.text
+
+
+def test_a_process_keeps_a_limited_number_of_certificates(tmp_path: Path, pem: Path) -> None:
+    path = tmp_path / "own.pem"
+    write_secret(path, pem.read_bytes())
+    kept = server_context(str(path))
+    assert server_context(str(path)) is kept
+    for number in range(KEPT_MAX):
+        other = tmp_path / f"{number}.pem"
+        write_secret(other, pem.read_bytes())
+        server_context(str(other))
+    path.write_text("no certificate")
+    with pytest.raises(OSError, match="give a certificate and its key in PEM"):
+        server_context(str(path))

@@ -1,4 +1,4 @@
-"""Frames against the bytes that the real classes made, and against bytes nobody should send."""
+"""Frames against the bytes that the real classes made, and against malformed bytes."""
 
 import json
 from pathlib import Path

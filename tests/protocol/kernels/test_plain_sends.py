@@ -363,7 +363,7 @@ def as_signed(data: bytes, chance: random.Random) -> bytes:
 
 def assert_signed_alike(plain: PlainSends, data: bytes, kept: bytes | None = None) -> None:
     """Asserts that the signed content of these frames is what `Access.check` compares."""
-    rows = list(plain.signed)
+    rows = plain.signed.tolist()
     ends = [0]
     for command in FrameDecoder(header_json.NOTHING_EXPECTED).feed(data if kept is None else kept):
         _, group, at, end, name_at, name_end, signature_at, signature_end = rows.pop(0)
@@ -467,7 +467,7 @@ def test_a_request_without_a_signature_is_left_to_the_slow_path(guarded: PlainSe
     for name in ("AccessKey", "Signature"):
         left = {key: value for key, value in fields.items() if key != name}
         assert not is_taken(guarded, encode_request(codes.SEND_MESSAGE_V2, 1, left, b"body"))
-        assert not guarded.signed
+        assert not len(guarded.signed)
     assert not is_taken(guarded, send())
 
 

@@ -22,6 +22,12 @@ def test_there_are_vectors_for_both_ways() -> None:
     assert len(READ) == 8
 
 
+def test_only_blanks_separate_keys() -> None:
+    keys = "o-1  \u8ba2\u5355\u30001 tab\tkey "
+    assert properties.keys_of({"KEYS": keys}) == ["o-1", "\u8ba2\u5355\u30001", "tab\tkey"]
+    assert properties.keys_of({}) == []
+
+
 @pytest.mark.parametrize("vector", WRITTEN, ids=lambda v: v["name"])
 def test_properties_are_written_as_java_writes_them(vector: dict[str, Any]) -> None:
     assert properties.encode(vector["properties"]) == bytes.fromhex(vector["hex"])

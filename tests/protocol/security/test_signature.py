@@ -1,11 +1,17 @@
 """Signatures as the real classes made them."""
 
+import hmac
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.protocol.security.signature import signature, signed, signed_content
+from aerobee.protocol.security.signature import (
+    signature,
+    signed,
+    signed_content,
+    signing_key,
+)
 
 VECTORS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[2] / "golden" / "acl.json").read_text()
@@ -59,3 +65,10 @@ def test_an_old_signature_is_replaced() -> None:
 
 def test_without_a_header_there_is_one_afterwards() -> None:
     assert set(signed(None, b"", "key", "secret")) == {"AccessKey", "Signature"}
+
+
+@pytest.mark.parametrize("length", [0, 1, 63, 64, 65, 1_000])
+def test_a_key_of_any_length_gives_the_hmac_again_and_again(length: int) -> None:
+    secret = bytes(number % 251 for number in range(length))
+    for content in (b"", b"abc", bytes(1_000)):
+        assert signing_key(secret).digest(content) == hmac.digest(secret, content, "sha1")

@@ -2,10 +2,13 @@
 
 import hashlib
 import hmac
+import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from aerobee.client import Admin, Security
+from aerobee.protocol.aio.audit import AuditLog
 from aerobee.proxy.access.access import credential_of
 from aerobee.proxy.access.needs import _NEEDS
 from aerobee.proxy.calls import table
@@ -110,3 +113,19 @@ def test_an_odd_header_is_refused(header: str, said: str) -> None:
 async def test_every_rpc_has_its_needs(proxied: Setup) -> None:
     paths = table.methods(proxied.proxy.service)
     assert {path.rpartition(b"/")[2].decode() for path in paths} == set(_NEEDS)
+
+
+async def test_a_refused_call_is_in_the_audit_log(guarded: Setup, tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    audit = AuditLog(file, "proxy")
+    guarded.proxy.service.access.audit = audit
+    client = guarded.client()
+    sign(client, "shop", "a wrong password")
+    assert code_of(await client.call("QueryRoute", topic=resource("Orders"))) == "UNAUTHORIZED"
+    sign(client, "shop", "password-of-shop")
+    assert code_of(await client.call("QueryRoute", topic=resource("Orders"))) == "OK"
+    await audit.close()
+    (line,) = map(json.loads, file.read_text().splitlines())
+    assert (line["user"], line["request"], line["result"]) == ("shop", "QueryRoute", "refused")
+    assert line["from"].startswith("127.0.0.1:")
+    assert "check signature failed" in line["remark"]

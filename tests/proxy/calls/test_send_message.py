@@ -91,7 +91,7 @@ async def test_the_limit_of_a_delay_is_that_of_the_broker() -> None:
             assert code_of(await client.send("Later", "x", delivery_timestamp=two_days)) == "OK"
             year = {"seconds": now_s + 365 * DAY_SECONDS}
             refused = await client.send("Later", "x", delivery_timestamp=year)
-            assert code_of(refused) == "MESSAGE_CORRUPTED"
+            assert code_of(refused) == "ILLEGAL_DELIVERY_TIME"
             assert "timerMaxDelaySec" in refused.entries[0].status.message
 
 

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from .told import FOUND, told_by
+from .told import EXAMPLES, FOUND, PRINTED, printed_by_example, told_by
 
 NAME = "rocketmq-python-client==5.1.2"
 PROGRAM = Path(__file__).with_name("python_program.py")
+ONE_PROCESS = Path(__file__).with_name("one_process_program.py")
 INSTALL_SECONDS = 300
+PROGRAM_SECONDS = 120
 
 
 @pytest.fixture(scope="module")
@@ -43,3 +45,22 @@ def test_it_finds_every_kind_of_message(packages: Path) -> None:
     words = [sys.executable, str(PROGRAM)]
     told = asyncio.run(told_by(words, {"PYTHONPATH": str(packages)}))
     assert told == FOUND
+
+
+def test_the_example_prints_what_it_received(packages: Path) -> None:
+    words = [sys.executable, str(EXAMPLES / "first_message.py")]
+    assert asyncio.run(printed_by_example(words, {"PYTHONPATH": str(packages)})) == PRINTED
+
+
+def test_it_shares_a_process_with_our_proxy_and_receives_the_largest_message(
+    packages: Path,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ONE_PROCESS)],
+        env=os.environ | {"PYTHONPATH": str(packages)},
+        capture_output=True,
+        text=True,
+        timeout=PROGRAM_SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "received True 2\n"), done.stderr[-2_000:]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .told import FOUND, told_by
+from .told import FOUND, PRINTED, printed_by_example, told_by
 
 SOURCE = Path(__file__).with_name("rust")
 BUILD_SECONDS = 900
@@ -41,3 +41,8 @@ def program() -> Path:
 def test_it_finds_every_kind_of_message(program: Path) -> None:
     wanted = {part: found for part, found in FOUND.items() if part != "pushed"}
     assert asyncio.run(told_by([str(program)], {})) == wanted  # it has no push consumer
+
+
+def test_the_example_prints_what_it_received(program: Path) -> None:
+    words = [str(program.with_name("first-message"))]
+    assert asyncio.run(printed_by_example(words, {})) == PRINTED

@@ -1,15 +1,17 @@
-"""A program with a client of RocketMQ 5 before our proxy and our broker, and what it finds."""
+"""Programs with a client of RocketMQ 5 before our proxy and our broker, and what they find."""
 
 import asyncio
 import json
 import os
 import subprocess
+from pathlib import Path
 from typing import Any
 
 from aerobee.testing import LocalCluster
 
 from ..support import setup
 
+EXAMPLES = Path(__file__).parents[3] / "examples" / "grpc"
 SECONDS = 240
 TOPICS = {"Normal": "NORMAL", "Fifo": "FIFO", "Delay": "DELAY", "Trans": "TRANSACTION"}
 # By group, the topic that it reads.
@@ -25,6 +27,7 @@ CHECKS: dict[str, Any] = {
     "transaction_time_out": 1_000,
     "transaction_check_max": 100,
 }
+PRINTED = ["sent", "received 12 EUR"]  # by an example
 # What each program finds, by part: bodies with the number of their delivery. One fails once.
 FOUND = {
     "simple": [f"simple-{number}#1" for number in range(5)],
@@ -45,18 +48,35 @@ async def told_by(words: list[str], environment: dict[str, str]) -> dict[str, ob
             for group, topic in GROUPS.items():
                 await proxied.create_group(group, consume_message_orderly=group == "Ordered")
                 await proxied.ready(proxied.client(), topic, group)
-            process = await asyncio.create_subprocess_exec(
-                *(*words, f"127.0.0.1:{proxied.proxy.port}"),
-                env=os.environ | environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
-            try:
-                async with asyncio.timeout(SECONDS):
-                    out, said = await process.communicate()
-            except TimeoutError:
-                process.kill()
-                out, said = await process.communicate()
-            lines = [json.loads(line) for line in out.splitlines() if line.startswith(b'{"part')]
-            assert process.returncode == 0, (lines, said.decode()[-2_000:])
+            out = await _output(words, environment, proxied.proxy.port)
+            lines = [json.loads(line) for line in out.splitlines() if line.startswith('{"part')]
             return {line["part"]: line["found"] for line in lines}
+
+
+async def printed_by_example(words: list[str], environment: dict[str, str]) -> list[str]:
+    """The lines of an example, with its topic and its group; the id that it sent is cut off."""
+    with LocalCluster() as cluster:
+        async with setup(cluster) as proxied:
+            await proxied.create("orders", "NORMAL")
+            await proxied.create_group("billing")
+            out = await _output(words, environment, proxied.proxy.port)
+            known = ("sent", "received")
+            lines = [line for line in out.splitlines() if line.startswith(known)]
+            return [line if line.startswith("received") else line.split()[0] for line in lines]
+
+
+async def _output(words: list[str], environment: dict[str, str], port: int) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *(*words, f"127.0.0.1:{port}"),
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(SECONDS):
+            out, said = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        out, said = await process.communicate()
+    assert process.returncode == 0, (out.decode()[-2_000:], said.decode()[-2_000:])
+    return out.decode()

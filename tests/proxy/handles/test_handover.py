@@ -108,6 +108,23 @@ async def test_a_client_that_comes_brings_all_its_handles_and_no_other_s(folder:
         assert workers.brokers.changes == []
 
 
+async def test_a_message_that_may_not_have_come_is_given_back_wherever_it_is_kept(
+    folder: Path,
+) -> None:
+    async with pair(folder) as workers:
+        one, two = workers.keepers
+        workers.keep()
+        await workers.until_told("c")
+        await two.fetch("c")
+        async with asyncio.timeout(10):
+            while "c" not in workers.links[0]._kept_at.get(1, ()):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        one.release_soon("c", "G", "M", read(FIRST))
+        await one.stop()
+        assert (len(one), len(two)) == (0, 0)
+        assert workers.brokers.changes == [ProxyConfig().invisible_time_mills_when_clear]
+
+
 async def test_clients_without_handles_are_not_asked_for(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -168,6 +168,7 @@ async def test_frames_against_the_rules_end_the_connection(attack: Any) -> None:
         ("unknown", frame(0x99, 0, 0, b"x")),
         ("PING", frame(PING, 0, 0, b"12345678")),
         ("SETTINGS", frame(SETTINGS, 0, 0)),
+        ("GOAWAY", frame(GOAWAY, 0, 0, bytes(8))),
     ],
 )
 async def test_a_flood_of_small_frames_ends_the_connection_with_the_limit(
@@ -179,6 +180,19 @@ async def test_a_flood_of_small_frames_ends_the_connection_with_the_limit(
         said = await end_of(reader)
         assert b"frames " + kind.encode() in said
         assert b"the limit is 100" in said
+
+
+async def test_a_ping_for_each_answer_is_no_flood(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java's clients measure bandwidth so."""
+    monkeypatch.setitem(floods.LIMITS, "PING", 3)
+    async with host() as server:
+        peer = await server.peer()
+        for _ in range(10):
+            await echo(peer)
+            peer.h2.ping(b"how wide")
+            peer.flush()
+        await echo(peer)
+        assert len(server.shared.connections) == 1
 
 
 async def test_a_window_of_zero_holds_back_answers_and_costs_little() -> None:

@@ -1,22 +1,16 @@
 """Workers that share a port: each connection goes to the one with the fewest."""
 
-import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from aerobee.proxy.http2.balance import Worker
 
+from ...waiting import until
 from .peer import Host, host
 
 Pair = tuple[Host, Host]
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110 - the listeners have no event for tests
-            await asyncio.sleep(0.001)
 
 
 @pytest.fixture

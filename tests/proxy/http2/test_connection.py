@@ -8,6 +8,7 @@ from typing import Any
 
 import h2.events
 import pytest
+from aerobee.proxy.http2 import connection as server_side
 from aerobee.proxy.http2 import floods
 from aerobee.proxy.http2.call import PREFIX
 from hypothesis import given
@@ -318,6 +319,27 @@ async def test_a_handler_learns_that_its_answer_was_received() -> None:
         await peer.answer(stream)
         await peer.until(h2.events.PingReceived)
         assert await server.service.received.get() is True
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("ANSWER_MARGIN_SECONDS", 30.0), ("TICK_SECONDS", -30.0)],
+    ids=["shortly before its deadline", "after the process stood still"],
+)
+async def test_a_client_that_may_have_given_up_may_not_have_its_answer(
+    name: str, value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_side, "ANSWER_MARGIN_PART", 1.0)
+    monkeypatch.setattr(server_side, "ANSWER_MARGIN_SECONDS", 0.0)
+    async with host() as server:
+        peer = await server.peer()
+        for wanted in (True, False):
+            stream = peer.begin("/t/ask", grpc_timeout="30S")
+            peer.say(stream, b"x")
+            await peer.answer(stream)
+            await peer.until(h2.events.PingReceived)
+            assert await server.service.received.get() is wanted
+            monkeypatch.setattr(server_side, name, value)
 
 
 @pytest.mark.parametrize("how", ["lost", "reset", "late"])

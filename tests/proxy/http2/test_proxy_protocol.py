@@ -1,4 +1,4 @@
-"""The PROXY protocol: the client's address from a load balancer, and from nobody else."""
+"""The PROXY protocol: the client's address from a load balancer, and from no other peer."""
 
 import asyncio
 import ipaddress

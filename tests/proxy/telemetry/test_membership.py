@@ -1,6 +1,8 @@
 """gRPC clients as members of their groups at the brokers, as mqadmin sees them."""
 
 import asyncio
+import random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -90,6 +92,63 @@ async def test_a_new_connection_to_a_broker_has_all_of_them_again(
     while not await consumers(proxied, "agains"):
         await service.membership.refresh()
     assert await consumers(proxied, "agains") == [("again", "PYTHON")]
+
+
+class Clock:
+    """A time that stands still until a test moves it; in the place of the loop's."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def time(self) -> float:
+        return self.now
+
+
+async def test_clients_that_come_together_are_not_due_together(
+    proxied: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await proxied.create("Spread")
+    for task in proxied.proxy._upkeep:  # it refreshes as well
+        task.cancel()
+    await asyncio.gather(*proxied.proxy._upkeep, return_exceptions=True)
+    service, clock, period = proxied.proxy.service, Clock(), membership.HEARTBEAT_SECONDS
+    monkeypatch.setattr(service.membership, "_loop", clock)
+    parts = iter([0.0, 0.5])
+    monkeypatch.setattr(random, "uniform", lambda low, high: high * next(parts))
+    call: Any = SimpleNamespace(text=lambda name: "PYTHON", peer=("127.0.0.1", 1))
+    clients = [
+        service.clients.put(client_id, consumer("spreads", "Spread"), call)
+        for client_id in ("at once", "half a period earlier")
+    ]
+    for client in clients:
+        await service.membership.join(client)
+
+    def due() -> list[str]:
+        return [one.client_id for one in clients if service.membership._is_due(one)]
+
+    assert due() == []
+    clock.now += period / 2
+    assert due() == ["half a period earlier"]
+    await service.membership.refresh()
+    clock.now += period / 2 - 0.1
+    assert due() == []  # from now on each has the whole period
+    clock.now += 0.1
+    assert due() == ["at once"]
+    for client in clients:
+        service.clients.remove(client.client_id)
+
+
+async def test_settings_that_come_again_don_t_make_a_client_due(proxied: Setup) -> None:
+    await proxied.create("Same")
+    client, _ = await joined(proxied, consumer("sames", "Same"), "same")
+    service = proxied.proxy.service
+    known = service.clients.get("same")
+    assert known is not None
+    before = known.settings
+    await talk(client, consumer("sames", "Same"))
+    assert known.settings is not before
+    await service.membership.join(known)
+    assert not service.membership._is_due(known)
 
 
 async def test_a_broker_that_knows_one_client_a_connection_has_the_proxy_for_transactions(

@@ -68,8 +68,14 @@ def test_what_was_asked_wrongly_is_said(tmp_path: Path) -> None:
     )
     assert "restore where?" in refused("restore", target)
     assert "--until tomorrow" in refused("restore", target, "x", "--until", "tomorrow")
-    assert "there is no backup" in refused("restore", target, str(tmp_path / "restored"))
+    for words in ([str(tmp_path / "restored")], ["--list"], ["--check"]):
+        assert f"{target} has no backup: it does not exist; give the TARGET" in refused(
+            "restore", target, *words
+        )
     assert aerobee("backup", str(tmp_path), target, "--keep", "0").returncode == 2
+    (tmp_path / "file").touch()
+    said = refused("backup", str(tmp_path), f"{tmp_path}/file")
+    assert f"can't make {tmp_path}/file/backups: a part of this path is a file" in said
 
 
 def test_an_unknown_broker_is_refused_with_the_known_ones(tmp_path: Path) -> None:

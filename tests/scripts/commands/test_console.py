@@ -1,12 +1,16 @@
 """The command `aerobee console`: its options and their refusals."""
 
 import argparse
+import signal
 from pathlib import Path
 
 import pytest
 from aerobee.scripts import cli
 from aerobee.scripts.commands.console import clusters_of
 from aerobee.scripts.output.command_error import CommandError
+
+from ...interop.programs import wait_until
+from ..command import running
 
 
 def options(namesrv: str | None, *clusters: str) -> argparse.Namespace:
@@ -37,6 +41,7 @@ def test_a_name_that_is_given_twice_is_refused() -> None:
         (["--bind", "0.0.0.0"], "its one-time link is for the loopback only"),
         (["--port", "70000"], "--port is 70000; give 0 to 65535"),
         (["--metrics-port", "70000"], "--metrics-port is 70000; give 0 to 65535"),
+        (["--proxy-port", "-1"], "--proxy-port is -1; give 0 to 65535"),
         (["--base-path", "x"], "--base-path is 'x'; give a path such as /console"),
         (["--user-header", "X-User"], "any visitor could send that; name the proxy's address"),
         (["--behind-proxy", "x"], "the proxy's address is 'x'; give an IP address"),
@@ -48,7 +53,7 @@ def test_a_name_that_is_given_twice_is_refused() -> None:
         (["--users", "none.json"], "none.json has no users; add one: aerobee console user add"),
         (["--cluster-users", "--users", "x"], "--cluster-users is given with --users"),
         (["--cluster-users", "--bind", "0.0.0.0"], "without TLS, as passwords would be readable"),
-        (["--tls-server-cert", "none.pem"], "can't speak TLS with --tls-server-cert none.pem"),
+        (["--tls-server-cert", "none.pem"], "can't speak TLS with 'none.pem'"),
         (["--audit", "/proc/audit"], "without an audit there is no action"),
     ],
 )
@@ -76,3 +81,14 @@ def test_a_file_of_users_that_others_can_read_is_refused(
     path.chmod(0o644)
     assert cli.main(["console", "--users", str(path), "--audit", str(tmp_path / "audit")]) == 1
     assert f"run chmod 600 {path}" in capsys.readouterr().err
+
+
+def test_sigusr1_turns_debug_lines_on_and_off(tmp_path: Path) -> None:
+    folders = dict.fromkeys(("XDG_STATE_HOME", "XDG_CONFIG_HOME"), str(tmp_path))
+    words = ("console", "-n", "127.0.0.1:1", "--port", "0", "--log-file", str(tmp_path / "log"))
+    log = tmp_path / "log"
+    with running(tmp_path, *words, env=folders) as daemon:
+        for text, count in (("until the next SIGUSR1", 1), ("as at the start", 1), ("until", 2)):
+            daemon.child.process.send_signal(signal.SIGUSR1)
+            wait_until(lambda: log.read_text().count(text) == count, log.read_text)  # noqa: B023
+    assert "DEBUG aerobee.scripts.logs: the log has lines of level debug" in log.read_text()

@@ -7,6 +7,7 @@ import resource
 import signal
 import socket
 import subprocess
+import time
 import urllib.request
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,8 @@ from aerobee.client.errors import ClientError
 from aerobee.console.endpoint import PORT_DISTANCE
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.headers.controller import GetMetadataResponse
+from aerobee.protocol.security import self_signed
 from aerobee.scripts.harness import java_side
 from aerobee.scripts.harness.child import Child
 from prometheus_client.parser import text_string_to_metric_families
@@ -110,6 +113,30 @@ def test_up_gives_its_name_server_the_tls_mode_of_the_broker(tmp_path: Path) -> 
         said = refused("topics", "-n", daemon.namesrv)
         assert f"connection to {daemon.namesrv} closed before it answered anything" in said
         assert output("topics", "-n", daemon.namesrv, "--tls-insecure")
+
+
+def test_up_gives_its_name_server_the_access_control_of_the_broker(tmp_path: Path) -> None:
+    env = {
+        "AEROBEE_AUTHENTICATION_ENABLED": "true",
+        "AEROBEE_AUTHORIZATION_ENABLED": "true",
+        "AEROBEE_INNER_CLIENT_AUTHENTICATION_CREDENTIALS": (
+            '{"accessKey":"admin","secretKey":"the-admins-password"}'
+        ),
+    }
+    user = {"AEROBEE_ACCESS_KEY": "admin", "AEROBEE_SECRET_KEY": "the-admins-password"}
+    with running(tmp_path, *up(tmp_path / "store"), env=env) as daemon:
+        # The broker's registration is signed, so the topic has a route.
+        done = aerobee("pub", "greetings", "-n", daemon.namesrv, data="hello\n", env=user)
+        assert done.returncode == 0, done.stderr
+
+        async def unsigned() -> int:
+            peers = Peers(upgrade=False)
+            try:
+                return (await peers.request(daemon.namesrv, codes.GET_NAMESRV_CONFIG)).code
+            finally:
+                await peers.close()
+
+        assert asyncio.run(unsigned()) == codes.NO_PERMISSION
 
 
 def test_ctrl_c_stops_cleanly(tmp_path: Path) -> None:
@@ -253,6 +280,32 @@ def test_a_name_server_keeps_its_key_value_config_where_rocketmqs_does(tmp_path:
     assert f"{file} can't be read" in said
 
 
+def test_a_name_server_runs_a_controller_that_reads_the_same_settings(tmp_path: Path) -> None:
+    file = tmp_path / "namesrv.conf"
+    file.write_text(
+        "listenPort=0\nenableControllerInNamesrv=true\ncontrollerDLegerSelfId=n1\n"
+        f"controllerDLegerPeers=n1-127.0.0.1:0\ncontrollerStorePath={tmp_path / 'state'}\n"
+    )
+    words = ["namesrv", "-c", str(file), "--set", "httpPort=-1"]
+    stderr = tmp_path / "stderr"
+    with Child([*AEROBEE, *words], stderr, env={"HOME": str(tmp_path)}) as child:
+        ready = child.wait_line(lambda line: "ready" in line, SECONDS)
+        address = re.findall(r"controller (127\.0\.0\.1:\d+), state", ready)[0]
+
+        async def ask() -> GetMetadataResponse:
+            peers = Peers(upgrade=False)
+            try:
+                answer = await peers.request(address, codes.CONTROLLER_GET_METADATA_INFO)
+                return answer.header(GetMetadataResponse)
+            finally:
+                await peers.close()
+
+        found = asyncio.run(ask())
+        assert (found.controller_leader_id, found.controller_leader_address) == ("n1", address)
+    assert (tmp_path / "state").is_dir()
+    assert stderr.read_text().count("has no effect") == 0
+
+
 @pytest.mark.finding("C6")
 def test_up_keeps_the_key_value_config_in_its_store_folder(tmp_path: Path) -> None:
     words = [*up(tmp_path / "store"), "--set", "compiledSends=false"]
@@ -263,6 +316,38 @@ def test_up_keeps_the_key_value_config_in_its_store_folder(tmp_path: Path) -> No
 
 
 # --- what stops a start --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "settings"),
+    [
+        (["namesrv"], ["tlsServerCertPath", "tlsServerKeyPath"]),
+        (["broker"], ["tlsServerCertPath", "tlsServerKeyPath"]),
+        (["controller", "--store", "controller"], ["tlsServerCertPath", "tlsServerKeyPath"]),
+        (["proxy", "-n", "127.0.0.1:1"], ["tlsCertPath", "tlsKeyPath"]),
+        (["console", "--port", "0"], ["--tls-server-cert", "--tls-server-key"]),
+    ],
+    ids=lambda value: value[0],
+)
+def test_a_private_key_that_others_can_read_stops_the_start(
+    tmp_path: Path, words: list[str], settings: list[str]
+) -> None:
+    key = tmp_path / "own.pem"
+    key.write_bytes(self_signed.make(time.time()))
+    key.chmod(0o644)
+    for name in settings:
+        words = [*words, *([name, str(key)] if name[0] == "-" else ["--set", f"{name}={key}"])]
+    if words[0] != "console":
+        words += ["--listen-port", "0"] if words[0] == "proxy" else ["--set", "listenPort=0"]
+        words += ["--set", "httpPort=-1"]
+    if words[0] == "broker":
+        words += ["--set", f"storePathRootDir={tmp_path / 'store'}"]
+    folders = dict.fromkeys(("XDG_STATE_HOME", "XDG_CONFIG_HOME"), str(tmp_path))
+    done = aerobee(*words, env=folders, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    last = done.stderr.splitlines()[-1]
+    assert f"private key ({', '.join(settings)}): {key} has mode 0644" in last
+    assert f"0640 is the most that is allowed; run chmod 600 {key}" in last
 
 
 @pytest.mark.requirement("Bad input: Wrong values, unknown keys, files that are no text")
@@ -324,10 +409,11 @@ def test_a_second_master_of_a_name_ends_with_one_sentence(tmp_path: Path) -> Non
 
 @pytest.mark.finding("C5")
 def test_a_second_broker_finds_another_port_for_its_status_page(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    (listen,) = java_side.free_ports(1, near=(-2, 1, PORT_DISTANCE))
+    port = listen + PORT_DISTANCE
+    with socket.create_server(("127.0.0.1", port)):
         words = ["broker", "--set", f"storePathRootDir={tmp_path / 'store'}", *SMALL]
-        words += ["--set", f"listenPort={port - PORT_DISTANCE}"]
+        words += ["--set", f"listenPort={listen}"]
         with running(tmp_path, *words) as daemon:
             assert get(daemon.page + "readyz") == "ok\n"
             assert not daemon.page.endswith(f":{port}/")

@@ -154,3 +154,16 @@ async def test_two_masters_of_a_name_are_a_finding_that_names_both(
     assert found.what.startswith(f"two masters of broker-a run, {first} and {second}: ")
     assert found.do.startswith("stop one of them")
     await other.stop()
+
+
+async def test_a_name_server_without_a_broker_is_a_finding(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    servers = NameServer(NamesrvConfig(listen_port=0))
+    await servers.start()
+    try:
+        async with Admin(f"127.0.0.1:{servers.port}") as admin:
+            assert await doctor(admin, TEXT) == 1
+    finally:
+        await servers.stop()
+    assert capsys.readouterr().out.startswith("name server: no broker is registered, so")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ...broker.member.members import NAME, Cluster, until
+from ...broker.member.members import NAME, Cluster
+from ...waiting import until
 from ..command import here
 
 

@@ -1,6 +1,7 @@
 """`aerobee store`: check, dump and rebuild as a user runs them, also beside a running broker."""
 
 import json
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -87,6 +88,19 @@ def test_a_dump_shows_records_entries_and_the_rest(root: Path) -> None:
     assert json.loads(queue)["size"] == 260
     assert json.loads(output(*words, "index", "-n", "1", "--json"))["count"] == 104
     assert "log_ms=" in output(*words, "checkpoint")
+
+
+def test_two_stores_are_compared(root: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy)
+    assert output("store", "diff", str(root), str(copy)) == "no difference found\n"
+    spoil(copy)
+    done = aerobee("store", "diff", str(root), str(copy))
+    assert (done.returncode, done.stderr) == (1, "")
+    assert f"commit log: the record at 260 of {copy} is not whole" in done.stdout
+    done = aerobee("store", "diff", str(root), str(copy), "--json")
+    assert json.loads(done.stdout.splitlines()[-1])["differences"] >= 1
+    assert "compare with what?" in refused("store", "diff", str(root))
 
 
 def test_a_rebuilt_store_is_clean(root: Path) -> None:

@@ -13,7 +13,7 @@ QUEUES = [MessageQueue("T", broker, number) for broker in ("a", "b") for number 
 
 
 class Readers:
-    """A topic on two brokers of which nobody answers for a while."""
+    """A topic on two brokers of which no one answers for a while."""
 
     def __init__(self, tries: int) -> None:
         self.left = tries

@@ -1,22 +1,44 @@
-"""`aerobee init --secure`: a name server and a broker that serve nobody without the secrets."""
+"""`aerobee init --secure`: a name server and a broker that serve no client without the secrets."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 import stat
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+import grpc
+import grpc.aio
 import pytest
 from aerobee.scripts.init import secure
 from aerobee.scripts.output.command_error import CommandError
 
+from ...proxy.access.test_access import sign
+from ...proxy.support import Client, code_of, resource
+from ...secret_files import write_secret
 from ..command import SECONDS, SMALL, aerobee, output, refused, running
+
+QUICK = ("--set", "compiledSends=false")  # a start without numba
 
 
 def variables(path: Path) -> dict[str, str]:
     return dict(line.split("=", 1) for line in path.read_text().splitlines())
+
+
+async def route_codes(address: str, folder: Path, password: str) -> list[str]:
+    """How a proxy answers a call with a wrong password, and one with the administrator's."""
+    trusted = grpc.ssl_channel_credentials((folder / "authority.pem").read_bytes())
+    found = []
+    async with grpc.aio.secure_channel(address, trusted) as channel:
+        for each in ("not-the-password", password):
+            client = Client(channel, "c")
+            sign(client, secure.ADMIN, each)
+            found.append(code_of(await client.call("QueryRoute", topic=resource("greetings"))))
+    return found
 
 
 def test_what_it_writes_runs_and_serves_only_those_who_have_the_secrets(tmp_path: Path) -> None:
@@ -25,9 +47,9 @@ def test_what_it_writes_runs_and_serves_only_those_who_have_the_secrets(tmp_path
     assert f"aerobee broker -c {folder}/broker.yaml" in said
     ports = ["--set", "listenPort=0", "--set", "httpPort=0"]
     names = ["namesrv", "-c", str(folder / "namesrv.yaml"), *ports]
-    with running(tmp_path / "n", *names) as name_server:
+    with ExitStack() as stack, running(tmp_path / "n", *names) as name_server:
         broker = ["broker", "-c", str(folder / "broker.yaml"), "-n", name_server.namesrv]
-        with running(tmp_path / "b", *broker, *ports, *SMALL) as daemon:
+        with running(tmp_path / "b", *broker, *ports, *SMALL, *QUICK) as daemon:
             client = variables(folder / "client.env")
             words = ["pub", "greetings", "-n", name_server.namesrv]
             done = aerobee(*words, data="hello\n", env=client)
@@ -43,14 +65,52 @@ def test_what_it_writes_runs_and_serves_only_those_who_have_the_secrets(tmp_path
             wrong = client | {"AEROBEE_SECRET_KEY": "not-the-password"}
             assert aerobee(*words, data="no\n", env=wrong).returncode
 
+            proxy = ["proxy", "-c", str(folder / "proxy.yaml"), "-n", name_server.namesrv]
+            proxy += ["--listen-port", "0", "--set", "httpPort=0"]
+            grpc = stack.enter_context(running(tmp_path / "p", *proxy))
+            address = grpc.ready.partition("ready on ")[2].partition(",")[0]
+            seen = aerobee("doctor", "--grpc", address, "-n", name_server.namesrv, env=client)
+            assert f"proxy {address}" not in seen.stdout, seen.stdout
+            assert asyncio.run(route_codes(address, folder, client["AEROBEE_SECRET_KEY"])) == [
+                "UNAUTHORIZED",
+                "OK",
+            ]
+
             token = (folder / "http.token").read_text().strip()
-            for page in (name_server.page, daemon.page):
+            for page in (name_server.page, daemon.page, grpc.page):
                 with pytest.raises(HTTPError, match="401"):
                     urlopen(page + "metrics", timeout=SECONDS)
                 headers = {"Authorization": f"Bearer {token}"}
                 request = Request(page + "metrics", headers=headers)
                 with urlopen(request, timeout=SECONDS) as answer:
                     assert b"aerobee" in answer.read()
+
+
+def test_a_broker_joins_the_controller_and_nobody_elects_without_the_password(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "secured"
+    secure.write(folder, secure.HOSTS, {})
+    ports = ["--set", "listenPort=0", "--set", "httpPort=0"]
+    audit = folder / "audit.jsonl"
+    words = ["controller", "-c", str(folder / "controller.yaml"), *ports]
+    with running(tmp_path / "c", *words, "--set", f"auditLog={audit}") as controller:
+        address = controller.ready.partition("ready on ")[2].partition(",")[0]
+        joined = ["enableControllerMode=true", f"controllerAddr={address}", "brokerName=b"]
+        broker = ["broker", "-c", str(folder / "broker.yaml"), "--set", "namesrvAddr="]
+        broker += [word for each in joined for word in ("--set", each)]
+        with running(tmp_path / "b", *broker, *ports, *SMALL, *QUICK):
+            client = variables(folder / "client.env")
+            elect = ["controller", "rebuild", "b", "-a", address, "--elect", "1"]
+            assert "is still alive" in aerobee(*elect, env=client).stderr
+            only_tls = {"AEROBEE_TLS_CA": client["AEROBEE_TLS_CA"]}
+            done = aerobee(*elect, env=only_tls)
+            assert "no AccessKey" in done.stderr, done.stderr
+    lines = [json.loads(line) for line in audit.read_text().splitlines()]
+    refused = [(one["user"], one["request"]) for one in lines if one["result"] == "refused"]
+    assert refused == [("", "CONTROLLER_ELECT_MASTER")]
+    allowed = {one["request"] for one in lines if one["result"] == "allowed"}
+    assert {"CONTROLLER_APPLY_BROKER_ID", "CONTROLLER_ELECT_MASTER"} <= allowed
 
 
 def test_only_the_owner_can_read_it_and_nothing_is_replaced(tmp_path: Path) -> None:
@@ -84,7 +144,7 @@ def test_a_certificate_that_is_given_is_used(tmp_path: Path) -> None:
     given = {}
     for name in secure.GIVEN:
         given[name] = str(tmp_path / f"{name}.pem")
-        Path(given[name]).write_text(name)
+        write_secret(Path(given[name]), name.encode())
     secure.write(tmp_path / "secured", secure.HOSTS, dict(given))
     assert not list((tmp_path / "secured").glob("*.pem"))
     text = (tmp_path / "secured" / "broker.yaml").read_text()
@@ -92,6 +152,15 @@ def test_a_certificate_that_is_given_is_used(tmp_path: Path) -> None:
     assert found["tlsServerCertPath"] == given["certificate"]
     assert found["tlsServerKeyPath"] == given["key"]
     assert found["tlsClientTrustCertPath"] == given["authority"]
+
+
+def test_a_key_that_others_can_read_is_not_taken(tmp_path: Path) -> None:
+    key = tmp_path / "own.pem"
+    write_secret(key, b"key")
+    key.chmod(0o644)
+    with pytest.raises(CommandError, match=r"--key can't be used: .*mode 0644.*chmod 600"):
+        secure.write(tmp_path / "secured", secure.HOSTS, dict.fromkeys(secure.GIVEN, str(key)))
+    assert not (tmp_path / "secured").exists()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from aerobee.broker.topics.missed_deletions import MissedDeletions
 from aerobee.client.blocking import Admin, Consumer, Message, Producer
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -39,7 +40,7 @@ def page(daemon: Daemon, path: str) -> tuple[int, str]:
         return refusal.code, refusal.read().decode()
 
 
-def until(look: Callable[[], bool], what: str) -> None:
+def until(look: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + SECONDS
     while not look():
         assert time.monotonic() < deadline, what
@@ -105,13 +106,19 @@ def test_a_member_that_is_killed_comes_back_with_its_messages(tmp_path: Path) ->
     assert "a-0: it ended with code -9; it starts again in 0.5 s" in log
 
 
-def test_a_damaged_member_stays_down_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_damaged_member_stays_down_and_learns_later_which_topics_were_deleted(
+    tmp_path: Path,
+) -> None:
     with group(tmp_path) as daemon, Admin(daemon.namesrv) as admin:
-        admin.create_topic("orders")
+        for topic in ("orders", "deleted"):
+            admin.create_topic(topic, queues=1)
+            with Producer(daemon.namesrv) as producer:
+                sent = [producer.send(Message(topic, b"kept")) for _ in range(2)]
+            assert {each.queue.broker_name for each in sent} == {"a-0", "a-1"}
     topics = tmp_path / "store" / "a-1" / "config" / "topics.json"
     whole = topics.read_bytes()
     topics.write_bytes(b"no topics")
-    with group(tmp_path) as daemon:
+    with group(tmp_path, "--restart-pause", "0.1") as daemon:
         code, text = page(daemon, "healthz")
         assert code == 200
         assert "a-1 is down: " in text
@@ -119,9 +126,17 @@ def test_a_damaged_member_stays_down_and_the_others_go_on(tmp_path: Path) -> Non
         assert "a-1 is down" in daemon.ready
         assert aerobee("pub", "orders", "-n", daemon.namesrv, data="x\n").returncode == 0
         assert values(daemon, "aerobee_member_up") == {"a-0": 1, "a-1": 0}
+        assert aerobee("topics", "delete", "deleted", "-n", daemon.namesrv).returncode == 0
+        missed = MissedDeletions(topics.parents[1])
+        until(missed.topics, "the deletion is not noted")
         topics.write_bytes(whole)
         os.kill(daemon.child.pid, signal.SIGHUP)
         until(lambda: page(daemon, "healthz")[1] == "ok\n", "SIGHUP did not start a-1")
+        assert missed.topics() == []
+        with Admin(daemon.namesrv) as admin:
+            assert "deleted" not in admin.topics()
+        words = ("sub", "orders", "-n", daemon.namesrv, "--from", "earliest", "--count", "3")
+        assert sorted(aerobee(*words).stdout.split()) == ["kept", "kept", "x"]
 
 
 def test_sighup_restarts_in_turn_without_a_failed_send(tmp_path: Path) -> None:

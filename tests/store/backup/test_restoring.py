@@ -169,9 +169,21 @@ def test_an_older_backup_is_chosen_by_a_part_of_its_name(
         restore(target, tmp_path / "other", name="nothing")
 
 
-def test_a_place_without_backups_is_said(tmp_path: Path, target: FolderTarget) -> None:
-    with pytest.raises(StoreError, match="there is no backup"):
-        restore(target, tmp_path / "restored")
+def test_a_target_without_backups_is_named_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "data").touch()
+    for name, why in {
+        "nothing": "it does not exist",
+        "file": "it is no folder",
+        "empty": f"nothing below {tmp_path}/empty/backups is the list of one",
+        "other": f"nothing below {tmp_path}/other/backups is the list of one",
+    }.items():
+        words = f"{tmp_path}/{name} has no backup: {why}; give the TARGET that `aerobee backup`"
+        with pytest.raises(StoreError, match=words):
+            restore(FolderTarget(tmp_path / name), tmp_path / "restored")
+    assert not (tmp_path / "restored").exists()
 
 
 def test_a_list_that_names_a_place_outside_of_the_store_is_refused(

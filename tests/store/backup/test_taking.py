@@ -83,7 +83,7 @@ def test_an_interrupted_backup_goes_on_and_writes_nothing_twice(
     class Breaking(FolderTarget):
         left = 3
 
-        def write(self, name: str, data: bytes) -> None:
+        def write(self, name: str, data: bytes | memoryview) -> None:
             self.left -= 1
             if self.left < 0:
                 raise StoreError("the disk went")

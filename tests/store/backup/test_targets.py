@@ -1,14 +1,19 @@
-"""Targets: a folder, and a place of fsspec, keep the same bytes under the same names."""
+"""Targets: a folder, and places of fsspec, keep the same bytes under the same names."""
 
-from collections.abc import Callable
+import re
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
+from aerobee.scripts.harness.child import Child
 from aerobee.store.backup import taking
 from aerobee.store.backup.restoring import restore
 from aerobee.store.backup.targets import FolderTarget, RemoteTarget, Target, target_of
 from aerobee.store.base.errors import StoreError
 
+from ...interop.programs import wait_until
 from ..conftest import Clock, OpenStore, put
 from .test_taking import bodies
 
@@ -16,12 +21,32 @@ KINDS: list[Callable[[Path], str]] = [
     str,
     lambda path: f"file://{path}",
     lambda path: f"memory://{path.name}/deep",
+    lambda path: f"s3://bucket/{path.parent.name}",
 ]
+SECONDS = 60
 
 
-@pytest.fixture(params=KINDS, ids=["folder", "file", "memory"])
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A server that speaks S3 and has the bucket `bucket`; fsspec finds it by these variables."""
+    stderr = tmp_path_factory.mktemp("s3") / "stderr"
+    words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    with Child(words, stderr), pytest.MonkeyPatch.context() as patch:
+        ready = re.compile(r"Running on (http://127\.0\.0\.1:\d+)")
+        wait_until(lambda: ready.search(stderr.read_text()) is not None, stderr.read_text)
+        url = ready.findall(stderr.read_text())[0]
+        urlopen(Request(f"{url}/bucket", method="PUT"), timeout=SECONDS).close()
+        patch.setenv("AWS_ENDPOINT_URL", url)
+        patch.setenv("AWS_ACCESS_KEY_ID", "any")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "any")
+        yield
+
+
+@pytest.fixture(params=KINDS, ids=["folder", "file", "memory", "s3"])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     place: Callable[[Path], str] = request.param
+    if place is KINDS[-1]:
+        request.getfixturevalue("s3")
     return target_of(place(tmp_path / "target"))
 
 
@@ -49,6 +74,14 @@ def test_a_store_goes_there_and_back(
     taking.take(store.root, target, version="0", now_ms=clock)
     restore(target, tmp_path / "restored")
     assert bodies(open_store(root=tmp_path / "restored")) == [b"there and back"]
+
+
+def test_what_speaks_against_backups_in_a_folder_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    places = [tmp_path, tmp_path / "file", tmp_path / "file" / "below", tmp_path / "nothing"]
+    lacks = [target_of(str(place)).lack() for place in places]
+    assert lacks == ["", "it is no folder", "it does not exist", "it does not exist"]
+    assert target_of("memory://x").lack() == ""
 
 
 def test_a_url_picks_fsspec_and_a_path_a_folder(tmp_path: Path) -> None:

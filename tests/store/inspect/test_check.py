@@ -65,7 +65,7 @@ def _notes(report: Report) -> list[str]:
 
 @pytest.fixture
 def root(open_store: OpenStore, clock: Clock, tmp_path: Path) -> Path:
-    """A store of ours with all kinds of files, stopped cleanly, with nothing wrong."""
+    """An aerobee store with all kinds of files, stopped cleanly, with nothing wrong."""
     store = open_store()
     for _ in range(12):
         clock.ms += 1_500

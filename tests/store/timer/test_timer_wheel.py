@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from aerobee.store.base.errors import DamagedStore
+from aerobee.store.files import disk
 from aerobee.store.timer.timer_log import IS_RECALL, IS_TIMER, NO_UNIT, UNIT_TYPE
 from aerobee.store.timer.timer_wheel import EMPTY, FILE_BYTES, SLOTS, Slot, TimerWheel
 
@@ -48,6 +49,21 @@ def test_a_new_wheel_has_its_full_length_and_takes_no_room(wheel: TimerWheel) ->
     wheel.put(NOW_MS, Slot(0, 52, 2))
     assert wheel.path.stat().st_blocks * 512 < 1 << 20
     assert wheel.get(NOW_MS) == Slot(0, 52, 2)
+
+
+def test_no_hole_is_read_through_a_mapping(
+    wheel: TimerWheel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a full tmpfs that ends the process with SIGBUS.
+    monkeypatch.delattr(disk.Disk, "map")
+    times = range(NOW_MS, NOW_MS + 900_000, 90_000)
+    wheel.put(times[-1], Slot(0, 52, 2))
+    assert wheel.get(NOW_MS) == EMPTY
+    assert wheel.next_used(NOW_MS, NOW_MS + ROUND_MS) == times[-1]
+    assert wheel.count(NOW_MS, NOW_MS + ROUND_MS) == 2
+    assert wheel.get_all(times) == dict.fromkeys(times, EMPTY) | {times[-1]: Slot(0, 52, 2)}
+    wheel.put_all(dict.fromkeys(times, Slot(52, 52, 1)))
+    assert wheel.count(NOW_MS, NOW_MS + ROUND_MS) == len(times)
 
 
 def test_the_same_slot_of_another_round_is_empty(wheel: TimerWheel) -> None:

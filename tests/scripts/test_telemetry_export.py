@@ -12,7 +12,8 @@ import pytest
 from aerobee.broker.monitoring.metrics_labels import Family
 from aerobee.broker.settings.config import BrokerConfig, load_broker
 from aerobee.conf.sources import ConfigError
-from aerobee.scripts.metrics_export import EXPORT, exporter, labelled
+from aerobee.scripts.collector import TRACES, SpanExport
+from aerobee.scripts.telemetry_export import METRICS, exporter, labelled
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
@@ -38,12 +39,18 @@ class Collector:
 
     def __init__(self) -> None:
         self.requests: asyncio.Queue[ExportMetricsServiceRequest] = asyncio.Queue()
+        self.spans: asyncio.Queue[bytes] = asyncio.Queue()
         self.metadata: list[dict[str, str]] = []
         self.port = 0
 
     async def export(self, body: bytes, context: Any) -> bytes:
         self.metadata.append(dict(context.invocation_metadata()))
         self.requests.put_nowait(ExportMetricsServiceRequest.FromString(body))
+        return b""
+
+    async def export_spans(self, body: bytes, context: Any) -> bytes:
+        self.metadata.append(dict(context.invocation_metadata()))
+        self.spans.put_nowait(body)
         return b""
 
     async def next(self) -> ExportMetricsServiceRequest:
@@ -54,11 +61,10 @@ class Collector:
 @pytest.fixture
 async def collector() -> AsyncIterator[Collector]:
     found, server = Collector(), grpc.aio.server()
-    service, _, method = EXPORT[1:].partition("/")
-    handler = grpc.unary_unary_rpc_method_handler(found.export)
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler(service, {method: handler}),)
-    )
+    for path, handle in ((METRICS, found.export), (TRACES, found.export_spans)):
+        service, _, method = path[1:].partition("/")
+        methods = {method: grpc.unary_unary_rpc_method_handler(handle)}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
     found.port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     yield found
@@ -136,6 +142,7 @@ def test_without_a_type_there_is_no_exporter() -> None:
     ("options", "says"),
     [
         (["metricsExporterType=OTLP_GRPC"], "metricsGrpcExporterTarget is ''; give the collector"),
+        (["spansGrpcExporterTarget=http://h:99999"], "spansGrpcExporterTarget is 'http://h:99999'"),
         (["metricsExporterType=PROMETHEUS"], "metricsExporterType"),
         (["metricsLabel=a=b"], "metricsLabel has a part of 3 characters that is no name:value"),
         (["metricsGrpcExporterHeader=a:b:c"], "metricsGrpcExporterHeader has a part"),
@@ -146,13 +153,41 @@ def test_without_a_type_there_is_no_exporter() -> None:
     ],
 )
 def test_settings_that_can_not_be_used_are_refused(options: list[str], says: str) -> None:
-    with pytest.raises(ConfigError, match="metrics") as wrong:
+    with pytest.raises(ConfigError, match=r"metrics|spans") as wrong:
         load_broker(options=options, environ={})
     assert says in str(wrong.value)
 
 
-def test_a_kind_that_has_no_effect_is_warned_about_and_headers_are_not_shown() -> None:
-    config, warnings = load_broker(options=["metricsExporterType=LOG"], environ={})
-    assert any("metricsExporterType=LOG has no effect" in one for one in warnings)
+async def test_log_writes_metrics_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    config = BrokerConfig(metrics_exporter_type="LOG")
+    found: Any = exporter(config, figures, in_slices)
+    with caplog.at_level(logging.INFO):
+        await found.start()
+        await found.stop()
+    assert 'metrics:\nrocketmq_topic_number{cluster="c"} 7.0' in caplog.messages
+
+
+def test_headers_of_requests_are_not_shown() -> None:
     config = BrokerConfig(metrics_grpc_exporter_header="Authorization:geheim")
     assert "geheim" not in str(config.as_properties())
+
+
+async def test_spans_go_to_their_collector(collector: Collector) -> None:
+    class Waiting:
+        dropped = 2
+
+        def requests(self) -> Generator[None, None, list[bytes]]:
+            yield
+            return [b"\x0a\x00"]
+
+    config = BrokerConfig(
+        spans_grpc_exporter_target=f"http://127.0.0.1:{collector.port}",
+        metrics_grpc_exporter_header="team:shop",
+    )
+    waiting: Any = Waiting()
+    found = SpanExport(config, lambda: waiting, in_slices)
+    await found.start()
+    await found.stop()
+    assert await collector.spans.get() == b"\x0a\x00"
+    assert collector.metadata[0]["team"] == "shop"
+    assert waiting.dropped == 0

@@ -1,9 +1,9 @@
-"""Settings of the exporters of metrics: pairs, and the address of a collector."""
+"""Settings of the exporters of metrics and spans: pairs, and the address of a collector."""
 
 import re
 from typing import NamedTuple
 
-from ...conf.sources import ConfigError
+from .sources import ConfigError
 
 OTLP_PORT = 4_317
 LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -32,12 +32,13 @@ def pairs_of(key: str, text: str) -> list[tuple[str, str]]:
     return found
 
 
-def target_of(text: str) -> Target:
-    """A collector's address, by TLS unless it begins with http://; ConfigError for another text."""
+def target_of(key: str, text: str) -> Target:
+    """The address of a collector that the setting `key` names, by TLS unless it begins with
+    http://; ConfigError for another text."""
     found = _TARGET.fullmatch(text)
     if found is None or int(found[3] or OTLP_PORT) > 65_535:
         raise ConfigError(
-            f"metricsExporterType is OTLP_GRPC and metricsGrpcExporterTarget is {text!r}; give the "
-            "collector's address, such as http://127.0.0.1:4317, or https:// for TLS"
+            f"{key} is {text!r}; give the collector's address, such as http://127.0.0.1:4317, or "
+            "https:// for TLS"
         )
     return Target(f"{found[2]}:{found[3] or OTLP_PORT}", found[1] != "http")

@@ -1,0 +1,79 @@
+"""The ports of a broker: for clients, for quick senders, and for slaves.
+
+They are held from the start on, since the port is part of each record, and let clients in at the
+end.
+"""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from ..conf.secret import secret_of
+from ..protocol.aio.connection import Row
+from ..protocol.aio.server import Refused, Server, listen
+from .member.ports import VIP_PORT_DISTANCE
+from .replication.prologue import Gates
+from .replication.tls import tls_of_master
+
+if TYPE_CHECKING:
+    from .server import Broker
+
+
+async def listen_for_clients(
+    broker: "Broker", rows: dict[int, Row], fast_rows: dict[int, Row]
+) -> tuple[int, int]:
+    """Hold the listen port and the fast port; returns both.
+
+    OSError when a port is taken.
+    """
+    config, member = broker.config, broker.membership
+    bound = (None, None) if member is None else (member.ports.clients, member.ports.fast)
+    port = await _listen(broker.server, config.bind_address, config.listen_port, rows, bound[0])
+    fast_port = max(0, config.listen_port - VIP_PORT_DISTANCE)
+    return port, await _listen(broker.server, config.bind_address, fast_port, fast_rows, bound[1])
+
+
+async def _listen(
+    server: Server, address: str, port: int, rows: dict[int, Row], bound: socket.socket | None
+) -> int:
+    try:
+        return await server.listen(address, port, rows, accept=False, bound=bound)
+    except OSError as wrong:
+        if wrong.errno != errno.EADDRINUSE:
+            raise
+        more = "a broker's status page is seven ports above its listenPort unless httpPort is set"
+        raise OSError(wrong.errno, f"{wrong.strerror} ({more})") from None
+
+
+async def listen_for_slaves(
+    broker: "Broker",
+) -> tuple[asyncio.Server, int, Callable[[], Awaitable[None]]]:
+    """Hold the replication port; returns its server, the port, and what closes it."""
+    config, member = broker.config, broker.membership
+    secret = secret_of("haSecret", config.ha_secret)
+
+    def note_refused() -> None:
+        broker.ha.refused += 1
+
+    gates = Gates(secret, lambda host: broker.ha.may_come(host), note_refused)
+
+    def factory() -> asyncio.Protocol:
+        # In controller mode slaves follow only a master, and find out when they are refused.
+        is_refused = member is not None and not member.role.is_master
+        return Refused() if is_refused else gates.before(lambda: broker.ha.connection())
+
+    try:
+        server, port = await listen(
+            factory, config.bind_address, config.ha_listen_port, accept=False,
+            bound=None if member is None else member.ports.slaves, tls=tls_of_master(config),
+        )  # fmt: skip
+    except OSError as wrong:
+        raise OSError(wrong.errno, f"{wrong.strerror} (haListenPort)") from None
+
+    async def close() -> None:
+        server.close()
+        gates.close()
+
+    return server, port, close

@@ -1,0 +1,494 @@
+"""The answers of the addresses under /api, which are also what the pages show.
+
+Their description in OpenAPI is made of these types. None is "not known". Times are ms since 1970.
+"""
+
+from typing import Generic, TypedDict, TypeVar
+
+from ...protocol.bodies.ha import HARuntimeInfo
+from ...protocol.bodies.running import ConsumeStatus
+from ...protocol.bodies.subscription import SubscriptionData
+from ...protocol.bodies.topic import TopicConfig
+from ..access.trail import Act
+from ..actions.redrive import Counts
+from ..clusters.samples import GroupRow, TopicRow
+from ..findings.rules import Finding
+from ..messages.search import Progress
+from ..messages.shown import Shown
+from ..messages.waiting import OpenTransaction, Waiting
+from ..messages.way import Step
+
+Row = TypeVar("Row")
+# In a class with a field `list` this name is that field.
+Texts = list[str]
+Points = list[float | None]
+Pairs = list[tuple[str, str]]
+
+
+class Listed(TypedDict, Generic[Row]):
+    """A page of a list: `total` rows without a filter, `matched` with it."""
+
+    rows: list[Row]
+    total: int
+    matched: int
+    page: int
+    pages: int
+    sort: str
+    q: str
+
+
+class Mark(TypedDict):
+    """A broker that does not answer, since when, and why."""
+
+    name: str
+    id: int
+    address: str
+    why: str | None
+    since_ms: int | None
+
+
+class Samples(TypedDict):
+    """How old the figures are, and what is missing."""
+
+    now_ms: int
+    as_of_ms: int | None
+    marks: list[Mark]
+    names_wrong: str | None
+
+
+class ClusterFact(TypedDict):
+    """A cluster that the console watches, and how many of its brokers are away."""
+
+    name: str
+    brokers: int
+    away: int
+    wrong: str | None
+
+
+class BrokerFact(TypedDict):
+    """A broker; rates are messages a second, `disk` is the part of its disk that is used."""
+
+    name: str
+    id: int
+    role: str
+    cluster: str
+    address: str
+    version: str | None
+    rate_in: float | None
+    rate_out: float | None
+    disk: float | None
+    at_ms: int | None
+    wrong: str | None
+
+
+class Overview(TypedDict):
+    """A cluster."""
+
+    clusters: list[ClusterFact]
+    brokers: list[BrokerFact]
+    rate_in: float | None
+    rate_out: float | None
+    messages: int | None
+    topics: int | None
+    groups: int | None
+    behind: list[GroupRow]
+    findings: list[Finding]
+    histories: dict[str, dict[str, Points]]
+
+
+class Topics(TypedDict):
+    """Topics of a kind."""
+
+    list: Listed[TopicRow]
+    kind: str
+
+
+class QueueFact(TypedDict):
+    """What a queue of a topic holds."""
+
+    broker: str
+    queue: int
+    min: int
+    max: int
+    messages: int
+    last_ms: int | None
+
+
+class TopicGroup(TypedDict):
+    """How far a group is in a topic."""
+
+    group: str
+    members: int | None
+    members_at_least: bool
+    topic: str
+    is_retry: bool
+    lag: int | None
+    lag_ms: int | None
+    in_flight: int | None
+    rate_out: float | None
+
+
+class Topic(TypedDict):
+    """One topic, with its settings by broker."""
+
+    topic: TopicRow
+    queues: list[QueueFact]
+    cut: str | None
+    messages: int | None
+    groups: list[TopicGroup]
+    settings: dict[str, TopicConfig] | None
+    faults: list[str]
+    history: Points
+    is_dead: bool
+
+
+class Groups(TypedDict):
+    """Consumer groups."""
+
+    list: Listed[GroupRow]
+    with_system: bool
+
+
+class GroupQueue(TypedDict):
+    """How far a group is in a queue."""
+
+    topic: str
+    broker: str
+    queue: int
+    end: int
+    consumed: int | None
+    lag: int | None
+    last_ms: int | None
+
+
+class Member(TypedDict):
+    """A member of a group."""
+
+    client: str
+    address: str
+    language: str
+    version: str
+    behind_proxy: bool
+
+
+class Group(TypedDict):
+    """One consumer group."""
+
+    group: GroupRow
+    queues: list[GroupQueue]
+    cut: str | None
+    members: list[Member] | None
+    members_at_least: bool
+    subscriptions: list[SubscriptionData]
+    faults: list[str]
+    retry_topic: str | None
+    dead_topic: str | None
+    history: Points
+
+
+class MemberQueue(TypedDict):
+    """What a member holds of a queue."""
+
+    topic: str
+    broker: str
+    queue: int
+    cached: int
+    commit: int
+    locked: bool
+    pulled_ms: int | None
+    consumed_ms: int | None
+
+
+class MemberAccount(TypedDict):
+    """A member's own account, with its rates by topic and the stacks of its threads."""
+
+    group: str
+    client: str
+    properties: Pairs
+    queues: list[MemberQueue]
+    rates: list[tuple[str, ConsumeStatus]]
+    stack: str
+    cut: bool
+
+
+class DeadLetters(TypedDict):
+    """Dead letter topics; behind `prefix` is the name of the group."""
+
+    list: Listed[TopicRow]
+    prefix: str
+
+
+class History(TypedDict):
+    """Values at `first_ms`, `first_ms + step_ms` and so on."""
+
+    first_ms: int
+    step_ms: int
+    values: Points
+
+
+class ProducerRow(TypedDict):
+    """A producer, and the brokers that know it."""
+
+    group: str
+    client: str
+    address: str
+    language: str
+    version: str
+    seen_ms: int | None
+    brokers: list[str]
+
+
+class Producers(TypedDict):
+    """Producers; `missing` says which are not in the list, `faults` which brokers failed."""
+
+    list: Listed[ProducerRow]
+    missing: str | None
+    faults: dict[str, str]
+
+
+class UserRow(TypedDict):
+    """A user of a broker."""
+
+    broker: str
+    name: str | None
+    type: str | None
+    status: str | None
+
+
+class RuleRow(TypedDict):
+    """A rule of a broker."""
+
+    broker: str
+    subject: str | None
+    type: str | None
+    resource: str | None
+    actions: list[str]
+    sources: list[str]
+    decision: str | None
+
+
+class May(TypedDict):
+    """Whether a broker allows something, and the rule that decides."""
+
+    broker: str
+    allowed: bool
+    rule: str
+
+
+class Access(TypedDict):
+    """Users and rules; `answers` to the question that the parameters ask."""
+
+    fault: str | None
+    users: list[UserRow]
+    rules: list[RuleRow]
+    cut: str | None
+    answers: list[May] | None
+
+
+class Findings(TypedDict):
+    """What `aerobee doctor` finds."""
+
+    findings: list[Finding]
+    lines: list[str]
+    note: str | None
+
+
+class Differing(TypedDict):
+    """A setting in which masters differ, with its values by broker."""
+
+    key: str
+    values: dict[str, str | None]
+
+
+class Brokers(TypedDict):
+    """All brokers; the masters of `names` told their settings."""
+
+    brokers: list[BrokerFact]
+    faults: dict[str, str]
+    names: list[str]
+    differing: list[Differing]
+
+
+class Broker(TypedDict):
+    """One broker."""
+
+    broker: BrokerFact
+    runtime: Pairs
+    settings: list[tuple[str, str | None]]
+    ha: HARuntimeInfo | None
+    faults: list[str]
+    history: dict[str, Points]
+
+
+class MessageRow(TypedDict):
+    """A message; `brief` is the beginning of its body."""
+
+    topic: str
+    broker: str
+    queue: int
+    offset: int
+    id: str
+    tag: str
+    keys: str
+    stored_ms: int
+    born_ms: int
+    retries: int
+    brief: str
+
+
+class Messages(TypedDict):
+    """The messages with a key or an id, and what the parameters say."""
+
+    topic: str
+    key: str
+    found: list[MessageRow] | None
+    topics: list[str]
+    expression: str
+    begin: str
+    end: str
+    cursor: str
+
+
+class MessageGone(TypedDict):
+    """The way of a message that is not there any more."""
+
+    topic: str
+    row: None
+    way: list[Step]
+
+
+# A field has the name of a keyword.
+Message = TypedDict(
+    "Message",
+    {
+        "topic": str,
+        "broker": str,
+        "row": MessageRow,
+        "offset_id": str,
+        "flag": int,
+        "half_topic": str | None,
+        "is_intact": bool,
+        "own": Pairs,
+        "system": Pairs,
+        "body": Shown,
+        "as": str,
+        "types": list[str],
+        "way": list[Step],
+    },
+)
+
+
+class Tail(TypedDict):
+    """What a live view shows."""
+
+    topic: str
+    expression: str
+
+
+class Scan(TypedDict):
+    """How far queues of waiting messages were read."""
+
+    count: int | None
+    cut: str | None
+    faults: list[str]
+    now_ms: int
+
+
+class Scheduled(Scan):
+    """Messages that wait; `recallable` is recallMessageEnable by broker."""
+
+    rows: list[Waiting]
+    recallable: dict[str, str | None]
+
+
+class Transactions(Scan):
+    """Half messages that are open."""
+
+    rows: list[OpenTransaction]
+
+
+class Found(TypedDict):
+    """What a search found."""
+
+    found: list[MessageRow]
+    progress: Progress
+
+
+class Link(TypedDict):
+    """A page about what an action was done to."""
+
+    page: str
+    name: str
+
+
+class AuditRow(TypedDict):
+    """An action."""
+
+    act: Act
+    links: list[Link]
+
+
+class Audit(TypedDict):
+    """Actions, and what they can be filtered by."""
+
+    list: Listed[AuditRow]
+    user: str
+    action: str
+    result: str
+    users: Texts
+    actions: Texts
+    results: Texts
+    file: str
+    cut: str | None
+
+
+class ChangeRow(TypedDict):
+    """What an action would change in a place."""
+
+    place: str
+    now: str
+    then: str
+    note: str
+
+
+class Preview(TypedDict):
+    """What an action would do. `preview` is for its confirmation, None when it is refused; `typed`
+    is to be given with it."""
+
+    preview: str | None
+    typed: str | None
+    changes: list[ChangeRow]
+    notes: list[str]
+    refusals: list[str]
+
+
+class OutcomeRow(TypedDict):
+    """What became of a change."""
+
+    place: str
+    what: str
+    result: str
+    remark: str
+
+
+class Redrive(TypedDict):
+    """How far a redrive is; `why` says why it ended early."""
+
+    run: str
+    group: str
+    target: str
+    phase: str
+    why: str | None
+    total: int
+    counts: Counts
+    file: str
+
+
+class Confirmation(TypedDict):
+    """What an action did, `counts` by result; `run` is a redrive that has begun. `fault`: why the
+    audit does not have the result."""
+
+    outcomes: list[OutcomeRow]
+    counts: dict[str, int]
+    run: Redrive | None
+    fault: str | None

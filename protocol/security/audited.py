@@ -1,0 +1,44 @@
+"""Which requests an audit log has, and under what names."""
+
+from .. import codes
+from ..errors import Refusal
+from .signature import ACCESS_KEY
+
+# Header fields that are left out: the user has a place of its own, the others may be secret.
+HIDDEN = frozenset({ACCESS_KEY, "Signature", "SecurityToken", "value"})
+READING = (
+    "GET_",
+    "QUERY_",
+    "VIEW_",
+    "SEARCH_",
+    "AUTH_GET_",
+    "AUTH_LIST_",
+    "CHECK_",
+    "EXPORT_",
+    "CONTROLLER_GET_",
+)
+# What brokers, name servers and slaves tell each other all the time.
+ROUTINE = frozenset(
+    {
+        codes.REGISTER_BROKER,
+        codes.BROKER_HEARTBEAT,
+        codes.EXCHANGE_BROKER_HA_INFO,
+        codes.NOTIFY_MIN_BROKER_ID_CHANGE,
+        codes.NOTIFY_CONSUMER_IDS_CHANGED,
+    }
+)
+
+
+def name_of(code: int) -> str:
+    """RocketMQ's name of a request; its number for an unknown one."""
+    return codes.REQUEST_NAMES.get(code, str(code))
+
+
+def is_change(code: int, access: str) -> bool:
+    """Whether a request with this code, of a row with this access, is an administrative change."""
+    return access == "ADMIN" and code not in ROUTINE and not name_of(code).startswith(READING)
+
+
+def is_denial(refusal: Refusal) -> bool:
+    """Whether access control has refused."""
+    return refusal.code == codes.NO_PERMISSION

@@ -1,0 +1,89 @@
+"""The page of a group on a broker that keeps only its last member's subscription, as RocketMQ's
+do."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from aerobee.protocol import codes
+from aerobee.protocol.bodies.clients import Connection, ConsumerConnection
+from aerobee.protocol.bodies.running import ConsumerRunningInfo
+from aerobee.protocol.bodies.subscription import SubscriptionData
+from aerobee.protocol.command import Command, Response
+
+from ...client.fakes import until
+from ..fake_cluster import Shop
+from .site import Parsed, Site
+
+Wanted = dict[str, dict[str, str] | None]
+
+
+class Members(Shop):
+    """A group with members; `wanted` is what each subscribes to, None for one that says nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("shop", is_java=True)
+        self.wanted: Wanted = {}
+        answers = self.broker.answers
+        answers[codes.GET_CONSUMER_CONNECTION_LIST] = self._online
+        answers[codes.GET_CONSUMER_RUNNING_INFO] = self._running
+
+    def _online(self, command: Command, _: object) -> Response:
+        if command.fields()["consumerGroup"] != "shop":
+            return Response(codes.CONSUMER_NOT_ONLINE, remark="not online")
+        found = [Connection(one, "127.0.0.1:1", "JAVA", 3) for one in self.wanted]
+        return Response(body=ConsumerConnection(found, {}, "PUSH", "CLUSTERING").encode())
+
+    def _running(self, command: Command, _: object) -> Response:
+        wanted = self.wanted[command.fields()["clientId"]]
+        if wanted is None:
+            return Response(codes.SYSTEM_ERROR, remark="it does not answer")
+        own = [SubscriptionData(topic, text) for topic, text in wanted.items()]
+        retries = SubscriptionData("%RETRY%shop", "*")
+        return Response(body=ConsumerRunningInfo(subscription_set=[*own, retries]).encode())
+
+
+@pytest.fixture
+async def members() -> AsyncIterator[Members]:
+    members = Members()
+    await members.start()
+    yield members
+    await members.stop()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        ({"a": {"x": "t1"}, "b": {"x": "t2", "y": "*"}}, "a: x:t1; b: x:t2 y:*"),
+        ({"a": {"x": "t1"}, "b": {}, "c": None}, "a: x:t1; b: -"),
+        ({"a": {"x": "t1", "y": "*"}, "b": {"y": "*", "x": "t1"}}, ""),
+        ({"a": {"x": "t1"}, "b": None}, None),
+        ({"a": {"x": "t1"}}, ""),
+        ({}, ""),
+        ({str(n): {"x": str(n)} for n in range(40)}, None),  # too many to be asked
+    ],
+)
+async def test_members_that_subscribe_differently_are_named(
+    members: Members, wanted: Wanted, says: str | None
+) -> None:
+    members.wanted = wanted
+    async with Site({"main": members.address}) as site:
+        assert (await site.data("group", name="shop"))["group"]["differing"] == says
+        text = Parsed(await site.html("group", name="shop")).text
+        assert ("Its members subscribe differently" in text) is bool(says)
+        assert ("Whether its members subscribe differently is not known" in text) is (says is None)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"), [({"a": {}, "b": {}}, "not known"), ({"a": {}}, "agree"), ({}, "no member")]
+)
+async def test_the_list_never_leaves_it_open_whether_subscriptions_differ(
+    members: Members, wanted: Wanted, says: str
+) -> None:
+    members.wanted = wanted
+    async with Site({"main": members.address}) as site:
+        collector = site.console.clusters.by_name["main"].collector
+        await until(lambda: collector.groups()["shop"].at_ms is not None)
+        (row,) = (await site.data("groups"))["list"]["rows"]
+        assert row["differing"] == (None if says == "not known" else "")
+        cells = Parsed(await site.html("groups")).text.split("Asked")[1]
+        assert says in cells

@@ -1,0 +1,75 @@
+"""The status page of each daemon links to the console that its settings name."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aerobee.conf.load import load
+from aerobee.conf.sources import ConfigError
+from aerobee.console.endpoint import Endpoint
+from aerobee.controller import overview as of_controller
+from aerobee.controller.server import Controller
+from aerobee.namesrv import overview as of_name_server
+from aerobee.namesrv.server import NameServer
+from aerobee.proxy.server import Proxy
+from aerobee.proxy.settings.config import ProxyConfig
+from aerobee.scripts.commands.controller import ControllerSettings
+from aerobee.scripts.commands.daemons import NAMESRV_KEYS, NamesrvSettings
+from aerobee.scripts.endpoints import endpoint_of, proxy_endpoint
+from aerobee.scripts.serving import Part
+
+URL = "https://mq.example/console?a&b"
+LINK = '<a href="https://mq.example/console?a&amp;b">console</a>'
+
+Made = tuple[Part, Callable[[], Endpoint]]
+
+
+def name_server(folder: Path, url: str) -> Made:
+    settings = NamesrvSettings(
+        kv_config_path=str(folder / "kv.json"), listen_port=0, http_port=0, console_url=url
+    )
+    daemon = NameServer(settings)
+    return daemon, lambda: endpoint_of(daemon, of_name_server, settings)
+
+
+def controller(folder: Path, url: str) -> Made:
+    settings = ControllerSettings(
+        controller_store_path=str(folder / "controller"),
+        listen_port=0,
+        http_port=0,
+        console_url=url,
+    )
+    daemon = Controller(settings)
+    return daemon, lambda: endpoint_of(daemon, of_controller, settings)
+
+
+def proxy(_: Path, url: str) -> Made:
+    daemon = Proxy(
+        ProxyConfig(namesrv_addr="127.0.0.1:1", grpc_server_port=0, http_port=0, console_url=url)
+    )
+    return daemon, lambda: proxy_endpoint(daemon)
+
+
+@pytest.mark.parametrize("daemon", [name_server, controller, proxy])
+async def test_the_page_links_to_the_console_where_one_is_known(
+    daemon: Callable[[Path, str], Made], tmp_path: Path
+) -> None:
+    for url, is_linked in ((URL, True), ("", False)):
+        served, endpoint_of_it = daemon(tmp_path, url)
+        await served.start()
+        endpoint = endpoint_of_it()
+        await endpoint.start()
+        assert endpoint.url is not None
+        async with aiohttp.ClientSession() as session, session.get(endpoint.url) as answer:
+            text = await answer.text()
+        await endpoint.stop()
+        await served.stop()
+        assert (LINK in text) is is_linked
+        assert (">console</a>" in text) is is_linked
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "/console", "https://a b", "http://"])
+def test_an_address_that_no_page_may_link_to_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="consoleUrl"):
+        load(NAMESRV_KEYS, options=[f"consoleUrl={url}"])
