@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from ..secret_files import write_secret
-from ..waiting import until
+from ..waiting import PROCESS, until
 from .support import NAME
 from .test_server import Member
 
@@ -99,6 +99,7 @@ class Process:
         self.address = found[1]
 
 
+@pytest.mark.smoke
 async def test_a_killed_leader_is_followed_by_the_other_controller(
     etcd: EtcdProcess, tmp_path: Path, stack: AsyncExitStack
 ) -> None:
@@ -138,18 +139,18 @@ async def test_a_restarted_etcd_has_all_that_was_acknowledged(
     etcd: EtcdProcess, stack: AsyncExitStack
 ) -> None:
     controller = await controller_of(stack, config_of(etcd))
-    await until(lambda: controller.engine.is_leader)
+    await until(lambda: controller.engine.is_leader, seconds=PROCESS)
     member = await member_of(stack, controller)
     await member.join()
     await member.elect()
     groups = controller.groups
     assert groups[NAME].master_epoch == 1
     await asyncio.to_thread(etcd.stop)
-    await until(lambda: not controller.engine.is_leader)
+    await until(lambda: not controller.engine.is_leader, seconds=PROCESS)
     response = await member.elect()
     assert response.code == codes.CONTROLLER_NOT_LEADER
     await asyncio.to_thread(etcd.start)
-    await until(lambda: controller.engine.is_leader)
+    await until(lambda: controller.engine.is_leader, seconds=PROCESS)
     assert controller.groups == groups
     other = await member_of(stack, controller, 2)
     await other.join()
@@ -159,7 +160,7 @@ async def test_a_wiped_etcd_stops_elections_for_brokers_that_know_more(
     etcd: EtcdProcess, stack: AsyncExitStack
 ) -> None:
     controller = await controller_of(stack, config_of(etcd))
-    await until(lambda: controller.engine.is_leader)
+    await until(lambda: controller.engine.is_leader, seconds=PROCESS)
     member = await member_of(stack, controller)
     await member.join()
     await member.elect()
@@ -167,8 +168,8 @@ async def test_a_wiped_etcd_stops_elections_for_brokers_that_know_more(
     await asyncio.to_thread(etcd.stop)
     etcd.wipe()
     await asyncio.to_thread(etcd.start)
-    await until(lambda: not controller.engine.is_leader or not controller.groups)
-    await until(lambda: controller.engine.is_leader)
+    await until(lambda: not controller.engine.is_leader or not controller.groups, seconds=PROCESS)
+    await until(lambda: controller.engine.is_leader, seconds=PROCESS)
     assert not controller.groups
     await member.join()
     await member.beat(1, 100)
@@ -237,7 +238,7 @@ async def test_a_user_with_a_password_works_beyond_the_life_of_a_token(
     await asyncio.to_thread(with_users, etcd)
     user = {"controller_etcd_user": "aerobee", "controller_etcd_password": "its-password"}
     controller = await controller_of(stack, config_of(etcd, **user))
-    await until(lambda: controller.engine.is_leader)
+    await until(lambda: controller.engine.is_leader, seconds=PROCESS)
     member = await member_of(stack, controller)
     await member.join()
     gateway = EtcdGateway(config_of(etcd, **user))
@@ -323,7 +324,7 @@ async def test_etcd_and_the_controller_prove_themselves_by_certificates(
     trust = {"controller_etcd_ca_path": authority.ca}
     own = {"controller_etcd_cert_path": cert, "controller_etcd_key_path": key}
     controller = await controller_of(stack, config_of(etcd, **trust, **own))
-    await until(lambda: controller.engine.is_leader)
+    await until(lambda: controller.engine.is_leader, seconds=PROCESS)
     member = await member_of(stack, controller)
     await member.join()
     for settings in (own, trust):  # etcd not trusted; no certificate of its own

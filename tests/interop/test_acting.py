@@ -29,7 +29,7 @@ from aerobee.scripts.harness.clusters import (
 )
 from aerobee.store.timer.timer_check import NUMBERS
 
-from ..waiting import until
+from ..waiting import PROCESS, until
 from .programs import SECONDS
 
 TOPIC, GROUP = "Acting", "ActingGroup"
@@ -112,7 +112,7 @@ class Asked:
             )
             return bool(NUMBERS.unpack_from(answer.body or b"")[3] == 1)
 
-        await until(is_in, "the timer message is in the wheel")
+        await until(is_in, "the timer message is in the wheel", seconds=PROCESS)
 
     async def end(self, broker: str) -> int:
         """How many messages queue 0 of the topic has there."""
@@ -154,7 +154,9 @@ async def test_a_slave_acts_for_its_master_which_takes_everything_back(
     for pairs in ({}, {}, {}, {"DELAY": "5"}, {"TIMER_DELAY_SEC": "60"}):
         await asked.send(master.broker, pairs)
     await asked.in_wheel(master)
-    await until(lambda: asked.is_caught_up(master.broker, slave.broker), "the slave's log")
+    await until(
+        lambda: asked.is_caught_up(master.broker, slave.broker), "the slave's log", seconds=PROCESS
+    )
     if isinstance(slave, JavaCluster):
         assert slave.broker_process is not None
         slave.broker_process.ask("sync", "synced", SECONDS)
@@ -168,14 +170,14 @@ async def test_a_slave_acts_for_its_master_which_takes_everything_back(
         topics = TopicConfigSerializeWrapper.decode(answer.body).topic_config_table
         return GROUP in groups and TOPIC in topics
 
-    await until(has_tables, "the slave's topics and groups")
+    await until(has_tables, "the slave's topics and groups", seconds=PROCESS)
     before = await asked.end(master.broker)
     await asyncio.to_thread(master.stop_broker, kill=True)
 
     async def acts() -> bool:
         return await asked.master_on_route() == slave.broker
 
-    await until(acts, "the route shows the slave as acting master")
+    await until(acts, "the route shows the slave as acting master", seconds=PROCESS)
     report = UpdateConsumerOffset(GROUP, TOPIC, 0, 2)
     answer = await peers.request(
         slave.broker, codes.UPDATE_CONSUMER_OFFSET, report, timeout_s=SECONDS
@@ -185,18 +187,18 @@ async def test_a_slave_acts_for_its_master_which_takes_everything_back(
     async def escaped() -> bool:
         return await asked.end(other.broker) == LATE
 
-    await until(escaped, "what was due is on the other broker")
+    await until(escaped, "what was due is on the other broker", seconds=PROCESS)
     await asyncio.to_thread(master.start_broker)
 
     async def is_back() -> bool:
         return await asked.master_on_route() == master.broker
 
-    await until(is_back, "the route shows the master")
+    await until(is_back, "the route shows the master", seconds=PROCESS)
 
     # RocketMQ's master creates topics at its start, which registers it before it takes these back.
     async def has_offset() -> bool:
         return await asked.offset(master.broker) == 2
 
-    await until(has_offset, "the master has the offset that the slave took")
+    await until(has_offset, "the master has the offset that the slave took", seconds=PROCESS)
     assert await asked.end(master.broker) == before == 3
     assert await asked.end(other.broker) == LATE

@@ -40,6 +40,7 @@ def wait_for_shares(sizes: list[int], *members: Reporter) -> None:
     wait_until(complete, lambda: held)
 
 
+@pytest.mark.smoke
 @pytest.mark.requirement("Name server: The work flow from name server to consumer")
 def test_every_way_of_sending_reaches_a_group_whose_third_member_joins_and_leaves(
     server: Cluster, java: Java, mqadmin: Mqadmin
@@ -159,6 +160,7 @@ def test_a_message_that_fails_comes_again(server: Cluster, java: Java, mqadmin: 
     assert second["topic"] == topic
 
 
+@pytest.mark.smoke
 @pytest.mark.requirement("Consuming: At least once")
 def test_no_acknowledged_message_is_lost_when_the_broker_stops_and_when_it_is_killed(
     server: Cluster, java: Java, mqadmin: Mqadmin

@@ -141,6 +141,7 @@ def story_of_transactions(cluster: Cluster, java: Java, mqadmin: Mqadmin) -> Out
     }
 
 
+@pytest.mark.smoke
 @pytest.mark.requirement(
     "Transactions, operation, overload: Commit, rollback, check-backs, across restarts of broker "
     "and producer"

@@ -17,6 +17,8 @@ from aerobee.scripts.harness.clusters import BROKER_NAME, CLUSTER_NAME, Cluster,
 from .programs import SECONDS, Java, Mqadmin, wait_until
 from .support import in_words, numbers_out
 
+pytestmark = pytest.mark.smoke  # one story, told once to each cluster
+
 Outputs = dict[str, str]
 
 # What a cluster is made of: the two stand in different folders on different ports.

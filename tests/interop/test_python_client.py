@@ -16,7 +16,10 @@ from .programs import SECONDS, Java, Mqadmin
 from .support import received, until
 
 
-@pytest.fixture(scope="module", params=["java_cluster", "aerobee_cluster"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param("java_cluster", marks=pytest.mark.smoke), "aerobee_cluster"],
+)
 def cluster(request: pytest.FixtureRequest) -> Cluster:
     """The real cluster, then ours."""
     found: Cluster = request.getfixturevalue(request.param)

@@ -57,7 +57,10 @@ class Pair:
         return both[0], both[1]
 
 
-@pytest.fixture(scope="module", params=["ours has a java slave", "java has our slave"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param("ours has a java slave", marks=pytest.mark.smoke), "java has our slave"],
+)
 def pair(
     request: pytest.FixtureRequest, java_is_here: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:

@@ -83,7 +83,7 @@ class Written:
     report: Report
 
 
-@pytest.fixture(scope="module", params=list(OPTIONS))
+@pytest.fixture(scope="module", params=[pytest.param("plain", marks=pytest.mark.smoke), "crc"])
 def by_java(
     request: pytest.FixtureRequest, judge: Judge, tmp_path_factory: pytest.TempPathFactory
 ) -> Written:

@@ -33,6 +33,7 @@ def hidden(java_is_here: None, tmp_path: Path) -> Iterator[Java]:
     programs.stop()
 
 
+@pytest.mark.smoke
 @pytest.mark.requirement(
     "Name server: TLS beside plain clients on one port, with a certificate of its own making"
 )

@@ -24,7 +24,7 @@ from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.scripts.harness.child import ChildFailed
 
-from ..waiting import until
+from ..waiting import PROCESS, until
 from .profiles import PROFILES, Daemon, Daemons
 
 ANY, ORDERED = "rolling", "rolling-ordered"
@@ -133,7 +133,7 @@ class Load:
                 self._is_over = True
                 await asyncio.gather(*tasks)
             with suppress(TimeoutError):
-                await until(self.book.is_complete)
+                await until(self.book.is_complete, seconds=PROCESS)
 
     async def more(self) -> None:
         """Returns once each key and all others went on. TimeoutError."""
@@ -144,7 +144,8 @@ class Load:
             lambda: (
                 len(book.acknowledged) >= count
                 and all(book.keys[key] >= wanted for key, wanted in keys.items())
-            )
+            ),
+            seconds=PROCESS,
         )
 
     async def _produce(self, producer: Producer) -> None:

@@ -15,7 +15,7 @@ from aerobee.protocol.bodies.route import TopicRouteData
 from aerobee.protocol.headers.namesrv import GetRoute
 from aerobee.scripts.harness.clusters import BROKER_NAME, SMALL_FILES, AerobeeCluster
 
-from ..waiting import until
+from ..waiting import PROCESS, until
 
 TOPIC, GROUP = "Acting", "ActingGroup"
 MESSAGES = 300
@@ -119,18 +119,18 @@ async def test_no_acknowledged_message_is_lost_while_a_slave_acts_and_its_master
         async def acts() -> bool:
             return await asked.master() == slave.broker
 
-        await until(acts, lambda: "the route shows the slave")
-        await until(all_seen, lambda: f"{len(missing())} messages are missing")
+        await until(acts, lambda: "the route shows the slave", seconds=PROCESS)
+        await until(all_seen, lambda: f"{len(missing())} messages are missing", seconds=PROCESS)
         at_slave = await asked.consumed(slave.broker)
         await asyncio.to_thread(master.start_broker)
 
         async def is_back() -> bool:
             return await asked.master() == master.broker
 
-        await until(is_back, lambda: "the route shows the master")
+        await until(is_back, lambda: "the route shows the master", seconds=PROCESS)
         assert await asked.consumed(master.broker) >= at_slave
         await send(producer, 2 * MESSAGES, 2 * MESSAGES + 20)
-        await until(all_seen, lambda: f"{len(missing())} messages are missing")
+        await until(all_seen, lambda: f"{len(missing())} messages are missing", seconds=PROCESS)
         task.cancel()
     await asked.peers.close()
     assert len(acknowledged) >= MESSAGES

@@ -48,11 +48,13 @@ def broker(folder: Path, number: int, mode: str) -> Iterator[tuple[Child, str]]:
 
 
 @pytest.mark.requirement("Store: Async flush: a kill loses nothing")
+@pytest.mark.parametrize("kills", [pytest.param(2, marks=pytest.mark.smoke), max(1, KILLS // 2)])
 @pytest.mark.parametrize("mode", ["ASYNC_FLUSH", "SYNC_FLUSH"])
-async def test_nothing_acknowledged_or_read_is_lost_by_kills(mode: str, tmp_path: Path) -> None:
+async def test_nothing_acknowledged_or_read_is_lost_by_kills(
+    mode: str, kills: int, tmp_path: Path
+) -> None:
     draw = Random(f"{SEED} {mode}")
     load = Load()
-    kills = max(1, KILLS // 2)
     for number in range(kills + 1):
         with broker(tmp_path, number, mode) as (child, address):
             if number:

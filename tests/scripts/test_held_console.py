@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aerobee.scripts.harness.child import Child
 
-from ..waiting import until
+from ..waiting import PROCESS, until
 from .command import FREE_PORTS, SECONDS, SMALL, running
 
 pytest.importorskip("jinja2")
@@ -95,7 +95,7 @@ async def test_it_speaks_tls_to_a_cluster_that_takes_nothing_else(tmp_path: Path
                 found: dict[str, Any] = json.load(answer)
                 return found
 
-        await until(lambda: overview()["topics"] is not None, overview, pause=0.1)
+        await until(lambda: overview()["topics"] is not None, overview, pause=0.1, seconds=PROCESS)
         assert overview()["samples"]["marks"] == []
 
 

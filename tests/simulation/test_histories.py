@@ -22,6 +22,8 @@ from .history import run
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = int(os.environ.get("AEROBEE_SIMULATIONS", "100"))
 FIRST_SEED = int(os.environ.get("AEROBEE_SIMULATIONS_SEED", "1"))
+QUICK = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+MANY = [pytest.param(FIRST_SEED + each, marks=pytest.mark.soak) for each in range(SEEDS)]
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +34,7 @@ def silence() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + SEEDS))
+@pytest.mark.parametrize("seed", [*QUICK, *MANY])
 def test_a_history_has_no_fault(seed: int) -> None:
     story = run(seed)
     assert not story.faults, "\n".join([*story.lines, *story.faults, repeat(seed)])

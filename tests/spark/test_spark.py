@@ -71,6 +71,7 @@ def found(name_server: str, sent: Sent) -> dict[str, Any]:
     return found_by(program, name_server, TOPIC)
 
 
+@pytest.mark.smoke
 @pytest.mark.requirement(
     "Spark: The row as Kafka users know it, and all of a message with `rowSchema=full`"
 )
@@ -80,6 +81,7 @@ def test_spark_has_the_columns_with_their_types(found: dict[str, Any]) -> None:
     assert found["base"] == [column.name for column in row_columns()]
 
 
+@pytest.mark.smoke
 @pytest.mark.requirement(
     "Spark: The row as Kafka users know it, and all of a message with `rowSchema=full`"
 )
@@ -124,6 +126,7 @@ def test_queues_and_long_ranges_become_tasks(found: dict[str, Any]) -> None:
     assert found["chunks"] == [QUEUES * PER_QUEUE] * 2
 
 
+@pytest.mark.smoke
 def test_offsets_bound_a_read(found: dict[str, Any]) -> None:
     assert found["halves"] == QUEUES * (PER_QUEUE - 10)
     assert found["empty"] == 0
@@ -160,6 +163,7 @@ def test_filters_that_are_pushed_down_leave_the_same_rows_and_fewer_tasks(
     assert pushed["tags"][1] == 2
 
 
+@pytest.mark.smoke
 @pytest.mark.requirement(
     "Spark: Options with the words of Spark's Kafka source, wrong ones named before a task starts"
 )

@@ -116,7 +116,10 @@ def refreshed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "REFRESH_SECONDS", 1)
 
 
-@pytest.mark.parametrize(("is_dark", "language"), [(False, "en"), (True, "en"), (False, "zh-CN")])
+@pytest.mark.parametrize(
+    ("is_dark", "language"),
+    [pytest.param(False, "en", marks=pytest.mark.smoke), (True, "en"), (False, "zh-CN")],
+)
 async def test_every_page_keeps_the_policy_is_accessible_and_never_scrolls_sideways(
     browser: Any, is_dark: bool, language: str
 ) -> None:

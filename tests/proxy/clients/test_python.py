@@ -41,6 +41,7 @@ def packages() -> Path:
     return folder
 
 
+@pytest.mark.smoke
 def test_it_finds_every_kind_of_message(packages: Path) -> None:
     words = [sys.executable, str(PROGRAM)]
     told = asyncio.run(told_by(words, {"PYTHONPATH": str(packages)}))
@@ -52,6 +53,7 @@ def test_the_example_prints_what_it_received(packages: Path) -> None:
     assert asyncio.run(printed_by_example(words, {"PYTHONPATH": str(packages)})) == PRINTED
 
 
+@pytest.mark.smoke
 def test_it_shares_a_process_with_our_proxy_and_receives_the_largest_message(
     packages: Path,
 ) -> None:

@@ -87,6 +87,7 @@ def test_a_topic_is_on_every_member_and_metrics_are_added_up(tmp_path: Path) -> 
         assert page(daemon, "readyz") == (200, "ok\n")
 
 
+@pytest.mark.smoke
 def test_a_member_that_is_killed_comes_back_with_its_messages(tmp_path: Path) -> None:
     with group(tmp_path, "--set", "flushDiskType=SYNC_FLUSH") as daemon:
         with Producer(daemon.namesrv) as producer:

@@ -1,0 +1,154 @@
+"""Runs a tier of the suite, or the tests below given paths: what scripts/test does in .venv.
+
+The run has a limit; at its end, and after Ctrl-C, no process that it started is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+from tests.tiers import TEST_SECONDS, Tier  # noqa: E402
+from tests.waiting import SLOWNESS  # noqa: E402
+
+RUN_SECONDS = {
+    Tier.DEFAULT: 1_500,
+    Tier.SMOKE: 1_200,
+    Tier.INTEROP: 4_500,
+    Tier.SOAK: 4_500,
+    None: 12_000,  # all, or paths
+}
+END_SECONDS = 60  # from Ctrl-C to SIGKILL
+GRACE_SECONDS = 30  # for a test that its limit did not end: then its worker ends, with all stacks
+REPEATED_MAX = 3
+# What the garbage collector finds fails whatever test it comes in; elsewhere it is a warning.
+STRICT_WARNINGS = (
+    *("-W", "error::ResourceWarning"),
+    *("-W", "error::pytest.PytestUnraisableExceptionWarning"),
+)
+WORKERS = os.environ.get("AEROBEE_TEST_PROCESSES", "3")  # many tests wait for others
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+TESTS_FAILED = 1  # pytest's exit code
+
+
+def main(words: Sequence[str]) -> int:
+    """Runs the tests that the words choose; the exit code is pytest's."""
+    parser = argparse.ArgumentParser("scripts/test", description=__doc__, add_help=False)
+    parser.add_argument("-h", "--help", action="store_true")
+    group = parser.add_mutually_exclusive_group()
+    for tier in (Tier.SMOKE, Tier.INTEROP, Tier.SOAK):
+        group.add_argument(f"--{tier}", action="store_const", const=tier, dest="tier")
+    group.add_argument("--all", action="store_const", const=None, dest="tier")
+    parser.set_defaults(tier=Tier.DEFAULT)
+    known, rest = parser.parse_known_args(words)
+    if known.help:
+        parser.print_help()
+        print("\nOther words go to pytest; a path runs all tests below it, of every tier.")
+        return 0
+    chosen: Tier | None = known.tier
+    if any(Path(word.partition("::")[0]).exists() for word in rest):
+        chosen = None
+    elif chosen is None:
+        rest = ["tests", "--ignore=tests/tidy", *rest]
+    else:
+        rest = ["tests", f"--tier={chosen}", *rest]
+    become_reaper()
+    with tempfile.TemporaryDirectory(prefix="aerobee-tests-") as folder:
+        return run(chosen, rest, Path(folder) / "failures.json")
+
+
+def run(tier: Tier | None, words: list[str], failures: Path) -> int:
+    """Runs pytest, and once more what may be repeated."""
+    name = tier or "paths"
+    limit = (TEST_SECONDS[tier or Tier.SOAK] + GRACE_SECONDS) * SLOWNESS
+    strict = ["-o", "asyncio_debug=true", *STRICT_WARNINGS] if tier is Tier.SOAK else []
+    common = [
+        *strict,
+        *("--durations=25", "--durations-min=1"),
+        *("-o", f"faulthandler_timeout={limit}", "-o", "faulthandler_exit_on_timeout=true"),
+    ]
+    files = ["-n", WORKERS, "--dist", "loadfile", "--no-loadscope-reorder"]
+    junit = f"--junit-xml=build/tests-{name}.xml"
+    seconds = RUN_SECONDS[tier] * SLOWNESS
+    code = pytest([*files, *common, junit, f"--failures={failures}", *words], seconds)
+    if code != TESTS_FAILED or tier is Tier.DEFAULT or not failures.exists():
+        return code
+    failed = json.loads(failures.read_text())
+    if len(failed) > REPEATED_MAX or not all(each["may_repeat"] for each in failed):
+        return code
+    print(f"{len(failed)} failed: once more, alone", flush=True)
+    names = [each["name"] for each in failed]
+    junit = f"--junit-xml=build/tests-{name}-repeated.xml"
+    return pytest(["-p", "no:xdist", *common, junit, f"--repeated={failures}", *names], seconds)
+
+
+def pytest(words: list[str], seconds: float) -> int:
+    """Runs pytest to its end, at most so long; ends whatever it has left."""
+    process = subprocess.Popen([sys.executable, "-m", "pytest", *words], cwd=ROOT)
+    # Without the first line, a SIGINT that the caller had ignored would do nothing.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        print(f"the run took longer than its limit of {seconds:g} s and is ended", flush=True)
+        return end(process)
+    except KeyboardInterrupt:
+        return end(process)
+    finally:
+        end_all()
+
+
+def end(process: subprocess.Popen[bytes]) -> int:
+    """Interrupts pytest, which prints what it has; an exit code that says that it failed."""
+    process.send_signal(signal.SIGINT)
+    with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+        return process.wait(END_SECONDS) or TESTS_FAILED
+    process.kill()
+    return process.wait() or TESTS_FAILED
+
+
+def become_reaper() -> None:
+    """Processes whose parents have ended become children of this one (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_all() -> None:
+    """Kills all that is left of a run, and names it."""
+    while left := list(descendants(os.getpid())):
+        for pid, command in left:
+            print(f"still running, killed: {command[:200]} ({pid})", flush=True)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+
+def descendants(pid: int) -> Iterator[tuple[int, str]]:
+    """The living processes below one, with their command lines (Linux)."""
+    for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in tasks.read_text().split():
+            with suppress(OSError):
+                command = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ")
+                if command:  # a process that has ended has none
+                    yield int(child), command.decode(errors="replace")
+                yield from descendants(int(child))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
