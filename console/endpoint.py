@@ -33,6 +33,9 @@ PORTS_TRIED = 50  # from there on, before any free one is taken
 PORT_MAX = 65_535
 
 BACKLOG = 128  # connections that wait to be accepted
+# What a stop grants requests under way. aiohttp (3.14) waits that long, 60 s by default, also for a
+# connection that came just before the stop and has asked nothing yet.
+STOP_SECONDS = 1.0
 
 
 class InSlices(Protocol):

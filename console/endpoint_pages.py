@@ -12,7 +12,7 @@ from socket import socket
 from aiohttp import web
 
 from .bearer import Bearer
-from .endpoint import DaemonView
+from .endpoint import STOP_SECONDS, DaemonView
 from .exposition import exposition
 from .metrics_text import MetricsText
 from .page import STYLE, STYLE_FILE, WITH_SYSTEM, render
@@ -38,7 +38,9 @@ class EndpointPages:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._scrape)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        self._runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
+        )
 
     async def start(self, sockets: Iterable[socket]) -> None:
         """Serve the connections of these sockets, which are closed by `stop`."""

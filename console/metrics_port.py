@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from .endpoint import STOP_SECONDS
 from .metrics_text import MetricsText
 
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -41,7 +42,9 @@ class MetricsPort:
         """Listen; OSError with the cure when the address or the port is not available."""
         app = web.Application()
         app.router.add_get("/metrics", self._metrics)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        self._runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=STOP_SECONDS
+        )
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, self.address, self.port).start()

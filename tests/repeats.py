@@ -47,7 +47,7 @@ class Repeats:
             self.failed[name] = Failure(name=name, log=log, may_repeat=repeats)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Writes what failed; of the tests that failed before, shows those that have passed."""
+        """Writes what failed; of the tests that failed before, shows what has passed."""
         if self.failures is not None:
             self.failures.write_text(json.dumps(list(self.failed.values())))
         passed = [each for each in self.before if each["name"] not in self.failed]

@@ -144,8 +144,9 @@ def descendants(pid: int) -> Iterator[tuple[int, str]]:
     for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in tasks.read_text().split():
             with suppress(OSError):
+                state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
                 command = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ")
-                if command:  # a process that has ended has none
+                if state != "Z":  # it has not ended yet
                     yield int(child), command.decode(errors="replace")
                 yield from descendants(int(child))
 

@@ -228,7 +228,7 @@ class SendHandlers:
             kind = DELAY if seen else type_of(text)
         return placed, sys_flag, seen, kind, text, code
 
-    def store_batch(self) -> None:
+    def store_batch(self) -> None:  # noqa: PLR0915 - each call would cost
         """Store the messages of this loop iteration, and have their senders answered."""
         if not (self._batch.pending or self.topics.made):
             return

@@ -33,6 +33,7 @@ from ..access.rights import Right
 from ..access.sessions import Session
 from ..actions.desk import Desk
 from ..clusters.clusters import Clusters
+from ..endpoint import STOP_SECONDS
 from ..messages.search import Progress
 from ..messages.searches import Searches, TooManySearches
 from ..messages.shown import Types
@@ -190,7 +191,7 @@ class Console:
             handle_signals=False,
             max_line_size=HEADER_BYTES_MAX,
             max_field_size=HEADER_BYTES_MAX,
-            shutdown_timeout=1.0,
+            shutdown_timeout=STOP_SECONDS,
         )
         await self._runner.setup()
         try:

@@ -427,7 +427,7 @@ class Connection(asyncio.Protocol):
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def serve(self, allowed: int) -> int:
+    def serve(self, allowed: int) -> int:  # noqa: PLR0915 - each call would cost
         """Serve what waits, up to this many bytes; returns how many. For the scheduler."""
         ingress, scheduler = self.ingress, self._scheduler
         chunks, decoder = ingress.chunks, ingress.decoder

@@ -208,7 +208,7 @@ class Scheduler:
             self._ticking = True
             self.loop.call_later(TIMEOUT_SECONDS, self._expire)
 
-    def tick(self) -> None:
+    def tick(self) -> None:  # noqa: PLR0915 - each call would cost
         """Serve what came, and what has waited for its round; then write the responses."""
         batch, round_robin = self.batch, self.round_robin
         flows = round_robin.flows

@@ -467,7 +467,7 @@ def _field_name(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 
 @compiled
-def _fields(
+def _fields(  # noqa: C901 - a compiled loop, whose calls cost
     data: Bytes,
     at: int,
     end: int,
@@ -720,7 +720,7 @@ def _signed_content(
 
 
 @compiled
-def read_sends(
+def read_sends(  # noqa: C901, PLR0915 - one loop, two scans
     data: Bytes,
     ends: Numbers,
     body_bytes_max: int,

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from . import openapi, requirements, rooms, served
+from . import openapi, rooms, served
 
 ROOT = Path(__file__).resolve().parents[2]
 # (document, mark) -> what makes the text.
@@ -23,7 +23,6 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("ARCHITECTURE.md", "diagram"): rooms.folders_diagram,
     ("docs/rooms.md", "diagrams"): rooms.folder_pages,
     ("docs/requests.md", "served"): served.table,
-    ("docs/requirements.md", "requirements"): requirements.table,
 }
 FILES: dict[str, Callable[[], str]] = {"docs/console-openapi.json": openapi.document}
 PROGRAM = re.compile(

@@ -21,6 +21,7 @@ from ...broker.settings.dynamic import DYNAMIC
 from ...conf.java_keys import JAVA_KEYS
 from ...conf.load import ACCEPTED
 from .. import cli
+from . import requirements
 
 ROOT = Path(__file__).resolve().parents[2]
 # Module -> the names it has besides those of `__all__`.
@@ -38,6 +39,7 @@ ROOT_PAGES = {
     "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "changes.md",
     "CONTRIBUTING.md": "contributing.md",
+    "tests/README.md": "tests.md",
 }
 SECTION = re.compile(r"# -+ (.*?) -+$")
 KEY = re.compile(r"#(\w+):(.*)$")
@@ -70,6 +72,7 @@ def pages() -> dict[str, str]:
     found["settings-namesrv.md"] = settings_page("namesrv")
     found["settings-controller.md"] = settings_page("controller")
     found["settings-proxy.md"] = settings_page("proxy")
+    found["requirements.md"] = requirements.page()
     found |= {page: root_page(document) for document, page in ROOT_PAGES.items()}
     return found
 

@@ -1,4 +1,4 @@
-"""The requirements that tests fulfil, for docs/requirements.md.
+"""The requirements that tests fulfil, for a page of the documentation.
 
 A test says what it fulfils by a marker, `@pytest.mark.requirement("section: text")`. Tests with the
 same text fulfil one requirement together.
@@ -11,7 +11,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def table() -> str:
+HEAD = """# Requirements and tests
+
+The requirements that tests fulfil, by section. The page is made from the markers
+`@pytest.mark.requirement`.
+
+"""
+
+
+def page() -> str:
     """Every requirement with its tests, a table for each section; ValueError for a wrong marker."""
     sections: dict[str, dict[str, list[str]]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
@@ -22,22 +30,22 @@ def table() -> str:
                 raise ValueError(f'{file}::{test}: write the marker as "section: text"')
             tests = sections.setdefault(section, {}).setdefault(text, [])
             tests.append(f"`{file}::{test}`")
-    return "\n".join(_section(name, rows) for name, rows in sorted(sections.items()))
+    return HEAD + "\n".join(_section(name, rows) for name, rows in sorted(sections.items()))
 
 
-def markers(source: str, name: str = "requirement") -> Iterator[tuple[str, str]]:
-    """The tests of a file that have markers of this name, each with one text of a marker."""
+def markers(source: str) -> Iterator[tuple[str, str]]:
+    """The tests of a file that have the marker, each with one text of it."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             for decorator in node.decorator_list:
-                for text in _texts(decorator, name):
+                for text in _texts(decorator):
                     yield node.name, text
 
 
-def _texts(decorator: ast.expr, name: str) -> list[str]:
+def _texts(decorator: ast.expr) -> list[str]:
     if not isinstance(decorator, ast.Call):
         return []
-    if ast.unparse(decorator.func) != f"pytest.mark.{name}":
+    if ast.unparse(decorator.func) != "pytest.mark.requirement":
         return []
     return [ast.literal_eval(argument) for argument in decorator.args]
 

@@ -101,7 +101,6 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return lambda: count
 
 
-@pytest.mark.finding("F1")
 @pytest.mark.parametrize("code", LONG)
 async def test_sends_are_served_while_a_long_response_is_made(
     steps: Callable[[], int], start: Start, config: Config, code: int
@@ -172,7 +171,6 @@ async def test_tables_may_change_while_a_long_response_is_made(
             await again.peers.close()
 
 
-@pytest.mark.finding("F1")
 async def test_the_client_reads_a_response_of_six_megabytes(broker: Broker) -> None:
     groups = [f"group-{number:04d}-{'long' * 20}" for number in range(2_000)]
     broker.groups.put_all([SubscriptionGroupConfig(name) for name in groups])

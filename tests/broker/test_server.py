@@ -33,7 +33,6 @@ async def delivered_and_saved(broker: Broker) -> None:
     await broker.catch_up()
 
 
-@pytest.mark.finding("T10")
 async def test_how_far_delayed_messages_were_delivered_is_saved_while_the_broker_runs(
     pair: tuple[Broker, Caller], clock: Clock
 ) -> None:
@@ -64,7 +63,6 @@ async def test_a_broker_that_was_killed_delivers_no_delayed_message_twice_that_w
     await again.stop()
 
 
-@pytest.mark.finding("T10")
 async def test_the_checkpoint_is_saved_while_the_broker_runs(
     pair: tuple[Broker, Caller],
 ) -> None:
@@ -80,7 +78,6 @@ async def test_the_checkpoint_is_saved_while_the_broker_runs(
     assert int.from_bytes(saved[:8]) == BORN_MS  # the store time of the last message on the disk
 
 
-@pytest.mark.finding("T11")
 async def test_a_client_without_heartbeats_is_thrown_out(
     pair: tuple[Broker, Caller], clock: Clock
 ) -> None:

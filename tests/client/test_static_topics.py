@@ -47,7 +47,6 @@ async def drain(consumer: Consumer, count: int) -> list[ReceivedMessage]:
     return found
 
 
-@pytest.mark.finding("C1")
 async def test_all_messages_come_once_and_in_order_while_the_queues_move(
     cluster: StaticCluster,
 ) -> None:

@@ -101,7 +101,6 @@ async def test_every_page_names_a_fault(get: Get, daemon: Daemon) -> None:
         assert "the disk has failed" in await answer.text()
 
 
-@pytest.mark.finding("A21")
 async def test_a_remark_leaves_a_healthy_daemon_healthy(get: Get, daemon: Daemon) -> None:
     daemon.note = "reading only"
     for path in ("/healthz", "/readyz"):
@@ -114,13 +113,11 @@ async def test_a_remark_leaves_a_healthy_daemon_healthy(get: Get, daemon: Daemon
         assert (answer.status, await answer.text()) == (503, "the disk has failed\n")
 
 
-@pytest.mark.finding("A27")
 async def test_the_page_shows_the_version_of_aerobee(get: Get) -> None:
     async with get("/") as answer:
         assert f'<span class="version">aerobee {version("aerobee")}</span>' in await answer.text()
 
 
-@pytest.mark.finding("A26")
 async def test_a_link_leads_to_the_system_topics_and_back(get: Get) -> None:
     async with get("/") as answer:
         text = await answer.text()
@@ -218,7 +215,6 @@ async def test_a_port_in_use_is_reported_in_one_sentence(daemon: Daemon) -> None
             await endpoint.start()
 
 
-@pytest.mark.finding("C5")
 async def test_without_a_configured_port_the_endpoint_takes_the_next_free_one(
     daemon: Daemon, caplog: pytest.LogCaptureFixture
 ) -> None:

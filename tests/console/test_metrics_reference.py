@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from aerobee.broker.monitoring import metrics
 from aerobee.broker.monitoring.metrics_labels import NODE
 from aerobee.broker.server import Broker
@@ -49,7 +48,6 @@ def own(
     }
 
 
-@pytest.mark.finding("A24")
 async def test_the_reference_has_every_metric_of_ours_and_no_other(
     namesrv: NameServer, tmp_path: Path
 ) -> None:

@@ -1,6 +1,5 @@
 """The status page as text: what is shown, how numbers look, and where it stops."""
 
-import pytest
 from aerobee.console.page import ROWS_MAX, render
 
 
@@ -23,7 +22,6 @@ def test_a_long_table_is_cut_and_says_by_how_much() -> None:
     assert "and 7 more" in text
 
 
-@pytest.mark.finding("A27")
 def test_numbers_come_first_and_apart_from_texts() -> None:
     text = render(("t", [("Store", "/data"), ("Connections", 12_345)], []), None)
     figures, _, texts = text.partition('<dl class="facts">')
@@ -31,7 +29,6 @@ def test_numbers_come_first_and_apart_from_texts() -> None:
     assert "<dt>Store</dt>" in texts
 
 
-@pytest.mark.finding("A27")
 def test_a_path_may_break_behind_its_slashes() -> None:
     text = render(("t", [("Store", "/var/lib/<aerobee>")], []), None)
     assert "<dd>/<wbr>var/<wbr>lib/<wbr>&lt;aerobee&gt;</dd>" in text

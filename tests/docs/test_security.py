@@ -84,7 +84,6 @@ def walk(tmp_path: Path) -> Walk:
     return Walk(tmp_path)
 
 
-@pytest.mark.finding("S4", "S5")
 def test_certificate_daemons_commands_and_a_python_client(walk: Walk) -> None:
     if shutil.which("openssl") is None:
         lack = "openssl is not installed (apt-get install openssl)"

@@ -67,7 +67,6 @@ def run(program: str, *words: str, cluster: LocalCluster, folder: Path) -> list[
     return done.stdout.splitlines()
 
 
-@pytest.mark.finding("S9")
 @pytest.mark.requirement(
     "Documents: Every program of the README and of the pages is an example, and every example is "
     "run"
@@ -81,7 +80,6 @@ def test_every_example_is_run_by_a_test() -> None:
     assert there == set(PRINTED) | ELSEWHERE
 
 
-@pytest.mark.finding("S9")
 @pytest.mark.requirement(
     "Documents: Every program of the README and of the pages is an example, and every example is "
     "run"
@@ -111,7 +109,6 @@ def test_the_service_bills_until_it_is_stopped(
         assert service.process.wait(SECONDS) == 0, service.tail()
 
 
-@pytest.mark.finding("W1")
 def test_the_web_service_sends_what_is_posted(
     aerobee_cluster: LocalCluster, tmp_path: Path
 ) -> None:

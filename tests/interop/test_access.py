@@ -73,7 +73,7 @@ class Tool:
         return self.run(*words, *self.name, *self.broker)
 
 
-def walk(cluster: Cluster, java: Java, home: Path) -> Outputs:
+def walk(cluster: Cluster, java: Java, home: Path) -> Outputs:  # noqa: PLR0915 - a story
     tool = Tool(cluster, home)
     outputs: Outputs = {}
 

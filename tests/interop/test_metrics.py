@@ -93,7 +93,6 @@ def both(java_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.mark.smoke
-@pytest.mark.finding("C7")
 async def test_names_and_labels_are_those_of_the_real_broker(both: Both, peers: Peers) -> None:
     for cluster in (both.ours, both.real):
         load = Load(peers, cluster.broker)

@@ -25,7 +25,7 @@ Outputs = dict[str, str]
 OWN_SETTINGS = {"listenPort", "haListenPort", "namesrvAddr", "brokerConfigPath"}
 
 
-def walk(cluster: Cluster, java: Java) -> Outputs:
+def walk(cluster: Cluster, java: Java) -> Outputs:  # noqa: PLR0915 - a story
     """The story: topics, a producer, a consumer, and every command asked about them."""
     admin = Mqadmin(java.start("Admin"))
     name, address = ("-n", cluster.namesrv), ("-b", cluster.broker)

@@ -115,7 +115,7 @@ class Walk:
         note("getConsumerConfig of nobody", "getConsumerConfig", "-g", "Nobody")
         note("allocateMQ", "-t", TOPIC, "-i", "10.0.0.1,10.0.0.2")
 
-    def messages(self) -> None:
+    def messages(self) -> None:  # noqa: PLR0915 - a story
         note = self.note
         self.until('"perm":6', "topicRoute", "-t", TOPIC)
         for number in range(3):

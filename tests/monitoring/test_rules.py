@@ -56,7 +56,6 @@ async def served(folder: Path) -> set[str]:
     return found
 
 
-@pytest.mark.finding("A21", "S10", "W2")
 @pytest.mark.requirement("Documents: systemd units, Kubernetes manifests, dashboard")
 async def test_rules_and_boards_are_on_metrics_that_exist(tmp_path: Path) -> None:
     known = await served(tmp_path)
@@ -89,6 +88,7 @@ def test_each_rule_has_its_section_and_its_test() -> None:
     assert tested == names
 
 
+@pytest.mark.interop
 @pytest.mark.skipif(
     PROMTOOL is None and not os.environ.get("CI"),
     reason="promtool is not installed (Debian's package prometheus has it)",

@@ -35,7 +35,6 @@ async def register(asker: Asker, addr: str, broker_id: int = 0, name: str = "a")
     assert (await asker.ask(codes.REGISTER_BROKER, fields)).code == codes.SUCCESS
 
 
-@pytest.mark.finding("S3")
 async def test_two_masters_that_register_in_turn_are_logged_once_a_period(
     server: NameServer, connect: Connect, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:

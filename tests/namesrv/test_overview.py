@@ -1,6 +1,5 @@
 """A name server at a glance."""
 
-import pytest
 from aerobee.namesrv.overview import families, note, overview
 from aerobee.namesrv.registration import Registration
 from aerobee.namesrv.server import NameServer
@@ -30,7 +29,6 @@ async def test_brokers_and_topics_are_listed(namesrv: NameServer) -> None:
     assert tables[1][2] == [("orders", "b-1", 2, 3), ("payments", "b-1", 2, 3)]
 
 
-@pytest.mark.finding("A26")
 async def test_topics_of_the_system_are_shown_when_they_are_wanted(namesrv: NameServer) -> None:
     names = ("orders", "%RETRY%g", "RMQ_SYS_TRACE_TOPIC", "BenchmarkTest", "c-1", "c-1_REPLY_TOPIC")
     register(namesrv, *names, "%DLQ%g")
@@ -41,7 +39,6 @@ async def test_topics_of_the_system_are_shown_when_they_are_wanted(namesrv: Name
     assert {row[0] for row in tables[1][2]} == {*names, "%DLQ%g"}
 
 
-@pytest.mark.finding("S3")
 async def test_two_masters_of_a_name_are_shown_as_long_as_both_are_there(
     namesrv: NameServer,
 ) -> None:
@@ -62,7 +59,6 @@ def numbers(server: NameServer) -> dict[str, list[float]]:
     return {name: [value for _, value in values] for name, _, _, _, values in families(server)}
 
 
-@pytest.mark.finding("W6")
 async def test_its_metrics_count_clusters_brokers_and_topics(namesrv: NameServer) -> None:
     register(namesrv)
     assert numbers(namesrv) == {

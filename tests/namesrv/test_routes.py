@@ -461,7 +461,6 @@ def static(broker: str, epoch: int = 1) -> dict[str, TopicQueueMappingInfo]:
     return {"S": info}
 
 
-@pytest.mark.finding("C1")
 def test_a_route_has_the_mapping_that_each_broker_registered_for_a_static_topic() -> None:
     routes = RouteTable()
     for name in ("a", "b"):

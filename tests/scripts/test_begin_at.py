@@ -14,7 +14,6 @@ def at(text: str) -> StartFrom:
     return StartFrom(TIMESTAMP, round(datetime.fromisoformat(text).timestamp() * 1000))
 
 
-@pytest.mark.finding("W5")
 @pytest.mark.parametrize(
     ("text", "place"),
     [
@@ -36,7 +35,6 @@ def test_each_text_is_a_place(text: str, place: StartFrom) -> None:
     assert start_of(text, latest=True, now=NOW) == place
 
 
-@pytest.mark.finding("W5")
 @pytest.mark.parametrize("text", ["", "1x", "1.5h", "h", "-1h", "tomorrow", "9" * 20, "1234567h"])
 def test_what_is_none_is_refused_with_what_would_do(text: str) -> None:
     with pytest.raises(

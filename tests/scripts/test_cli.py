@@ -217,7 +217,6 @@ def test_pub_without_a_name_server_says_what_was_sent() -> None:
     assert "0 messages were sent before line 1: " in said
 
 
-@pytest.mark.finding("A8")
 def test_pub_waits_for_its_broker_when_it_is_to_keep_trying(tmp_path: Path) -> None:
     names = ["namesrv", "--listen-port", "0", "--set", "httpPort=0"]
     store = [*SMALL, "--set", "httpPort=0", "--set", f"storePathRootDir={tmp_path / 'store'}"]

@@ -60,7 +60,6 @@ class NoBar:
         pass
 
 
-@pytest.mark.finding("A15")
 @pytest.mark.parametrize("option", ["-n", "--namesrv"])
 @pytest.mark.parametrize("command", [name for name in LINES if name != "sub"])
 def test_every_command_takes_name_servers_by_both_spellings(
@@ -71,7 +70,6 @@ def test_every_command_takes_name_servers_by_both_spellings(
     assert f"can't connect to {NOBODY}: " in error
 
 
-@pytest.mark.finding("A15")
 @pytest.mark.parametrize("option", ["-n", "--namesrv"])
 def test_sub_takes_them_too_and_a_plain_number_is_a_count(
     cluster: LocalCluster, option: str
@@ -82,7 +80,6 @@ def test_sub_takes_them_too_and_a_plain_number_is_a_count(
         assert output(*words) == "hello\n"
 
 
-@pytest.mark.finding("S4")
 @pytest.mark.parametrize("command", [name for name in LINES if name not in ("sub", "message")])
 def test_every_command_speaks_tls_by_option_and_by_variable(
     enforcing: LocalCluster,
@@ -102,7 +99,6 @@ def test_every_command_speaks_tls_by_option_and_by_variable(
     assert here(capsys, *words)[::2] == (code, "")
 
 
-@pytest.mark.finding("S4")
 @pytest.mark.parametrize("command", ["pub", "cluster", "groups"])
 def test_without_tls_the_sentence_asks_whether_it_is_wanted(
     enforcing: LocalCluster, capsys: pytest.CaptureFixture[str], command: str
@@ -124,7 +120,6 @@ def test_a_certificate_that_nobody_knows_is_refused_with_what_to_do(
     assert error.startswith("aerobee topics: tls_ca is '/none.pem', which can't be used: ")
 
 
-@pytest.mark.finding("A9")
 def test_a_broker_that_is_taken_for_a_name_server_is_told(
     cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -134,7 +129,6 @@ def test_a_broker_that_is_taken_for_a_name_server_is_told(
         assert f"{address} is a broker; give the address of the name server, which is" in error
 
 
-@pytest.mark.finding("W6")
 def test_a_cluster_is_shown_with_both_versions(
     cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

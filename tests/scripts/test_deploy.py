@@ -30,6 +30,7 @@ def containers() -> list[dict[str, Any]]:
 # --- Kubernetes -----------------------------------------------------------------------------------
 
 
+@pytest.mark.interop
 @pytest.mark.skipif(KUBECONFORM is None, reason="kubeconform is missing (.ci/run tries to get it)")
 def test_kubernetes_takes_each_manifest() -> None:
     text = (DEPLOY / "kubernetes" / "aerobee.yaml").read_text()
@@ -39,7 +40,6 @@ def test_kubernetes_takes_each_manifest() -> None:
     assert "terminationGraceSeconds" in conforms(wrong).stdout
 
 
-@pytest.mark.finding("S10", "W2")
 @pytest.mark.requirement("Documents: systemd units, Kubernetes manifests, dashboard")
 def test_the_manifests_fit_together() -> None:
     services = {each["metadata"]["name"]: each["spec"] for each in manifests("Service")}

@@ -37,7 +37,6 @@ def logged(body: str, *words: str) -> list[str]:
     return done.stderr.splitlines()
 
 
-@pytest.mark.finding("A14")
 def test_a_module_has_a_level_of_its_own() -> None:
     body = """
 for name in ("aerobee.broker", "aerobee.store", "aerobee.store.index.index"):
@@ -53,7 +52,6 @@ for name in ("aerobee.broker", "aerobee.store", "aerobee.store.index.index"):
     ]
 
 
-@pytest.mark.finding("A14")
 def test_json_has_an_object_a_line_with_what_went_wrong() -> None:
     body = """
 log = logging.getLogger("aerobee.store")
@@ -72,7 +70,6 @@ except ValueError:
     assert second["exception"].endswith("ValueError: bad")
 
 
-@pytest.mark.finding("A14")
 def test_a_log_file_is_cut_and_old_ones_go(tmp_path: Path) -> None:
     body = """
 for _ in range(40):
@@ -115,7 +112,6 @@ def test_a_daemon_writes_its_log_where_it_is_told(tmp_path: Path) -> None:
     assert refused.stderr.startswith(f"aerobee broker: {tmp_path}/no/log: No such file")
 
 
-@pytest.mark.finding("A14")
 def test_at_debug_a_client_tells_of_connections_and_sends(cluster: LocalCluster) -> None:
     done = aerobee(
         *("pub", "logged", "-n", cluster.name_server, "--log-level", "aerobee.client=debug"),

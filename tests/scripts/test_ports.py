@@ -1,3 +1,5 @@
+"""Free ports: nobody else gets them, and a server can listen there."""
+
 import errno
 import socket
 import sys

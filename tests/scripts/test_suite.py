@@ -191,7 +191,6 @@ def test_a_run_leaves_no_process_even_if_its_parent_has_ended() -> None:
     first, killed, last = done.stdout.splitlines()
     assert (first, last) == ("1", "0")
     assert killed.startswith("still running, killed: ")
-    assert "sleep 1000" in killed  # or the shell that is about to become it
 
 
 HANGS = """

@@ -11,7 +11,6 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = "from aerobee.client import Producer\n\nreveal_type(Producer().group)\n"
 
 
-@pytest.mark.finding("S6")
 @pytest.mark.requirement("Documents: Editors and type checkers find the package in .venv")
 def test_a_type_checker_finds_the_package_in_the_environment(tmp_path: Path) -> None:
     """As editors do: they follow paths, not the import hook of an editable install."""
@@ -30,7 +29,6 @@ def test_a_type_checker_finds_the_package_in_the_environment(tmp_path: Path) -> 
     assert 'Revealed type is "str"' in done.stdout.replace("builtins.", "")
 
 
-@pytest.mark.finding("S6")
 def test_pyspark_finds_the_source_in_the_environment() -> None:
     pytest.importorskip("pyspark")
     program = "import pkgutil; print([each.name for each in pkgutil.iter_modules()])"

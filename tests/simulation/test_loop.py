@@ -1,3 +1,5 @@
+"""The event loop of the simulation: time moves when nothing is left to do."""
+
 import asyncio
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor

@@ -1,3 +1,5 @@
+"""The network of the simulation: what it delivers, delays, loses and cuts."""
+
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any

@@ -21,7 +21,6 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return environ
 
 
-@pytest.mark.finding("A19")
 @pytest.mark.parametrize(
     "wrong",
     [NoRouteError("a"), StoreError("b"), DataLossError("c"), ValueError("option d")],

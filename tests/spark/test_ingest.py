@@ -160,7 +160,6 @@ def test_words_that_contradict_each_other_are_refused(words: list[str], said: st
         command.run(parser.parse_args(["a", "--to", "out", *words]))
 
 
-@pytest.mark.finding("A19")
 def test_a_wrong_schema_is_told_before_anything_is_started(tmp_path: Path) -> None:
     schema = tmp_path / "schema"
     schema.write_text("id bigit")

@@ -62,7 +62,6 @@ def wait_for(folder: Path) -> None:
         time.sleep(LOOK_SECONDS)
 
 
-@pytest.mark.finding("A18")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_stream_is_stopped_in_one_line_and_the_same_command_goes_on(
     name_server: str, tmp_path: Path, number: int, code: int
@@ -86,7 +85,6 @@ def test_a_stream_is_stopped_in_one_line_and_the_same_command_goes_on(
     assert values == list(range(MESSAGES))
 
 
-@pytest.mark.finding("A18", "A20")
 def test_a_signal_while_spark_starts_is_one_line_too(name_server: str, tmp_path: Path) -> None:
     started = Ingest(name_server, tmp_path / "orders")
     assert started.process.stderr is not None

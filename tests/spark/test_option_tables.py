@@ -46,7 +46,6 @@ def _no_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
 
 
-@pytest.mark.finding("S8")
 def test_the_tables_have_every_option_in_the_order_of_the_code() -> None:
     assert tuple(READ) == OPTIONS
     assert tuple(WRITE) == WRITE_OPTIONS

@@ -107,7 +107,6 @@ def test_what_will_not_change_is_not_asked_again() -> None:
     assert reader.asked == 1
 
 
-@pytest.mark.finding("A19")
 def test_a_topic_that_nobody_knows_is_asked_for_again_only_if_it_was_there_before() -> None:
     unknown = Unknown(1, NoRouteError("no name server knows topic a"))
     with pytest.raises(NoRouteError):
@@ -120,7 +119,6 @@ def test_a_topic_that_nobody_knows_is_asked_for_again_only_if_it_was_there_befor
     assert retrying(away).max_offset(QUEUE) == 7
 
 
-@pytest.mark.finding("A19", "A23")
 def test_a_failed_try_is_told_with_its_number(caplog: pytest.LogCaptureFixture) -> None:
     retrying(Away(2, UnreachableError("gone"))).max_offset(QUEUE)
     assert caplog.messages == [f"planning a read: gone (try {number} of 4)" for number in (1, 2)]

@@ -14,7 +14,6 @@ EACH = [
 ]
 
 
-@pytest.mark.finding("S4")
 @pytest.mark.parametrize("security", EACH, ids=repr)
 def test_the_settings_of_a_command_reach_the_source_as_options(security: Security) -> None:
     options = options_of(security)

@@ -60,7 +60,6 @@ def batches(count: int) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"value": bodies})
 
 
-@pytest.mark.finding("T6")
 def test_in_transactions_no_row_is_seen_before_all_tasks_have_stored_theirs(
     cluster: LocalCluster,
 ) -> None:
@@ -120,7 +119,6 @@ def test_in_transactions_the_rows_of_a_task_that_fails_are_never_seen(
     assert seen(cluster) == 0
 
 
-@pytest.mark.finding("T7")
 def test_a_writer_that_is_run_again_sends_the_same_ids_to_the_same_queues(
     cluster: LocalCluster,
 ) -> None:

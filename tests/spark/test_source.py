@@ -23,14 +23,12 @@ def loaded_after(program: str) -> list[str]:
     return found
 
 
-@pytest.mark.finding("F6")
 def test_who_asks_for_the_schema_loads_neither_arrow_nor_a_client() -> None:
     program = "from aerobee.spark.source import RocketmqSource\n"
     program += "RocketmqSource({'subscribe': 'orders'}).schema()"
     assert loaded_after(program) == []
 
 
-@pytest.mark.finding("F6")
 def test_who_plans_a_read_loads_a_client_and_no_arrow() -> None:
     program = "from aerobee.spark.source import RocketmqSource\n"
     program += "from pyspark.sql.types import BinaryType, StructField, StructType\n"
@@ -39,7 +37,6 @@ def test_who_plans_a_read_loads_a_client_and_no_arrow() -> None:
     assert loaded_after(program) == ["asyncio"]
 
 
-@pytest.mark.finding("F6")
 def test_a_task_decodes_without_pandas_and_without_the_files_of_a_store() -> None:
     program = """
 

@@ -25,7 +25,6 @@ class InTask:
         return object()
 
 
-@pytest.mark.finding("F6")
 @pytest.mark.usefixtures("_thawed")
 def test_in_a_task_what_is_there_is_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "TaskContext", InTask)

@@ -23,7 +23,6 @@ def run(lack: str, program: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-@pytest.mark.finding("S10")
 @pytest.mark.requirement(
     "Documents: A broker on Windows or macOS: one sentence; the client runs there"
 )

@@ -59,7 +59,6 @@ def test_a_late_delivery_reaches_a_consumer_that_waits() -> None:
         assert asyncio.run(asyncio.wait_for(run(cluster), 30)) == b"later"
 
 
-@pytest.mark.finding("S1")
 @pytest.mark.parametrize("kind", ["delayed", "plain", "given back"])
 def test_a_simple_consumer_gets_messages_after_a_move_of_the_clock(
     kind: str, caplog: pytest.LogCaptureFixture
@@ -93,7 +92,6 @@ def test_brokers_of_a_cluster_share_the_queues_of_a_topic() -> None:
         assert used <= {"broker-a", "broker-b", "broker-c"}
 
 
-@pytest.mark.finding("A2")
 @pytest.mark.parametrize("name", ["message_delay_level", "messageDelayLevel"])
 def test_settings_reach_the_brokers_by_both_their_names(name: str) -> None:
     settings: dict[str, Any] = {name: "3h"}
@@ -114,7 +112,6 @@ def test_a_setting_that_is_none_is_refused(settings: dict[str, Any], reason: str
         LocalCluster(**settings)
 
 
-@pytest.mark.finding("A1")
 async def test_a_condition_can_be_subscribed_to_without_a_setting(
     aerobee_cluster: LocalCluster,
 ) -> None:

@@ -99,7 +99,6 @@ async def plain(port: int, *frames: bytes) -> list[Command]:
     return found
 
 
-@pytest.mark.finding("C8")
 async def test_a_user_without_rules_reads_only_the_unrestricted_broker_data(
     guarded: Broker, as_user: Callers
 ) -> None:

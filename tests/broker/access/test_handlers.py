@@ -325,7 +325,6 @@ KEPT: dict[str, Any] = {
 }
 
 
-@pytest.mark.finding("C4")
 async def test_users_and_lists_can_be_created_before_access_control_is_enabled(
     start: Start, config: Config
 ) -> None:

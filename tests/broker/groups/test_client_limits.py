@@ -158,7 +158,6 @@ class Saves:
         monkeypatch.setattr(JsonJournal, "append", note)
 
 
-@pytest.mark.finding("F3")
 @pytest.mark.requirement(
     "Transactions, operation, overload: New topics and groups in a burst cost few writes"
 )
@@ -172,7 +171,6 @@ async def test_new_groups_of_a_heartbeat_cost_one_write_per_journal(
     assert all(broker.topics.get(f"%RETRY%g{n}") for n in range(50))
 
 
-@pytest.mark.finding("F3")
 @pytest.mark.requirement(
     "Transactions, operation, overload: New topics and groups in a burst cost few writes"
 )

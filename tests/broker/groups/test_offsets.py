@@ -26,7 +26,6 @@ def piece_by_piece(offsets: Offsets) -> Iterator[bytes]:
     return offsets.pieces()
 
 
-@pytest.mark.finding("F2")
 @pytest.mark.parametrize("groups", [0, 1, 2, 7, 50])
 @pytest.mark.parametrize("most", [1, 5, 1_000])
 def test_the_pieces_are_the_text_of_the_whole_table(

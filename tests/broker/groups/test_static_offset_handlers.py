@@ -51,7 +51,6 @@ async def commit(cluster: StaticCluster, at: int, broker: str = "b") -> Command:
     return await cluster.callers[broker].ask(codes.UPDATE_CONSUMER_OFFSET, header)
 
 
-@pytest.mark.finding("C1")
 async def test_the_leader_tells_where_the_whole_queue_begins_and_ends(
     cluster: StaticCluster,
 ) -> None:
@@ -116,7 +115,6 @@ async def test_a_groups_progress_is_kept_where_the_messages_are(cluster: StaticC
     assert (await progress(cluster, "a")).code == codes.NOT_LEADER_FOR_QUEUE
 
 
-@pytest.mark.finding("C1")
 async def test_a_broker_that_is_gone_is_named(cluster: StaticCluster) -> None:
     await cluster.brokers["a"].stop()
     refused = await progress(cluster)

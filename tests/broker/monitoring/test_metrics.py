@@ -44,7 +44,6 @@ def has(broker: Broker, name: str) -> bool:
     return any(family[0] == name for family in families(broker))
 
 
-@pytest.mark.finding("C7")
 async def test_messages_and_bytes_are_counted_by_topic(broker: Broker, caller: Caller) -> None:
     for body in (b"1", b"22"):
         await caller.send("T", body)
@@ -57,7 +56,6 @@ async def test_messages_and_bytes_are_counted_by_topic(broker: Broker, caller: C
     assert throughput["T", "normal", "false"] == broker.stats.puts("T").bytes > 180
 
 
-@pytest.mark.finding("C7")
 async def test_messages_out_are_counted_by_topic_and_group(broker: Broker, caller: Caller) -> None:
     for _ in range(3):
         await caller.send("T")
@@ -70,7 +68,6 @@ async def test_messages_out_are_counted_by_topic_and_group(broker: Broker, calle
     assert values(broker, "rocketmq_throughput_out_total")["T", "cg", "false", ""] > 270
 
 
-@pytest.mark.finding("W6")
 async def test_the_version_of_aerobee_is_a_label(broker: Broker) -> None:
     assert values(broker, "aerobee_build_info") == {(version("aerobee"),): 1}
 
@@ -126,7 +123,6 @@ async def test_connections_are_counted_by_language_and_version(
     assert (consumer[0], *consumer[3:]) == ("cg", "push", "remoting", "false")
 
 
-@pytest.mark.finding("C7")
 async def test_the_store_reports_its_size_and_the_age_of_its_oldest_message(
     start: Start, config: Config
 ) -> None:
@@ -159,7 +155,6 @@ async def test_a_group_whose_members_subscribe_differently_has_a_gauge(
     await other.peers.close()
 
 
-@pytest.mark.finding("C7")
 async def test_popped_messages_without_an_acknowledgement_are_counted(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -190,7 +185,6 @@ async def crowded(broker: Broker) -> Broker:
     return broker
 
 
-@pytest.mark.finding("F2")
 async def test_the_metrics_of_many_topics_and_groups_are_collected_in_small_steps(
     crowded: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,7 +212,6 @@ async def test_the_metrics_of_many_topics_and_groups_are_collected_in_small_step
     assert steps > 5 * MANY / SAMPLES_PER_STEP
 
 
-@pytest.mark.finding("F2")
 async def test_requests_are_served_while_metrics_are_collected(
     crowded: Broker, caller: Caller
 ) -> None:
@@ -229,7 +222,6 @@ async def test_requests_are_served_while_metrics_are_collected(
     assert len(await making) > 1
 
 
-@pytest.mark.finding("C7")
 async def test_the_latency_metric_labels_long_polls_and_oneway_requests(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -347,7 +339,6 @@ ROCKETMQ = {
 }
 
 
-@pytest.mark.finding("C7")
 async def test_the_metrics_are_those_of_rocketmq_with_their_types_and_labels(
     broker: Broker, caller: Caller
 ) -> None:

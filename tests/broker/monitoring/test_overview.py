@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from aerobee.broker.monitoring.overview import fault, not_ready, overview
 from aerobee.broker.server import Broker
 from aerobee.namesrv.server import NameServer
@@ -89,7 +88,6 @@ async def test_groups_whose_members_subscribe_differently_are_shown(
     await other.peers.close()
 
 
-@pytest.mark.finding("A26")
 async def test_topics_of_the_system_are_listed_when_they_are_wanted(
     broker: Broker, caller: Caller
 ) -> None:
@@ -103,7 +101,6 @@ async def test_topics_of_the_system_are_listed_when_they_are_wanted(
     assert {"T", "%RETRY%cg", "TBW102", "broker-a", "DefaultCluster"} <= {row[0] for row in rows}
 
 
-@pytest.mark.finding("A27")
 async def test_figures_come_before_the_rest(broker: Broker, caller: Caller) -> None:
     for _ in range(3):
         await caller.send("T")
@@ -118,7 +115,6 @@ async def test_figures_come_before_the_rest(broker: Broker, caller: Caller) -> N
     assert all(isinstance(value, str) for _, value in facts[6:])
 
 
-@pytest.mark.finding("F2")
 async def test_topics_and_groups_are_looked_at_in_small_steps(broker: Broker) -> None:
     """Requests are served between two steps, so each is about one topic or one group at most."""
     broker.topics.put_all([TopicConfig(f"T{number}") for number in range(50)])

@@ -71,7 +71,6 @@ async def register(namesrv: NameServer, peers: Peers, address: str) -> None:
     assert answer.code == codes.SUCCESS
 
 
-@pytest.mark.finding("S3")
 async def test_a_second_master_of_a_name_does_not_start_and_says_what_to_do(
     masters: Masters, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -163,7 +162,6 @@ async def test_a_master_that_will_not_say_its_name_counts_as_one(masters: Master
         await masters.start("two")
 
 
-@pytest.mark.finding("S3")
 async def test_while_two_masters_run_both_say_so_at_each_registration(
     masters: Masters, caplog: pytest.LogCaptureFixture
 ) -> None:

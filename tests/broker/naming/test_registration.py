@@ -180,7 +180,6 @@ async def test_an_unreachable_name_server_is_logged_once(
     assert "127.0.0.1:1: can't connect to 127.0.0.1:1" in told[0]
 
 
-@pytest.mark.finding("A9")
 async def test_a_broker_address_in_place_of_a_name_server_is_logged(
     start: Start,
     config: Config,
@@ -226,7 +225,6 @@ async def test_single_topic_registration_can_be_enabled_at_run_time(
     await caller.peers.close()
 
 
-@pytest.mark.finding("T8")
 async def test_the_broker_registers_a_new_topic_with_every_name_server(
     start: Start,
     config: Config,
@@ -246,7 +244,6 @@ async def test_the_broker_registers_a_new_topic_with_every_name_server(
         await server.stop()
 
 
-@pytest.mark.finding("T9")
 async def test_the_broker_registers_again_with_a_name_server_that_lost_its_routes(
     namesrv: NameServer,
     start: Start,
@@ -334,7 +331,6 @@ async def test_a_trust_file_without_certificates_stops_the_start(
         )
 
 
-@pytest.mark.finding("C2")
 async def test_split_registration_sends_the_topics_in_parts(
     namesrv: NameServer,
     start: Start,

@@ -217,7 +217,6 @@ async def test_a_message_popped_from_a_retry_topic_is_revived_in_that_topic(
     ]
 
 
-@pytest.mark.finding("C9")
 async def test_the_next_revive_round_is_due_with_the_first_check_point(p: Popper) -> None:
     revive = p.broker.pop.revive
     interval_ms = p.broker.config.revive_interval

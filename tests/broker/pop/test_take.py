@@ -677,7 +677,6 @@ async def test_a_message_popped_without_an_invisible_time_is_redelivered_at_once
     assert list(await p.pop()) == [b"a"]
 
 
-@pytest.mark.finding("S2")
 async def test_a_pop_without_a_born_time_counts_as_new(
     run: Run, config: Config, clock: Clock
 ) -> None:

@@ -48,7 +48,6 @@ async def reader(run: Run, config: Config, clock: Clock, monkeypatch: pytest.Mon
     return Reader(broker, caller, clock)
 
 
-@pytest.mark.finding("C3")
 async def test_what_a_group_reads_of_cold_data_is_in_the_table_until_it_reads_nothing_more(
     reader: Reader,
 ) -> None:
@@ -66,7 +65,6 @@ async def test_what_a_group_reads_of_cold_data_is_in_the_table_until_it_reads_no
     assert (await reader.info())["runtimeTable"] == {}
 
 
-@pytest.mark.finding("C3")
 async def test_a_pull_consumer_over_its_threshold_waits_and_is_given_one_message(
     reader: Reader,
 ) -> None:
@@ -140,7 +138,6 @@ async def test_new_messages_and_the_tools_are_never_slowed_down(
     assert (await reader.info())["runtimeTable"] == {}
 
 
-@pytest.mark.finding("C3")
 async def test_how_the_log_is_read_ahead_can_be_set_and_outlives_a_restart(
     run: Run, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,7 +160,6 @@ async def test_how_the_log_is_read_ahead_can_be_set_and_outlives_a_restart(
         assert answer.code == code
 
 
-@pytest.mark.finding("C3")
 async def test_questions_about_rocksdb_are_answered_as_by_a_broker_with_files(
     run: Run, config: Config
 ) -> None:

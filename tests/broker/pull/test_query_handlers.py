@@ -51,7 +51,6 @@ def test_messages_are_found_by_their_keys(parts: Parts) -> None:
     }
 
 
-@pytest.mark.finding("F5")
 async def test_a_query_indexes_pending_keys_in_slices_between_other_work(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,7 +74,6 @@ async def test_a_query_indexes_pending_keys_in_slices_between_other_work(
     assert list(dict.fromkeys(backlogs)) == [3, 1]  # two with the request, two right after it
 
 
-@pytest.mark.finding("F5")
 async def test_a_query_yields_to_other_work_after_each_message(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,7 +71,6 @@ async def test_only_the_leader_of_a_logical_queue_serves_it(cluster: StaticClust
     )
 
 
-@pytest.mark.finding("C1")
 async def test_a_queue_that_moved_is_read_whole_and_in_order_at_its_new_leader(
     cluster: StaticCluster,
 ) -> None:

@@ -116,7 +116,6 @@ async def test_a_slave_shows_the_address_of_its_master(pair: Pair) -> None:
     assert "can't reach its master" in dict(result_of(overview(pair.slave))[1])["Role"]
 
 
-@pytest.mark.finding("A21")
 async def test_a_slave_without_its_master_is_healthy_and_reports_that_it_is_read_only(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -165,7 +165,6 @@ async def test_in_controller_mode_the_offsets_of_groups_are_copied_more_often(
     await peers.close()
 
 
-@pytest.mark.finding("C1")
 async def test_static_topics_are_copied_and_deleted_as_on_the_master(
     broker: Broker, caller: Caller, slave: Made
 ) -> None:

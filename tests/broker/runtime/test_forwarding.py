@@ -10,7 +10,6 @@ from aerobee.protocol.errors import Refusal
 from aerobee.protocol.headers.offsets import QueueAddress
 
 
-@pytest.mark.finding("C1")
 async def test_forward_timeout_limits_the_wait_for_a_silent_server() -> None:
     writers: list[asyncio.StreamWriter] = []
     silent = await asyncio.start_server(lambda _, one: writers.append(one), "127.0.0.1", 0)

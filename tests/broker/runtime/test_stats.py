@@ -169,7 +169,6 @@ def test_the_brokers_rates_are_over_ten_seconds_one_and_ten_minutes(stats: Stats
 # --- totals ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.finding("F1")
 def test_deleted_topics_and_groups_leave_the_totals_alone(stats: Stats) -> None:
     count(stats.puts("T"), 4, 400)
     count(stats.gets("T", "G"), 3, 300)

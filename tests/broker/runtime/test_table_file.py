@@ -47,7 +47,6 @@ def table(folder: Path) -> dict[str, dict[str, object]]:
     return found
 
 
-@pytest.mark.finding("F3")
 def test_a_change_is_one_line_whatever_the_number_of_topics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,7 +134,6 @@ def kept(program: str, **more: str) -> Path:
     return Path(done.stdout.strip())
 
 
-@pytest.mark.finding("A22")
 @pytest.mark.parametrize("program", [BY_HAND, IN_A_BROKER], ids=["by hand", "in a broker"])
 def test_machine_code_is_cached_outside_the_package(tmp_path: Path, program: str) -> None:
     folder = kept(program, XDG_CACHE_HOME=str(tmp_path))

@@ -68,7 +68,6 @@ async def caller(fast: Broker) -> Any:
     await caller.peers.close()
 
 
-@pytest.mark.finding("T12")
 async def test_a_queue_removed_from_the_topic_takes_no_messages(
     compiled: Compiled, caller: Caller
 ) -> None:
@@ -84,7 +83,6 @@ async def test_a_queue_removed_from_the_topic_takes_no_messages(
     assert after == [before[0] + 2, before[1] + 2, before[2], before[3]]
 
 
-@pytest.mark.finding("T12")
 async def test_a_deleted_topic_takes_no_messages(compiled: Compiled, caller: Caller) -> None:
     deleted = await caller.ask(codes.DELETE_TOPIC_IN_BROKER, TopicName("orders"))
     assert deleted.code == codes.SUCCESS
@@ -94,7 +92,6 @@ async def test_a_deleted_topic_takes_no_messages(compiled: Compiled, caller: Cal
     assert stored(compiled.broker) == 0
 
 
-@pytest.mark.finding("T12")
 async def test_after_an_incomplete_deletion_acknowledged_messages_can_be_read(
     compiled: Compiled, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,7 +124,6 @@ async def test_a_recreated_topic_starts_at_offset_0(compiled: Compiled, caller: 
     assert [answer.fields()["queueOffset"] for answer in answers] == ["0"] * 4 + ["1"] * 4
 
 
-@pytest.mark.finding("T12")
 async def test_a_topic_changed_to_multiple_tags_marks_its_messages(
     compiled: Compiled, caller: Caller
 ) -> None:
@@ -139,7 +135,6 @@ async def test_a_topic_changed_to_multiple_tags_marks_its_messages(
     assert [record.sys_flag & MULTI_TAGS for record in found] == [MULTI_TAGS] * 2
 
 
-@pytest.mark.finding("T12")
 async def test_an_ordered_topic_takes_no_messages_on_a_read_only_broker(
     compiled: Compiled, caller: Caller
 ) -> None:
@@ -154,7 +149,6 @@ async def test_an_ordered_topic_takes_no_messages_on_a_read_only_broker(
     assert stored(compiled.broker) == before
 
 
-@pytest.mark.finding("T13")
 async def test_a_parked_pull_gets_the_messages_that_the_fast_path_stored(
     compiled: Compiled, caller: Caller
 ) -> None:
@@ -171,7 +165,6 @@ async def test_a_parked_pull_gets_the_messages_that_the_fast_path_stored(
     assert [record.body for record in records(answer)] == [b"body 1", b"body 5"]
 
 
-@pytest.mark.finding("T14")
 async def test_timer_messages_enter_the_wheel_without_being_read_from_the_log(
     compiled: Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:

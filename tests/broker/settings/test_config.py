@@ -185,7 +185,6 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
         load_broker(file=path)
 
 
-@pytest.mark.finding("C13")
 @pytest.mark.requirement("Bad input: Settings that protect elsewhere and not here")
 @pytest.mark.parametrize(
     ("key", "instead"),
@@ -512,7 +511,6 @@ def test_the_shipped_file_shows_the_defaults(tmp_path: Path) -> None:
     assert config == BrokerConfig()
 
 
-@pytest.mark.finding("A25")
 def test_the_shipped_file_names_access_control_where_it_warns_of_an_open_port() -> None:
     text = SHIPPED.read_text()
     (comment,) = re.findall(r"\n\n((?:# .*\n)+)#bindAddress:", text)

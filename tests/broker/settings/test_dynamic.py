@@ -209,7 +209,6 @@ async def test_members_are_not_told_of_each_other_once_that_is_switched_off(
     assert told == ["G1"]
 
 
-@pytest.mark.finding("C2")
 @pytest.mark.requirement(
     "Transactions, operation, overload: Settings changed at run time, and settings that may not"
 )
@@ -256,7 +255,6 @@ async def test_what_may_not_be_changed_is_refused_with_the_reason(
     assert await version(caller) == 0
 
 
-@pytest.mark.finding("C2")
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -283,7 +281,6 @@ async def test_a_key_without_an_effect_is_kept_and_shown_and_outlives_a_restart(
         await broker.stop()
 
 
-@pytest.mark.finding("C2")
 async def test_a_setting_that_is_read_once_holds_from_the_next_start_on(
     start: Start, config: Config, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -331,7 +328,6 @@ def test_each_setting_that_waits_for_a_start_is_a_number_a_switch_or_a_word_of_a
         assert "filesize" not in key.lower()
 
 
-@pytest.mark.finding("C2")
 async def test_traces_are_switched_off_for_messages_and_answers_at_once(
     caller: Caller, broker: Broker
 ) -> None:

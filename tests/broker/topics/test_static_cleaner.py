@@ -36,7 +36,6 @@ async def clean(cluster: StaticCluster) -> dict[str, dict[int, list[str | None]]
     }
 
 
-@pytest.mark.finding("C1")
 async def test_a_leader_before_the_last_one_forgets_the_queue(cluster: StaticCluster) -> None:
     assert await clean(cluster) == {"a": {}, "b": {0: ["a", "b", "c"]}, "c": {0: ["a", "b", "c"]}}
 

@@ -29,7 +29,6 @@ async def led(cluster: StaticCluster, topic: str = T) -> dict[int, str]:
     return leaders(route.topic_queue_mapping_by_broker or {}).get("__global__", {})
 
 
-@pytest.mark.finding("C1")
 async def test_the_route_has_the_leader_of_each_queue_before_and_after_a_move(
     cluster: StaticCluster,
 ) -> None:

@@ -28,7 +28,6 @@ def place(answer: Command) -> tuple[int, int]:
     return found.queue_id, found.queue_offset
 
 
-@pytest.mark.finding("C1")
 async def test_a_send_response_has_the_logical_queue_and_offset(cluster: StaticCluster) -> None:
     await cluster.create(T, ["a", "b", "a"])
     assert place(await cluster.callers["a"].send(T, queue_id=2)) == (2, 0)
@@ -39,7 +38,6 @@ async def test_a_send_response_has_the_logical_queue_and_offset(cluster: StaticC
     assert cluster.brokers["b"].store.max_offset(T, 1) == 2
 
 
-@pytest.mark.finding("C1")
 async def test_only_the_leader_takes_messages_for_a_logical_queue(cluster: StaticCluster) -> None:
     await cluster.create(T, ["a", "b"])
     for queue_id in (1, 7):

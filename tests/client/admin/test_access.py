@@ -74,7 +74,6 @@ async def test_users_and_lists_are_shown_changed_and_deleted(guarded: str) -> No
         assert names == ["root"]
 
 
-@pytest.mark.finding("W4")
 async def test_a_permission_that_is_taken_back_counts_no_more(guarded: str) -> None:
     async with Admin(guarded, security=ROOT) as admin:
         for topic in ("orders", "bills", "other"):

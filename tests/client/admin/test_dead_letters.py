@@ -37,7 +37,6 @@ async def give_up(cluster: LocalCluster, topic: str, group: str) -> Record:
     return letter
 
 
-@pytest.mark.finding("W3")
 async def test_a_group_that_pops_gets_it_where_it_pops_retries(cluster: LocalCluster) -> None:
     letter = await give_up(cluster, "popped", "poppers")
     async with Admin(cluster.name_server) as admin:

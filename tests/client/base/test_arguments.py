@@ -20,7 +20,6 @@ from aerobee.client.cluster.name_servers import read_addresses
 from aerobee.client.errors import ClientError
 
 
-@pytest.mark.finding("A10")
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -40,7 +39,6 @@ def test_an_odd_option_of_a_producer_is_refused(options: dict[str, Any], reason:
         Producer("127.0.0.1:1", **options)
 
 
-@pytest.mark.finding("A10")
 @pytest.mark.parametrize("kind", [Consumer, SimpleConsumer])
 @pytest.mark.parametrize(
     ("options", "reason"),
@@ -63,7 +61,6 @@ def test_an_odd_option_of_a_consumer_is_refused(
         kind("127.0.0.1:1", **({"group": "g", "topics": ["orders"]} | options))
 
 
-@pytest.mark.finding("A10")
 @pytest.mark.parametrize(
     ("kind", "options", "reason"),
     [

@@ -72,7 +72,6 @@ async def without_a_loop(address: str, _: Callable[[], bool]) -> None:
     await asyncio.to_thread(work)
 
 
-@pytest.mark.finding("A7")
 @pytest.mark.parametrize(
     "fail", [with_a_coroutine, with_a_plain_function, with_a_block, without_a_loop]
 )

@@ -58,7 +58,6 @@ def test_a_message_that_no_broker_takes_is_refused_with_the_reason(
         message.check(body_bytes_max=10)
 
 
-@pytest.mark.finding("A10")
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [

@@ -87,7 +87,6 @@ def test_what_contradicts_itself_or_is_no_file_is_told(tmp_path: Path) -> None:
         _ = Security(tls_ca=str(empty)).context
 
 
-@pytest.mark.finding("S4")
 def test_the_environment_says_whether_tls_is_spoken(environment: pytest.MonkeyPatch) -> None:
     assert Security.from_environment() == Security()
     environment.setenv("AEROBEE_TLS", "true")
@@ -105,7 +104,6 @@ def test_the_environment_says_whether_tls_is_spoken(environment: pytest.MonkeyPa
         Security.from_environment()
 
 
-@pytest.mark.finding("S4")
 def test_a_client_speaks_tls_and_says_what_is_wrong_when_it_can_not(pem: Path) -> None:
     with LocalCluster(tls_server_mode="enforcing", tls_server_cert_path=str(pem)) as cluster:
         with Admin(cluster.name_server, security=Security(tls_insecure=True)) as admin:

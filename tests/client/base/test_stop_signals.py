@@ -52,7 +52,6 @@ async def left(cluster: LocalCluster, count: int) -> list[str]:
         return found
 
 
-@pytest.mark.finding("S7")
 @pytest.mark.parametrize("number", STOP)
 @pytest.mark.parametrize("kind", ["asyncio", "blocking"])
 def test_a_signal_lets_handlers_finish_and_nothing_is_consumed_twice(
@@ -70,7 +69,6 @@ def test_a_signal_lets_handlers_finish_and_nothing_is_consumed_twice(
     assert sorted(done + rest) == BODIES
 
 
-@pytest.mark.finding("S7")
 @pytest.mark.parametrize("kind", ["asyncio", "blocking"])
 def test_a_second_signal_does_not_wait_for_handlers(
     kind: str, cluster: LocalCluster, tmp_path: Path

@@ -70,7 +70,6 @@ async def test_the_next_one_is_asked_when_one_is_gone_and_it_is_kept() -> None:
     await server.stop()
 
 
-@pytest.mark.finding("A9")
 async def test_a_broker_that_is_taken_for_a_name_server_is_told(cluster: LocalCluster) -> None:
     address = cluster.brokers[0].address
     with pytest.raises(ClientError) as raised:

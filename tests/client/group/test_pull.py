@@ -150,7 +150,6 @@ async def test_messages_without_a_match_are_skipped_without_a_pause(slept: list[
     assert (slept, process_queue.next_offset) == ([], 9)
 
 
-@pytest.mark.finding("T4")
 @pytest.mark.parametrize(
     "brought", [message(0), pulled(next_offset=9, code=codes.PULL_NOT_FOUND)], ids=["some", "none"]
 )
@@ -172,7 +171,6 @@ def always() -> bool:
     return True
 
 
-@pytest.mark.finding("T4")
 async def test_messages_are_dropped_if_their_queue_is_lost_while_the_next_pull_is_sent() -> None:
     cluster, puller, process_queue = made()
     cluster.answers = {MASTER: lambda: pulled([record(0)], 1)}
@@ -181,7 +179,6 @@ async def test_messages_are_dropped_if_their_queue_is_lost_while_the_next_pull_i
     assert (len(cluster.connection.sent), process_queue.count) == (1, 0)
 
 
-@pytest.mark.finding("F7")
 async def test_the_next_pull_is_sent_before_the_messages_are_handed_out() -> None:
     cluster, puller, process_queue = made()
     cluster.answers = {MASTER: lambda: pulled([record(0), record(1)], 2)}

@@ -49,7 +49,6 @@ async def test_a_rebalance_runs_every_20_seconds(
         assert len(asked) == before + 4
 
 
-@pytest.mark.finding("W8")
 async def test_a_topic_created_later_is_consumed_within_two_seconds(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -296,7 +295,6 @@ async def test_a_topic_that_is_unsubscribed_loses_its_queues_and_another_can_be_
             await consumer.subscribe("other", " || ")
 
 
-@pytest.mark.finding("T1")
 @pytest.mark.requirement("Progress: One reporter per queue")
 @pytest.mark.requirement("Rebalance: The same plan for all; missing ids keep the old one")
 @pytest.mark.parametrize("what", ["members", "queues"])
@@ -426,7 +424,6 @@ def test_invalid_pull_settings_are_refused() -> None:
     assert PullSettings() == PullSettings(32, 15_000, 30.0, 0.0)
 
 
-@pytest.mark.finding("A14")
 async def test_the_debug_log_has_the_number_of_assigned_queues(
     fake: FakeCluster, shelf: Shelf, caplog: pytest.LogCaptureFixture
 ) -> None:

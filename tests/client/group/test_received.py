@@ -71,7 +71,6 @@ async def without_a_loop(address: str) -> MessageView:
     return await asyncio.to_thread(receive)
 
 
-@pytest.mark.finding("A5")
 @pytest.mark.parametrize("receive", [by_push, by_lite_pull, by_pull, by_pop, without_a_loop])
 async def test_the_properties_are_those_that_the_sender_set(
     receive: "object", address: str
@@ -152,7 +151,6 @@ async def test_a_reply_has_the_properties_of_nobody_but_its_sender(address: str)
     assert reply.system_properties[props.CORRELATION_ID]
 
 
-@pytest.mark.finding("A5")
 async def test_only_a_message_of_a_transaction_has_a_transaction_id(address: str) -> None:
     async with Producer(address) as producer:
         for _ in range(2):  # the first makes the connection, the second is a quick one
@@ -161,7 +159,6 @@ async def test_only_a_message_of_a_transaction_has_a_transaction_id(address: str
         assert [each.transaction_id for each in batch.receipts] == [None]
 
 
-@pytest.mark.finding("A3")
 async def test_a_message_without_a_delay_has_no_handle_and_the_error_says_so(address: str) -> None:
     async with Producer(address) as producer:
         receipt = await producer.send(Message("orders", b"x"))

@@ -95,7 +95,6 @@ async def test_another_model_in_the_group_is_told(
     assert "BROADCASTING for its broker, and CLUSTERING here" in sentence
 
 
-@pytest.mark.finding("A12")
 async def test_once_that_is_said_the_pulls_that_fail_by_it_are_not_spoken_of(
     fake: FakeCluster, shelf: Shelf, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -45,7 +45,6 @@ async def test_a_condition_is_judged_by_a_broker_and_travels_with_its_kind(
     assert shelf.pulls[0].sub_version > 0
 
 
-@pytest.mark.finding("A1")
 @pytest.mark.parametrize(
     "remark", ["encountered LIKE", "not supported; set enablePropertyFilter=true in the settings"]
 )

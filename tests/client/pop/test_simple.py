@@ -130,7 +130,6 @@ async def test_handles_are_built_from_the_fields_of_the_response(
         assert await mail.receive(timeout=0) == []
 
 
-@pytest.mark.finding("T2")
 async def test_a_message_with_a_colliding_tag_hash_is_acknowledged_and_not_returned(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -146,7 +145,6 @@ async def test_a_message_with_a_colliding_tag_hash_is_acknowledged_and_not_retur
     assert sorted(each.header(AckMessage).offset for each in acks) == [7, 9]
 
 
-@pytest.mark.finding("S2")
 @pytest.mark.parametrize("ahead_s", [3_600, -3_600])
 async def test_messages_arrive_with_any_clock_skew_of_the_broker(
     ahead_s: int, namesrv: NameServer, tmp_path: Path, caplog: pytest.LogCaptureFixture

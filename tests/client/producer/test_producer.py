@@ -485,7 +485,6 @@ async def test_the_vip_channel_uses_the_port_two_below(
     assert f"127.0.0.1:{port - 2}" in ends
 
 
-@pytest.mark.finding("A8")
 @pytest.mark.requirement("Lite pull: Connecting again: pauses that grow, of random length")
 @pytest.mark.parametrize("kind", ["in turn", "to a queue", "a batch", "begun"])
 async def test_a_send_waits_for_a_broker_that_restarts(
@@ -519,7 +518,6 @@ async def until_moved(clock: Clock, holds: Callable[[], bool]) -> None:
     assert holds()
 
 
-@pytest.mark.finding("A8")
 @pytest.mark.parametrize("number", [None, 2])
 async def test_a_send_waits_for_an_unreachable_broker_until_its_timeout(
     number: int | None, fake: FakeCluster, clock: Clock
@@ -538,7 +536,6 @@ async def test_a_send_waits_for_an_unreachable_broker_until_its_timeout(
     assert caught.value.__notes__ == ["0 tries within 4 s: no broker could be reached"]
 
 
-@pytest.mark.finding("A8")
 async def test_a_send_waits_for_a_broker_that_is_not_in_service(
     fake: FakeCluster, clock: Clock
 ) -> None:

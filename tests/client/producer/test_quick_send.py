@@ -243,7 +243,6 @@ async def test_the_future_of_send_soon_has_the_error_of_an_illegal_message(
             assert isinstance(found[1], IllegalMessageError)
 
 
-@pytest.mark.finding("F7")
 @pytest.mark.requirement(
     "Sending: Many sends at a time: few calls each, what fails goes on, order kept"
 )
@@ -289,7 +288,6 @@ async def test_every_send_ends_with_a_receipt_or_an_error_while_connections_are_
     assert all(msg_id in arrived for msg_id in acknowledged)
 
 
-@pytest.mark.finding("A17")
 async def test_two_brokers_with_one_queue_each_get_equal_numbers_of_sends() -> None:
     with LocalCluster(brokers=2) as cluster:
         async with Admin(cluster.name_server) as admin:

@@ -80,7 +80,6 @@ async def test_a_reply_to_a_disconnected_requester_is_an_error(cluster: LocalClu
     assert at.value.__notes__ == ["1 try within 3 s, at broker-a"]
 
 
-@pytest.mark.finding("A6")
 async def test_each_broker_is_tried_once_for_a_disconnected_requester(two: FakeCluster) -> None:
     two.topics["c_REPLY_TOPIC"] = 4
     refusal = Response(
@@ -98,7 +97,6 @@ async def test_each_broker_is_tried_once_for_a_disconnected_requester(two: FakeC
     assert asked == [1, 1]
 
 
-@pytest.mark.finding("A6")
 async def test_a_handler_that_replies_to_a_disconnected_requester_logs_one_line(
     cluster: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:

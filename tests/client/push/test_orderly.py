@@ -49,7 +49,6 @@ async def test_the_next_message_of_a_queue_comes_when_the_one_before_is_settled(
     assert shelf.committed["orders", 0] == 1
 
 
-@pytest.mark.finding("T3")
 async def test_a_message_that_is_pulled_meanwhile_waits_for_the_one_before(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -68,7 +67,6 @@ async def test_a_message_that_is_pulled_meanwhile_waits_for_the_one_before(
         assert await consumer.receive(0) is None
 
 
-@pytest.mark.finding("T3")
 async def test_a_message_that_is_pulled_while_its_queue_rests_waits_for_the_end_of_the_rest(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -87,7 +85,6 @@ async def test_a_message_that_is_pulled_while_its_queue_rests_waits_for_the_end_
         assert await consumer.receive(0) is None
 
 
-@pytest.mark.finding("T3")
 @pytest.mark.parametrize("settle", ["ack", "nack", "give up", "release"])
 async def test_no_other_batch_is_begun_while_one_is_settled_only_in_part(
     settle: str, fake: FakeCluster, shelf: Shelf, clock: Clock
@@ -165,7 +162,6 @@ async def test_locks_are_renewed_every_20_seconds(
         assert len(renewals) == before + 2
 
 
-@pytest.mark.finding("T5")
 async def test_a_lock_that_is_not_renewed_is_believed_in_for_30_seconds(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -183,7 +179,6 @@ async def test_a_lock_that_is_not_renewed_is_believed_in_for_30_seconds(
         assert await consumer.receive(0) is None
 
 
-@pytest.mark.finding("T3")
 async def test_a_lost_lock_is_asked_for_once_at_a_time(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:

@@ -295,7 +295,6 @@ async def test_a_pop_asks_what_javas_client_asks(popping_broker: FakeCluster) ->
     assert (header.expression_type, header.expression) == ("TAG", "*")
 
 
-@pytest.mark.finding("T2")
 async def test_a_tag_with_the_hash_of_a_wanted_one_is_acknowledged_and_reaches_nobody(
     popping_broker: FakeCluster,
 ) -> None:

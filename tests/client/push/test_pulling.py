@@ -20,7 +20,6 @@ from ..shelf import Shelf
 LOST = "SUBSCRIPTION_NOT_EXIST"
 
 
-@pytest.mark.finding("A12")
 async def test_a_broker_that_does_not_know_the_subscription_is_spoken_of_once(
     fake: FakeCluster, shelf: Shelf, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -65,7 +64,6 @@ class OnePull:
         return []
 
 
-@pytest.mark.finding("F7")
 @pytest.mark.parametrize(
     ("settings", "ahead"),
     [({}, True), ({"in_order": True}, False), ({"interval_s": 0.001}, False)],

@@ -255,7 +255,6 @@ def test_a_clock_that_differs_is_told_and_one_that_may_be_right_is_not(
     assert list(of_clock("b", {"runtime": "?"}, before_ms, after_ms)) == []
 
 
-@pytest.mark.finding("A11")
 def test_a_broker_that_does_not_answer_may_tell_a_wrong_address() -> None:
     found = no_response("b", "10.255.255.1:1", UnreachableError("can't connect to 10.255.255.1:1"))
     assert "the address that it tells clients" in found.what
@@ -264,7 +263,6 @@ def test_a_broker_that_does_not_answer_may_tell_a_wrong_address() -> None:
     assert "examine it as a user who may (AEROBEE_ACCESS_KEY" in found.do
 
 
-@pytest.mark.finding("A17")
 def test_a_topic_on_one_of_several_brokers_is_told() -> None:
     clusters = {"one": ["a", "b"], "two": ["c"]}
     found = one(list(on_one_broker("T", [QueueData("a", 4, 4, 6)], clusters)))
@@ -274,7 +272,6 @@ def test_a_topic_on_one_of_several_brokers_is_told() -> None:
     assert list(on_one_broker("T", [QueueData("c", 4, 4, 6)], clusters)) == []
 
 
-@pytest.mark.finding("A23")
 def test_one_message_is_said_as_one() -> None:
     found = one(list(of_group("g", ON, None, progress((3, 4)), {})))
     assert found == "group g: it has no member online, and 1 message waits for it"

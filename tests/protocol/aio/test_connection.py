@@ -175,7 +175,6 @@ async def test_the_budget_counts_unsent_bytes_before_they_are_written() -> None:
     await server.stop()
 
 
-@pytest.mark.finding("F4")
 async def test_a_large_response_is_written_in_parts_of_limited_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -41,7 +41,6 @@ async def test_responses_of_a_failed_loop_iteration_are_never_sent(desk: Desk) -
     await server.stop()
 
 
-@pytest.mark.finding("F4")
 async def test_a_loop_iteration_serves_large_responses_to_few_connections(
     desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,7 +58,6 @@ async def test_a_loop_iteration_serves_large_responses_to_few_connections(
         peer.close()
 
 
-@pytest.mark.finding("F4")
 async def test_large_responses_are_spread_over_iterations_and_small_ones_are_not_delayed() -> None:
     ticks_of: dict[str, list[int]] = {"big": [], "small": []}
 

@@ -59,7 +59,6 @@ async def test_work_that_fits_one_slice_is_answered_at_once() -> None:
     assert slices.respond(steps(1_000)) == Response(remark="done")
 
 
-@pytest.mark.finding("F1")
 async def test_a_long_response_is_made_in_slices_with_loop_iterations_between_them() -> None:
     turns = Turns(Scheduler(), serves=True)
     slices = Slices(turns.scheduler, clock=clock_of(SLICE_SECONDS / 3.5))

@@ -167,7 +167,6 @@ async def test_after_a_response_a_lost_connection_is_not_reported_as_needing_tls
     await peers.close()
 
 
-@pytest.mark.finding("S5")
 async def test_the_error_distinguishes_a_server_without_tls_from_one_without_a_certificate(
     serve: Callable[[Tls], Awaitable[tuple[str, Desk]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,7 +180,6 @@ async def test_the_error_distinguishes_a_server_without_tls_from_one_without_a_c
     assert "cryptography: pip install 'aerobee[tls]'" in str(raised.value)
 
 
-@pytest.mark.finding("S5")
 async def test_an_answer_that_is_not_tls_is_reported() -> None:
     async def speak_plainly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)

@@ -106,7 +106,6 @@ def test_what_is_written_is_what_java_writes() -> None:
     assert checked > 0
 
 
-@pytest.mark.finding("A11")
 @pytest.mark.requirement("Bad input: What is no frame closes its connection, the server goes on")
 @pytest.mark.parametrize(
     ("data", "word"),

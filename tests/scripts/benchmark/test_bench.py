@@ -79,7 +79,6 @@ def test_what_was_not_measured_again_stays_in_the_report() -> None:
     assert merged(others, {"recovery": recovery}) == others
 
 
-@pytest.mark.finding("F5")
 def test_the_wait_for_the_index_is_measured_while_a_store_is_filled(tmp_path: Path) -> None:
     wait = store_measures.fill_keyed(tmp_path / "store", 5_000)
     assert wait.rate > 0

@@ -86,7 +86,6 @@ def test_messages_survive_a_restart(tmp_path: Path) -> None:
         assert sorted(output(*sub).splitlines()) == ["one", "two"]
 
 
-@pytest.mark.finding("A1")
 @pytest.mark.requirement("Documents: SQL conditions in `aerobee up`")
 def test_up_serves_sql_conditions_unless_a_setting_turns_them_off(tmp_path: Path) -> None:
     condition = {"orders": by_sql("amount > 10")}
@@ -106,7 +105,6 @@ def test_up_serves_sql_conditions_unless_a_setting_turns_them_off(tmp_path: Path
                 message.ack()
 
 
-@pytest.mark.finding("S4")
 def test_up_gives_its_name_server_the_tls_mode_of_the_broker(tmp_path: Path) -> None:
     words = [*up(tmp_path / "store"), "--set", "tlsServerMode=enforcing"]
     with running(tmp_path, *words) as daemon:
@@ -198,7 +196,6 @@ def test_a_broker_with_a_java_properties_file_registers_with_its_name_server(
         assert "b-1" not in output("cluster", "-n", names.namesrv)
 
 
-@pytest.mark.finding("A13")
 def test_settings_come_from_yaml_the_environment_and_set_in_this_order(tmp_path: Path) -> None:
     file = tmp_path / "broker.yaml"
     file.write_text("brokerName: from-file\nbrokerClusterName: from-file\nregionId: from-file\n")
@@ -234,7 +231,6 @@ def test_a_name_server_ignores_environment_variables_of_a_broker(tmp_path: Path)
         assert "unknown key listenprot" in warnings[0]
 
 
-@pytest.mark.finding("A13")
 def test_print_config_marks_each_key(tmp_path: Path) -> None:
     words = ["--set", "listenPrt=1", "--set", "sendMessageThreadPoolNums=4", "--print-config"]
     done = aerobee("broker", *words)
@@ -267,7 +263,6 @@ def put_kv(namesrv: str) -> None:
     asyncio.run(put())
 
 
-@pytest.mark.finding("C6")
 def test_a_name_server_keeps_its_key_value_config_where_rocketmqs_does(tmp_path: Path) -> None:
     words = ["namesrv", "--listen-port", "0", "--set", "httpPort=-1"]
     file = tmp_path / "namesrv" / "kvConfig.json"
@@ -306,7 +301,6 @@ def test_a_name_server_runs_a_controller_that_reads_the_same_settings(tmp_path: 
     assert stderr.read_text().count("has no effect") == 0
 
 
-@pytest.mark.finding("C6")
 def test_up_keeps_the_key_value_config_in_its_store_folder(tmp_path: Path) -> None:
     words = [*up(tmp_path / "store"), "--set", "compiledSends=false"]
     with running(tmp_path, *words, env={"HOME": str(tmp_path)}) as daemon:
@@ -398,7 +392,6 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         assert f"can't serve HTTP on 127.0.0.1:{port}" in said
 
 
-@pytest.mark.finding("S3")
 def test_a_second_master_of_a_name_ends_with_one_sentence(tmp_path: Path) -> None:
     words = ["--set", "brokerName=a", "--set", "listenPort=0", "--set", "httpPort=-1", *SMALL]
     with running(tmp_path, *up(tmp_path / "one"), "--set", "brokerName=a") as daemon:
@@ -407,7 +400,6 @@ def test_a_second_master_of_a_name_ends_with_one_sentence(tmp_path: Path) -> Non
         assert f"a living master at {daemon.broker}, so this broker at 127.0.0.1:" in said
 
 
-@pytest.mark.finding("C5")
 def test_a_second_broker_finds_another_port_for_its_status_page(tmp_path: Path) -> None:
     (listen,) = java_side.free_ports(1, near=(-2, 1, PORT_DISTANCE))
     port = listen + PORT_DISTANCE
@@ -422,7 +414,6 @@ def test_a_second_broker_finds_another_port_for_its_status_page(tmp_path: Path) 
         )
 
 
-@pytest.mark.finding("C5")
 @pytest.mark.parametrize("is_upwards", [True, False])
 def test_brokers_whose_listen_ports_are_ten_apart_start_in_any_order(
     tmp_path: Path, is_upwards: bool

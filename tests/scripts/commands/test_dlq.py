@@ -26,7 +26,6 @@ def give_up(cluster: LocalCluster, topic: str, group: str, count: int = 1) -> li
     return ids
 
 
-@pytest.mark.finding("W3")
 def test_groups_with_dead_letters_are_listed_and_their_letters_shown(
     cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -45,7 +44,6 @@ def test_groups_with_dead_letters_are_listed_and_their_letters_shown(
     assert " bills " in lines[1]
 
 
-@pytest.mark.finding("W3")
 def test_a_resent_dead_letter_reaches_only_its_group(
     cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -107,7 +107,6 @@ async def test_a_broker_that_is_away_is_a_finding(broker: Broker, admin: Admin) 
     assert f"does not answer at {address}" in found.what
 
 
-@pytest.mark.finding("S2")
 def test_a_broker_whose_clock_is_ahead_is_a_finding(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -119,7 +118,6 @@ def test_a_broker_whose_clock_is_ahead_is_a_finding(
     assert re.search(r"broker broker-a: its clock is 7,(200|199) s ahead of the one of this", out)
 
 
-@pytest.mark.finding("A17")
 def test_a_topic_that_the_first_send_made_lives_on_one_of_two_brokers(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -138,7 +136,6 @@ def test_a_topic_that_the_first_send_made_lives_on_one_of_two_brokers(
         assert "alone, of the 2" not in here(capsys, "doctor", "-n", cluster.name_server)[1]
 
 
-@pytest.mark.finding("S3")
 async def test_two_masters_of_a_name_are_a_finding_that_names_both(
     broker: Broker, admin: Admin, tmp_path: Path
 ) -> None:

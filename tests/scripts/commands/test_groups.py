@@ -31,7 +31,6 @@ def consumed(cluster: LocalCluster, group: str) -> int:
     return cluster.call(lambda: cluster.brokers[0].offsets.get(group, group, 0))
 
 
-@pytest.mark.finding("W3")
 def test_a_group_is_reset_to_the_first_message_to_a_time_and_to_the_end(
     cluster: LocalCluster, capsys: pytest.CaptureFixture[str], group: str
 ) -> None:

@@ -30,7 +30,6 @@ def test_a_missing_part_of_spark_is_said_with_what_brings_it(
     )
 
 
-@pytest.mark.finding("S4")
 def test_tls_and_signatures_are_those_of_the_other_commands(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -8,7 +8,6 @@ from aerobee.testing.cluster import LocalCluster
 from ..command import here, objects
 
 
-@pytest.mark.finding("W3")
 def test_a_message_is_found_by_either_of_its_ids(
     cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,7 +14,6 @@ from aerobee.testing.cluster import LocalCluster
 from ..command import AEROBEE, SECONDS, environment, here, objects
 
 
-@pytest.mark.finding("A17")
 def test_a_short_file_goes_to_every_queue_of_every_broker(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -32,7 +31,6 @@ def test_a_short_file_goes_to_every_queue_of_every_broker(
     assert set(stored.values()) <= {13, 9}  # 7 batches of 13 and one of 9
 
 
-@pytest.mark.finding("W5")
 def test_a_terminal_is_told_how_to_write_and_how_to_end(cluster: LocalCluster) -> None:
     ours, its = pty.openpty()
     words = [*AEROBEE, "pub", "typed", "-n", cluster.name_server]

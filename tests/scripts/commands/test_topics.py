@@ -7,7 +7,6 @@ from aerobee.testing.cluster import LocalCluster
 from ..command import here, objects
 
 
-@pytest.mark.finding("W3")
 def test_a_topic_is_shown_with_its_settings_queues_and_groups(
     cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -35,7 +35,6 @@ def create(monkeypatch: pytest.MonkeyPatch, password: str) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(password))
 
 
-@pytest.mark.finding("W3")
 def test_a_user_is_made_may_send_may_not_any_more_and_is_deleted(
     guarded: LocalCluster,
     where: tuple[str, str],

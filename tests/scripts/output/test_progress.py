@@ -89,7 +89,6 @@ async def test_a_broker_tells_how_far_its_recovery_is(
     assert told[-1][2] == 50
 
 
-@pytest.mark.finding("A20")
 def test_rows_are_told_now_and_then_where_there_is_no_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -280,7 +280,6 @@ def test_without_arrow_one_sentence_says_what_brings_it(
             ask()
 
 
-@pytest.mark.finding("W7")
 def test_a_whole_topic_is_its_queues_one_after_the_other(open_store: OpenStore) -> None:
     store = open_store()
     fill(store, 300)
@@ -299,7 +298,6 @@ def test_a_whole_topic_is_its_queues_one_after_the_other(open_store: OpenStore) 
         next(view.batches("other"))
 
 
-@pytest.mark.finding("W7")
 def test_a_topic_is_a_frame_of_polars(open_store: OpenStore) -> None:
     polars = pytest.importorskip("polars")
     store = open_store()

@@ -98,7 +98,6 @@ def test_a_gap_that_no_files_explain_is_refused(tmp_path: Path, base: int) -> No
     assert len(list(tmp_path.iterdir())) == 3
 
 
-@pytest.mark.finding("C12")
 def test_what_is_no_file_of_the_row_is_passed_over(tmp_path: Path) -> None:
     row(tmp_path, 0, 100)
     (tmp_path / "lost+found").mkdir()

@@ -482,7 +482,6 @@ def write_over(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-@pytest.mark.finding("C12")
 def test_what_is_not_the_stores_is_noted_and_no_damage(root: Path) -> None:
     for folder in ("commitlog", "consumequeue/T0/0", "index"):
         (root / folder / ".DS_Store").write_text("x")

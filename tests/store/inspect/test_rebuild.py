@@ -41,7 +41,6 @@ def test_queues_and_index_of_a_java_store_are_rebuilt_as_java_wrote_them(
         assert files_of(root / "commitlog") == log
 
 
-@pytest.mark.finding("C12")
 def test_a_foreign_file_causes_one_warning_and_stays(
     open_store: OpenStore, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -72,7 +71,6 @@ def test_a_foreign_file_causes_one_warning_and_stays(
         assert [(folder / name).read_text() for folder, name in strays] == ["mine"] * len(strays)
 
 
-@pytest.mark.finding("C12")
 def test_the_repair_of_a_damaged_index_file_keeps_foreign_files(open_store: OpenStore) -> None:
     store = open_store()
     fill(store, 200)
