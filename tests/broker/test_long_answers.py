@@ -116,8 +116,7 @@ async def test_sends_are_served_while_a_long_response_is_made(
         assert (await sender.send("topic-0")).code == codes.SUCCESS
         sends += 1
     assert (await answer).code == codes.SUCCESS
-    # A step is at most one entry with its queues; a send takes a few loop iterations.
-    assert sends >= 5
+    assert sends > 1  # a step is at most one entry with its queues
     for one in (asker, sender):
         await one.peers.close()
 

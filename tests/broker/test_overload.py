@@ -15,6 +15,7 @@ from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message import properties
 from aerobee.store.engine.messages import Message
 
+from ..client.clock import Clock
 from ..waiting import until
 from .conftest import BORN_MS, Caller, Config, Start, parked
 
@@ -219,9 +220,14 @@ async def test_replies_to_a_client_that_does_not_read_are_bounded_and_refused_wi
     await until(lambda: broker.clients.find_producer("slow") is not None)
     text = properties.encode({"REPLY_TO_CLIENT": "slow"}).decode()
     header = SendMessage("rg", "T", "TBW102", 4, 0, 0, BORN_MS, 0, text)
-    answers = await asyncio.gather(
-        *(caller.ask(codes.SEND_REPLY_MESSAGE_V2, header, b"x" * 1_000_000) for _ in range(6))
-    )
+    clock = Clock()
+    asked = [
+        asyncio.create_task(caller.ask(codes.SEND_REPLY_MESSAGE_V2, header, b"x" * 1_000_000))
+        for _ in range(6)
+    ]
+    await until(lambda: sum(each.done() for each in asked) == 3)  # those that are refused
+    await clock.advance(1)
+    answers = await asyncio.gather(*asked)
     remarks = sorted(answer.remark or "" for answer in answers)
     assert sum("[OVERLOAD]3000000 bytes of replies are on their way" in r for r in remarks) == 3
     assert sum("no answer from" in r or "did not read" in r for r in remarks) == 3

@@ -19,14 +19,20 @@ class Clock:
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self._real = loop.time
-        self._start = loop.time()
+        self._begin = self._start = loop.time()
+        self._rate = RATE
         self._ahead = 0.0
         loop.time = self.time  # type: ignore[method-assign]
         loop.slow_callback_duration = float("inf")  # a step looks like a slow callback
 
     def time(self) -> float:
         """What the loop takes for the time, in seconds."""
-        return self._start + (self._real() - self._start) * RATE + self._ahead
+        return self._start + (self._real() - self._begin) * self._rate + self._ahead
+
+    def run(self) -> None:
+        """Let the time go by as for everybody from now on."""
+        self._start, self._begin = self.time() - self._ahead, self._real()
+        self._rate = 1.0
 
     async def advance(self, seconds: float, step: float = 0.5) -> None:
         """Move on, a step at a time, and let everything that is due happen."""

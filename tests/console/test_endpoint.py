@@ -13,6 +13,7 @@ import pytest
 from aerobee.console.endpoint import OFF, PORT_DISTANCE, DaemonView, Endpoint
 from aerobee.console.exposition import SAMPLES_PER_STEP, Family
 from aerobee.console.page import Status
+from aerobee.scripts.harness.java_side import free_ports
 from prometheus_client.parser import text_string_to_metric_families
 
 
@@ -237,8 +238,7 @@ async def test_without_a_configured_port_the_endpoint_takes_the_next_free_one(
 async def test_without_a_configured_port_the_endpoint_is_near_the_listen_port_or_anywhere(
     daemon: Daemon,
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     for listen_port in (port - PORT_DISTANCE, 0, 65_530):
         endpoint = Endpoint("127.0.0.1", None, daemon.answers(), listen_port=listen_port)
         await endpoint.start()

@@ -7,7 +7,6 @@ tests/spark/test_spark_examples.py, those with a client of RocketMQ 5 by tests/p
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 from aerobee.client import Message, blocking
 from aerobee.scripts.harness.child import Child
+from aerobee.scripts.harness.java_side import free_ports
 from aerobee.testing import LocalCluster
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -112,8 +112,7 @@ def test_the_service_bills_until_it_is_stopped(
 def test_the_web_service_sends_what_is_posted(
     aerobee_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     start = f"web.run_app(service(), host='127.0.0.1', port={port})"
     program = f"from web_service import service, web; {start}"
     argv = [sys.executable, "-c", program]

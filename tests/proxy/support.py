@@ -18,10 +18,12 @@ from aerobee.proxy.server import Proxy
 from aerobee.proxy.settings.config import ProxyConfig
 from aerobee.testing import LocalCluster
 
+from ..waiting import LONG
+
 TYPES = definitions.enum("MessageType")
 CLIENT_TYPES = definitions.enum("ClientType")
 FILTERS = definitions.enum("FilterType")
-SECONDS = 15.0  # for any call
+SECONDS = LONG  # for any call
 
 
 def new(name: str, /, **fields: Any) -> Any:

@@ -132,7 +132,7 @@ async def test_sends_are_served_while_a_page_is_made(
         assert (await sender.send("topic-0")).code == codes.SUCCESS
         sends += 1
     assert (await answer).code == codes.SUCCESS
-    assert sends > 20
+    assert sends > 1
 
 
 async def test_the_client_reads_pages(broker: Broker) -> None:

@@ -16,10 +16,10 @@ from aerobee.protocol.ha_auto_switch import Chunk, MasterHello, MasterStream, Sl
 from aerobee.store.engine.messages import Message
 from aerobee.store.engine.store import MessageStore
 
-from ...waiting import until
+from ...waiting import LONG, until
 from ..conftest import Config
 
-SECONDS = 15  # a deadline, for a machine that has much else to do
+SECONDS = LONG
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 SEGMENT = 64 << 10
 

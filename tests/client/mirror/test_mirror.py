@@ -16,9 +16,10 @@ from aerobee.protocol.message import properties as props
 from aerobee.protocol.message.record import Record, decode_all
 from aerobee.testing.cluster import LocalCluster
 
+from ...waiting import LONG
 from ..fakes import until
 
-SECONDS = 20
+SECONDS = LONG
 
 
 @pytest.fixture(scope="module")

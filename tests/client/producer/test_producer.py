@@ -31,7 +31,7 @@ from aerobee.scripts.harness import java_side
 from aerobee.testing import LocalCluster
 
 from ..clock import Clock
-from ..fakes import FakeBroker, FakeCluster, route_of
+from ..fakes import FakeBroker, FakeCluster, route_of, until
 
 RETRIED = (17, 14, 1, 2, 16, 204, 205)
 
@@ -244,9 +244,13 @@ async def test_a_message_stored_without_sync_or_slaves_has_that_status(
 
 async def test_a_timeout_error_gives_the_time(fake: FakeCluster) -> None:
     fake.broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: None
+    clock = Clock()
     async with Producer(fake.address) as producer:
-        with pytest.raises(NoAnswerError, match=r"within 0\.\d+ s"):
-            await producer.send(Message("orders", b"x"), timeout=0.1)
+        sending = asyncio.create_task(producer.send(Message("orders", b"x"), timeout=9))
+        await until(lambda: fake.broker.sent)
+        await clock.advance(9)
+        with pytest.raises(NoAnswerError, match=r"within [89](\.\d+)? s"):
+            await sending
     assert len(fake.broker.sent) == 1
 
 

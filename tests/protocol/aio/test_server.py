@@ -14,6 +14,7 @@ from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.aio.server import UNFINISHED_ROUND_BYTES, Server, table
 from aerobee.protocol.codec.frame import HEAD, encode_request
 
+from ...client.clock import Clock
 from .support import (
     ECHO,
     LATER,
@@ -60,8 +61,12 @@ async def test_malformed_bytes_close_only_their_connection(
 
 
 async def test_a_request_without_a_response_times_out(server: Server, peers: Peers) -> None:
-    with pytest.raises(TimeoutError, match=r"no answer from .* to request 9005 within 0\.1 s"):
-        await peers.request(address(server), LATER, timeout_s=0.1)
+    clock = Clock()
+    asking = asyncio.create_task(peers.request(address(server), LATER, timeout_s=9))
+    await until(lambda: server.connections)
+    await clock.advance(9)
+    with pytest.raises(TimeoutError, match=r"no answer from .* to request 9005 within 9 s"):
+        await asking
     assert (await peers.request(address(server), ECHO, {"name": "on"})).code == 0
 
 

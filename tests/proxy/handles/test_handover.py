@@ -17,6 +17,7 @@ from aerobee.proxy.http2.balance import Worker
 from aerobee.proxy.messages.status import Code, StatusError
 from aerobee.proxy.settings.config import ProxyConfig
 
+from ...waiting import LONG
 from .test_keeper import FIRST, Brokers
 
 
@@ -45,7 +46,7 @@ class Pair:
 
     async def until_told(self, client_id: str, known: bool = True) -> None:
         """Wait until the second worker knows whether the first keeps handles of a client."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LONG):
             while (client_id in self.links[1]._kept_at.get(0, ())) != known:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
@@ -55,7 +56,7 @@ async def pair(folder: Path) -> AsyncIterator[Pair]:
     found = Pair(folder)
     for link in found.links:
         await link.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LONG):
         while any(not link._links for link in found.links):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     try:
@@ -116,7 +117,7 @@ async def test_a_message_that_may_not_have_come_is_given_back_wherever_it_is_kep
         workers.keep()
         await workers.until_told("c")
         await two.fetch("c")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LONG):
             while "c" not in workers.links[0]._kept_at.get(1, ()):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         one.release_soon("c", "G", "M", read(FIRST))
@@ -159,7 +160,7 @@ async def test_bytes_that_are_no_message_end_only_their_link(folder: Path) -> No
             reader, writer = await asyncio.open_unix_connection(folder / "0.sock")
             writer.write(data)
             writer.write_eof()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(LONG):
                 assert await reader.read() == b""
             writer.close()
         workers.keep()

@@ -15,7 +15,9 @@ from aerobee.proxy.http2 import listener as listening
 from aerobee.proxy.http2.balance import Worker
 from aerobee.proxy.http2.call import BIDIRECTIONAL, PREFIX, SERVER_STREAM, UNARY, Call, Method
 
-SECONDS = 10
+from ...waiting import LONG
+
+SECONDS = LONG
 MESSAGE_MAX = 1 << 20
 
 

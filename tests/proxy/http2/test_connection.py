@@ -14,6 +14,7 @@ from aerobee.proxy.http2.call import PREFIX
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ...waiting import LONG
 from .peer import MESSAGE_MAX, Peer, host
 
 pytestmark = pytest.mark.usefixtures("each_library")
@@ -116,7 +117,7 @@ async def test_a_deadline_ends_a_call() -> None:
         stream = peer.begin("/t/hang", grpc_timeout="50m")
         peer.say(stream, b"x")
         assert (await peer.answer(stream))[1] == 4
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LONG):
             await server.service.cancelled.wait()
 
 
@@ -128,7 +129,7 @@ async def test_a_reset_cancels_the_handler() -> None:
         await server.service.called.wait()
         peer.h2.reset_stream(stream, CANCEL)
         peer.flush()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LONG):
             await server.service.cancelled.wait()
 
 
@@ -138,7 +139,7 @@ async def test_a_lost_connection_cancels_its_calls() -> None:
         peer.say(peer.begin("/t/hang"), b"x")
         await server.service.called.wait()
         peer.writer.transport.abort()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LONG):
             await server.service.cancelled.wait()
 
 
@@ -264,7 +265,7 @@ async def test_bytes_that_are_no_http2_close_the_connection(data: bytes) -> None
     async with host() as server:
         reader, writer = await server.socket()
         writer.write(data)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LONG):
             await reader.read(-1)
         assert not server.shared.connections
 

@@ -14,6 +14,7 @@ from aerobee.proxy.http2.call import PREFIX
 from aerobee.proxy.http2.listener import GrpcTls
 
 from ...secret_files import write_secret
+from ...waiting import LONG
 from .peer import Host, host
 
 
@@ -42,7 +43,7 @@ async def test_enforcing_closes_plain_connections() -> None:
     async with host("enforcing") as server:
         reader, writer = await server.socket()
         writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LONG):
             assert await reader.read(-1) == b""
 
 
@@ -160,7 +161,7 @@ async def test_a_connection_that_stays_after_it_was_asked_to_go_is_cut() -> None
         peer = await server.peer()
         await peer.until(h2.events.RemoteSettingsChanged)
         server.listener.sweep(time.monotonic() + 131)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LONG):
             with pytest.raises(ConnectionError):
                 await peer.until(h2.events.StreamEnded)
 

@@ -12,6 +12,7 @@ from aerobee.proxy.messages.status import Code
 from aerobee.proxy.telemetry import commands
 from aerobee.testing import LocalCluster
 
+from ...client.clock import Clock
 from ..support import Client, Setup, new, setup
 from .talking import consumer, talk
 
@@ -84,6 +85,7 @@ async def test_a_client_that_refuses_or_is_silent_is_an_error_with_the_reason(
     cluster: LocalCluster,
 ) -> None:
     async with setup(cluster, grpc_proxy_relay_request_timeout_in_seconds=1) as proxied:
+        clock = Clock()
         client, stream = await listening(proxied, "Silent", "silents")
         asked = asyncio.create_task(told(proxied, client, "silents"))
         nonce = (await stream.read()).print_thread_stack_trace_command.nonce
@@ -92,8 +94,11 @@ async def test_a_client_that_refuses_or_is_silent_is_an_error_with_the_reason(
         await stream.write(answer)
         with pytest.raises(Refusal, match=rf"client {client.client_id} refused: no"):
             await asked
+        asked = asyncio.create_task(told(proxied, client, "silents"))
+        await stream.read()
+        await clock.advance(1)
         with pytest.raises(Refusal, match=r"call remote timeout: .* within 1 s"):
-            await told(proxied, client, "silents")
+            await asked
 
 
 async def told(proxied: Setup, client: Client, group: str) -> Any:
@@ -107,6 +112,7 @@ async def test_only_the_client_that_was_asked_can_answer(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with setup(cluster, grpc_proxy_relay_request_timeout_in_seconds=1) as proxied:
+        clock = Clock()
         client, stream = await listening(proxied, "Forged", "forgers")
         _, other = await listening(proxied, "Forged", "others")
         asked = asyncio.create_task(told(proxied, client, "forgers"))
@@ -114,6 +120,9 @@ async def test_only_the_client_that_was_asked_can_answer(
         answer = new("TelemetryCommand", status={"code": Code.OK})
         answer.thread_stack_trace.nonce = nonce
         await other.write(answer)
+        await other.write(new("TelemetryCommand", settings=consumer("others", "Forged")))
+        await other.read()  # so the forged answer is read, too
+        await clock.advance(1)
         with pytest.raises(Refusal, match="call remote timeout"):
             await asked
         monkeypatch.setattr(commands, "WAITING_MAX", 0)

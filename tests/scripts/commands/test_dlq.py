@@ -6,9 +6,10 @@ import pytest
 from aerobee.client.blocking import Consumer, Message, Producer
 from aerobee.testing.cluster import LocalCluster
 
+from ...waiting import LONG
 from ..command import here, objects
 
-SECONDS = 20
+SECONDS = LONG
 
 
 def give_up(cluster: LocalCluster, topic: str, group: str, count: int = 1) -> list[str]:
