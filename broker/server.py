@@ -27,6 +27,7 @@ from ..protocol.aio.tls import Tls
 from ..protocol.message.message_id import UniqueIds
 from ..store.base.errors import StoreError, WritesRefused
 from ..store.engine.store import MessageStore
+from ..store.files import json_file
 from ..store.files.segment import make_folder
 from ..store.log.walk import Progress
 from . import replicas
@@ -318,7 +319,7 @@ class Broker:
         self.dynamic_settings.load()
         if config.log_level:
             log_levels.use(config.log_level)
-        self._has_tables = (self.root / "config" / "topics.json").exists()
+        self._has_tables = bool(json_file.read(self.root / "config" / "topics.json"))
         self.store = MessageStore(self.root, config.store_settings(), host, now_ms)
         self.store.open(self._progress)
         self._opened_end = self.store.log_end

@@ -35,7 +35,6 @@ LONG = Place(Tier.SOAK)
 
 PLACES = {
     "": DEFAULT,
-    "broker/acting": LONG,  # three brokers on the real clock
     "client/group/test_churn.py": KILLS,
     "console/web/test_actions_browser.py": FOREIGN,
     "console/web/test_browser.py": FOREIGN,

@@ -64,23 +64,21 @@ class _Place:
 async def way_of(admin: Asking, record: Record, broker: str) -> list[Step]:
     """The steps of a message, the ones with a time first."""
     key = id_of(record)
-    steps = [
-        _sent(record),
-        Step(
-            record.store_ms,
-            Text(
-                "stored in %(topic)s, queue %(queue_id)s of %(broker)s, offset %(queue_offset)s",
-                topic=record.topic,
-                queue_id=record.queue_id,
-                broker=broker,
-                queue_offset=record.queue_offset,
-            ),
-            Text("the message itself"),
+    stored = Step(
+        record.store_ms,
+        Text(
+            "stored in %(topic)s, queue %(queue_id)s of %(broker)s, offset %(queue_offset)s",
+            topic=record.topic,
+            queue_id=record.queue_id,
+            broker=broker,
+            queue_offset=record.queue_offset,
         ),
-    ]
+        Text("the message itself"),
+    )
     queue = MessageQueue(record.topic, broker, record.queue_id)
     place = await _place(admin, queue, record.queue_offset)
-    steps += await _waits(admin, record.topic, key)
+    # Steps of one millisecond stay in this order.
+    steps = [_sent(record), *await _waits(admin, record.topic, key), stored]
     return await _whole(admin, record.topic, key, steps, place, record)
 
 

@@ -21,6 +21,7 @@ from aerobee.protocol.message import properties
 from aerobee.protocol.message.record import Record, decode_all
 from aerobee.protocol.wire import Header
 
+from ..clocks import Clock
 from .parts import Parts
 
 Config = Callable[..., BrokerConfig]
@@ -221,16 +222,6 @@ async def caller(broker: Broker) -> AsyncIterator[Caller]:
     caller = Caller(broker)
     yield caller
     await caller.peers.close()
-
-
-class Clock:
-    """Time that moves only when the test says so."""
-
-    def __init__(self) -> None:
-        self.ms = BORN_MS
-
-    def __call__(self) -> int:
-        return self.ms
 
 
 @pytest.fixture

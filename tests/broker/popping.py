@@ -13,7 +13,8 @@ from aerobee.protocol.headers.pop import AckMessage, ChangeInvisibleTime, PopMes
 from aerobee.protocol.message.pop_handles import handle, parse_handle, real_topic
 from aerobee.protocol.message.record import Record, decode_all
 
-from .conftest import Caller, Clock
+from ..clocks import Clock
+from .conftest import Caller
 
 INVISIBLE_MS = 30_000
 BACK_AFTER_MS = INVISIBLE_MS + 4_000  # unacknowledged messages are redelivered by then

@@ -226,7 +226,7 @@ async def test_replies_to_a_client_that_does_not_read_are_bounded_and_refused_wi
         for _ in range(6)
     ]
     await until(lambda: sum(each.done() for each in asked) == 3)  # those that are refused
-    await clock.advance(1)
+    await clock.advance(2)
     answers = await asyncio.gather(*asked)
     remarks = sorted(answer.remark or "" for answer in answers)
     assert sum("[OVERLOAD]3000000 bytes of replies are on their way" in r for r in remarks) == 3

@@ -10,7 +10,8 @@ from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 from aerobee.store.files.checkpoint import FILE_BYTES
 
-from .conftest import BORN_MS, Caller, Clock, Config, records
+from ..clocks import Clock
+from .conftest import BORN_MS, Caller, Config, records
 
 CONFIG = Path("config")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
-from .support import Clock
+from ..clocks import Clock
 
 NUMBERS = {"CREATE": "create_revision", "MOD": "mod_revision", "LEASE": "lease"}
 Hook = Callable[[], Awaitable[None]]

@@ -7,17 +7,9 @@ from aerobee.controller.rules import Decision
 from aerobee.protocol.bodies.controller import SyncStateSet
 from aerobee.protocol.headers import controller as headers
 
+from ..clocks import Clock
+
 CLUSTER, NAME = "c", "broker-a"
-
-
-class Clock:
-    """Milliseconds that the test advances."""
-
-    def __init__(self) -> None:
-        self.ms = 1_000_000
-
-    def __call__(self) -> int:
-        return self.ms
 
 
 class State:

@@ -13,9 +13,10 @@ from aerobee.protocol import codes
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers import controller as headers
 
+from ..clocks import Clock
 from ..waiting import until
 from .etcd_stand_in import EtcdStandIn
-from .support import CLUSTER, NAME, Clock
+from .support import CLUSTER, NAME
 from .test_server import Member
 
 PREFIX = "/aerobee/controller/"

@@ -14,9 +14,9 @@ from aerobee.protocol.security import self_signed
 from aerobee.store.base.errors import StoreError
 from aiohttp import web
 
+from ..clocks import Clock
 from ..secret_files import write_secret
 from .etcd_stand_in import EtcdStandIn
-from .support import Clock
 
 USER = ("aerobee", "right-password")
 

@@ -4,7 +4,7 @@ import pytest
 from aerobee.controller import live as module
 from aerobee.controller.live import CLOSED_MS, TIMEOUT_MS, LiveBrokers, Position
 
-from .support import Clock
+from ..clocks import Clock
 
 KEY = ("c", "a", 1)
 AT_START = Position(1, 100, 0)

@@ -8,7 +8,7 @@ from aerobee.controller.overview import Overview, families, note, overview
 from aerobee.controller.replicas import IdApplied, MasterElected, apply
 from aerobee.controller.server import Controller
 
-from .support import Clock
+from ..clocks import Clock
 
 
 def seen(controller: Controller) -> Overview:

@@ -19,7 +19,8 @@ from aerobee.protocol.wire import Header
 from aerobee.scripts.commands.controller import ControllerSettings
 from aerobee.store.files import disk
 
-from .support import CLUSTER, NAME, Clock
+from ..clocks import Clock
+from .support import CLUSTER, NAME
 
 
 class Member:

@@ -5,16 +5,10 @@ from aerobee.namesrv.master_changes import LOG_EVERY_MS
 from aerobee.namesrv.server import NameServer
 from aerobee.protocol import codes
 
+from ..clocks import Clock
 from .conftest import Asker, Connect, Start
 
 ONE, TWO = "10.0.0.1:10911", "10.0.0.2:10911"
-
-
-class Clock:
-    ms = 0
-
-    def __call__(self) -> int:
-        return self.ms
 
 
 @pytest.fixture

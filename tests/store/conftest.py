@@ -11,22 +11,14 @@ from aerobee.store.base.settings import StoreSettings
 from aerobee.store.engine.messages import Message
 from aerobee.store.engine.store import MessageStore
 
+from ..clocks import Clock
+
 STORES = Path(__file__).parents[1] / "golden" / "stores"
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 BORN_HOST = bytes([10, 1, 2, 3, 0, 0, 0xD4, 0x31])
 SMALL = StoreSettings(
     segment_bytes=64 << 10, queue_file_bytes=320, index_slots=16, index_entries=48
 )
-
-
-class Clock:
-    """Milliseconds that stand still until a test moves them."""
-
-    def __init__(self) -> None:
-        self.ms = 1_700_000_000_000
-
-    def __call__(self) -> int:
-        return self.ms
 
 
 OpenStore = Callable[..., MessageStore]

@@ -16,7 +16,8 @@ from aerobee.store.engine.store import MessageStore
 from aerobee.store.inspect.check import check
 from aerobee.testing import LocalCluster
 
-from .conftest import Clock, OpenStore, Unpack, put
+from ..clocks import Clock
+from .conftest import OpenStore, Unpack, put
 
 SETTINGS = StoreSettings(
     segment_bytes=65_536, queue_file_bytes=2000, index_slots=100, index_entries=400

@@ -1,7 +1,12 @@
-"""A name server, a master and its slave named broker-a, and another broker named broker-b."""
+"""A name server, a master and its slave named broker-a, and another broker named broker-b.
 
-from pathlib import Path
-from typing import Any
+All of them run in the loop of one simulated machine, in virtual time.
+"""
+
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from pathlib import PurePosixPath
+from typing import Any, Concatenate, ParamSpec, cast
 
 from aerobee.broker import server
 from aerobee.broker.acting.acting import ActingMaster
@@ -16,16 +21,23 @@ from aerobee.protocol.bodies.route import TopicRouteData
 from aerobee.protocol.headers.namesrv import GetRoute
 from aerobee.protocol.headers.topics import UpdateTopic
 
+from ...simulation.cluster import SMALL
+from ...simulation.loop import SimulatedThreads
+from ...simulation.machines import Machine, Machines
 from ...waiting import until
 from ..conftest import Caller, Config, records
+
+Given = ParamSpec("Given")
+ROOT = PurePosixPath("/")  # of the machine's disk
 
 
 class Pair:
     """`ahead_ms` moves the time of messages, `alive_ahead_ms` that of timeouts."""
 
-    def __init__(self, config: Config, root: Path, **settings: Any) -> None:
+    def __init__(self, config: Config, machines: Machines, **settings: Any) -> None:
         self.config = config
-        self.root = root
+        self.machines = machines
+        self.machine = Machine(machines, "here", machines.network.host("127.0.0.1"))
         self.settings: dict[str, Any] = {
             "enable_slave_acting_master": True,
             "enable_remote_escape": True,
@@ -33,17 +45,31 @@ class Pair:
             "sync_broker_member_group_period": 20,
             "broker_heartbeat_interval": 100,
             "transaction_time_out": 1_000,
+            **SMALL,
             **settings,
         }
         self.ahead_ms = self.alive_ahead_ms = 0
         self.running: list[Broker] = []
         self.callers: list[Caller] = []
 
+    def play(self, story: Coroutine[Any, Any, None]) -> None:
+        """Start all, run a story, stop all."""
+
+        async def whole() -> None:
+            await self.start()
+            try:
+                await story
+            finally:
+                await self.stop()
+
+        self.machines.world.run(self.machine.boot(), whole())
+
     async def start(self) -> None:
         self.namesrv = NameServer(
             NamesrvConfig(
                 listen_port=0, support_acting_master=True, notify_min_broker_id_changed=True
-            )
+            ),
+            clock=lambda: int(self.machines.world.now * 1000),
         )
         await self.namesrv.start()
         self.master = await self.broker("master")
@@ -65,7 +91,7 @@ class Pair:
     def made(self, folder: str, **settings: Any) -> Broker:
         """A broker on this folder that is not started yet."""
         config = self.config(
-            store_path_root_dir=str(self.root / folder),
+            store_path_root_dir=str(ROOT / folder),
             namesrv_addr=self.namesrv.address,
             **(self.settings | settings),
         )
@@ -73,6 +99,7 @@ class Pair:
             config,
             now_ms=lambda: server.wall_clock_ms() + self.ahead_ms,
             alive_ms=lambda: server.wall_clock_ms() + self.alive_ahead_ms,
+            threads=SimulatedThreads(self.machine.loop),
         )
 
     def caller(self, broker: Broker) -> Caller:
@@ -149,3 +176,15 @@ class Pair:
         for broker in reversed(list(self.running)):  # a slave's requests end before its master
             await self.halt(broker)
         await self.namesrv.stop()
+
+
+def in_virtual_time(
+    test: Callable[Concatenate[Pair, Given], Coroutine[Any, Any, None]],
+) -> Callable[Concatenate[Pair, Given], None]:
+    """A test that runs while the pair does, and takes no time but its work."""
+
+    @wraps(test)
+    def played(pair: Pair, *given: Given.args, **named: Given.kwargs) -> None:
+        pair.play(test(pair, *given, **named))
+
+    return cast(Callable[Concatenate[Pair, Given], None], played)

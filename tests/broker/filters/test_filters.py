@@ -15,7 +15,7 @@ from aerobee.protocol.bodies.filters import ConsumerFilterData
 from aerobee.protocol.bodies.subscription import SubscriptionData, subscription
 from aerobee.protocol.errors import Refusal
 
-from ..conftest import Clock
+from ...clocks import Clock
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "consumerFilter.json"
 # The settings of a Java ConsumerFilterManager that is created without a broker.

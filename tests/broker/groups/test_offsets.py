@@ -7,7 +7,7 @@ import pytest
 from aerobee.broker.groups import offsets as module
 from aerobee.broker.groups.offsets import Offsets
 
-from ..conftest import Clock
+from ...clocks import Clock
 
 
 @pytest.fixture

@@ -11,19 +11,10 @@ from aerobee.broker.settings.config import BrokerConfig
 from aerobee.controller.config import ControllerConfig
 from aerobee.controller.server import Controller
 
+from ...clocks import Clock
 from ...waiting import until
 
 NAME = "broker-a"
-
-
-class Clock:
-    """Milliseconds that the test advances."""
-
-    def __init__(self) -> None:
-        self.ms = 1_000_000
-
-    def __call__(self) -> int:
-        return self.ms
 
 
 class Store:

@@ -3,15 +3,7 @@
 import pytest
 from aerobee.broker.member.authority import Authority
 
-
-class Clock:
-    """Milliseconds that the test advances."""
-
-    def __init__(self) -> None:
-        self.ms = 1_000_000
-
-    def __call__(self) -> int:
-        return self.ms
+from ...clocks import Clock
 
 
 @pytest.fixture

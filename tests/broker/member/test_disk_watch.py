@@ -2,7 +2,7 @@
 
 from aerobee.broker.member.disk_watch import DiskWatch
 
-from .members import Clock
+from ...clocks import Clock
 
 
 def test_a_disk_hangs_once_a_byte_has_waited_for_the_limit() -> None:

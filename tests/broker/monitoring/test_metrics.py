@@ -15,7 +15,8 @@ from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.headers.offsets import UpdateConsumerOffset
 
-from ..conftest import Caller, Clock, Config, Run, Start
+from ...clocks import Clock
+from ..conftest import Caller, Config, Run, Start
 from ..popping import Popper
 
 OWN_NODE = {"cluster": "DefaultCluster", "node_type": "broker", "node_id": "broker-a"}

@@ -19,7 +19,8 @@ from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.headers.offsets import UpdateConsumerOffset
 from aerobee.protocol.headers.summaries import SummaryPage
 
-from ..conftest import Caller, Clock, Config, Start
+from ...clocks import Clock
+from ..conftest import Caller, Config, Start
 
 
 def topic_of(found: TopicSummaries, name: str) -> TopicSummary:

@@ -18,7 +18,8 @@ from aerobee.protocol.headers.groups import StatsData
 from aerobee.protocol.message.pop_handles import parse_handle
 from aerobee.protocol.message.record import Record, decode_record
 
-from ..conftest import Clock, Config, Run
+from ...clocks import Clock
+from ..conftest import Config, Run
 from ..popping import BACK_AFTER_MS, INVISIBLE_MS, Popper
 
 REVIVE_TOPIC = "rmq_sys_REVIVE_LOG_DefaultCluster"

@@ -22,7 +22,8 @@ from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.command import Command
 from aerobee.protocol.queues.allocation import STRATEGIES
 
-from ..conftest import Caller, Clock, Config, Run, Start
+from ...clocks import Clock
+from ..conftest import Caller, Config, Run, Start
 
 QUEUES = [MessageQueue("T", "broker-a", number) for number in range(8)]
 

@@ -9,7 +9,8 @@ from aerobee.protocol.bodies.pop import PopCheckPoint
 from aerobee.store.base.errors import DiskFull
 from aerobee.store.engine.messages import Message
 
-from ..conftest import Clock, Config, Run
+from ...clocks import Clock
+from ..conftest import Config, Run
 from ..popping import BACK_AFTER_MS, Popper
 
 

@@ -9,7 +9,8 @@ import pytest
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.topic import TopicConfig
 
-from ..conftest import Clock, Config, Run
+from ...clocks import Clock
+from ..conftest import Config, Run
 from ..popping import BACK_AFTER_MS, INVISIBLE_MS, Popper, crashed
 from .test_ack_handlers import batch_ack, batch_of
 

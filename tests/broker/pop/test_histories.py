@@ -9,7 +9,8 @@ import pytest
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 
-from ..conftest import Caller, Clock, Config, Run
+from ...clocks import Clock
+from ..conftest import Caller, Config, Run
 from ..popping import Popper, crashed
 
 STEPS = 120

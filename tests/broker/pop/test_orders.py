@@ -15,7 +15,8 @@ from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.pop import Notification
 
-from ..conftest import Clock, Config, Run
+from ...clocks import Clock
+from ..conftest import Config, Run
 from ..popping import INVISIBLE_MS, Popper, crashed, records
 
 KEY = ("T", "cg", 0)

@@ -12,7 +12,8 @@ from aerobee.protocol.command import Command
 from aerobee.protocol.headers.pop import PeekMessage
 from aerobee.protocol.message.record import decode_all
 
-from ..conftest import Clock, Config, Run
+from ...clocks import Clock
+from ..conftest import Config, Run
 from ..popping import BACK_AFTER_MS, Popper
 
 ZEROS = {"popTime": "0", "invisibleTime": "0", "reviveQid": "0", "restNum": "0"}

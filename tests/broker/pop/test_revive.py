@@ -16,7 +16,8 @@ from aerobee.protocol.message.tags import tag_hash
 from aerobee.store.base.errors import DiskFull
 from aerobee.store.engine.messages import Message
 
-from ..conftest import Clock, Config, Run
+from ...clocks import Clock
+from ..conftest import Config, Run
 from ..popping import BACK_AFTER_MS, INVISIBLE_MS, Popper
 
 JAVA_STORE = Path(__file__).parents[2] / "golden" / "stores" / "broker.tar.gz"

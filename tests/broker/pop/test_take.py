@@ -11,7 +11,8 @@ from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.headers.pop import Notification, PollingInfo, PopMessage
 
-from ..conftest import Clock, Config, Run, counted
+from ...clocks import Clock
+from ..conftest import Config, Run, counted
 from ..popping import BACK_AFTER_MS, INVISIBLE_MS, Popper, crashed, records
 
 

@@ -10,7 +10,8 @@ from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 from aerobee.protocol.command import Command
 
-from ..conftest import Caller, Clock, Config, Run, records
+from ...clocks import Clock
+from ..conftest import Caller, Config, Run, records
 
 ON: dict[str, Any] = {
     "cold_data_flow_control_enable": True,

@@ -13,8 +13,9 @@ from aerobee.protocol.ha_auto_switch import NO_EPOCH, Chunk
 from aerobee.store.base.errors import DamagedStore, WritesRefused
 from aerobee.store.epochs.entries import EPOCHS_MAX
 
+from ...clocks import Clock
 from ...waiting import until
-from ..conftest import Clock, Config
+from ..conftest import Config
 from .auto_switch import SEGMENT, Node, RawSlave
 
 Raw = Callable[[], Awaitable[RawSlave]]

@@ -12,8 +12,9 @@ from aerobee.protocol.ha_auto_switch import Chunk, MasterHello, SlaveStream
 from aerobee.store.epochs.entries import EPOCHS_MAX
 from aerobee.store.inspect.dump import log_lines
 
+from ...clocks import Clock
 from ...waiting import until
-from ..conftest import Clock, Config
+from ..conftest import Config
 from .auto_switch import SEGMENT, Node
 
 NewNode = Callable[[int], Node]

@@ -20,9 +20,10 @@ from aerobee.protocol.bodies.ha import HARuntimeInfo
 from aerobee.protocol.ha import CHUNK_HEAD, CHUNK_HEAD_BYTES, REPORT
 from aerobee.protocol.message.batch import Entry, encode_batch
 
+from ...clocks import Clock
 from ...steps import result_of
 from ...waiting import until
-from ..conftest import Caller, Clock, Config, Run
+from ..conftest import Caller, Config, Run
 from ..monitoring.test_metrics import values
 
 ON_BOTH_ENGINES = True

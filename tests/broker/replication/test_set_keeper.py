@@ -16,7 +16,7 @@ from aerobee.broker.replication.set_keeper import (
 )
 from aerobee.broker.replication.sync_state import SyncState
 
-from ..conftest import Clock
+from ...clocks import Clock
 
 LATE_MS = 15_000
 

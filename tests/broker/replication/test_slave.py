@@ -16,8 +16,9 @@ from aerobee.store.engine.following import Follower
 from aerobee.store.engine.messages import Message
 from aerobee.store.engine.store import MessageStore
 
+from ...clocks import Clock
 from ...waiting import until
-from ..conftest import Clock, Config
+from ..conftest import Config
 
 SECONDS = 60  # a deadline, for a machine that has much else to do
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])

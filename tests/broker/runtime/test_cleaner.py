@@ -11,7 +11,8 @@ from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 from aerobee.store.files import disk
 
-from ..conftest import Caller, Clock, Config, Run, records
+from ...clocks import Clock
+from ..conftest import Caller, Config, Run, records
 
 FILE_BYTES = 8192
 BODY = bytes(1_500)  # four messages per file of the log

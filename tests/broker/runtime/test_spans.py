@@ -13,7 +13,8 @@ from aerobee.protocol.message.properties import encode
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from ..conftest import Caller, Clock, Config, Run, Start, parked
+from ...clocks import Clock
+from ..conftest import Caller, Config, Run, Start, parked
 from ..popping import Popper
 
 ON_BOTH_ENGINES = True

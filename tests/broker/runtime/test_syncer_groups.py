@@ -13,7 +13,7 @@ from aerobee.protocol import codes
 from aerobee.protocol.codec.frame import decode_all, encode_request, encode_response
 from aerobee.protocol.command import Command, Response
 
-from ..conftest import Clock
+from ...clocks import Clock
 
 TIMEOUT_MS = 5_000
 COMMAND = cast(Command, None)  # the fake connections ignore it

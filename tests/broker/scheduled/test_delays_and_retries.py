@@ -13,7 +13,8 @@ from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.headers.send import ConsumerSendMsgBack
 from aerobee.protocol.message.record import Record
 
-from ..conftest import Caller, Clock, Config, Run, counted, records
+from ...clocks import Clock
+from ..conftest import Caller, Config, Run, counted, records
 
 ON_BOTH_ENGINES = True
 

@@ -14,7 +14,8 @@ from aerobee.protocol.message import properties, recall_handle
 from aerobee.protocol.message.recall_handle import RecallHandle
 from aerobee.protocol.message.record import Record
 
-from ..conftest import BORN_MS, Caller, Clock, Config, Run, counted, records
+from ...clocks import Clock
+from ..conftest import BORN_MS, Caller, Config, Run, counted, records
 
 ON_BOTH_ENGINES = True
 

@@ -22,7 +22,8 @@ from aerobee.protocol.message.record import (
     decode_record,
 )
 
-from ..conftest import Caller, Clock, Config, Run, Start, records
+from ...clocks import Clock
+from ..conftest import Caller, Config, Run, Start, records
 
 
 async def half(caller: Caller, body: bytes = b"half", **pairs: str) -> Record:

@@ -5,14 +5,9 @@ from aerobee.client.base.latency import BROKERS_MAX, LatencyFaults, left_alone_m
 from aerobee.client.cluster.route import MessageQueue
 from aerobee.client.producer.select_queue import RoundRobin
 
+from ...clocks import Seconds
+
 QUEUES = [MessageQueue("t", broker, at) for broker in "abc" for at in range(2)]
-
-
-class Clock:
-    now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def chosen(faults: LatencyFaults, avoid: str | None = None) -> set[str]:
@@ -36,36 +31,36 @@ def test_the_table_of_avoidance_times_equals_javas(latency_ms: int, alone_ms: in
 
 @pytest.mark.requirement("Sending: Least latency: the table, ties in turn, all left alone")
 def test_a_slow_broker_is_avoided_for_its_time() -> None:
-    clock = Clock()
+    clock = Seconds()
     faults = LatencyFaults(clock)
     faults.done("a", 2_000)
     assert chosen(faults) == {"b", "c"}
-    clock.now_s += 4.999
+    clock.now += 4.999
     assert chosen(faults) == {"b", "c"}
-    clock.now_s += 0.001
+    clock.now += 0.001
     assert chosen(faults) == {"a", "b", "c"}
 
 
 def test_a_fast_response_does_not_shorten_the_time() -> None:
-    faults = LatencyFaults(Clock())
+    faults = LatencyFaults(Seconds())
     faults.done("a", 16_000)
     faults.done("a", 1)
     assert chosen(faults) == {"b", "c"}
 
 
 def test_a_failed_send_counts_as_ten_seconds() -> None:
-    clock = Clock()
+    clock = Seconds()
     faults = LatencyFaults(clock)
     faults.failed("a", answered=False)
-    clock.now_s += 9.999
+    clock.now += 9.999
     assert chosen(faults) == {"b", "c"}
-    clock.now_s += 0.001
+    clock.now += 0.001
     assert chosen(faults) == {"a", "b", "c"}
 
 
 @pytest.mark.requirement("Sending: Least latency: the table, ties in turn, all left alone")
 def test_if_all_brokers_are_avoided_the_one_that_refused_is_the_last_choice() -> None:
-    faults = LatencyFaults(Clock())
+    faults = LatencyFaults(Seconds())
     faults.failed("a", answered=True)
     faults.failed("b", answered=False)
     faults.failed("c", answered=False)
@@ -74,7 +69,7 @@ def test_if_all_brokers_are_avoided_the_one_that_refused_is_the_last_choice() ->
 
 
 def test_a_queue_is_chosen_even_if_no_broker_is_suitable() -> None:
-    faults = LatencyFaults(Clock())
+    faults = LatencyFaults(Seconds())
     for broker in "abc":
         faults.failed(broker, answered=True)
     assert chosen(faults, avoid="a") == {"b", "c"}
@@ -83,7 +78,7 @@ def test_a_queue_is_chosen_even_if_no_broker_is_suitable() -> None:
 
 
 def test_the_number_of_remembered_brokers_is_limited() -> None:
-    faults = LatencyFaults(Clock())
+    faults = LatencyFaults(Seconds())
     faults.failed("first", answered=True)
     for number in range(BROKERS_MAX):
         faults.failed(f"b{number}", answered=False)

@@ -96,7 +96,7 @@ async def test_errors_say_who_what_and_how_long(fake: FakeCluster) -> None:
         cluster.ask(fake.broker.address, codes.GET_BROKER_CONFIG, timeout_s=9)
     )
     await until(lambda: fake.broker.requests[codes.GET_BROKER_CONFIG])
-    await clock.advance(9)
+    await clock.advance(10)
     with pytest.raises(NoAnswerError, match=r"GET_BROKER_CONFIG within 9 s") as silent:
         await asking
     assert isinstance(silent.value, TimeoutError)

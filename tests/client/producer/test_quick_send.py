@@ -124,7 +124,7 @@ async def test_a_timeout_error_gives_the_timeout_of_the_send(fake: FakeCluster) 
         clock, before = Clock(), len(fake.broker.sent)
         sending = asyncio.create_task(producer.send(Message("orders", b"x"), timeout=9))
         await until(lambda: len(fake.broker.sent) > before)
-        await clock.advance(9)
+        await clock.advance(10)
         with pytest.raises(NoAnswerError, match=r"within 9 s"):
             await sending
         assert producer.begun == 1

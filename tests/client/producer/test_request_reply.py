@@ -67,10 +67,10 @@ async def unanswered(cluster: LocalCluster) -> None:
         asking = asyncio.create_task(asker.request(Message("ask", b"quick!"), timeout=9))
         store = cluster.brokers[0].store
         await until(lambda: cluster.call(lambda: sum(store.max_offset("ask", n) for n in (0, 1))))
-        await clock.advance(9)
+        await clock.advance(10)
         with pytest.raises(NoAnswerError):
             await asking
-    clock.run()
+        clock.run()
 
 
 async def test_without_a_reply_the_error_gives_the_timeout(fake: FakeCluster) -> None:
@@ -79,7 +79,7 @@ async def test_without_a_reply_the_error_gives_the_timeout(fake: FakeCluster) ->
         asking = asyncio.create_task(producer.request(Message("orders", b"anybody?"), timeout=9))
         await until(lambda: fake.broker.sent)
         await clock.settle()
-        await clock.advance(9)
+        await clock.advance(10)
         with pytest.raises(NoAnswerError, match=r"no reply to request .* within 9 s"):
             await asking
 

@@ -5,12 +5,7 @@ from aerobee.proxy.messages import recent_transactions
 from aerobee.proxy.messages.recent_transactions import EACH_MAX, RecentTransactions
 from aerobee.proxy.messages.transaction_id import TransactionId
 
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from ...clocks import Seconds
 
 
 def half(number: int, message_id: str = "M") -> TransactionId:
@@ -35,7 +30,7 @@ def test_topics_are_apart() -> None:
 
 
 def test_it_forgets_after_its_time_and_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
+    clock = Seconds()
     table = RecentTransactions(30, clock)
     table.put("T", half(1))
     clock.now += 30

@@ -96,7 +96,7 @@ async def test_a_client_that_refuses_or_is_silent_is_an_error_with_the_reason(
             await asked
         asked = asyncio.create_task(told(proxied, client, "silents"))
         await stream.read()
-        await clock.advance(1)
+        await clock.advance(2)
         with pytest.raises(Refusal, match=r"call remote timeout: .* within 1 s"):
             await asked
 
@@ -122,7 +122,7 @@ async def test_only_the_client_that_was_asked_can_answer(
         await other.write(answer)
         await other.write(new("TelemetryCommand", settings=consumer("others", "Forged")))
         await other.read()  # so the forged answer is read, too
-        await clock.advance(1)
+        await clock.advance(2)
         with pytest.raises(Refusal, match="call remote timeout"):
             await asked
         monkeypatch.setattr(commands, "WAITING_MAX", 0)

@@ -14,6 +14,8 @@ from aerobee.store.base.settings import StoreSettings
 from aerobee.store.engine.messages import Message
 from aerobee.store.engine.store import MessageStore
 
+from ...clocks import Seconds
+
 
 class Terminal(io.StringIO):
     """A standard error that a person looks at."""
@@ -22,24 +24,14 @@ class Terminal(io.StringIO):
         return True
 
 
-class Clock:
-    """Seconds that a test moves."""
-
-    def __init__(self) -> None:
-        self.seconds = 100.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
 def test_lines_come_every_few_seconds_where_there_is_no_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    clock = Clock()
+    clock = Seconds()
     monkeypatch.setattr("aerobee.scripts.output.progress.time.monotonic", clock)
     with bytes_bar("recovering the store", lines=True) as told:
         for step in range(1, 12):
-            clock.seconds += 1
+            clock.now += 1
             told(step * 100 * MIB, 2_000 * MIB, step * 1_000)
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -92,11 +84,11 @@ async def test_a_broker_tells_how_far_its_recovery_is(
 def test_rows_are_told_now_and_then_where_there_is_no_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    clock = Clock()
+    clock = Seconds()
     monkeypatch.setattr("aerobee.scripts.output.progress.time.monotonic", clock)
     with rows_bar("ingesting orders", 50_000) as told:
         for step in range(1, 30):
-            clock.seconds += 1
+            clock.now += 1
             told(min(step, 15) * 1000, 50_000 - 1000 * min(step, 15))
     assert capsys.readouterr().err.splitlines() == [
         "ingesting orders: 10,000 of 50,000 rows, 1,000 a second, 40,000 left",

@@ -9,7 +9,8 @@ from aerobee.store.backup.targets import FolderTarget
 from aerobee.store.base.errors import DamagedStore, StoreError
 from aerobee.store.inspect.check import check as check_store
 
-from ..conftest import SMALL, Clock, OpenStore, put
+from ...clocks import Clock
+from ..conftest import SMALL, OpenStore, put
 from .test_taking import backup, bodies
 
 

@@ -11,7 +11,8 @@ from aerobee.store.base.errors import StoreError
 from aerobee.store.engine.store import MessageStore
 from aerobee.store.inspect.check import check as check_store
 
-from ..conftest import Clock, OpenStore, put
+from ...clocks import Clock
+from ..conftest import OpenStore, put
 
 
 def backup(root: Path, target: FolderTarget, clock: Clock) -> taking.Taken:

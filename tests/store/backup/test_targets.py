@@ -13,8 +13,9 @@ from aerobee.store.backup.restoring import restore
 from aerobee.store.backup.targets import FolderTarget, RemoteTarget, Target, target_of
 from aerobee.store.base.errors import StoreError
 
+from ...clocks import Clock
 from ...interop.programs import wait_until
-from ..conftest import Clock, OpenStore, put
+from ..conftest import OpenStore, put
 from .test_taking import bodies
 
 KINDS: list[Callable[[Path], str]] = [

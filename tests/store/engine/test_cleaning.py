@@ -19,7 +19,8 @@ from aerobee.store.engine.messages import Batch
 from aerobee.store.engine.store import MessageStore
 from aerobee.store.files import disk
 
-from ..conftest import Clock, OpenStore, put
+from ...clocks import Clock
+from ..conftest import OpenStore, put
 
 RULES = Rules(hours=frozenset())
 SMALL = StoreSettings(

@@ -9,7 +9,8 @@ from aerobee.store.base.settings import StoreSettings
 from aerobee.store.engine.store import MessageStore
 from aerobee.store.files import checkpoint as checkpoints
 
-from ..conftest import SMALL, Clock, OpenStore, put
+from ...clocks import Clock
+from ..conftest import SMALL, OpenStore, put
 
 CONTROLLED = replace(SMALL, controller_mode=True)
 

@@ -16,9 +16,10 @@ from aerobee.store.files.segment import Segment
 from aerobee.store.inspect.check import check
 from aerobee.store.inspect.dump import log_lines
 
+from ...clocks import Clock
 from ...loss.power import Image, PowerDisk
 from ...loss.workload import on
-from ..conftest import SMALL, Clock, OpenStore, put
+from ..conftest import SMALL, OpenStore, put
 
 CONTROLLED = replace(SMALL, controller_mode=True, segment_bytes=4096)
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])

@@ -11,7 +11,7 @@ from aerobee.store.log.run import Passed
 from aerobee.store.queues.consume_queue import FILLER
 from aerobee.store.queues.queues import Queues
 
-from ..conftest import Clock
+from ...clocks import Clock
 
 KERNELS = InterpretedKernels()
 SETTINGS = StoreSettings(

@@ -28,7 +28,8 @@ from aerobee.store.log.run import Run, read_run
 from aerobee.store.queues.consume_queue import SCHEDULE_TOPIC
 from aerobee.store.queues.queues import Queues
 
-from ..conftest import BORN_HOST, HOST, SMALL, Clock, OpenStore, put
+from ...clocks import Clock
+from ..conftest import BORN_HOST, HOST, SMALL, OpenStore, put
 from .test_recovery import contents, crash, files_of, fill
 
 KERNELS = InterpretedKernels()

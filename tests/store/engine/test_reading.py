@@ -10,7 +10,8 @@ from aerobee.store.base.settings import StoreSettings
 from aerobee.store.engine.reading import Found
 from aerobee.store.engine.store import MessageStore
 
-from ..conftest import BORN_HOST, SMALL, Clock, OpenStore, Unpack, java_settings, put
+from ...clocks import Clock
+from ..conftest import BORN_HOST, SMALL, OpenStore, Unpack, java_settings, put
 
 ALL = 1 << 60
 LARGE = StoreSettings(

@@ -15,7 +15,8 @@ from aerobee.store.base import status
 from aerobee.store.engine.store import MessageStore
 from aerobee.store.files import checkpoint
 
-from ..conftest import SMALL, Clock, OpenStore, put
+from ...clocks import Clock
+from ..conftest import SMALL, OpenStore, put
 
 ALL = 1 << 60
 

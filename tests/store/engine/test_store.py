@@ -28,7 +28,8 @@ from aerobee.store.files import checkpoint
 from aerobee.store.files.segment import Segment
 from aerobee.store.log import walk
 
-from ..conftest import HOST, SMALL, Clock, OpenStore, put
+from ...clocks import Clock
+from ..conftest import HOST, SMALL, OpenStore, put
 
 
 @pytest.mark.requirement("Store: Store root")

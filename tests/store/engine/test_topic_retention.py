@@ -4,7 +4,8 @@ import pytest
 from aerobee.store.base.retention import HOUR_MS, TopicRule
 from aerobee.store.engine.store import MessageStore
 
-from ..conftest import Clock, OpenStore, put
+from ...clocks import Clock
+from ..conftest import OpenStore, put
 from .test_cleaning import SMALL, age, clean, fill, log_files, sync
 
 BODY_BYTES = 1000

@@ -26,7 +26,8 @@ from aerobee.store.base.settings import StoreSettings
 from aerobee.store.engine.messages import Batch, Message
 from aerobee.store.engine.store import MessageStore
 
-from ..conftest import BORN_HOST, HOST, SMALL, Clock, OpenStore, put
+from ...clocks import Clock
+from ..conftest import BORN_HOST, HOST, SMALL, OpenStore, put
 
 V6_HOST = bytes(15) + b"\x01" + HOST[4:]
 ALL = 1 << 60

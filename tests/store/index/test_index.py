@@ -10,7 +10,8 @@ from aerobee.store.index.index import TABLE_MESSAGES_MIN, Index
 from aerobee.store.kernels.interpreted import InterpretedKernels
 from aerobee.store.log.keys import index_keys
 
-from ..conftest import SMALL, Clock
+from ...clocks import Clock
+from ..conftest import SMALL
 
 ALL = 1 << 60
 KERNELS = InterpretedKernels()

@@ -17,7 +17,8 @@ from aerobee.store.inspect.check_config import CHECKPOINT, CONFIG
 from aerobee.store.inspect.check_index import INDEX
 from aerobee.store.inspect.check_queues import BATCHES, EXT, QUEUES
 
-from ..conftest import SMALL, Clock, OpenStore, Unpack, put
+from ...clocks import Clock
+from ..conftest import SMALL, OpenStore, Unpack, put
 from ..engine.test_recovery import crash, fill
 
 CLEAN = ["main", "killed", "ext", "bcq", "crc", "lmq", "sync", "broker"]

@@ -13,7 +13,8 @@ from aerobee.store.inspect import rebuild as verb
 from aerobee.store.inspect.check import check
 from aerobee.store.inspect.rebuild import rebuild, settings_of
 
-from ..conftest import SMALL, Clock, OpenStore, Unpack, java_settings, put
+from ...clocks import Clock
+from ..conftest import SMALL, OpenStore, Unpack, java_settings, put
 from ..engine.test_recovery import contents, fill
 from ..test_java_stores import check_state, files_of, reopened
 

@@ -24,7 +24,7 @@ from aerobee.store.engine.messages import Batch, Message
 from aerobee.store.engine.store import MessageStore
 from aerobee.store.kernels.plain_records import PlainRecords, RecordDestination
 
-from ..conftest import Clock
+from ...clocks import Clock
 
 SIZES = StoreSettings(
     segment_bytes=64 << 10, queue_file_bytes=20 * 200, index_slots=16, index_entries=400
