@@ -13,10 +13,11 @@ def test_a_users_program_passes_a_strict_type_checker(tmp_path: Path) -> None:
     # The folder of a checkout may have any name; the type checker finds the package by its own.
     root = Path(aerobee.client.__file__).parents[1]
     (tmp_path / "aerobee").symlink_to(root)
+    (tmp_path / PROGRAM.name).write_text(PROGRAM.read_text())
     checked = subprocess.run(
         [
             *(sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent"),
-            *("--cache-dir", str(tmp_path / "cache"), str(PROGRAM)),
+            *("--cache-dir", str(tmp_path / "cache"), PROGRAM.name),
         ],
         env={"MYPYPATH": str(tmp_path), "PATH": ""},
         cwd=tmp_path,

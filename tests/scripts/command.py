@@ -107,7 +107,8 @@ def running(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> 
     if words[0] == "namesrv":  # its default is in the user's home
         words = (words[0], "--set", f"kvConfigPath={folder / 'kvConfig.json'}", *words[1:])
     stderr = folder / f"{words[0]}.stderr"
-    child = Child([*AEROBEE, *words], stderr, cwd=folder, env=environment(env))
+    own = {"XDG_STATE_HOME": str(folder / "state"), **(env or {})}
+    child = Child([*AEROBEE, *words], stderr, cwd=folder, env=environment(own))
     with child:
         ready = child.wait_line(lambda line: "ready" in line, SECONDS)
         yield Daemon(child, ready)

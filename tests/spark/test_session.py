@@ -90,7 +90,7 @@ def test_the_cause_is_found_in_sparks_long_text(text: str, cause: str) -> None:
 def test_a_python_that_can_import_the_source_will_do(tmp_path: Path) -> None:
     check_python(sys.executable)
     other = tmp_path / "python"
-    other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    other.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     other.chmod(0o755)
     check_python(str(other))
 
@@ -101,7 +101,7 @@ def test_a_python_without_pyarrow_is_told_before_spark_starts(
 ) -> None:
     (tmp_path / "pyarrow.py").write_text("raise ImportError(\"No module named 'pyarrow'\")\n")
     python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}" exec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
     monkeypatch.setenv("PYSPARK_PYTHON", str(python))
     monkeypatch.setattr("aerobee.spark.session.check_java", lambda: None)

@@ -21,7 +21,7 @@ from .test_taking import bodies
 KINDS: list[Callable[[Path], str]] = [
     str,
     lambda path: f"file://{path}",
-    lambda path: f"memory://{path.name}/deep",
+    lambda path: f"memory://{path.parent.name}/deep",
     lambda path: f"s3://bucket/{path.parent.name}",
 ]
 SECONDS = 60
