@@ -115,9 +115,9 @@ def end(process: subprocess.Popen[bytes]) -> int:
     """Interrupts pytest, which prints what it has; an exit code that says that it failed."""
     process.send_signal(signal.SIGINT)
     with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
-        return process.wait(END_SECONDS) or TESTS_FAILED
+        return max(process.wait(END_SECONDS), TESTS_FAILED)
     process.kill()
-    return process.wait() or TESTS_FAILED
+    return max(process.wait(), TESTS_FAILED)
 
 
 def become_reaper() -> None:

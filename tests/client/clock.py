@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 
+from aerobee.testing import LocalCluster
+
 RATE = 0.02  # of the time that passes for real
 TURNS = 30  # of the loop after each step: several questions and answers
+EXCHANGES = 5  # with the loop of a cluster
 
 
 class Clock:
@@ -43,5 +46,18 @@ class Clock:
 
     async def settle(self) -> None:
         """Let what is under way arrive, without moving."""
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+
+
+async def answered(cluster: LocalCluster, pause: float) -> None:
+    """Let this loop and the cluster's answer one another, some questions deep; at least `pause` s.
+
+    A test that moves the cluster's clock calls it after each step, so that a client on a busy
+    machine is not overtaken by the time.
+    """
+    await asyncio.sleep(pause)
+    for _ in range(EXCHANGES):
+        await asyncio.to_thread(cluster.call, lambda: None)
         for _ in range(TURNS):
             await asyncio.sleep(0)

@@ -20,6 +20,7 @@ from aerobee.protocol.command import OK, Response
 from aerobee.protocol.headers.pop import PopMessage
 from aerobee.testing import LocalCluster
 
+from ..clock import answered
 from ..fakes import FakeCluster, popped_with_tags, until
 
 SECONDS = 60  # a deadline, for a machine that has much else to do
@@ -60,7 +61,7 @@ async def eventually(cluster: LocalCluster, holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(SECONDS):
         while not holds():
             cluster.advance(seconds=5)
-            await asyncio.sleep(0.02)
+            await answered(cluster, 0.02)
 
 
 @asynccontextmanager

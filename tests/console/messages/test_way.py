@@ -24,6 +24,7 @@ from aerobee.console.messages.way import Step, way_of, way_of_gone
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.testing import LocalCluster
 
+from ...client.clock import answered
 from ...client.fakes import until
 
 SECONDS = 60
@@ -77,7 +78,7 @@ class Scene:
                 if any(one.startswith(what) for one in found):
                     return found
                 self.cluster.advance(seconds=5)
-                await asyncio.sleep(0.05)
+                await answered(self.cluster, 0.05)
 
 
 def record_broker(cluster: LocalCluster) -> str:
@@ -193,7 +194,7 @@ async def test_a_delayed_message_waited(
     async with asyncio.timeout(SECONDS):
         while not await scene.admin.query(topic, "k"):
             scene.cluster.advance(seconds=5)
-            await asyncio.sleep(0.05)
+            await answered(scene.cluster, 0.05)
     found = await scene.steps(topic)
     assert [one.startswith(says) for one in found].count(True) == 1
     assert found[0].startswith("sent from")

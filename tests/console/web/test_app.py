@@ -273,7 +273,8 @@ async def test_a_broker_that_stops_costs_a_mark_and_not_the_page(
     async with Site({"main": cluster.name_server}) as site:
         stopped = cluster.brokers[1]
         assert cluster._loop is not None
-        asyncio.run_coroutine_threadsafe(stopped.stop(), cluster._loop).result(30)
+        stopping = asyncio.run_coroutine_threadsafe(stopped.stop(), cluster._loop)
+        await asyncio.wrap_future(stopping)  # this loop closes its connections meanwhile
         collector = site.console.clusters.by_name["main"].collector
         await until(lambda: collector.brokers["broker-b", 0].wrong is not None)
         for path in LISTED:
