@@ -10,6 +10,7 @@ from aerobee.broker.replication.sync_state import SyncState
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.controller.config import ControllerConfig
 from aerobee.controller.server import Controller
+from aerobee.scripts.harness.java_side import free_broker_port
 
 from ...clocks import Clock
 from ...waiting import until
@@ -93,7 +94,7 @@ class Cluster:
     def member(self, number: int, port: int = 0) -> Member:
         config = BrokerConfig(
             broker_name=NAME,
-            listen_port=port,
+            listen_port=port or free_broker_port(),  # its neighbours stay free for a restart
             enable_controller_mode=True,
             controller_addr=self.controller.address,
             sync_broker_metadata_period=10,
