@@ -70,14 +70,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         path = _below_tests(item.path)
         markers = frozenset(marker.name for marker in item.iter_markers())
         place = tiers.place(path, markers)
-        if tier is not None and tier not in {place.tier, *(markers & {Tier.SMOKE})}:
+        is_of_it = tier is None or tier == place.tier or tier in markers & {Tier.SMOKE}
+        if "quarantine" in markers and tier is not None:  # it runs at night
+            is_of_it = tier is Tier.SOAK
+        if not is_of_it:
             others.append(item)
             continue
         if place.is_process:
             item.add_marker("process")
-        if tier is not Tier.SOAK and tier is not None and "quarantine" in markers:
-            others.append(item)
-            continue
         item.add_marker(pytest.mark.timeout(tiers.TEST_SECONDS[tier or place.tier] * SLOWNESS))
         ordered.append((ranks.get(path.parts[0], len(ranks)), item))
     ordered.sort(key=lambda each: each[0])

@@ -41,7 +41,7 @@ STRICT_WARNINGS = (
 )
 WORKERS = os.environ.get("AEROBEE_TEST_PROCESSES", "3")  # many tests wait for others
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
-TESTS_FAILED = 1  # pytest's exit code
+TESTS_FAILED, INTERRUPTED = 1, 2  # pytest's exit codes
 
 
 def main(words: Sequence[str]) -> int:
@@ -49,8 +49,8 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser("scripts/test", description=__doc__, add_help=False)
     parser.add_argument("-h", "--help", action="store_true")
     group = parser.add_mutually_exclusive_group()
-    for tier in (Tier.SMOKE, Tier.INTEROP, Tier.SOAK):
-        group.add_argument(f"--{tier}", action="store_const", const=tier, dest="tier")
+    for each in (Tier.SMOKE, Tier.INTEROP, Tier.SOAK):
+        group.add_argument(f"--{each}", action="store_const", const=each, dest="tier")
     group.add_argument("--all", action="store_const", const=None, dest="tier")
     parser.set_defaults(tier=Tier.DEFAULT)
     known, rest = parser.parse_known_args(words)
@@ -58,16 +58,22 @@ def main(words: Sequence[str]) -> int:
         parser.print_help()
         print("\nOther words go to pytest; a path runs all tests below it, of every tier.")
         return 0
-    chosen: Tier | None = known.tier
-    if any(Path(word.partition("::")[0]).exists() for word in rest):
-        chosen = None
-    elif chosen is None:
-        rest = ["tests", "--ignore=tests/tidy", *rest]
+    tier: Tier | None = known.tier
+    if any(is_test_path(word) for word in rest):
+        tier = None
     else:
-        rest = ["tests", f"--tier={chosen}", *rest]
+        rest = ["tests", *(["--ignore=tests/tidy"] if tier is None else []), *rest]
+    # A caller that ignores SIGINT, such as a script with `&`, hands that down.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     become_reaper()
     with tempfile.TemporaryDirectory(prefix="aerobee-tests-") as folder:
-        return run(chosen, rest, Path(folder) / "failures.json")
+        return run(tier, rest, Path(folder) / "failures.json")
+
+
+def is_test_path(word: str) -> bool:
+    """Whether a word names tests below tests/, and not a word to look for: -k store."""
+    path = (ROOT / word.partition("::")[0]).resolve()
+    return path.exists() and path.is_relative_to(ROOT / "tests")
 
 
 def run(tier: Tier | None, words: list[str], failures: Path) -> int:
@@ -76,6 +82,7 @@ def run(tier: Tier | None, words: list[str], failures: Path) -> int:
     limit = (TEST_SECONDS[tier or Tier.SOAK] + GRACE_SECONDS) * SLOWNESS
     strict = ["-o", "asyncio_debug=true", *STRICT_WARNINGS] if tier is Tier.SOAK else []
     common = [
+        *([] if tier is None else [f"--tier={tier}"]),
         *strict,
         *("--durations=25", "--durations-min=1"),
         *("-o", f"faulthandler_timeout={limit}", "-o", "faulthandler_exit_on_timeout=true"),
@@ -87,7 +94,7 @@ def run(tier: Tier | None, words: list[str], failures: Path) -> int:
     if code != TESTS_FAILED or tier is Tier.DEFAULT or not failures.exists():
         return code
     failed = json.loads(failures.read_text())
-    if len(failed) > REPEATED_MAX or not all(each["may_repeat"] for each in failed):
+    if not 0 < len(failed) <= REPEATED_MAX or not all(each["may_repeat"] for each in failed):
         return code
     print(f"{len(failed)} failed: once more, alone", flush=True)
     names = [each["name"] for each in failed]
@@ -98,8 +105,6 @@ def run(tier: Tier | None, words: list[str], failures: Path) -> int:
 def pytest(words: list[str], seconds: float) -> int:
     """Runs pytest to its end, at most so long; ends whatever it has left."""
     process = subprocess.Popen([sys.executable, "-m", "pytest", *words], cwd=ROOT)
-    # Without the first line, a SIGINT that the caller had ignored would do nothing.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -112,12 +117,13 @@ def pytest(words: list[str], seconds: float) -> int:
 
 
 def end(process: subprocess.Popen[bytes]) -> int:
-    """Interrupts pytest, which prints what it has; an exit code that says that it failed."""
+    """Interrupts pytest, which prints what it has. The exit code is never that of a run whose
+    failed tests may be repeated."""
     process.send_signal(signal.SIGINT)
     with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
-        return max(process.wait(END_SECONDS), TESTS_FAILED)
+        return max(process.wait(END_SECONDS), INTERRUPTED)
     process.kill()
-    return max(process.wait(), TESTS_FAILED)
+    return max(process.wait(), INTERRUPTED)
 
 
 def become_reaper() -> None:

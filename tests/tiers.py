@@ -75,8 +75,10 @@ def may_hold(path: PurePosixPath, text: str, tier: Tier) -> bool:
     """Whether a file with this text may have tests of the tier: the others need no reading."""
     if tier is not Tier.SMOKE and _by_path(path).tier is tier:
         return True
-    names = [name for name, found in MARKERS.items() if found.tier is tier]
-    return any(f"mark.{name}" in text for name in [*names, tier.value])
+    names = [tier.value, *(name for name, found in MARKERS.items() if found.tier is tier)]
+    if tier is Tier.SOAK:
+        names.append("quarantine")
+    return any(f"mark.{name}" in text for name in names)
 
 
 def _by_path(path: PurePosixPath) -> Place:

@@ -46,6 +46,7 @@ def test_every_row_of_the_table_is_a_place_that_there_is() -> None:
         ("store/test_store.py", "def test_one(): ...", Tier.DEFAULT, True),
         ("store/test_store.py", "def test_one(): ...", Tier.SOAK, False),
         ("store/test_store.py", "@pytest.mark.soak", Tier.SOAK, True),
+        ("store/test_store.py", "@pytest.mark.quarantine", Tier.SOAK, True),
         ("interop/test_tls.py", "def test_one(): ...", Tier.SMOKE, False),
         ("interop/test_tls.py", "@pytest.mark.smoke", Tier.SMOKE, True),
         ("spark/test_spark.py", "pytestmark = [pytest.mark.spark]", Tier.INTEROP, True),
@@ -161,11 +162,44 @@ def test_up_to_three_tests_of_processes_run_once_more_alone(
     monkeypatch.setattr(run, "pytest", pytest_fails_once)
     found = [{"name": f"t{n}", "log": "", "may_repeat": may} for n, may in enumerate(failed)]
     failures.write_text(json.dumps(found))
-    assert run.run(tier, [f"--tier={tier}"], failures) == (0 if is_repeated else 1)
+    assert run.run(tier, ["tests"], failures) == (0 if is_repeated else 1)
+    assert all(f"--tier={tier}" in words for words in runs)  # the second is as strict
     assert len(runs) == 1 + is_repeated
     if is_repeated:
         assert runs[1][-len(failed) :] == [each["name"] for each in found]
         assert "no:xdist" in runs[1]
+
+
+@pytest.mark.parametrize("code", [2, 3, -9])
+def test_a_run_that_was_ended_is_never_repeated(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = SimpleNamespace(send_signal=lambda number: None, wait=lambda seconds: code)
+    failures = tmp_path / "failures"
+    failures.write_text("[]")
+    runs: list[list[str]] = []
+
+    def is_ended(words: list[str], seconds: float) -> int:
+        runs.append(words)
+        return run.end(cast(Any, ended))
+
+    monkeypatch.setattr(run, "pytest", is_ended)
+    assert run.run(Tier.SMOKE, ["tests"], failures) > run.TESTS_FAILED
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "is_path"),
+    [
+        ("tests/store", True),
+        ("tests/store/test_platforms.py::test_x", True),
+        ("store", False),  # a folder, but as in -k store
+        ("torn", False),
+        ("-x", False),
+    ],
+)
+def test_a_path_is_one_below_the_tests(word: str, is_path: bool) -> None:
+    assert run.is_test_path(word) is is_path
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives orphans to another process")
