@@ -1,13 +1,13 @@
 """A name server and brokers with static topics, and the steps of the tools that move queues."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aerobee.broker.server import Broker
+from aerobee.broker.server import Broker, wall_clock_ms
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.server import NameServer
@@ -47,8 +47,9 @@ class Move:
 class StaticCluster:
     """Brokers by name, and a connection to each. `epoch` counts the changes of mappings."""
 
-    def __init__(self, names: NameServer) -> None:
+    def __init__(self, names: NameServer, now_ms: Callable[[], int]) -> None:
         self.names = names
+        self._now_ms = now_ms
         self.brokers: dict[str, Broker] = {}
         self.callers: dict[str, Caller] = {}
         self.epoch = 1_000
@@ -69,7 +70,9 @@ class StaticCluster:
             "max_index_num": 1_000,
             "max_hash_slot_num": 100,
         }
-        broker = self.brokers[key or name] = Broker(BrokerConfig(**(base | settings)))
+        broker = self.brokers[key or name] = Broker(
+            BrokerConfig(**(base | settings)), now_ms=self._now_ms
+        )
         await broker.start()
         self.callers[key or name] = Caller(broker)
         return broker
@@ -186,12 +189,13 @@ def item(broker: str, queue_id: int, logic_offset: int = 0, gen: int = 0) -> Log
 
 @asynccontextmanager
 async def static_cluster(
-    folder: Path, *names: str, **settings: Any
+    folder: Path, *names: str, now_ms: Callable[[], int] = wall_clock_ms, **settings: Any
 ) -> AsyncIterator[StaticCluster]:
-    """A name server and brokers of these names, each in its own folder."""
+    """A name server and brokers of these names, each in its own folder. `now_ms` is the time of
+    messages."""
     server = NameServer(NamesrvConfig(listen_port=0, bind_address="127.0.0.1"))
     await server.start()
-    cluster = StaticCluster(server)
+    cluster = StaticCluster(server, now_ms)
     try:
         await asyncio.gather(*(cluster.start(n, folder / n, **settings) for n in names))
         yield cluster

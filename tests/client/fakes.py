@@ -19,6 +19,7 @@ from aerobee.protocol.command import OK, Command, Response
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.headers.topics import TopicName
 from aerobee.protocol.message.record import Record, encode_record
+from aerobee.scripts.harness.java_side import free_ports
 
 from ..waiting import until as until
 
@@ -39,10 +40,10 @@ class FakeServer:
         self._server: Server | None = None
 
     async def start(self) -> None:
-        """Listen on a free port, or again on the port it had before."""
+        """Listen on a free port, or again on the port it had before, which no neighbour gets."""
         self._server = Server()
         rows = {code: Row(code, None, self._on) for code in codes.REQUEST_NAMES}
-        port = int(self.address.partition(":")[2] or 0)
+        port = int(self.address.partition(":")[2] or free_ports(1)[0])
         self.address = f"127.0.0.1:{await self._server.listen('127.0.0.1', port, rows)}"
 
     async def stop(self) -> None:

@@ -15,10 +15,12 @@ from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.message.record import decode_all
 
 from ..broker.static_cluster import BLOCK, StaticCluster, static_cluster
+from ..clocks import Clock
+from ..waiting import LONG
 
-SECONDS = 60
 T = "Static"
 LOGICAL = "__syslo__global__"
+AGAIN_MS = 10_000  # level 3, the first of a retry topic
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def queue(queue_id: int) -> MessageQueue:
 async def drain(consumer: Consumer, count: int) -> list[ReceivedMessage]:
     """The next messages, each acknowledged."""
     found: list[ReceivedMessage] = []
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(LONG):
         while len(found) < count:
             message = await consumer.receive()
             assert message is not None
@@ -103,15 +105,20 @@ async def test_a_group_goes_on_where_it_was_when_its_queue_has_moved(
             assert [message.body for message in await drain(consumer, 2)] == [b"2", b"3"]
 
 
-async def test_a_failed_message_of_a_static_topic_comes_again(cluster: StaticCluster) -> None:
-    await cluster.create(T, ["a"])
-    names = address_of(cluster)
-    async with Producer(names, group="p") as producer:
-        await producer.send(Message(T, b"again"))
-        async with Consumer(names, group="g", topics=[T], start="earliest") as consumer:
+async def test_a_failed_message_of_a_static_topic_comes_again(tmp_path: Path) -> None:
+    clock = Clock()
+    async with static_cluster(tmp_path, "a", now_ms=clock) as cluster:
+        await cluster.create(T, ["a"])
+        names = address_of(cluster)
+        async with (
+            Producer(names, group="p") as producer,
+            Consumer(names, group="g", topics=[T], start="earliest") as consumer,
+        ):
+            await producer.send(Message(T, b"again"))
             first = await consumer.receive()
             assert first is not None
             await first.nack(1)
+            clock.ms += AGAIN_MS
             second = await drain(consumer, 1)
             assert (second[0].body, second[0].reconsume_times) == (b"again", 1)
 
@@ -137,7 +144,7 @@ async def test_a_reader_a_puller_and_an_admin_see_logical_queues(cluster: Static
         await admin.set_offset("lite", queue(1), BLOCK)
     async with LitePullConsumer(names, group="lite", start="earliest") as lite:
         await lite.assign([queue(1)])
-        assert [(m.offset, m.body) for m in await lite.poll(SECONDS)] == [(BLOCK, b"2")]
+        assert [(m.offset, m.body) for m in await lite.poll(LONG)] == [(BLOCK, b"2")]
 
 
 async def test_pops_take_what_every_broker_of_a_static_topic_has(cluster: StaticCluster) -> None:
@@ -149,7 +156,7 @@ async def test_pops_take_what_every_broker_of_a_static_topic_has(cluster: Static
         await producer.send(Message(T, b"2"))
     bodies = set[bytes]()
     async with SimpleConsumer(names, group="s", topics=[T], start="earliest") as simple:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(LONG):
             while len(bodies) < 2:
                 for message in await simple.receive(timeout=5):
                     bodies.add(message.body)

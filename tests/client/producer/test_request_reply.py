@@ -15,7 +15,7 @@ from aerobee.protocol.message import properties as props
 from aerobee.protocol.message.record import decode_all
 from aerobee.testing import LocalCluster
 
-from ..clock import Clock
+from ..clock import Clock, answered
 from ..fakes import FakeCluster, record, until
 
 
@@ -67,6 +67,7 @@ async def unanswered(cluster: LocalCluster) -> None:
         asking = asyncio.create_task(asker.request(Message("ask", b"quick!"), timeout=9))
         store = cluster.brokers[0].store
         await until(lambda: cluster.call(lambda: sum(store.max_offset("ask", n) for n in (0, 1))))
+        await answered(cluster, 0)  # so that the request waits for its reply
         await clock.advance(10)
         with pytest.raises(NoAnswerError):
             await asking

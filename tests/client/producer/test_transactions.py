@@ -1,7 +1,6 @@
 """Transactions: visible after a commit only, and checked if the result was never reported."""
 
-import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -46,24 +45,17 @@ def never(message: MessageView) -> TransactionState:
     raise AssertionError("nothing is to be asked")
 
 
-async def seen(holds: Callable[[], bool]) -> None:
-    """Returns once it holds; it is about a server in another thread."""
-    async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-
-
 async def test_leaving_the_block_commits_and_raising_rolls_back(cluster: LocalCluster) -> None:
     async with TransactionProducer(cluster.name_server, group="g", check=never) as producer:
         async with producer.transaction(Message("orders", b"yes")):
             assert stored(cluster) == 0
-        await seen(lambda: stored(cluster) == 1)
+        await until(lambda: stored(cluster) == 1)
         with pytest.raises(ZeroDivisionError):
             async with producer.transaction(Message("orders", b"no")):
                 raise ZeroDivisionError
         async with producer.transaction(Message("orders", b"yes again")):
             pass
-        await seen(lambda: stored(cluster) == 2)
+        await until(lambda: stored(cluster) == 2)
 
 
 @pytest.mark.parametrize(("state", "count"), [(COMMIT, 1), (ROLLBACK, 0)])
@@ -94,10 +86,10 @@ async def test_the_broker_asks_when_it_was_not_told(cluster: LocalCluster) -> No
     async with TransactionProducer(cluster.name_server, group="g", check=check) as producer:
         await producer.send_in_transaction(Message("orders", b"x"), lambda _: UNKNOWN)
         cluster.advance(minutes=2)
-        await seen(lambda: len(asked) == 1)
+        await until(lambda: len(asked) == 1)
         assert stored(cluster) == 0
         cluster.advance(minutes=2)
-        await seen(lambda: stored(cluster) == 1)
+        await until(lambda: stored(cluster) == 1)
     assert asked == [b"x", b"x"]
 
 
@@ -114,7 +106,7 @@ async def test_the_end_is_told_in_the_trace(cluster: LocalCluster, by_check: boo
         receipt, _ = await producer.send_in_transaction(message, lambda _: state)
         if by_check:
             cluster.advance(minutes=2)
-            await seen(lambda: stored(cluster) == 1)
+            await until(lambda: stored(cluster) == 1)
     async with Consumer(
         cluster.name_server, group="g", topics=["traces"], start="earliest"
     ) as consumer:
@@ -145,9 +137,9 @@ async def test_a_failing_check_is_asked_again(
     async with TransactionProducer(cluster.name_server, group="g", check=check) as producer:
         await producer.send_in_transaction(Message("orders", b"x", keys="k"), lambda _: UNKNOWN)
         cluster.advance(minutes=2)
-        await seen(lambda: len(asked) == 1)
+        await until(lambda: len(asked) == 1)
         cluster.advance(minutes=2)
-        await seen(lambda: stored(cluster) == 1)
+        await until(lambda: stored(cluster) == 1)
     assert asked == ["k", "k"]
     assert "the database is away" in caplog.text
 
@@ -168,7 +160,7 @@ async def test_an_error_of_the_local_transaction_reaches_the_caller_and_the_end_
         with pytest.raises(ZeroDivisionError):
             await producer.send_in_transaction(Message("orders", b"x"), local)
         cluster.advance(minutes=2)
-        await seen(lambda: asked == [b"x"])
+        await until(lambda: asked == [b"x"])
     assert stored(cluster) == 0
 
 
@@ -182,7 +174,7 @@ async def test_another_producer_of_the_group_answers_for_one_that_is_gone(
     ) as second:
         await second.send(Message("other", b"so that the broker knows it"))
         cluster.advance(minutes=2)
-        await seen(lambda: stored(cluster) == 1)
+        await until(lambda: stored(cluster) == 1)
 
 
 async def test_a_half_message_that_is_not_safe_is_rolled_back(fake: FakeCluster) -> None:
