@@ -87,7 +87,10 @@ def run(tier: Tier | None, words: list[str], failures: Path) -> int:
         *("--durations=25", "--durations-min=1"),
         *("-o", f"faulthandler_timeout={limit}", "-o", "faulthandler_exit_on_timeout=true"),
     ]
-    files = ["-n", WORKERS, "--dist", "loadfile", "--no-loadscope-reorder"]
+    # What a test prints is shown as it comes (-s) by one process only.
+    is_shown = not {"-s", "--capture=no"}.isdisjoint(words)
+    several = ["-n", WORKERS, "--dist", "loadfile", "--no-loadscope-reorder"]
+    files = ["-p", "no:xdist"] if is_shown else several
     junit = f"--junit-xml=build/tests-{name}.xml"
     seconds = RUN_SECONDS[tier] * SLOWNESS
     code = pytest([*files, *common, junit, f"--failures={failures}", *words], seconds)

@@ -170,6 +170,21 @@ def test_up_to_three_tests_of_processes_run_once_more_alone(
         assert "no:xdist" in runs[1]
 
 
+@pytest.mark.parametrize(("words", "is_alone"), [(["tests"], False), (["tests/loss", "-s"], True)])
+def test_what_tests_print_is_shown_by_one_process(
+    words: list[str], is_alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[list[str]] = []
+
+    def passes(words: list[str], seconds: float) -> int:
+        runs.append(words)
+        return 0
+
+    monkeypatch.setattr(run, "pytest", passes)
+    assert run.run(None, words, tmp_path / "failures") == 0
+    assert ("no:xdist" in runs[0], "-n" in runs[0]) == (is_alone, not is_alone)
+
+
 @pytest.mark.parametrize("code", [2, 3, -9])
 def test_a_run_that_was_ended_is_never_repeated(
     code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
