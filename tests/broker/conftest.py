@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aerobee.broker import server
 from aerobee.broker.server import Broker
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.protocol import codes
@@ -23,6 +24,7 @@ from aerobee.protocol.wire import Header
 
 from ..clocks import Clock
 from .parts import Parts
+from .virtual_time import threads, virtual_loop
 
 Config = Callable[..., BrokerConfig]
 Start = Callable[[BrokerConfig], Awaitable[Broker]]
@@ -33,10 +35,15 @@ BORN_MS = 1_700_000_000_000  # the born time that Caller.send names
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Each test of a module that says so runs on uvloop, too, where that is installed."""
-    loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
+    """The loops that each test runs on: of a module that says so on uvloop, too, where that is
+    installed; or on one in virtual time."""
     module = item.getparent(pytest.Module)
-    if module is not None and getattr(module.obj, "ON_BOTH_LOOPS", False):
+    names = {} if module is None else vars(module.obj)
+    assert isinstance(item, pytest.Function)
+    if names.get("IN_VIRTUAL_TIME") or getattr(item.obj, "is_in_virtual_time", False):
+        return {"virtual": virtual_loop}
+    loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
+    if names.get("ON_BOTH_LOOPS"):
         with suppress(ImportError):
             import uvloop
 
@@ -201,7 +208,7 @@ async def start(tmp_path: Path, engine: Ready) -> AsyncIterator[Start]:
     running: list[Broker] = []
 
     async def make(config: BrokerConfig) -> Broker:
-        broker = Broker(config)
+        broker = Broker(config, now_ms=server.wall_clock_ms, threads=threads())
         await broker.start()
         running.append(broker)
         await engine(broker)
@@ -235,7 +242,7 @@ async def run(clock: Clock, tmp_path: Path, engine: Ready) -> AsyncIterator[Run]
     running: list[tuple[Broker, Caller]] = []
 
     async def make(config: BrokerConfig) -> tuple[Broker, Caller]:
-        broker = Broker(config, now_ms=clock)
+        broker = Broker(config, now_ms=clock, threads=threads())
         await broker.start()
         running.append((broker, Caller(broker)))
         await engine(broker)

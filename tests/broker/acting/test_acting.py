@@ -11,10 +11,11 @@ from aerobee.protocol.headers.namesrv import MinBrokerIdChange
 from aerobee.protocol.headers.offsets import QueryConsumerOffset, UpdateConsumerOffset
 
 from ...waiting import until
-from .pairs import Pair, in_virtual_time
+from .pairs import Pair
+
+IN_VIRTUAL_TIME = True
 
 
-@in_virtual_time
 async def test_the_slave_acts_while_its_master_is_gone_and_the_route_shows_it(pair: Pair) -> None:
     assert not pair.acting.is_acting
     assert (await pair.route())["broker-a"] == (
@@ -30,7 +31,6 @@ async def test_the_slave_acts_while_its_master_is_gone_and_the_route_shows_it(pa
     )  # fmt: skip
 
 
-@in_virtual_time
 async def test_a_slave_does_not_act_while_its_master_sends_its_log(pair: Pair) -> None:
     pair.namesrv.routes.unregister("DefaultCluster", pair.master.address, "broker-a", 0)
     await pair.acting.tick()
@@ -40,7 +40,6 @@ async def test_a_slave_does_not_act_while_its_master_sends_its_log(pair: Pair) -
     await until(lambda: pair.acting.is_acting)
 
 
-@in_virtual_time
 async def test_a_planned_change_hands_the_queue_locks_over_both_ways(pair: Pair) -> None:
     assert await pair.lock(pair.master, "c1")
     assert not await pair.lock(pair.slave, "c1")
@@ -53,7 +52,6 @@ async def test_a_planned_change_hands_the_queue_locks_over_both_ways(pair: Pair)
     assert not await pair.lock(pair.slave, "c1")
 
 
-@in_virtual_time
 async def test_locks_that_the_slave_did_not_need_come_back_to_the_master(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,7 +63,6 @@ async def test_locks_that_the_slave_did_not_need_come_back_to_the_master(
     assert not await pair.lock(pair.master, "c2")
 
 
-@in_virtual_time
 async def test_a_master_without_a_slave_keeps_its_locks_for_its_next_start(pair: Pair) -> None:
     await pair.halt(pair.slave)
     assert await pair.lock(pair.master, "c1")
@@ -81,7 +78,6 @@ async def test_a_master_without_a_slave_keeps_its_locks_for_its_next_start(pair:
     assert await pair.lock(pair.master, "c2")
 
 
-@in_virtual_time
 async def test_one_of_master_and_slave_locks_queues_and_none_for_as_long_as_a_lock_may_last(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,7 +97,6 @@ async def test_one_of_master_and_slave_locks_queues_and_none_for_as_long_as_a_lo
     assert await pair.lock(pair.master, "c1")
 
 
-@in_virtual_time
 async def test_a_master_that_no_name_server_lists_locks_no_queues(pair: Pair) -> None:
     await pair.returning.tick(pair.master.registration.register_all)
     pair.alive_ahead_ms += CLIENT_LOCK_MS
@@ -112,21 +107,19 @@ async def test_a_master_that_no_name_server_lists_locks_no_queues(pair: Pair) ->
     assert not await pair.lock(pair.master, "c1")
 
 
-@in_virtual_time
 async def test_offsets_of_groups_are_copied_every_few_seconds(pair: Pair) -> None:
     where = ("cg", "T", 0)
     pair.master.offsets.commit("T", "cg", 0, 4)
     pair.ahead_ms += 3_000
-    await pair.replica_of(pair.slave).tick()
+    await pair.replica.tick()
     answer = await pair.caller(pair.slave).ask(
         codes.QUERY_CONSUMER_OFFSET, QueryConsumerOffset(*where)
     )
     assert answer.fields() == {"offset": "4"}
 
 
-@in_virtual_time
 async def test_an_offset_reported_to_the_slave_reaches_a_master_that_is_back(pair: Pair) -> None:
-    await until(lambda: pair.replica_of(pair.slave).sync.synced_ms > 0)
+    await until(lambda: pair.replica.sync.synced_ms > 0)
     caller = pair.caller(pair.slave)
     await caller.heartbeat(topics={"T": "*"})
     answer = await caller.ask(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset("cg", "T", 0, 7))
@@ -134,7 +127,6 @@ async def test_an_offset_reported_to_the_slave_reaches_a_master_that_is_back(pai
     await until(lambda: pair.master.offsets.get("T", "cg", 0) == 7)
 
 
-@in_virtual_time
 async def test_a_notice_is_only_the_occasion_to_ask_the_name_servers(pair: Pair) -> None:
     caller = pair.caller(pair.slave)
     for notice in (
@@ -147,11 +139,10 @@ async def test_a_notice_is_only_the_occasion_to_ask_the_name_servers(pair: Pair)
         assert answer.code == codes.SUCCESS
         await pair.acting.tick()
         assert not pair.acting.is_acting
-    assert pair.replica_of(pair.slave).master() == pair.master.address
+    assert pair.replica.master() == pair.master.address
 
 
 @pytest.mark.parametrize("told", ["nowhere", "the other broker", "another port"])
-@in_virtual_time
 async def test_a_false_announcement_of_a_master_is_not_followed(
     pair: Pair, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -172,7 +163,6 @@ async def test_a_false_announcement_of_a_master_is_not_followed(
     assert pair.acting.is_acting
 
 
-@in_virtual_time
 async def test_a_master_tells_where_it_replicates(pair: Pair) -> None:
     answer = await pair.caller(pair.master).ask(codes.EXCHANGE_BROKER_HA_INFO, HaAddresses())
     assert answer.fields() == {
@@ -182,7 +172,6 @@ async def test_a_master_tells_where_it_replicates(pair: Pair) -> None:
     }
 
 
-@in_virtual_time
 async def test_of_two_brokers_with_one_id_only_one_acts(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -194,7 +183,6 @@ async def test_of_two_brokers_with_one_id_only_one_acts(
     assert not pair.acting.is_acting
 
 
-@in_virtual_time
 async def test_a_sync_master_refuses_sends_at_once_while_its_slave_is_away(pair: Pair) -> None:
     await pair.halt(pair.master)
     await pair.return_master(broker_role="SYNC_MASTER", in_sync_replicas=2)

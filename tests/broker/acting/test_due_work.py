@@ -14,7 +14,9 @@ from aerobee.store.timer.timer_check import NUMBERS
 
 from ...waiting import until
 from ..conftest import records
-from .pairs import Pair, in_virtual_time
+from .pairs import Pair
+
+IN_VIRTUAL_TIME = True
 
 
 async def fill(pair: Pair) -> None:
@@ -53,7 +55,6 @@ def has_passed_all(pair: Pair) -> bool:
     )
 
 
-@in_virtual_time
 async def test_fault_10_10_delays_timers_and_half_messages_go_to_another_broker_once(
     pair: Pair,
 ) -> None:
@@ -75,7 +76,6 @@ async def test_fault_10_10_delays_timers_and_half_messages_go_to_another_broker_
     assert pair.slave.store.log_end == end  # nothing is stored on the acting master
 
 
-@in_virtual_time
 async def test_fault_10_10_what_another_broker_took_is_not_delivered_by_the_master_that_returns(
     pair: Pair,
 ) -> None:
@@ -93,7 +93,6 @@ async def test_fault_10_10_what_another_broker_took_is_not_delivered_by_the_mast
     assert pair.master.delays.offsets == {5: 1}
 
 
-@in_virtual_time
 async def test_a_cursor_waits_until_another_broker_has_taken_the_message(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -119,7 +118,6 @@ async def test_a_cursor_waits_until_another_broker_has_taken_the_message(
     await until(lambda: half_messages(pair) == 1)
 
 
-@in_virtual_time
 async def test_fault_10_10_a_broker_that_declines_is_asked_until_it_takes_the_message(
     pair: Pair,
 ) -> None:
@@ -137,7 +135,6 @@ async def test_fault_10_10_a_broker_that_declines_is_asked_until_it_takes_the_me
     await until(lambda: pair.other.store.max_offset("T", 0) == 2)
 
 
-@in_virtual_time
 async def test_a_topic_of_one_broker_is_made_on_another_one(pair: Pair) -> None:
     caller = pair.caller(pair.master)
     await caller.ask(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic("Lonely", 1, 1, 6))
@@ -151,7 +148,6 @@ async def test_a_topic_of_one_broker_is_made_on_another_one(pair: Pair) -> None:
     assert sum(pair.other.store.max_offset(*key) for key in queues if key[0] == "Lonely") == 1
 
 
-@in_virtual_time
 async def test_a_timer_beyond_the_window_keeps_its_time_on_the_other_broker(pair: Pair) -> None:
     caller = pair.caller(pair.master)
     window_ms = pair.master.config.timer_roll_window_slot * 1_000
@@ -171,7 +167,6 @@ async def test_a_timer_beyond_the_window_keeps_its_time_on_the_other_broker(pair
     assert found.body == b"far"
 
 
-@in_virtual_time
 async def test_an_acting_master_tells_what_it_has_sent_before_its_disk_has_it(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,7 +191,6 @@ async def test_an_acting_master_tells_what_it_has_sent_before_its_disk_has_it(
     assert await told() == (timers.state.check.read_ms, timers.state.check.queue_offset)
 
 
-@in_virtual_time
 async def test_without_remote_escape_what_is_due_waits_for_the_master(pair: Pair) -> None:
     await pair.halt(pair.slave)
     pair.slave = await pair.broker(

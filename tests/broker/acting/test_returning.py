@@ -11,7 +11,9 @@ from aerobee.protocol.headers.offsets import UpdateConsumerOffset
 from aerobee.protocol.headers.pop import PopMessage
 
 from ...waiting import until
-from .pairs import Pair, in_virtual_time
+from .pairs import Pair
+
+IN_VIRTUAL_TIME = True
 
 WHERE = ("T", "cg", 0)
 
@@ -34,7 +36,6 @@ async def consumed(pair: Pair, offset: int) -> None:
     assert answer.code == codes.SUCCESS, answer.remark
 
 
-@in_virtual_time
 async def test_a_returning_master_has_the_offsets_of_the_acting_one(pair: Pair) -> None:
     await messages(pair, 20)
     await pair.lose_master()
@@ -68,14 +69,12 @@ async def return_of_a_broker_that_was_away(pair: Pair, monkeypatch: pytest.Monke
     return pair.master.offsets.get(*WHERE)
 
 
-@in_virtual_time
 async def test_offsets_of_a_broker_that_was_away_are_not_taken(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await return_of_a_broker_that_was_away(pair, monkeypatch) == 19
 
 
-@in_virtual_time
 async def test_planted_fault_offsets_taken_from_an_older_master(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,11 +83,10 @@ async def test_planted_fault_offsets_taken_from_an_older_master(
     assert await return_of_a_broker_that_was_away(pair, monkeypatch) == 5
 
 
-@in_virtual_time
 async def test_what_the_acting_master_never_had_is_delivered_by_the_master(pair: Pair) -> None:
     slave = pair.slave.ha_slave
     assert slave is not None
-    await until(lambda: pair.replica_of(pair.slave).sync.synced_ms > 0)
+    await until(lambda: pair.replica.sync.synced_ms > 0)
     caller = pair.caller(pair.master)
     soon = str(server.wall_clock_ms() + 60_000)
     await caller.send("T", b"both have it", TIMER_DELIVER_MS=soon)
@@ -121,7 +119,6 @@ async def test_what_the_acting_master_never_had_is_delivered_by_the_master(pair:
     assert found.count(b"both have it") == 1
 
 
-@in_virtual_time
 async def test_check_points_of_pops_wait_for_the_master(pair: Pair) -> None:
     caller = pair.caller(pair.master)
     await caller.send("T", b"popped")
@@ -151,7 +148,6 @@ async def test_check_points_of_pops_wait_for_the_master(pair: Pair) -> None:
     )
 
 
-@in_virtual_time
 async def test_a_master_registers_after_a_while_where_nobody_answers(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -168,7 +164,6 @@ async def test_a_master_registers_after_a_while_where_nobody_answers(
     assert (await pair.caller(pair.master).send("T", b"20")).code == codes.SUCCESS
 
 
-@in_virtual_time
 async def test_a_master_that_is_forgotten_by_the_name_servers_takes_back_and_registers(
     pair: Pair,
 ) -> None:
@@ -180,7 +175,6 @@ async def test_a_master_that_is_forgotten_by_the_name_servers_takes_back_and_reg
     assert pair.master.offsets.get(*WHERE) == 5
 
 
-@in_virtual_time
 async def test_nothing_due_is_delivered_before_the_return_has_ended(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,7 +207,6 @@ async def test_nothing_due_is_delivered_before_the_return_has_ended(
     pair.master = master
 
 
-@in_virtual_time
 async def test_skip_pre_online_registers_at_once(pair: Pair) -> None:
     await messages(pair, 20)
     await pair.lose_master()

@@ -1,0 +1,111 @@
+"""Tests in virtual time: the loop of one simulated machine in place of the system's.
+
+    IN_VIRTUAL_TIME = True  # each test of this module; or @in_virtual_time above one test
+
+Fixtures and tests run on that loop. It jumps to the next timer when nothing else is to be done, so
+a test takes no time but its work. Connections and files are in memory: 127.0.0.1 is this machine,
+and a path is one of its disk. `AEROBEE_SIMULATIONS_SEED` decides the order of events.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from typing import TypeVar
+from unittest.mock import patch
+
+from aerobee.broker import server
+from aerobee.broker.runtime.threads import Threads
+
+from ..simulation.loop import SimulatedThreads
+from ..simulation.machines import Machine, Machines, simulated
+from ..simulation.network import MachineLoop
+
+SEED = int(os.environ.get("AEROBEE_SIMULATIONS_SEED", "1"))
+
+Result = TypeVar("Result")
+Test = TypeVar("Test", bound=Callable[..., object])
+
+
+def in_virtual_time(test: Test) -> Test:
+    """A test that runs in virtual time."""
+    vars(test)["is_in_virtual_time"] = True
+    return test
+
+
+class VirtualLoop(MachineLoop):
+    """A loop with a world of its own, which `asyncio.Runner` runs as any other."""
+
+    machines: Machines
+    ends: ExitStack  # what is undone when it closes
+
+    def run_until_complete(  # type: ignore[override]
+        self, future: Awaitable[Result]
+    ) -> Result:
+        async def whole() -> Result:
+            return await future
+
+        return self.world.run(self, whole())
+
+    def set_debug(self, enabled: bool) -> None:
+        pass
+
+    async def shutdown_asyncgens(self) -> None:
+        pass
+
+    async def shutdown_default_executor(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.ends.close()
+        assert self.world.errors == []
+
+
+class Here(Machine):
+    """The machine of such a loop."""
+
+    def __init__(self, machines: Machines) -> None:
+        super().__init__(machines, "here", machines.network.host("127.0.0.1"))
+
+    def boot(self) -> VirtualLoop:
+        machines = self._machines
+        loop = VirtualLoop(machines.world, self.name, self._enter)  # type: ignore[abstract]
+        loop.machines, loop.network, loop.host = machines, machines.network, self.host
+        machines.world.add_loop(loop)
+        self.host.loop = loop
+        self._enter()  # for fixtures that don't run in the loop
+        return loop
+
+
+def virtual_loop() -> asyncio.AbstractEventLoop:
+    """A new loop; until it is closed, the product takes its clocks and its disk from it."""
+    with ExitStack() as ends:
+        machines = ends.enter_context(simulated(SEED))
+        ends.enter_context(patch.object(server, "wall_clock_ms", machines.now_ms))
+        loop = Here(machines).boot()
+        loop.ends = ends.pop_all()
+        return loop
+    raise AssertionError
+
+
+def here() -> VirtualLoop:
+    """The running loop."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    return loop
+
+
+def wall_ms() -> int:
+    """The milliseconds since 1970 in virtual time."""
+    return here().machines.now_ms()
+
+
+def steady_ms() -> int:
+    """The milliseconds of a monotonic clock in virtual time."""
+    return int(here().time() * 1000)
+
+
+def threads() -> Threads:
+    """What gives a broker on the running loop its threads."""
+    loop = asyncio.get_running_loop()
+    return SimulatedThreads(loop) if isinstance(loop, VirtualLoop) else Threads()
