@@ -9,9 +9,8 @@ from aerobee.protocol.command import Command, Response
 from aerobee.protocol.headers.offsets import UpdateConsumerOffset
 from aerobee.protocol.headers.pull import PullMessage
 
+from ..waiting import LONG
 from .fakes import FakeBroker, pulled
-
-SECONDS = 60  # a deadline, for a busy machine
 
 
 class Log:
@@ -55,7 +54,7 @@ def committed(broker: FakeBroker) -> dict[str, int]:
 async def take(consumer: Consumer, count: int) -> list[bytes]:
     """The bodies of the next messages, each acknowledged."""
     found: list[bytes] = []
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(LONG):
         while len(found) < count:
             message = await consumer.receive()
             assert message is not None

@@ -14,15 +14,14 @@ from aerobee.protocol import codes
 from aerobee.protocol.message.record import decode_all
 from msgspec.structs import replace
 
+from ..waiting import LONG
 from .fakes import until
-
-SECONDS = 60  # a deadline, for a machine that has much else to do
 
 
 async def drain(consumer: Consumer, count: int) -> Counter[bytes]:
     """The bodies of the next messages, each acknowledged."""
     found: Counter[bytes] = Counter()
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(LONG):
         while found.total() < count:
             message = await consumer.receive()
             assert message is not None
@@ -43,7 +42,7 @@ async def test_every_kind_of_send_arrives_once_and_a_second_consumer_goes_on(add
         sent += [message.body for message in batch]
         async with Consumer(address, group="g", topics=["orders"], start="earliest") as consumer:
             found: dict[bytes, object] = {}
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(LONG):
                 while len(found) < len(sent):
                     message = await consumer.receive()
                     assert message is not None
@@ -99,7 +98,7 @@ async def test_members_share_the_queues_and_a_leaving_one_leaves_no_gap(address:
                 await send(200)
             await until(lambda: len(first.queues) == 6)
             await send(400)
-            await asyncio.wait_for(everything.wait(), SECONDS)
+            await asyncio.wait_for(everything.wait(), LONG)
         await asyncio.gather(*tasks)
     assert set(got) == set(sent)
 
@@ -109,10 +108,10 @@ async def test_a_message_that_fails_comes_again_through_the_retry_topic(address:
     async with Producer(address) as producer:
         await producer.send(Message("orders", b"x", tags="t"))
     async with Consumer(address, group="g", topics=["orders"], start="earliest") as consumer:
-        first = await consumer.receive(SECONDS)
+        first = await consumer.receive(LONG)
         assert first is not None
         await first.nack(delay_level=1)
-        again = await consumer.receive(SECONDS)
+        again = await consumer.receive(LONG)
         assert again is not None
         assert (again.topic, again.queue.topic) == ("orders", "%RETRY%g")
         assert (again.msg_id, again.tags, again.body) == (first.msg_id, "t", b"x")
@@ -124,7 +123,7 @@ async def test_a_message_that_is_given_up_goes_to_the_dead_letters(address: str)
     async with Producer(address) as producer:
         await producer.send(Message("orders", b"x"))
     async with Consumer(address, group="g", topics=["orders"], start="earliest") as consumer:
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(LONG)
         assert message is not None
         await message.nack(delay_level=-1)
     async with Reader(address) as reader:

@@ -15,8 +15,9 @@ import pytest
 from aerobee.scripts.harness import java_side
 from aerobee.scripts.harness.child import Child
 
+from ..waiting import LONG
+
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
-SECONDS = 60
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 SHELL = [text for kind, text in BLOCKS if kind == "sh"]
 PLAIN = [text for kind, text in BLOCKS if kind == ""]
@@ -52,7 +53,7 @@ class Walk:
             env=self.env,
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=LONG,
             check=False,
         )
         assert done.returncode == 0, (done.stdout, done.stderr)
@@ -74,7 +75,7 @@ class Walk:
         env = self.env | small
         child = Child(["bash", "-eu", "-c", script], stderr, cwd=self.folder, env=env)
         with child:
-            child.wait_line(lambda line: "ready" in line, SECONDS)
+            child.wait_line(lambda line: "ready" in line, LONG)
             yield child
             child.stop()
 
@@ -105,7 +106,7 @@ def test_certificate_daemons_commands_and_a_python_client(walk: Walk) -> None:
             env=walk.env,
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=LONG,
             check=False,
         )
         assert plain.returncode == 1

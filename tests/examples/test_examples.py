@@ -19,8 +19,9 @@ from aerobee.scripts.harness.child import Child
 from aerobee.scripts.harness.java_side import free_ports
 from aerobee.testing import LocalCluster
 
+from ..waiting import PROCESS
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SECONDS = 120  # a deadline that suits a busy machine
 # What each program prints; {} stands for the parts that differ from run to run.
 PRINTED = {
     "first_message.py": ["sent {}", "received ['o-1'] 12 EUR"],
@@ -58,7 +59,7 @@ def run(program: str, *words: str, cluster: LocalCluster, folder: Path) -> list[
         [sys.executable, EXAMPLES / program, *words],
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PROCESS,
         cwd=folder,
         env=environment(cluster),
         check=False,
@@ -104,9 +105,9 @@ def test_the_service_bills_until_it_is_stopped(
         producer.send(Message("orders", b"12 EUR"))
     argv = [sys.executable, str(EXAMPLES / "billing_service.py")]
     with Child(argv, tmp_path / "stderr", environment(aerobee_cluster), tmp_path) as service:
-        service.wait_line(lambda line: line == "billed 12 EUR", SECONDS)
+        service.wait_line(lambda line: line == "billed 12 EUR", PROCESS)
         service.process.send_signal(signal.SIGTERM)
-        assert service.process.wait(SECONDS) == 0, service.tail()
+        assert service.process.wait(PROCESS) == 0, service.tail()
 
 
 def test_the_web_service_sends_what_is_posted(
@@ -117,19 +118,19 @@ def test_the_web_service_sends_what_is_posted(
     program = f"from web_service import service, web; {start}"
     argv = [sys.executable, "-c", program]
     with Child(argv, tmp_path / "stderr", environment(aerobee_cluster), EXAMPLES) as service:
-        service.wait_line(lambda line: "Running on" in line, SECONDS)
+        service.wait_line(lambda line: "Running on" in line, PROCESS)
         url = f"http://127.0.0.1:{port}/orders"
-        with urllib.request.urlopen(url, b"12 EUR", timeout=SECONDS) as answer:
+        with urllib.request.urlopen(url, b"12 EUR", timeout=PROCESS) as answer:
             assert answer.status == 202
         with blocking.Consumer(
             aerobee_cluster.name_server, group="g", topics=["orders"], start="earliest"
         ) as consumer:
-            message = consumer.receive(SECONDS)
+            message = consumer.receive(PROCESS)
             assert message is not None
             assert message.body == b"12 EUR"
             message.ack()
         service.process.send_signal(signal.SIGTERM)
-        assert service.process.wait(SECONDS) == 0, service.tail()
+        assert service.process.wait(PROCESS) == 0, service.tail()
 
 
 def test_the_service_on_fastapi_sends_what_is_posted(
@@ -142,29 +143,29 @@ def test_the_service_on_fastapi_sends_what_is_posted(
     )
     argv = [sys.executable, "-c", program]
     with Child(argv, tmp_path / "stderr", environment(aerobee_cluster), EXAMPLES) as service:
-        line = service.wait_line(lambda line: "running on" in line, SECONDS)
+        line = service.wait_line(lambda line: "running on" in line, PROCESS)
         found = re.search(r"http://127\.0\.0\.1:\d+", line)
         assert found is not None, line
-        with urllib.request.urlopen(f"{found[0]}/orders", b"13 EUR", timeout=SECONDS) as answer:
+        with urllib.request.urlopen(f"{found[0]}/orders", b"13 EUR", timeout=PROCESS) as answer:
             assert answer.status == 202
         with blocking.Consumer(
             aerobee_cluster.name_server, group="api", topics=["orders"], start="earliest"
         ) as consumer:
             bodies = []
             while b"13 EUR" not in bodies:  # other examples send to this topic, too
-                message = consumer.receive(SECONDS)
+                message = consumer.receive(PROCESS)
                 assert message is not None
                 bodies.append(message.body)
                 message.ack()
         service.process.send_signal(signal.SIGTERM)
-        assert service.process.wait(SECONDS) in (0, -signal.SIGTERM), service.tail()
+        assert service.process.wait(PROCESS) in (0, -signal.SIGTERM), service.tail()
 
 
 def test_the_test_of_the_example_passes_with_pytest_alone_in_a_checkout() -> None:
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     argv += ["-p", "no:asyncio", "-p", "no:xdist", "examples/test_reminders.py"]
     done = subprocess.run(
-        argv, capture_output=True, text=True, timeout=SECONDS, cwd=EXAMPLES.parent, check=False
+        argv, capture_output=True, text=True, timeout=PROCESS, cwd=EXAMPLES.parent, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout

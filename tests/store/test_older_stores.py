@@ -17,6 +17,7 @@ from aerobee.store.inspect.check import check
 from aerobee.testing import LocalCluster
 
 from ..clocks import Clock
+from ..waiting import LONG
 from .conftest import OpenStore, Unpack, put
 
 SETTINGS = StoreSettings(
@@ -31,7 +32,6 @@ BROKER = {
     "fileReservedTime": 1_000_000,
     "cleanFileForciblyEnable": False,
 }
-SECONDS = 60  # a deadline that suits a busy machine
 NUMBER = "[0-9]{20}"
 # The files of a store with which 0.1.0 was started and served (docs/versions.md). Try that again
 # before another file is added here.
@@ -88,7 +88,7 @@ def test_a_broker_goes_on_with_a_store_of_0_1_0_and_leaves_files_that_0_1_0_open
         with blocking.Consumer(cluster.name_server, group="billing", topics=["orders"]) as consumer:
             bodies: set[bytes] = set()
             while len(bodies) < 182:  # the group has had 120 of 300
-                message = consumer.receive(SECONDS)
+                message = consumer.receive(LONG)
                 assert message is not None, f"{len(bodies)} messages came"
                 bodies.add(message.body)
                 message.ack()

@@ -10,6 +10,8 @@ from aerobee.client import Consumer, Message, Producer, SimpleConsumer, blocking
 from aerobee.store.base.errors import StoreError
 from aerobee.testing import Clock, LocalCluster
 
+from ..waiting import LONG
+
 TWO_HOURS = 18  # the delay level
 
 
@@ -56,7 +58,7 @@ def test_a_late_delivery_reaches_a_consumer_that_waits() -> None:
         raise AssertionError("no message came")
 
     with LocalCluster() as cluster:
-        assert asyncio.run(asyncio.wait_for(run(cluster), 30)) == b"later"
+        assert asyncio.run(asyncio.wait_for(run(cluster), LONG)) == b"later"
 
 
 @pytest.mark.parametrize("kind", ["delayed", "plain", "given back"])
@@ -79,7 +81,7 @@ def test_a_simple_consumer_gets_messages_after_a_move_of_the_clock(
             return [message.body for message in found]
 
     with LocalCluster() as cluster:
-        assert asyncio.run(asyncio.wait_for(run(cluster), 60)) == [b"x"]
+        assert asyncio.run(asyncio.wait_for(run(cluster), LONG)) == [b"x"]
     assert "too old" not in caplog.text  # no pop was dropped, so other clients get it as well
 
 

@@ -41,8 +41,7 @@ async def test_the_route_has_the_leader_of_each_queue_before_and_after_a_move(
 async def test_name_servers_learn_of_moves_with_single_topic_registration(
     tmp_path: Path,
 ) -> None:
-    settings = {"enable_single_topic_register": True}
-    async with static_cluster(tmp_path, "a", "b", **settings) as cluster:
+    async with static_cluster(tmp_path, "a", "b", enable_single_topic_register=True) as cluster:
         await cluster.create(T, ["a"])
         await cluster.move(T, 0, "b")
         assert await led(cluster) == {0: "b"}

@@ -11,7 +11,7 @@ from aerobee.protocol.message import properties as props
 from aerobee.protocol.message.record import Record, decode_all
 from aerobee.testing.cluster import LocalCluster
 
-SECONDS = 30
+from ...waiting import LONG
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ async def give_up(cluster: LocalCluster, topic: str, group: str) -> Record:
     async with Consumer(
         cluster.name_server, group=group, topics=[topic], start="earliest"
     ) as consumer:
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(LONG)
         assert message is not None
         await message.nack(delay_level=-1)
     async with Reader(cluster.name_server) as reader:
@@ -43,7 +43,7 @@ async def test_a_group_that_pops_gets_it_where_it_pops_retries(cluster: LocalClu
         await admin.create_topic("%RETRY%poppers_popped", 1)
         assert await admin.resend(letter, "poppers") == "%RETRY%poppers_popped"
     async with SimpleConsumer(cluster.name_server, group="poppers", topics=["popped"]) as consumer:
-        [message] = await consumer.receive(timeout=SECONDS)
+        [message] = await consumer.receive(timeout=LONG)
         assert (message.body, message.keys) == (b"x", ["k"])
         await message.ack()
 
@@ -60,7 +60,7 @@ async def test_a_group_in_order_is_refused_and_gets_it_through_the_topic(
         with pytest.raises(ClientError, match=r"liners consumes in order.*send to the original"):
             await admin.resend(letter, "liners")
         assert await admin.resend(letter, "liners", original=True) == "lined"
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(LONG)
         assert message is not None
         assert message.body == b"x"
         pairs = message.record.properties

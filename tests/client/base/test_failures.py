@@ -15,10 +15,10 @@ from aerobee.client import (
 from aerobee.client.base.failures import log_failure
 from aerobee.testing import LocalCluster
 
+from ...waiting import LONG
 from ..fakes import until
 
 log = logging.getLogger("aerobee.test")
-SECONDS = 60  # a deadline, for a machine that has much else to do
 
 
 def parse(message: MessageView) -> object:
@@ -87,7 +87,7 @@ async def test_a_failed_handler_is_one_line_with_the_place_in_its_code(
     with blocking.Producer(address) as producer:
         await asyncio.to_thread(producer.send, Message("orders", b"no JSON"))
     assert callable(fail)
-    await asyncio.wait_for(fail(address, lambda: bool(said())), SECONDS)
+    await asyncio.wait_for(fail(address, lambda: bool(said())), LONG)
     (line,) = said()
     assert line.levelname == "WARNING"
     assert line.exc_info is None

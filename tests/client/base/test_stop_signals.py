@@ -13,8 +13,9 @@ from aerobee.client.base.stop_signals import stop_signals
 from aerobee.scripts.harness.child import Reporter
 from aerobee.testing import LocalCluster
 
+from ...waiting import LONG
+
 PROGRAM = str(Path(__file__).parents[1] / "service.py")
-SECONDS = 60  # a deadline, generous for a busy machine
 BODIES = [str(number) for number in range(6)]
 STOP = [signal.SIGINT, signal.SIGTERM]
 
@@ -35,7 +36,7 @@ def cluster() -> Iterator[LocalCluster]:
 def started(cluster: LocalCluster, folder: Path, kind: str) -> Reporter:
     """The program while two of its handlers work."""
     child = Reporter([sys.executable, PROGRAM, cluster.name_server, kind], folder / "stderr")
-    child.wait_line(lambda _: len(child.events("begun")) == 2, SECONDS)
+    child.wait_line(lambda _: len(child.events("begun")) == 2, LONG)
     return child
 
 
@@ -60,12 +61,12 @@ def test_a_signal_lets_handlers_finish_and_nothing_is_consumed_twice(
     with started(cluster, tmp_path, kind) as child:
         child.process.send_signal(number)
         child.say("go")
-        assert child.wait(SECONDS) == 0
+        assert child.wait(LONG) == 0
         done = [each["body"] for each in child.events("done")]
         assert child.events("stopped")
         assert sorted(each["body"] for each in child.events("begun")) == sorted(done)
         assert child.stderr_path.read_text() == ""
-    rest = asyncio.run(asyncio.wait_for(left(cluster, len(BODIES) - len(done)), SECONDS))
+    rest = asyncio.run(asyncio.wait_for(left(cluster, len(BODIES) - len(done)), LONG))
     assert sorted(done + rest) == BODIES
 
 
@@ -76,20 +77,20 @@ def test_a_second_signal_does_not_wait_for_handlers(
     with started(cluster, tmp_path, kind) as child:
         child.process.send_signal(signal.SIGTERM)
         child.process.send_signal(signal.SIGINT)
-        child.wait_event("stopped", SECONDS)  # then the program waits for its handlers' threads
+        child.wait_event("stopped", LONG)  # then the program waits for its handlers' threads
         assert not child.events("done")
         said = child.stderr_path.read_text()
         assert "Traceback" not in said
         child.process.send_signal(signal.SIGTERM)  # the default action again
-        assert child.wait(SECONDS) == -signal.SIGTERM
-    assert sorted(asyncio.run(asyncio.wait_for(left(cluster, len(BODIES)), SECONDS))) == BODIES
+        assert child.wait(LONG) == -signal.SIGTERM
+    assert sorted(asyncio.run(asyncio.wait_for(left(cluster, len(BODIES)), LONG))) == BODIES
 
 
 def test_a_program_with_its_own_handler_keeps_it(cluster: LocalCluster, tmp_path: Path) -> None:
     with started(cluster, tmp_path, "others") as child:
         child.process.send_signal(signal.SIGTERM)
-        child.wait_event("own handler", SECONDS)
-        assert child.wait(SECONDS) == 0
+        child.wait_event("own handler", LONG)
+        assert child.wait(LONG) == 0
         assert len(child.events("done")) == len(BODIES)
 
 
@@ -113,7 +114,7 @@ def test_no_signal_handler_is_installed_in_another_thread() -> None:
 
     thread = threading.Thread(target=look)
     thread.start()
-    thread.join(SECONDS)
+    thread.join(LONG)
     assert seen == before
 
 
@@ -127,7 +128,7 @@ async def test_handle_signals_false_installs_no_signal_handler(cluster: LocalClu
 
     before = signal.getsignal(signal.SIGTERM)
     running = asyncio.create_task(consumer.run(handle_signals=False))
-    await asyncio.wait_for(begun.wait(), SECONDS)
+    await asyncio.wait_for(begun.wait(), LONG)
     assert signal.getsignal(signal.SIGTERM) is before
     await consumer.close()
     await running
@@ -145,7 +146,7 @@ async def test_a_stop_waits_for_handlers_up_to_drain_timeout(
         await asyncio.Event().wait()  # for ever
 
     running = asyncio.create_task(consumer.run(drain_timeout=0.01))
-    await asyncio.wait_for(begun.wait(), SECONDS)
+    await asyncio.wait_for(begun.wait(), LONG)
     signal.raise_signal(signal.SIGTERM)
-    await asyncio.wait_for(running, SECONDS)
+    await asyncio.wait_for(running, LONG)
     assert "group g is stopped at once" in caplog.text

@@ -12,6 +12,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
+from ...waiting import LONG
+
 
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
@@ -33,7 +35,7 @@ async def receive(cluster: LocalCluster, *, fail: bool = False) -> dict[str, str
     consumer = Consumer(cluster.name_server, group="g", topics=["orders"], start="earliest")
     async with Producer(cluster.name_server, group="shop") as producer:
         await producer.send(Message("orders", b"x", properties={"own": "text"}))
-        async with consumer, asyncio.timeout(60):
+        async with consumer, asyncio.timeout(LONG):
             async for message in consumer:
                 async with message.process():
                     if fail:
@@ -97,7 +99,7 @@ async def test_a_listener_works_inside_a_span_of_the_trace(
     consumer.listener(batch_max=8 if kind == "batch" else None)(function)
     async with Producer(aerobee_cluster.name_server, group="shop") as producer:
         await producer.send(Message("orders", b"x"))
-        async with consumer, asyncio.timeout(60):
+        async with consumer, asyncio.timeout(LONG):
             await called.wait()
     (sent,) = named(spans, "send orders")
     (processed,) = named(spans, "process orders")
@@ -126,7 +128,7 @@ async def test_a_listener_that_raises_is_seen_in_its_span(
 
     async with Producer(aerobee_cluster.name_server) as producer:
         await producer.send(Message("orders", b"x"))
-        async with consumer, asyncio.timeout(60):
+        async with consumer, asyncio.timeout(LONG):
             await called.wait()
     (processed,) = named(spans, "process orders")
     assert processed.status.status_code is StatusCode.ERROR

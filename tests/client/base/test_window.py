@@ -5,6 +5,8 @@ import asyncio
 import pytest
 from aerobee.client.base.window import Window
 
+from ...waiting import LONG
+
 
 async def test_those_who_find_it_full_get_in_in_the_order_they_came() -> None:
     window, entered = Window(1), list[int]()
@@ -37,6 +39,6 @@ async def test_a_waiter_cancelled_with_its_place_in_hand_passes_it_on() -> None:
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    await asyncio.wait_for(second, 5)
+    await asyncio.wait_for(second, LONG)
     window.leave()
     assert window.under_way == 0

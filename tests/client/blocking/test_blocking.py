@@ -25,9 +25,8 @@ from aerobee.client.pull import reader as reader_module
 from aerobee.protocol import codes
 from aerobee.protocol.message.record import decode_all
 
+from ...waiting import LONG
 from ..fakes import FakeCluster
-
-SECONDS = 60  # a deadline, for a machine that has much else to do
 
 
 async def test_messages_are_sent_consumed_and_read_without_a_loop(address: str) -> None:
@@ -71,14 +70,14 @@ async def test_raising_sends_back_and_the_loop_goes_on(address: str) -> None:
         with Producer(address) as producer:
             producer.send(Message("orders", b"x"))
         with Consumer(address, group="g", topics=["orders"], start="earliest") as consumer:
-            first = consumer.receive(SECONDS)
+            first = consumer.receive(LONG)
             assert first is not None
             with first.process():
                 raise RuntimeError("boom")
             producer = Producer(address)
             producer.send(Message("orders", b"y"))
             producer.close()
-            second = consumer.receive(SECONDS)
+            second = consumer.receive(LONG)
             assert second is not None
             assert second.body == b"y"
             second.nack(delay_level=-1)
@@ -105,9 +104,9 @@ async def test_many_threads_share_a_producer_and_a_consumer(address: str) -> Non
             threads = [threading.Thread(target=consume, args=(consumer,)) for _ in range(3)]
             for thread in threads:
                 thread.start()
-            assert enough.wait(SECONDS)
+            assert enough.wait(LONG)
         for thread in threads:
-            thread.join(SECONDS)
+            thread.join(LONG)
             assert not thread.is_alive()
         return found
 
@@ -121,7 +120,7 @@ async def test_closing_by_two_threads_at_once_closes_once(address: str) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(SECONDS)
+            thread.join(LONG)
         assert not any(thread.is_alive() for thread in threads)
         with pytest.raises(ClosedError):
             consumer.receive()
@@ -214,7 +213,7 @@ async def test_threads_administer_and_consume_together(address: str) -> None:
         ):
             consumer.subscribe("topic-1")
             producer.send(Message("topic-1", b"1"))
-            (message,) = consumer.receive_batch(10, SECONDS)
+            (message,) = consumer.receive_batch(10, LONG)
             assert message.body == b"1"
             message.ack()
             consumer.pause()
@@ -233,14 +232,14 @@ async def test_a_transaction_is_begun_in_one_place_and_ended_in_another(address:
         ) as producer:
             receipt = producer.begin(Message("orders", b"x"))
             producer.end(receipt, blocking.TransactionState.COMMIT)
-            assert producer.send_soon(Message("plain", b"x")).result(SECONDS).msg_id
+            assert producer.send_soon(Message("plain", b"x")).result(LONG).msg_id
         with blocking.LitePullConsumer(
             address, group="l", start="earliest", assign_expressions={"orders": "*"}
         ) as consumer:
             consumer.assign(consumer.fetch_queues("orders"))
             for queue in consumer.assignment:
                 consumer.seek_to_begin(queue)
-            return len(consumer.poll(SECONDS))
+            return len(consumer.poll(LONG))
 
     assert await asyncio.to_thread(work) == 1
 
@@ -256,9 +255,9 @@ async def test_many_sends_are_begun_by_threads_and_waited_for_later(address: str
             producer.send(Message("soon", b"first"))
             with ThreadPoolExecutor(4) as pool:
                 begun = [each for found in pool.map(begin, range(4)) for each in found]
-            assert len({each.result(SECONDS).msg_id for each in begun}) == 400
+            assert len({each.result(LONG).msg_id for each in begun}) == 400
             with pytest.raises(IllegalMessageError):
-                producer.send_soon(Message("soon", b"")).result(SECONDS)
+                producer.send_soon(Message("soon", b"")).result(LONG)
         for _ in range(2):
             with pytest.raises(ClosedError):
                 producer.send_soon(Message("soon", b"x"))
@@ -275,7 +274,7 @@ async def test_a_producer_does_not_take_more_sends_than_its_limit_before_its_loo
         looks = threading.Event()
 
         def hold() -> None:
-            assert looks.wait(SECONDS)
+            assert looks.wait(LONG)
 
         producer = blocking.Producer(address)
         producer._thread.call(hold)
@@ -283,7 +282,7 @@ async def test_a_producer_does_not_take_more_sends_than_its_limit_before_its_loo
         with pytest.raises(ClientError, match="3 sends wait"):
             begun[3].result(0)
         looks.set()
-        assert len({each.result(SECONDS).msg_id for each in begun[:3]}) == 3
+        assert len({each.result(LONG).msg_id for each in begun[:3]}) == 3
         producer.close()
 
     await asyncio.to_thread(work)
@@ -312,6 +311,6 @@ async def test_closing_the_producer_ends_what_was_begun(fake: FakeCluster) -> No
             begun = [producer.send_soon(Message("orders", b"x"), timeout=60) for _ in range(3)]
         for each in begun:
             with pytest.raises(ClosedError):
-                each.result(SECONDS)
+                each.result(LONG)
 
     await asyncio.to_thread(work)

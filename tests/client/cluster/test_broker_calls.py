@@ -13,8 +13,9 @@ from aerobee.protocol.bodies.offsets import GetConsumerStatusBody, ResetOffsetBo
 from aerobee.protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from aerobee.protocol.command import Command
 
+from ...waiting import LONG
 from ..fakes import FakeCluster, record, until
-from ..queue_log import SECONDS, Log, committed, take
+from ..queue_log import Log, committed, take
 from ..shelf import Shelf
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -33,7 +34,7 @@ async def ask(fake: FakeCluster, code: int, body: bytes = b"", **fields: str) ->
     """The client's answer to a request of the broker."""
     await until(lambda: any(not each.is_lost for each in fake.broker.connections))
     connection: Connection = fake.broker.connections[-1]
-    return await connection.request(code, fields, body, SECONDS)
+    return await connection.request(code, fields, body, LONG)
 
 
 @pytest.mark.requirement("Consuming: Asked by brokers: running info, one message at once, resets")
@@ -90,7 +91,7 @@ async def test_a_message_to_be_consumed_at_once_is_and_its_fate_is_told(
             brokerName="broker-a",
         )
     )
-    message = await member.receive(SECONDS)
+    message = await member.receive(LONG)
     assert message is not None
     assert message.body == b"direct"
     async with message.process():

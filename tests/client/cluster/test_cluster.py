@@ -23,6 +23,7 @@ from aerobee.protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 from aerobee.protocol.command import OK, Response
 from aerobee.protocol.headers.clients import UnregisterClient
 
+from ...waiting import LONG
 from ..clock import Clock
 from ..fakes import FakeCluster, until
 
@@ -133,7 +134,7 @@ async def test_repeated_work_goes_on_after_a_failure(caplog: pytest.LogCaptureFi
         raise RuntimeError("boom")
 
     task = asyncio.create_task(every(0.001, work, "trying"))
-    await asyncio.wait_for(enough.wait(), 5)
+    await asyncio.wait_for(enough.wait(), LONG)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import pytest
 from aerobee.client.group.inbox import Inbox
 
+from ...waiting import LONG
+
 
 @dataclass
 class Item:
@@ -46,7 +48,7 @@ async def test_a_taker_that_is_cancelled_after_its_wake_up_leaves_the_item_to_th
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    item = await asyncio.wait_for(second, 60)
+    item = await asyncio.wait_for(second, LONG)
     assert item is not None
     assert item.number == 1
 

@@ -23,6 +23,7 @@ from aerobee.protocol.headers.offsets import (
     UpdateConsumerOffset,
 )
 
+from ...waiting import LONG
 from ..fakes import FakeBroker, FakeCluster, until
 
 QUEUE = MessageQueue("orders", "broker-a", 1)
@@ -142,7 +143,7 @@ async def test_a_clone_is_a_copy_of_one_topic_or_of_all(store: OffsetStore) -> N
 
 async def until_stored(store: OffsetStore, queue: MessageQueue) -> None:
     """A oneway request takes a moment."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LONG):
         while await store.read(queue, ReadFrom.STORE) < 0:  # noqa: ASYNC110
             await asyncio.sleep(0)
 

@@ -6,6 +6,8 @@ import pytest
 from aerobee.client.group.process_queue import Limits, ProcessQueue
 from aerobee.protocol.bodies.body import MessageQueue
 
+from ...waiting import LONG
+
 QUEUE = MessageQueue("orders", "broker-a", 0)
 
 
@@ -30,7 +32,7 @@ async def test_a_limit_stops_the_flow_until_the_first_message_is_settled(
     await asyncio.sleep(0)
     assert not waiting.done()
     queue.settle(0)
-    await asyncio.wait_for(waiting, 60)
+    await asyncio.wait_for(waiting, LONG)
     assert not queue.is_full
 
 
@@ -62,7 +64,7 @@ async def test_dropping_wakes_whoever_waits_for_room() -> None:
     waiting = asyncio.ensure_future(queue.room())
     await asyncio.sleep(0)
     queue.drop()
-    await asyncio.wait_for(waiting, 60)
+    await asyncio.wait_for(waiting, LONG)
     assert queue.dropped
 
 

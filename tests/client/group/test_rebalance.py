@@ -19,11 +19,11 @@ from aerobee.protocol.bodies.clients import GetConsumerListByGroupResponseBody
 from aerobee.protocol.command import Command, Response
 from aerobee.protocol.queues.allocation import Strategy, average, circle
 
+from ...waiting import LONG
 from ..clock import Clock
 from ..fakes import FakeCluster, until
 from ..shelf import Shelf
 
-SECONDS = 60  # a deadline, generous for a busy machine
 Item = TypeVar("Item")
 
 
@@ -137,7 +137,7 @@ async def test_a_consumer_passes_its_stages_in_order(fake: FakeCluster, shelf: S
     """Route, heartbeat, members, the group's offset, pull, commit, unregistering."""
     shelf.put("orders", 0, b"0")
     async with member(fake) as consumer:
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(LONG)
         assert message is not None
         await message.ack()
     assert fake.order[0] == codes.GET_ROUTEINFO_BY_TOPIC
@@ -165,8 +165,8 @@ async def test_a_lost_queue_is_dropped_then_persisted_then_released(
     shelf.put("orders", 0, b"0", b"1")
     dropped = list[bool]()
     async with member(fake) as consumer:
-        first = await consumer.receive(SECONDS)
-        second = await consumer.receive(SECONDS)
+        first = await consumer.receive(LONG)
+        second = await consumer.receive(LONG)
         assert first is not None
         assert second is not None
         await first.ack()
@@ -207,7 +207,7 @@ async def test_the_next_owner_starts_at_the_persisted_offset(
 ) -> None:
     shelf.put("orders", 0, b"0", b"1", b"2")
     async with member(fake) as first, member(fake, "a") as second:
-        message = await first.receive(0.5) or await second.receive(SECONDS)
+        message = await first.receive(0.5) or await second.receive(LONG)
         assert message is not None
         owner = first if first.queues else second
         await message.ack()
@@ -215,7 +215,7 @@ async def test_the_next_owner_starts_at_the_persisted_offset(
         await owner.close()
         fake.broker.members.discard("b" if owner is first else "a")
         other.rebalance_soon()
-        following = await other.receive(SECONDS)
+        following = await other.receive(LONG)
         assert following is not None
         assert following.body == b"1"
 
@@ -391,13 +391,13 @@ async def test_a_flow_control_limit_stops_the_pulls_until_messages_are_settled(
 ) -> None:
     shelf.put("orders", 0, *(b"%d" % at for at in range(50)))
     async with member(fake, limits=Limits(messages_max=10), pull=PullSettings(batch=8)) as consumer:
-        messages = [await consumer.receive(SECONDS) for _ in range(16)]
+        messages = [await consumer.receive(LONG) for _ in range(16)]
         assert await consumer.receive(0.05) is None
         assert shelf.pulls_of("orders") == [0, 8]
         for message in messages[:6]:
             assert message is not None
             await message.ack()
-        assert await consumer.receive(SECONDS) is not None
+        assert await consumer.receive(LONG) is not None
 
 
 @pytest.mark.requirement("Rebalance: Pull batch 32, interval 0")
@@ -406,7 +406,7 @@ async def test_the_pull_interval_separates_two_pulls(
 ) -> None:
     shelf.put("orders", 0, b"0", b"1", b"2")
     async with member(fake, pull=PullSettings(batch=1, interval_s=10)) as consumer:
-        assert await consumer.receive(SECONDS) is not None
+        assert await consumer.receive(LONG) is not None
         await clock.advance(9)
         assert shelf.pulls_of("orders") == [0]
         await clock.advance(2)

@@ -20,7 +20,8 @@ from aerobee.client.errors import ClientError
 from aerobee.protocol.message import properties as props
 from aerobee.testing import LocalCluster
 
-SECONDS = 60  # a deadline, for a machine that has much else to do
+from ...waiting import LONG
+
 OWN = {"shop": "é", "id": "7"}
 
 
@@ -79,7 +80,7 @@ async def test_the_properties_are_those_that_the_sender_set(
     async with Producer(address) as producer:
         receipt = await producer.send(message, sharding_key="berlin")
     assert callable(receive)
-    found = await asyncio.wait_for(receive(address), SECONDS)
+    found = await asyncio.wait_for(receive(address), LONG)
     assert found.properties == OWN
     assert (found.tags, found.keys, found.sharding_key) == ("paid", ["o-1", "o-2"], "berlin")
     system = found.system_properties
@@ -96,7 +97,7 @@ async def test_a_message_that_was_given_back_keeps_what_its_sender_set(
     async with Producer(address) as producer:
         await producer.send(Message("orders", b"x", properties=OWN))
     async with Consumer(address, group="g", topics=["orders"], start="earliest") as consumer:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(LONG):
             first = await consumer.receive()
             assert first is not None
             await first.nack(delay_level=1)
@@ -124,7 +125,7 @@ async def test_a_check_of_a_transaction_sees_what_its_sender_set(
         receipt, _ = await producer.send_in_transaction(message, lambda _: TransactionState.UNKNOWN)
         assert receipt.transaction_id == receipt.msg_id
         aerobee_cluster.advance(minutes=2)
-        found = await asyncio.wait_for(seen.get(), SECONDS)
+        found = await asyncio.wait_for(seen.get(), LONG)
         assert found.properties == OWN
         assert found.system_properties[props.PGROUP] == "shop"
 
@@ -144,7 +145,7 @@ async def test_a_reply_has_the_properties_of_nobody_but_its_sender(address: str)
             await message.ack()
 
         work = asyncio.create_task(answer())
-        reply = await producer.request(Message("orders", b"?", properties=OWN), timeout=SECONDS)
+        reply = await producer.request(Message("orders", b"?", properties=OWN), timeout=LONG)
         await work
     assert asked[0].properties == OWN
     assert reply.properties == {}

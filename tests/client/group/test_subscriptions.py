@@ -9,10 +9,9 @@ from aerobee.protocol import codes
 from aerobee.protocol.bodies.heartbeat import CheckClientRequestBody, HeartbeatData
 from aerobee.protocol.command import OK, Response
 
+from ...waiting import LONG
 from ..fakes import FakeCluster, until
 from ..shelf import Shelf
-
-SECONDS = 60  # a deadline, for a machine that has much else to do
 
 
 async def test_a_condition_is_judged_by_a_broker_and_travels_with_its_kind(
@@ -84,7 +83,7 @@ async def test_a_namespace_is_added_on_the_way_out_and_taken_off_on_the_way_in(
         fake.address, group="g", topics=["orders"], start="earliest", namespace="ns"
     ) as consumer:
         for _ in range(2):
-            message = await consumer.receive(SECONDS)
+            message = await consumer.receive(LONG)
             assert message is not None
             assert message.topic == "orders"
             await message.nack()

@@ -20,12 +20,11 @@ from aerobee.protocol import codes
 from aerobee.protocol.command import OK, Response
 from aerobee.protocol.headers.pop import AckMessage, PopMessage
 
+from ...waiting import LONG
 from ..conftest import broker_config
 from ..fakes import FakeCluster, popped_with_tags, record
 from ..queues import filled
 from ..shelf import Shelf
-
-SECONDS = 60  # a deadline, generous for a busy machine
 
 
 async def popped(
@@ -33,7 +32,7 @@ async def popped(
 ) -> list[PoppedMessage]:
     """Pops until `count` messages have arrived."""
     found: list[PoppedMessage] = []
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(LONG):
         while len(found) < count:
             found += await consumer.receive(timeout=1)
     return found
@@ -79,7 +78,7 @@ async def test_a_waiting_receive_is_woken_by_a_message(address: str) -> None:
         SimpleConsumer(address, group="mail", topics=["orders"], start="earliest") as mail,
         Producer(address) as producer,
     ):
-        waiting = asyncio.create_task(mail.receive(timeout=SECONDS))
+        waiting = asyncio.create_task(mail.receive(timeout=LONG))
         await asyncio.sleep(0)
         await producer.send(Message("orders", b"now"))
         assert [message.body for message in await waiting] == [b"now"]
@@ -192,12 +191,12 @@ async def test_the_blocking_wrappers_poll_pull_and_pop(address: str) -> None:
     def work() -> None:
         with blocking.LitePullConsumer(address, group="lite", start="earliest") as lite:
             lite.subscribe("orders")
-            assert len(lite.poll(SECONDS)) == 4
+            assert len(lite.poll(LONG)) == 4
             lite.commit()
             assert lite.committed(queue) == 4
             assert lite.assignment == lite.fetch_queues("orders") == [queue]
             lite.seek(queue, 3)
-            assert [message.body for message in lite.poll(SECONDS)] == [b"3"]
+            assert [message.body for message in lite.poll(LONG)] == [b"3"]
         with blocking.PullConsumer(address, group="plain") as plain:
             assert len(plain.pull(queue, 2).messages) == 2
             plain.commit(queue, 4)
@@ -206,7 +205,7 @@ async def test_the_blocking_wrappers_poll_pull_and_pop(address: str) -> None:
         with blocking.SimpleConsumer(
             address, group="pop", topics=["orders"], start="earliest"
         ) as simple:
-            messages = simple.receive(timeout=SECONDS)
+            messages = simple.receive(timeout=LONG)
             assert len(messages) == 4
             simple.change_invisible_time(messages[0], 30)
             for message in messages:

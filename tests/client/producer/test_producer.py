@@ -30,6 +30,7 @@ from aerobee.protocol.message.record import COMPRESSED, COMPRESSION_ZLIB
 from aerobee.scripts.harness import java_side
 from aerobee.testing import LocalCluster
 
+from ...waiting import LONG
 from ..clock import Clock
 from ..fakes import FakeBroker, FakeCluster, route_of, until
 
@@ -372,7 +373,7 @@ async def test_a_burst_larger_than_all_buffers_is_sent(fake: FakeCluster) -> Non
     fake.broker.answers[codes.SEND_MESSAGE_V2] = long_response
     async with Producer(fake.address, compress_bytes_min=1 << 20, under_way_max=2000) as producer:
         sends = (producer.send(Message("orders", body), timeout=60) for _ in range(1500))
-        receipts = await asyncio.wait_for(asyncio.gather(*sends), 60)
+        receipts = await asyncio.wait_for(asyncio.gather(*sends), LONG)
     assert len(receipts) == 1500
 
 

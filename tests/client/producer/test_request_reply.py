@@ -15,6 +15,7 @@ from aerobee.protocol.message import properties as props
 from aerobee.protocol.message.record import decode_all
 from aerobee.testing import LocalCluster
 
+from ...waiting import LONG
 from ..clock import Clock, answered
 from ..fakes import FakeCluster, record, until
 
@@ -89,7 +90,7 @@ async def test_a_reply_to_a_disconnected_requester_is_an_error(cluster: LocalClu
     await unanswered(cluster)
     consumer = Consumer(cluster.name_server, group="servers", topics=["ask"], start="earliest")
     async with Producer(cluster.name_server) as producer, consumer:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(LONG):
             message = await anext(aiter(consumer))
         with pytest.raises(RequesterGoneError, match="the client that sent the request left") as at:
             await producer.reply(message, b"too late")
@@ -141,7 +142,7 @@ async def test_a_reply_to_an_ordinary_message_is_an_error(cluster: LocalCluster)
     consumer = Consumer(cluster.name_server, group="servers", topics=["ask"], start="earliest")
     async with Producer(cluster.name_server) as producer, consumer:
         await producer.send(Message("ask", b"plain"))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(LONG):
             message = await anext(aiter(consumer))
         with pytest.raises(ClientError, match="no property CORRELATION_ID, so it is no request"):
             await producer.reply(message, b"what?")

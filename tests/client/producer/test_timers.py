@@ -7,11 +7,10 @@ from aerobee.client import Consumer
 from aerobee.client.base.identity import new_client_id
 from aerobee.protocol import codes
 
+from ...waiting import LONG
 from ..clock import Clock
 from ..fakes import FakeCluster, until
 from ..shelf import Shelf
-
-SECONDS = 60  # a deadline, generous for a busy machine
 
 
 @pytest.mark.requirement("Lite pull: Timers: first delay and period")
@@ -22,7 +21,7 @@ async def test_each_task_has_its_first_delay_and_its_period(
     async with Consumer(
         fake.address, group="g", topics=["orders"], start="earliest", client_id="b"
     ) as consumer:
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(LONG)
         assert message is not None
         await message.ack()
         start = Counter(fake.broker.order)
@@ -59,7 +58,7 @@ async def test_offsets_are_reported_per_queue_every_5_seconds_also_after_a_broke
         shelf.put("orders", queue_id, b"%d" % queue_id)
     async with Consumer(fake.address, group="g", topics=["orders"], start="earliest") as consumer:
         for _ in range(3):
-            message = await consumer.receive(SECONDS)
+            message = await consumer.receive(LONG)
             assert message is not None
             await message.ack()
         sent = fake.broker.requests[codes.UPDATE_CONSUMER_OFFSET]
@@ -82,7 +81,7 @@ async def test_a_crash_between_two_reports_repeats_messages_and_loses_none(
     options = {"group": "g", "topics": ["orders"], "start": "earliest"}
     crashing = Consumer(fake.address, client_id="b", **options)  # type: ignore[arg-type]
     await crashing.start()
-    messages = [await crashing.receive(SECONDS) for _ in range(4)]
+    messages = [await crashing.receive(LONG) for _ in range(4)]
     assert None not in messages
     first, second, third, _ = messages
     for message in (first, third):
@@ -97,7 +96,7 @@ async def test_a_crash_between_two_reports_repeats_messages_and_loses_none(
     fake.broker.members.clear()
     shelf.pulls.clear()
     async with Consumer(fake.address, client_id="c", **options) as following:  # type: ignore[arg-type]
-        again = [await following.receive(SECONDS) for _ in range(3)]
+        again = [await following.receive(LONG) for _ in range(3)]
         assert [message.body for message in again if message] == [b"1", b"2", b"3"]
     await crashing.close()
 

@@ -17,6 +17,7 @@ from aerobee.protocol.headers.transactions import EndTransaction
 from aerobee.protocol.message import properties as props
 from aerobee.testing import LocalCluster
 
+from ...waiting import LONG
 from ..fakes import FakeCluster, record, until
 
 COMMIT, ROLLBACK, UNKNOWN = (
@@ -24,9 +25,6 @@ COMMIT, ROLLBACK, UNKNOWN = (
     TransactionState.ROLLBACK,
     TransactionState.UNKNOWN,
 )
-
-
-SECONDS = 60  # a deadline, for a machine that has much else to do
 
 
 @pytest.fixture
@@ -110,7 +108,7 @@ async def test_the_end_is_told_in_the_trace(cluster: LocalCluster, by_check: boo
     async with Consumer(
         cluster.name_server, group="g", topics=["traces"], start="earliest"
     ) as consumer:
-        traces = await consumer.receive(SECONDS)
+        traces = await consumer.receive(LONG)
     assert traces is not None
     assert traces.keys == [receipt.msg_id, "o-1"]
     records = [each.split("\x01") for each in traces.body.decode().split("\x02") if each]

@@ -17,11 +17,11 @@ from aerobee.protocol.bodies.heartbeat import HeartbeatData
 from aerobee.protocol.command import Command, Response
 from aerobee.protocol.headers.pull import LITE_PULL, SUBSCRIPTION, SUSPEND, PullMessage
 
+from ...waiting import LONG
 from ..clock import Clock
 from ..fakes import FakeCluster, pulled, until
 from ..shelf import Shelf
 
-SECONDS = 60  # a deadline, generous for a busy machine
 QUEUE = MessageQueue("orders", "broker-a", 0)
 
 
@@ -49,8 +49,8 @@ async def test_poll_returns_the_messages_of_one_pull_in_order(
     shelf.put("orders", 0, *(b"%d" % at for at in range(12)))
     async with member(fake) as consumer:
         await consumer.subscribe("orders")
-        assert bodies(await consumer.poll(SECONDS)) == [b"%d" % at for at in range(10)]
-        assert bodies(await consumer.poll(SECONDS)) == [b"10", b"11"]
+        assert bodies(await consumer.poll(LONG)) == [b"%d" % at for at in range(10)]
+        assert bodies(await consumer.poll(LONG)) == [b"10", b"11"]
         assert await consumer.poll(0) == []
     pull = shelf.pulls[0]
     assert pull.sys_flag == LITE_PULL | SUBSCRIPTION | SUSPEND
@@ -69,8 +69,8 @@ async def test_a_broker_before_5_0_gets_ordinary_pulls(fake: FakeCluster, shelf:
     shelf.put("orders", 0, *(b"%d" % at for at in range(12)))
     async with member(fake) as consumer:
         await consumer.subscribe("orders")
-        assert bodies(await consumer.poll(SECONDS)) == [b"%d" % at for at in range(10)]
-        assert bodies(await consumer.poll(SECONDS)) == [b"10", b"11"]
+        assert bodies(await consumer.poll(LONG)) == [b"%d" % at for at in range(10)]
+        assert bodies(await consumer.poll(LONG)) == [b"10", b"11"]
     assert len(fake.broker.requests[codes.LITE_PULL_MESSAGE]) == 1  # tried once
 
 
@@ -87,12 +87,12 @@ async def test_the_state_of_a_queue_follows_poll_seek_and_pause(
         await consumer.assign([QUEUE])
         await until(lambda: state_of(consumer).pull_offset == 3)
         assert state_of(consumer).consume_offset == -1
-        assert len(await consumer.poll(SECONDS)) == 3
+        assert len(await consumer.poll(LONG)) == 3
         assert state_of(consumer).consume_offset == 3
         await consumer.seek(QUEUE, 1)
         await until(lambda: state_of(consumer).seek_offset == -1)
         assert (state_of(consumer).consume_offset, state_of(consumer).seek_offset) == (1, -1)
-        assert bodies(await consumer.poll(SECONDS)) == [b"1", b"2"]
+        assert bodies(await consumer.poll(LONG)) == [b"1", b"2"]
         consumer.pause([QUEUE, MessageQueue("orders", "broker-a", 9)])
         assert state_of(consumer).paused
         consumer.resume([QUEUE])
@@ -127,9 +127,9 @@ async def test_a_later_poll_commits_polled_messages_every_5_seconds(
     shelf.put("orders", 0, b"0", b"1")
     async with member(fake, pull=LitePullSettings(batch=1)) as consumer:
         await consumer.subscribe("orders")
-        assert bodies(await consumer.poll(SECONDS)) == [b"0"]
+        assert bodies(await consumer.poll(LONG)) == [b"0"]
         assert await consumer.committed(QUEUE) == -1
-        assert bodies(await consumer.poll(SECONDS)) == [b"1"]
+        assert bodies(await consumer.poll(LONG)) == [b"1"]
         assert await consumer.committed(QUEUE) == -1  # 5 seconds have not passed
         await clock.advance(6)
         await consumer.poll(0)
@@ -147,8 +147,8 @@ async def test_without_auto_commit_only_commit_persists_offsets(
     shelf.put("orders", 0, b"0", b"1", b"2")
     async with member(fake, auto_commit=False, pull=LitePullSettings(batch=1)) as consumer:
         await consumer.subscribe("orders")
-        await consumer.poll(SECONDS)
-        await consumer.poll(SECONDS)
+        await consumer.poll(LONG)
+        await consumer.poll(LONG)
         await consumer.commit([QUEUE])
         assert shelf.committed["orders", 0] == 2
         await consumer.commit({QUEUE: 1, MessageQueue("orders", "broker-a", 7): 5})
@@ -157,11 +157,11 @@ async def test_without_auto_commit_only_commit_persists_offsets(
             await consumer.commit({QUEUE: -1})
         await consumer.commit({QUEUE: 2}, persist=False)
         assert (await consumer.committed(QUEUE), shelf.committed["orders", 0]) == (2, 1)
-        await consumer.poll(SECONDS)
+        await consumer.poll(LONG)
     assert shelf.committed["orders", 0] == 2  # closing persists the committed offset only
     async with member(fake) as consumer:
         await consumer.subscribe("orders")
-        assert bodies(await consumer.poll(SECONDS)) == [b"2"]
+        assert bodies(await consumer.poll(LONG)) == [b"2"]
 
 
 @pytest.mark.requirement("Lite pull: committed, commit, seek")
@@ -173,15 +173,15 @@ async def test_a_seek_is_limited_to_the_offsets_of_the_queue(
     async with member(fake) as consumer:
         await consumer.assign([QUEUE])
         await consumer.seek_to_begin(QUEUE)
-        assert bodies(await consumer.poll(SECONDS))[0] == b"1"
+        assert bodies(await consumer.poll(LONG))[0] == b"1"
         await consumer.seek(QUEUE, 3)
-        assert bodies(await consumer.poll(SECONDS)) == [b"3", b"4"]
+        assert bodies(await consumer.poll(LONG)) == [b"3", b"4"]
         await consumer.seek_to_time(QUEUE, 2)
-        assert bodies(await consumer.poll(SECONDS)) == [b"2", b"3", b"4"]
+        assert bodies(await consumer.poll(LONG)) == [b"2", b"3", b"4"]
         await consumer.seek_to_end(QUEUE)
         assert await consumer.poll(0.05) == []
         shelf.put("orders", 0, b"5")
-        assert bodies(await consumer.poll(SECONDS)) == [b"5"]
+        assert bodies(await consumer.poll(LONG)) == [b"5"]
         for offset in (0, 7):
             with pytest.raises(ClientError, match=f"{offset} is not in queue 0 .* has 1 to 6"):
                 await consumer.seek(QUEUE, offset)
@@ -199,9 +199,9 @@ async def test_a_seek_discards_buffered_messages_and_the_pull_in_flight(
         await until(lambda: shelf.pulls_of("orders") == [0, 2])  # one is buffered, one is in flight
         await consumer.seek(QUEUE, 1)
         shelf.put("orders", 0, b"2")  # answers the pull from before the seek
-        found = bodies(await consumer.poll(SECONDS))
+        found = bodies(await consumer.poll(LONG))
         while len(found) < 2:
-            found += bodies(await consumer.poll(SECONDS))
+            found += bodies(await consumer.poll(LONG))
         assert found == [b"1", b"2"]
         assert await consumer.poll(0.02) == []
 
@@ -214,7 +214,7 @@ async def test_a_paused_queue_is_not_pulled_until_it_is_resumed(
     consumer = member(fake)
     async with consumer:
         await consumer.assign([QUEUE])
-        assert len(await consumer.poll(SECONDS)) == 1
+        assert len(await consumer.poll(LONG)) == 1
         consumer.pause([QUEUE])
         shelf.put("orders", 0, b"1")  # answers the pull in flight
         await clock.settle()
@@ -224,7 +224,7 @@ async def test_a_paused_queue_is_not_pulled_until_it_is_resumed(
         assert await consumer.poll(0) == []
         consumer.resume([QUEUE])
         await clock.advance(1.5)
-        assert bodies(await consumer.poll(SECONDS)) == [b"2"]
+        assert bodies(await consumer.poll(LONG)) == [b"2"]
 
 
 @pytest.mark.requirement("Lite pull: Flow control by count, size, span, all; its words")
@@ -319,7 +319,7 @@ async def test_a_pull_out_of_range_continues_at_the_offset_of_the_broker(
     shelf.least["orders", 0] = 3
     async with member(fake) as consumer:
         await consumer.assign([QUEUE])
-        assert bodies(await consumer.poll(SECONDS)) == [b"3", b"4"]
+        assert bodies(await consumer.poll(LONG)) == [b"3", b"4"]
     assert "going on at offset 3" in caplog.text
 
 
@@ -349,7 +349,7 @@ async def test_a_rebalance_drops_lost_queues_and_keeps_the_state_of_others(
         fake.broker.members.add("a")
         await consumer.rebalance()
         assert [q.queue_id for q in consumer.assignment if q.topic == "orders"] == [2, 3]
-        found = [message.queue_id for _ in range(2) for message in await consumer.poll(SECONDS)]
+        found = [message.queue_id for _ in range(2) for message in await consumer.poll(LONG)]
         assert sorted(found) == [2, 3]  # messages of lost queues are skipped
         assert await consumer.poll(0.02) == []
         # A queue that stays keeps its state.
@@ -376,7 +376,7 @@ async def test_an_unsubscribed_topic_is_committed_and_released(
     shelf.put("orders", 0, b"0")
     async with member(fake, auto_commit=False) as consumer:
         await consumer.subscribe("orders")
-        assert len(await consumer.poll(SECONDS)) == 1
+        assert len(await consumer.poll(LONG)) == 1
         await consumer.commit(persist=False)
         await consumer.unsubscribe("orders")
         assert consumer.assignment == []
@@ -470,9 +470,9 @@ async def test_an_offset_reset_by_an_administrator_takes_effect(
     shelf.put("orders", 0, b"0", b"1")
     async with member(fake) as consumer:
         await consumer.subscribe("orders")
-        assert len(await consumer.poll(SECONDS)) == 2
+        assert len(await consumer.poll(LONG)) == 2
         await consumer.reset_offsets({QUEUE: 1})
-        assert bodies(await consumer.poll(SECONDS)) == [b"1"]
+        assert bodies(await consumer.poll(LONG)) == [b"1"]
         assert shelf.committed["orders", 0] == 1
         info = consumer.running_info()
         assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_ACTIVELY"

@@ -15,8 +15,6 @@ from aerobee.protocol import codes
 
 from ..queues import filled
 
-SECONDS = 60  # a deadline, for a machine that has much else to do
-
 
 @pytest.mark.requirement("Consuming: Plain pull")
 async def test_a_plain_pull_goes_anywhere_and_commits_what_it_is_told(

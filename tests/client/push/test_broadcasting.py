@@ -11,11 +11,10 @@ from aerobee.protocol import codes
 from aerobee.protocol.bodies.heartbeat import HeartbeatData
 from aerobee.protocol.headers.pull import COMMIT_OFFSET
 
+from ...waiting import LONG
 from ..clock import Clock
 from ..fakes import FakeCluster, until
 from ..shelf import Shelf
-
-SECONDS = 60  # a deadline, for a machine that has much else to do
 
 
 def member(fake: FakeCluster, folder: Path, client_id: str | None = "me") -> Consumer:
@@ -56,13 +55,13 @@ async def test_a_member_goes_on_where_its_file_says(
     shelf.put("orders", 0, b"0", b"1", b"2")
     async with member(fake, tmp_path) as consumer:
         for _ in range(2):
-            message = await consumer.receive(SECONDS)
+            message = await consumer.receive(LONG)
             assert message is not None
             await message.ack()
     assert not shelf.committed
     assert not fake.broker.requests[codes.QUERY_CONSUMER_OFFSET]
     async with member(fake, tmp_path) as consumer:
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(LONG)
         assert message is not None
         assert message.body == b"2"
     assert not any(pull.sys_flag & COMMIT_OFFSET for pull in shelf.pulls)
@@ -75,19 +74,19 @@ async def test_the_file_is_written_every_5_seconds_and_at_the_end(
     shelf.put("orders", 0, b"0", b"1")
     path = tmp_path / "me" / "g" / "offsets.json"
     async with member(fake, tmp_path) as consumer:
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(LONG)
         assert message is not None
         await message.ack()
         assert text_of(path) == ""
         await clock.advance(11)  # the first time after 10 s, then every 5
         await until(lambda: text_of(path) != "")
-        second = await consumer.receive(SECONDS)
+        second = await consumer.receive(LONG)
         assert second is not None
         await second.ack()
         await clock.advance(6)
         await until(lambda: ":2}" in text_of(path))
         shelf.put("orders", 0, b"2")
-        third = await consumer.receive(SECONDS)
+        third = await consumer.receive(LONG)
         assert third is not None
         await third.ack()
     assert ":3}" in text_of(path)
@@ -99,7 +98,7 @@ async def test_what_fails_is_logged_and_dropped(
 ) -> None:
     shelf.put("orders", 0, b"0")
     async with member(fake, tmp_path) as consumer:
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(LONG)
         assert message is not None
         await message.nack()
         assert list(consumer.offsets_of("orders").values()) == [1]

@@ -18,8 +18,9 @@ from aerobee.protocol.headers.send import ConsumerSendMsgBack
 from aerobee.protocol.message import properties as props
 from aerobee.protocol.message.compression import compress
 
+from ...waiting import LONG
 from ..fakes import FakeBroker, FakeCluster, pulled, record, until
-from ..queue_log import SECONDS, Log, committed, take
+from ..queue_log import Log, committed, take
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ async def test_the_pull_after_a_settled_message_commits_it(one_queue: FakeCluste
 async def test_an_unsettled_message_holds_the_committed_offset(one_queue: FakeCluster) -> None:
     Log(one_queue.broker, [record(at) for at in range(3)])
     async with Consumer(one_queue.address, group="g", topics=["orders"]) as consumer:
-        first = await consumer.receive(SECONDS)
+        first = await consumer.receive(LONG)
         assert first is not None
         assert len(await take(consumer, 2)) == 2
     assert committed(one_queue.broker)["orders"] == 0
@@ -91,7 +92,7 @@ async def test_tags_whose_hashes_collide_are_told_apart(one_queue: FakeCluster) 
         [record(at, raw_properties=props.encode({"TAGS": tag})) for at, tag in enumerate(tags)],
     )
     async with Consumer(one_queue.address, group="g", topics={"orders": "AaAa"}) as consumer:
-        found = [await consumer.receive(SECONDS) for _ in range(2)]
+        found = [await consumer.receive(LONG) for _ in range(2)]
         assert [message.offset for message in found if message] == [0, 3]
         for message in found:
             assert message is not None
@@ -110,7 +111,7 @@ async def test_a_retried_message_bears_the_topic_it_was_sent_to(one_queue: FakeC
 
     broker.answers[codes.PULL_MESSAGE] = pull
     async with Consumer(one_queue.address, group="g", topics=["orders"]) as consumer:
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(LONG)
         assert message is not None
         assert (message.topic, message.queue.topic) == ("orders", "%RETRY%g")
         assert (message.msg_id, message.reconsume_times) == ("U1", 2)
@@ -152,10 +153,10 @@ async def test_a_message_the_broker_does_not_take_back_comes_again_here(
     Log(broker, [record(0)])
     broker.answers[codes.SEND_MESSAGE_V2] = lambda *_: Response(codes.SYSTEM_BUSY)
     async with Consumer(one_queue.address, group="g", topics=["orders"]) as member:
-        first = await member.receive(SECONDS)
+        first = await member.receive(LONG)
         assert first is not None
         await first.nack()
-        again = await member.receive(SECONDS)
+        again = await member.receive(LONG)
         assert again is not None
         assert (again.offset, again.reconsume_times) == (0, 1)
         await again.ack()
@@ -176,7 +177,7 @@ async def test_a_cancelled_task_leaves_its_message_to_be_received_again(
                     await asyncio.Event().wait()
 
         task = asyncio.create_task(work())
-        await asyncio.wait_for(entered.wait(), SECONDS)
+        await asyncio.wait_for(entered.wait(), LONG)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -187,7 +188,7 @@ async def test_a_cancelled_task_leaves_its_message_to_be_received_again(
 async def test_settling_twice_settles_once(one_queue: FakeCluster) -> None:
     Log(one_queue.broker, [record(0)])
     async with Consumer(one_queue.address, group="g", topics=["orders"]) as consumer:
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(LONG)
         assert message is not None
         await message.ack()
         await message.ack()
@@ -267,7 +268,7 @@ async def test_a_compressed_body_is_unpacked_and_a_broken_one_says_so(
         [record(0, compress(b"long" * 99), sys_flag=0x301), record(1, b"junk", sys_flag=0x301)],
     )
     async with Consumer(one_queue.address, group="g", topics=["orders"]) as consumer:
-        good, bad = [await consumer.receive(SECONDS) for _ in range(2)]
+        good, bad = [await consumer.receive(LONG) for _ in range(2)]
         assert good is not None
         assert good.body == b"long" * 99
         assert bad is not None
@@ -364,7 +365,7 @@ async def test_a_message_of_a_released_queue_is_passed_over_and_settles_nothing(
     fake.topics = {"orders": 1, "%RETRY%g": 1}
     Log(broker, [record(0), record(1)])
     async with Consumer(fake.address, group="g", topics=["orders"], client_id="b") as consumer:
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(LONG)
         assert message is not None
         broker.members.add("a")
         consumer.rebalance_soon()

@@ -19,11 +19,10 @@ from aerobee.client.push import concurrent
 from aerobee.protocol import codes
 from aerobee.protocol.command import Response
 
+from ...waiting import LONG
 from ..clock import Clock
 from ..fakes import FakeCluster, until
 from ..shelf import Shelf
-
-SECONDS = 60  # a deadline, for a machine that has much else to do
 
 
 def member(fake: FakeCluster, **options: object) -> Consumer:
@@ -46,7 +45,7 @@ async def test_a_decorated_function_gets_every_message_and_returning_is_done(
 
     running = asyncio.create_task(consumer.run())
     await until(lambda: len(seen) == 5)
-    await consumer.drain(SECONDS)
+    await consumer.drain(LONG)
     await running
     assert sorted(seen) == [b"0", b"1", b"2", b"3", b"4"]
     assert shelf.committed["orders", 0] == 5
@@ -192,7 +191,7 @@ async def test_an_iterated_message_that_is_kept_too_long_is_given_back_as_well(
 ) -> None:
     shelf.put("orders", 0, b"0")
     async with member(fake) as consumer:
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(LONG)
         assert message is not None
         await clock.advance(14 * 60, step=10)
         assert not shelf.backs
@@ -238,7 +237,7 @@ async def test_a_broker_that_refuses_a_send_back_is_passed_by_with_a_plain_send(
     shelf.put("orders", 0, b"0", raw_properties=b"UNIQ_KEY\x01U0\x02TAGS\x01t\x02")
     fake.broker.answers[codes.CONSUMER_SEND_MSG_BACK] = lambda *_: Response(codes.SYSTEM_ERROR)
     async with member(fake) as consumer:
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(LONG)
         assert message is not None
         await message.nack()
         assert shelf_offset(consumer) == 1
@@ -261,7 +260,7 @@ async def test_draining_waits_for_what_is_being_consumed_and_pulls_no_more(
     shelf.put("orders", 0, b"0", b"1")
     consumer = member(fake)
     await consumer.start()
-    messages = [await consumer.receive(SECONDS) for _ in range(2)]
+    messages = [await consumer.receive(LONG) for _ in range(2)]
     draining = asyncio.create_task(consumer.drain())
     for _ in range(20):
         await asyncio.sleep(0)  # the draining begins
@@ -279,7 +278,7 @@ async def test_draining_gives_up_when_its_time_is_up(fake: FakeCluster, shelf: S
     shelf.put("orders", 0, b"0")
     consumer = member(fake)
     await consumer.start()
-    assert await consumer.receive(SECONDS) is not None
+    assert await consumer.receive(LONG) is not None
     assert not await consumer.drain(0.05)
     assert shelf.committed.get(("orders", 0), 0) == 0
 
@@ -289,13 +288,13 @@ async def test_a_paused_consumer_begins_no_pull(fake: FakeCluster, shelf: Shelf)
         await until(lambda: len(shelf.pulls_of("orders")) == 1)
         consumer.pause()
         shelf.put("orders", 0, b"0")  # answers the pull that is under way
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(LONG)
         assert message is not None
         await message.ack()
         shelf.put("orders", 0, b"1")
         assert await consumer.receive(0.05) is None
         consumer.resume()
-        assert await consumer.receive(SECONDS) is not None
+        assert await consumer.receive(LONG) is not None
 
 
 @pytest.mark.requirement("Rebalance: Cardinalities")
@@ -345,8 +344,8 @@ async def test_a_blocking_consumer_calls_a_plain_listener_in_its_threads(
         with blocking.Consumer(
             fake.address, group="g", topics=["orders"], start="earliest", listener=listen
         ) as consumer:
-            assert enough.wait(SECONDS)
-            assert consumer.drain(SECONDS)
+            assert enough.wait(LONG)
+            assert consumer.drain(LONG)
 
     await asyncio.to_thread(work)
     assert sorted(seen) == [b"%d" % at for at in range(6)]

@@ -21,10 +21,9 @@ from aerobee.client.group.local_offsets import LocalOffsetStore
 from aerobee.client.group.membership import Membership
 from aerobee.client.group.offsets import RemoteOffsetStore
 
+from ...waiting import LONG
 from ..fakes import until
 from ..queues import filled
-
-SECONDS = 60  # a deadline, for a machine that has much else to do
 
 
 async def consume(consumer: Consumer, into: Counter[bytes]) -> None:
@@ -95,7 +94,7 @@ async def test_progress_is_kept_by_the_broker_under_topic_and_group(
     await filled(address, 3)
     async with Consumer(address, group="g", topics=["orders"], start="earliest") as consumer:
         for _ in range(2):
-            message = await consumer.receive(SECONDS)
+            message = await consumer.receive(LONG)
             assert message is not None
             await message.ack()
     await broker.stop()
@@ -117,17 +116,17 @@ async def test_a_condition_on_properties_picks_messages_for_every_kind_of_consum
     found: list[bytes] = []
     async with Consumer(address, group="push", topics=topics, start="earliest") as consumer:
         for _ in range(2):
-            message = await consumer.receive(SECONDS)
+            message = await consumer.receive(LONG)
             assert message is not None
             found.append(message.body)
             await message.ack()
     async with LitePullConsumer(address, group="lite", start="earliest") as lite:
         await lite.subscribe("orders", wanted)
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(LONG):
             while len(found) < 4:
                 found += [message.body for message in await lite.poll(1)]
     async with SimpleConsumer(address, group="pop", topics=topics, start="earliest") as simple:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(LONG):
             while len(found) < 6:
                 found += [message.body for message in await simple.receive(timeout=1)]
     assert found == [b"3", b"5"] * 3

@@ -19,11 +19,10 @@ from aerobee.protocol.command import Response
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.testing import LocalCluster
 
+from ...waiting import LONG
 from ..clock import Clock
 from ..fakes import FakeCluster, until
 from ..shelf import Shelf
-
-SECONDS = 60  # a deadline, for a machine that has much else to do
 
 
 def member(fake: FakeCluster, client_id: str = "b", **options: object) -> Consumer:
@@ -39,11 +38,11 @@ async def test_the_next_message_of_a_queue_comes_when_the_one_before_is_settled(
 ) -> None:
     shelf.put("orders", 0, b"0", b"1", b"2")
     async with member(fake) as consumer:
-        first = await consumer.receive(SECONDS)
+        first = await consumer.receive(LONG)
         assert first is not None
         assert await consumer.receive(0.02) is None
         await first.ack()
-        second = await consumer.receive(SECONDS)
+        second = await consumer.receive(LONG)
         assert second is not None
         assert (first.body, second.body) == (b"0", b"1")
     assert shelf.committed["orders", 0] == 1
@@ -54,14 +53,14 @@ async def test_a_message_that_is_pulled_meanwhile_waits_for_the_one_before(
 ) -> None:
     shelf.put("orders", 0, b"0")
     async with member(fake) as consumer:
-        first = await consumer.receive(SECONDS)
+        first = await consumer.receive(LONG)
         assert first is not None
         for body in (b"1", b"2"):
             shelf.put("orders", 0, body)
             await until(lambda: shelf.pulls_of("orders")[-1] == len(shelf.records["orders", 0]))
         assert await consumer.receive(0) is None
         await first.ack()
-        second = await consumer.receive(SECONDS)
+        second = await consumer.receive(LONG)
         assert second is not None
         assert second.body == b"1"
         assert await consumer.receive(0) is None
@@ -72,14 +71,14 @@ async def test_a_message_that_is_pulled_while_its_queue_rests_waits_for_the_end_
 ) -> None:
     shelf.put("orders", 0, b"0")
     async with member(fake) as consumer:
-        first = await consumer.receive(SECONDS)
+        first = await consumer.receive(LONG)
         assert first is not None
         await first.nack()
         shelf.put("orders", 0, b"1")
         await until(lambda: shelf.pulls_of("orders")[-1] == 2)
         assert await consumer.receive(0) is None
         await clock.advance(1.5)
-        again = await consumer.receive(SECONDS)
+        again = await consumer.receive(LONG)
         assert again is not None
         assert (again.body, again.reconsume_times) == (b"0", 1)
         assert await consumer.receive(0) is None
@@ -111,7 +110,7 @@ async def test_no_other_batch_is_begun_while_one_is_settled_only_in_part(
         await go.wait()
 
     async with consumer:
-        await asyncio.wait_for(is_settled.wait(), SECONDS)
+        await asyncio.wait_for(is_settled.wait(), LONG)
         await clock.advance(1)  # longer than the queue rests after a message that failed
         assert seen == [[b"0", b"1", b"2"]]
         go.set()
@@ -123,7 +122,7 @@ async def test_queues_do_not_wait_for_each_other(fake: FakeCluster, shelf: Shelf
     for queue_id in range(3):
         shelf.put("orders", queue_id, b"%d" % queue_id)
     async with member(fake) as consumer:
-        found = [await consumer.receive(SECONDS) for _ in range(3)]
+        found = [await consumer.receive(LONG) for _ in range(3)]
         assert {message.queue_id for message in found if message} == {0, 1, 2}
 
 
@@ -138,7 +137,7 @@ async def test_a_queue_is_locked_before_it_is_asked_for_anything(
         assert not shelf.pulls_of("orders")
         assert consumer.queues == []
         del shelf.locks["orders", 0]
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(LONG)
         assert message is not None
         order = fake.broker.order
         assert shelf.locks["orders", 0] == "b"
@@ -167,7 +166,7 @@ async def test_a_lock_that_is_not_renewed_is_believed_in_for_30_seconds(
 ) -> None:
     shelf.put("orders", 0, b"0", b"1", b"2")
     async with member(fake) as consumer:
-        first = await consumer.receive(SECONDS)
+        first = await consumer.receive(LONG)
         assert first is not None
         fake.broker.answers[codes.LOCK_BATCH_MQ] = lambda *_: Response(codes.SYSTEM_BUSY)
         await clock.advance(27)
@@ -184,7 +183,7 @@ async def test_a_lost_lock_is_asked_for_once_at_a_time(
 ) -> None:
     shelf.put("orders", 0, b"0", b"1")
     async with member(fake, pull=PullSettings(timeout_s=120)) as consumer:
-        first = await consumer.receive(SECONDS)
+        first = await consumer.receive(LONG)
         assert first is not None
         await until(lambda: shelf.pulls_of("orders")[-1] == 2)
         answer = fake.broker.answers[codes.LOCK_BATCH_MQ]
@@ -200,7 +199,7 @@ async def test_a_lost_lock_is_asked_for_once_at_a_time(
         assert await consumer.receive(0) is None
         fake.broker.answers[codes.LOCK_BATCH_MQ] = answer
         await clock.advance(5)
-        second = await consumer.receive(SECONDS)
+        second = await consumer.receive(LONG)
         assert second is not None
         assert second.body == b"1"
 
@@ -211,7 +210,7 @@ async def test_nothing_is_handed_out_once_the_lock_is_30_seconds_old(
 ) -> None:
     shelf.put("orders", 0, b"0", b"1")
     async with member(fake) as consumer:
-        first = await consumer.receive(SECONDS)
+        first = await consumer.receive(LONG)
         assert first is not None
         answer = fake.broker.answers[codes.LOCK_BATCH_MQ]
         fake.broker.answers[codes.LOCK_BATCH_MQ] = lambda *_: Response(codes.SYSTEM_BUSY)
@@ -221,7 +220,7 @@ async def test_nothing_is_handed_out_once_the_lock_is_30_seconds_old(
         assert await consumer.receive(0) is None
         fake.broker.answers[codes.LOCK_BATCH_MQ] = answer
         await clock.advance(5)
-        second = await consumer.receive(SECONDS)
+        second = await consumer.receive(LONG)
         assert second is not None
         assert second.body == b"1"
 
@@ -231,7 +230,7 @@ async def test_a_message_that_fails_holds_up_its_queue_for_a_second(
 ) -> None:
     shelf.put("orders", 0, b"0", b"1")
     async with member(fake) as consumer:
-        first = await consumer.receive(SECONDS)
+        first = await consumer.receive(LONG)
         assert first is not None
         await first.nack()
         await clock.advance(0.9, step=0.1)
@@ -242,7 +241,7 @@ async def test_a_message_that_fails_holds_up_its_queue_for_a_second(
         assert (again.body, again.reconsume_times) == (b"0", 1)
         assert shelf.committed.get(("orders", 0)) is None
         await again.ack()
-        after = await consumer.receive(SECONDS)
+        after = await consumer.receive(LONG)
         assert after is not None
         assert after.body == b"1"
     assert not shelf.backs
@@ -279,11 +278,11 @@ async def test_after_too_many_times_the_message_goes_to_the_retry_topic_and_the_
     settings = ConsumeSettings(suspend_s=0.01)
     async with member(fake, consume=settings, max_reconsume_times=2) as consumer:
         for times in range(3):
-            message = await consumer.receive(SECONDS)
+            message = await consumer.receive(LONG)
             assert message is not None
             assert (message.body, message.reconsume_times) == (b"bad", times)
             await message.nack()
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(LONG)
         assert message is not None
         assert message.body == b"good"
         await message.ack()
@@ -303,10 +302,10 @@ async def test_a_message_that_is_given_up_is_a_dead_letter_and_the_next_one_foll
         async with Consumer(
             address, group="g", topics=["orders"], ordered=True, start="earliest"
         ) as consumer:
-            first = await consumer.receive(SECONDS)
+            first = await consumer.receive(LONG)
             assert first is not None
             await first.nack(-1)
-            second = await consumer.receive(SECONDS)
+            second = await consumer.receive(LONG)
             assert second is not None
             assert second.body == b"1"
             await second.ack()
@@ -324,7 +323,7 @@ async def test_a_message_that_can_not_be_given_up_keeps_its_queue(
     settings = ConsumeSettings(suspend_s=0.01)
     async with member(fake, consume=settings, max_reconsume_times=0) as consumer:
         for _ in range(3):
-            message = await consumer.receive(SECONDS)
+            message = await consumer.receive(LONG)
             assert message is not None
             assert message.body == b"bad"
             await message.nack()
@@ -347,7 +346,7 @@ async def test_a_batch_is_done_or_comes_again_as_a_whole(fake: FakeCluster, shel
             done.set()
 
     async with consumer:
-        await asyncio.wait_for(done.wait(), SECONDS)
+        await asyncio.wait_for(done.wait(), LONG)
         await until(lambda: shelf_committed(consumer) == 5)
     assert seen == [[b"0", b"1", b"2"], [b"0", b"1", b"2"], [b"3", b"4"]]
 
@@ -362,7 +361,7 @@ async def test_a_queue_is_not_given_away_while_its_message_is_being_consumed(
 ) -> None:
     shelf.put("orders", 0, b"0", b"1")
     async with member(fake) as consumer:
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(LONG)
         assert message is not None
         fake.broker.members.add("a")  # gets the only queue
         consumer.rebalance_soon()
@@ -381,7 +380,7 @@ async def test_a_listener_that_hangs_keeps_its_queue_for_20_seconds(
 ) -> None:
     shelf.put("orders", 0, b"0")
     async with member(fake) as consumer:
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(LONG)
         assert message is not None
         fake.broker.members.add("a")
         consumer.rebalance_soon()
@@ -409,10 +408,10 @@ async def test_a_cancelled_task_leaves_its_message_at_the_front(
 ) -> None:
     shelf.put("orders", 0, b"0", b"1")
     async with member(fake) as consumer:
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(LONG)
         assert message is not None
         message.release()
-        again = await consumer.receive(SECONDS)
+        again = await consumer.receive(LONG)
         assert again is not None
         assert again.body == b"0"
 

@@ -20,10 +20,10 @@ from aerobee.protocol.command import OK, Response
 from aerobee.protocol.headers.pop import PopMessage
 from aerobee.testing import LocalCluster
 
+from ...waiting import LONG
 from ..clock import answered
 from ..fakes import FakeCluster, popped_with_tags, until
 
-SECONDS = 60  # a deadline, for a machine that has much else to do
 QUEUES = 4
 
 
@@ -58,7 +58,7 @@ async def send(cluster: LocalCluster, *bodies: bytes, tags: str | None = None) -
 
 async def eventually(cluster: LocalCluster, holds: Callable[[], bool]) -> None:
     """Moves the broker's time on until it holds; what is invisible comes back after some scans."""
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(LONG):
         while not holds():
             cluster.advance(seconds=5)
             await answered(cluster, 0.02)
@@ -91,7 +91,7 @@ async def test_what_is_popped_and_done_is_acknowledged_and_comes_to_nobody_again
     async with member(cluster) as second:
         cluster.advance(minutes=10)
         await send(cluster, b"last")
-        message = await second.receive(SECONDS)
+        message = await second.receive(LONG)
         assert message is not None
         assert (message.body, message.reconsume_times) == (b"last", 0)
         await message.ack()
@@ -144,7 +144,7 @@ async def test_what_nobody_settles_comes_again_when_its_time_is_up(
     await send(cluster, b"x")
     async with member(cluster) as hanging, member(cluster) as other:
         first = await asyncio.wait(
-            [asyncio.create_task(each.receive(SECONDS)) for each in (hanging, other)],
+            [asyncio.create_task(each.receive(LONG)) for each in (hanging, other)],
             return_when=asyncio.FIRST_COMPLETED,
         )
         message = next(iter(first[0])).result()
@@ -162,7 +162,7 @@ async def test_a_message_sent_to_the_dead_letters_is_there_and_nowhere_else(
 ) -> None:
     await send(cluster, b"x")
     async with member(cluster) as consumer:
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(LONG)
         assert message is not None
         await message.nack(-1)
     store = cluster.brokers[0].store
@@ -170,7 +170,7 @@ async def test_a_message_sent_to_the_dead_letters_is_there_and_nowhere_else(
     async with member(cluster) as second:
         cluster.advance(minutes=10)
         await send(cluster, b"last")
-        following = await second.receive(SECONDS)
+        following = await second.receive(LONG)
         assert following is not None
         assert following.body == b"last"
 
@@ -180,7 +180,7 @@ async def test_what_is_settled_too_late_is_not_acknowledged(
 ) -> None:
     await send(cluster, b"x")
     async with member(cluster) as consumer:
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(LONG)
         assert message is not None
         with monkeypatch.context() as later:
             now = time.monotonic()
@@ -188,7 +188,7 @@ async def test_what_is_settled_too_late_is_not_acknowledged(
             assert message.is_void
             await message.ack()
         found = list[ReceivedMessage | None]()
-        waiting = asyncio.create_task(consumer.receive(SECONDS))
+        waiting = asyncio.create_task(consumer.receive(LONG))
         waiting.add_done_callback(lambda done: found.append(done.result()))
         await eventually(cluster, lambda: bool(found))
         assert found[0] is not None
@@ -200,10 +200,10 @@ async def test_what_is_let_go_of_is_handed_out_again_here(
 ) -> None:
     await send(cluster, b"x")
     async with member(cluster) as consumer:
-        first = await consumer.receive(SECONDS)
+        first = await consumer.receive(LONG)
         assert first is not None
         first.release()
-        assert await consumer.receive(SECONDS) is first
+        assert await consumer.receive(LONG) is first
 
 
 async def test_without_a_mode_the_broker_shares_the_queues_to_be_pulled(
@@ -254,9 +254,9 @@ async def test_draining_waits_for_what_is_popped_and_pops_no_more(
     await send(cluster, b"x")
     consumer = member(cluster)
     await consumer.start()
-    message = await consumer.receive(SECONDS)
+    message = await consumer.receive(LONG)
     assert message is not None
-    draining = asyncio.create_task(consumer.drain(SECONDS))
+    draining = asyncio.create_task(consumer.drain(LONG))
     for _ in range(100):
         await asyncio.sleep(0)
     assert not draining.done()

@@ -15,6 +15,7 @@ from aerobee.store.base.errors import StoreError
 
 from ...clocks import Clock
 from ...interop.programs import wait_until
+from ...waiting import LONG
 from ..conftest import OpenStore, put
 from .test_taking import bodies
 
@@ -24,7 +25,6 @@ KINDS: list[Callable[[Path], str]] = [
     lambda path: f"memory://{path.parent.name}/deep",
     lambda path: f"s3://bucket/{path.parent.name}",
 ]
-SECONDS = 60
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         ready = re.compile(r"Running on (http://127\.0\.0\.1:\d+)")
         wait_until(lambda: ready.search(stderr.read_text()) is not None, stderr.read_text)
         url = ready.findall(stderr.read_text())[0]
-        urlopen(Request(f"{url}/bucket", method="PUT"), timeout=SECONDS).close()
+        urlopen(Request(f"{url}/bucket", method="PUT"), timeout=LONG).close()
         patch.setenv("AWS_ENDPOINT_URL", url)
         patch.setenv("AWS_ACCESS_KEY_ID", "any")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "any")
