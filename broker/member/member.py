@@ -15,7 +15,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -90,6 +90,7 @@ class Member:
         self._news = asyncio.Event()  # the leader is to be asked now
         self._has_role = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._at_close = AsyncExitStack()  # closes what the start has opened
         self._position = (0, 0, 0)  # epoch, end and confirmed end of the log when last open
         self._open_ms = self._started_ms = now_ms()  # when a broker was there last
         self._may_lack_end = False  # of the log: a crash came before, and not each byte was synced
@@ -106,21 +107,23 @@ class Member:
 
         StoreError or OSError with one plain sentence.
         """
-        self._identity = self._files.load()
-        self.ports = self._open_ports(self.config)
-        self._peers = open_peers(self.config)
         config = self.config
-        left = LeftLocks(config.store_dir / "config" / "queueLocks.json")
-        self._handover = LockHandover(config.broker_name, left, self._peers, self._wall_ms)
-        self.controllers = Controllers(config.controllers, self._peers)
-        self._leader = Leader(
-            self.controllers, config.broker_cluster_name, config.broker_name, self._wall_ms
-        )
+        self._identity = self._files.load()
         try:
+            self.ports = self._open_ports(config)
+            self._at_close.callback(self.ports.close)
+            self._peers = open_peers(config)
+            self._at_close.push_async_callback(self._peers.close)
             if self.address in config.controllers:
                 raise OSError(
                     f"controllerAddr names {self.address}, which is this broker; name a controller"
                 )
+            left = LeftLocks(config.store_dir / "config" / "queueLocks.json")
+            self._handover = LockHandover(config.broker_name, left, self._peers, self._wall_ms)
+            self.controllers = Controllers(config.controllers, self._peers)
+            self._leader = Leader(
+                self.controllers, config.broker_cluster_name, config.broker_name, self._wall_ms
+            )
             self._handover.load()
             await self._open(Role(0 if self._identity is None else self._identity.broker_id))
             if self.broker is not None:
@@ -418,8 +421,7 @@ class Member:
 
     async def _close(self) -> None:
         await self._leave("this broker stops")
-        await self._peers.close()
-        self.ports.close()
+        await self._at_close.aclose()
 
     async def _end_tasks(self) -> None:
         tasks = self._tasks if self._sending is None else [*self._tasks, self._sending]
