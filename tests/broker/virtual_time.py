@@ -11,15 +11,18 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
-from typing import TypeVar
+from types import SimpleNamespace
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 from aerobee.broker import server
+from aerobee.broker.member.ports import VIP_PORT_DISTANCE, Ports
 from aerobee.broker.runtime.threads import Threads
+from aerobee.broker.settings.config import BrokerConfig
 
 from ..simulation.loop import SimulatedThreads
 from ..simulation.machines import Machine, Machines, simulated
-from ..simulation.network import MachineLoop
+from ..simulation.network import BoundPort, MachineLoop
 
 SEED = int(os.environ.get("AEROBEE_SIMULATIONS_SEED", "1"))
 
@@ -88,24 +91,28 @@ def virtual_loop() -> asyncio.AbstractEventLoop:
     raise AssertionError
 
 
-def here() -> VirtualLoop:
-    """The running loop."""
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, VirtualLoop)
-    return loop
-
-
-def wall_ms() -> int:
-    """The milliseconds since 1970 in virtual time."""
-    return here().machines.now_ms()
-
-
 def steady_ms() -> int:
-    """The milliseconds of a monotonic clock in virtual time."""
-    return int(here().time() * 1000)
+    """The milliseconds of the running loop's clock, which no one moves back."""
+    return int(asyncio.get_running_loop().time() * 1000)
 
 
 def threads() -> Threads:
     """What gives a broker on the running loop its threads."""
     loop = asyncio.get_running_loop()
     return SimulatedThreads(loop) if isinstance(loop, VirtualLoop) else Threads()
+
+
+def open_ports(config: BrokerConfig) -> Any:
+    """The ports of a broker in controller mode on the running loop."""
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, VirtualLoop):
+        return Ports(config)
+    free = [loop.network.port() for _ in range(4)]
+    port = config.listen_port or free[VIP_PORT_DISTANCE]
+    return SimpleNamespace(
+        clients=BoundPort(loop.host, port),
+        fast=BoundPort(loop.host, port - VIP_PORT_DISTANCE),
+        slaves=BoundPort(loop.host, port + 1),
+        port=port,
+        close=lambda: None,
+    )

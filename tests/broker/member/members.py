@@ -2,20 +2,25 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
+from aerobee.broker import server
 from aerobee.broker.member.member import Make, Member
 from aerobee.broker.member.membership import Membership
 from aerobee.broker.replication.sync_state import SyncState
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.controller.config import ControllerConfig
 from aerobee.controller.server import Controller
-from aerobee.scripts.harness.java_side import free_broker_port
+from aerobee.protocol import codes
+from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.headers.controller import ElectMaster
 
-from ...clocks import Clock
-from ...waiting import until
+from ...waiting import LONG, until
+from ..virtual_time import open_ports, steady_ms
 
 NAME = "broker-a"
+ROOT = Path("/")  # of the machine's disk
+PERIOD_MS = 100  # of heartbeats and questions for the role
 
 
 class Store:
@@ -70,14 +75,13 @@ class StandIn:
 class Cluster:
     """A controller, and members in folders of their own. `settings` are those of each broker."""
 
-    def __init__(self, folder: Path, make: object = StandIn, **settings: Any) -> None:
-        self.folder = folder
+    def __init__(self, make: object = StandIn, folder: Path = ROOT, **settings: Any) -> None:
         self.make = cast(Make, make)
+        self.folder = folder
         self.settings = settings
-        self.clock = Clock()
         self.members: list[Member] = []
 
-    async def __aenter__(self) -> "Cluster":
+    async def __aenter__(self) -> Self:
         await self.start_controller(self.folder / "controller")
         return self
 
@@ -88,34 +92,46 @@ class Cluster:
 
     async def start_controller(self, store: Path, port: int = 0) -> None:
         config = ControllerConfig(listen_port=port, controller_store_path=str(store))
-        self.controller = Controller(config)
+        self.controller = Controller(config, steady_ms)
         await self.controller.start()
 
     def member(self, number: int, port: int = 0) -> Member:
         config = BrokerConfig(
             broker_name=NAME,
-            listen_port=port or free_broker_port(),  # its neighbours stay free for a restart
+            listen_port=port,
             enable_controller_mode=True,
             controller_addr=self.controller.address,
-            sync_broker_metadata_period=10,
-            broker_heartbeat_interval=10,
+            sync_broker_metadata_period=PERIOD_MS,
+            broker_heartbeat_interval=PERIOD_MS,
             store_path_root_dir=str(self.folder / f"broker-{number}"),
             **self.settings,
         )
-        return Member(config, self.make, self.clock)
+        return Member(config, self.make, steady_ms, server.wall_clock_ms, open_ports)
 
     async def start(self, count: int) -> list[Member]:
         for number in range(1, count + 1):
-            member = self.member(number)
-            await member.start()
-            self.members.append(member)
+            await self.add(self.member(number))
         return self.members
+
+    async def add(self, member: Member) -> Member:
+        await member.start()
+        self.members.append(member)
+        return member
+
+    async def crash(self, member: Member) -> None:
+        """End it without a word to the others."""
+        self.members.remove(member)
+        await member.stop(hand_over=False)
+
+    async def all_alive(self) -> None:
+        """The controller has heard of each member."""
+        await until(lambda: sum(1 for _ in self.controller.live.alive()) == len(self.members))
 
     async def whole_set(self) -> None:
         """Have the master propose all members as the sync state set."""
         master = self.master()
         ids = frozenset(one.role.own_id for one in self.members)
-        await until(lambda: sum(1 for _ in self.controller.live.alive()) == len(ids))
+        await self.all_alive()
         broker = broker_of(master)
         await broker.membership.alter(ids)
         assert self.controller.groups[NAME].sync_set == sorted(ids)
@@ -123,6 +139,15 @@ class Cluster:
     def master(self) -> Member:
         (found,) = [one for one in self.members if one.role.is_master]
         return found
+
+    async def elect(self, broker_id: int) -> None:
+        """As mqadmin's electMaster."""
+        peers = Peers(upgrade=False)
+        header = ElectMaster("DefaultCluster", NAME, broker_id, True)
+        code = codes.CONTROLLER_ELECT_MASTER
+        answer = await peers.request(self.controller.address, code, header, timeout_s=LONG)
+        await peers.close()
+        assert answer.code == codes.SUCCESS, answer.remark
 
 
 def broker_of(member: Member) -> StandIn:

@@ -9,6 +9,8 @@ from aerobee.protocol.aio.peers import Peers
 
 from .logs import Other
 
+IN_VIRTUAL_TIME = True
+
 OWN = (2, 500)  # newest epoch and end of the log of broker 1
 NOWHERE = "127.0.0.1:1"
 

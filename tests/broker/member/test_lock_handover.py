@@ -13,6 +13,8 @@ from aerobee.broker.member.role import Role
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.aio.server import Server
 
+IN_VIRTUAL_TIME = True
+
 NAME = "broker-a"
 MS = 1_000_000
 

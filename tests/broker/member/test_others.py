@@ -12,6 +12,8 @@ from aerobee.store.base.errors import StoreError
 
 from .logs import Other
 
+IN_VIRTUAL_TIME = True
+
 OWN = Identity("c", "broker-a", 2)
 HERE = "127.0.0.1:9"
 
