@@ -107,8 +107,9 @@ class AutoSwitchConnection(MasterConnection):
         hello = SlaveHello(slave.broker_id, config.sync_from_last_file, config.async_learner)
         self._transport.write(hello.encode())
 
-    def _feed(self, data: bytes) -> None:
-        for packet in self._stream.feed(data):
+    def _feed(self, data: bytes) -> bool:
+        packets = self._stream.feed(data)
+        for packet in packets:
             if isinstance(packet, Chunk):
                 if self._reported < 0:
                     raise Malformed("a chunk of the log comes before the epochs")
@@ -121,6 +122,7 @@ class AutoSwitchConnection(MasterConnection):
                 raise Malformed("it shakes hands a second time")
         if self._slave.sync_to is not None and self._is_compared and self._reported >= 0:
             self._sync()
+        return bool(packets)
 
     # ---- where the two logs part
 

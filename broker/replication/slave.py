@@ -245,7 +245,7 @@ class MasterConnection(asyncio.Protocol):
         self._heard_ms = slave.heard_ms = slave.now_ms()
         slave.flow.bytes += len(data)
         try:
-            self._feed(data)
+            has_more = self._feed(data)
         except Malformed as wrong:
             why = LACKING_HERE if data.startswith(MAGIC) else str(wrong)
             self._leave(f"what the master at {slave.master} sends is no log: {why}")
@@ -253,7 +253,7 @@ class MasterConnection(asyncio.Protocol):
         except StoreError as wrong:
             self._leave(str(wrong))
             return
-        if not self._is_compared:
+        if not (has_more and self._is_compared):
             return
         if self._safe_end > self._reported:
             self._report()  # first: senders on the master wait for it
@@ -304,12 +304,15 @@ class MasterConnection(asyncio.Protocol):
         self._equal_end = max(1, end - min(COMPARED_BYTES, end % store.segment_bytes)) if end else 0
         self._report()
 
-    def _feed(self, data: bytes) -> None:
-        """Take what the master has sent. Malformed or StoreError when it does not fit."""
-        for place, chunk in self._chunks.feed(data):
+    def _feed(self, data: bytes) -> bool:
+        """Take what the master has sent; whether a chunk is whole by now. Malformed or StoreError
+        when it does not fit."""
+        chunks = self._chunks.feed(data)
+        for place, chunk in chunks:
             rest = self._compared(place, chunk)
             if rest is not None:
                 self._slave.store.follower.append_raw(*rest)
+        return bool(chunks)
 
     def _compared(self, place: int, chunk: bytes) -> tuple[int, bytes] | None:
         """What comes behind the bytes that both logs have to have, and its place; None where there

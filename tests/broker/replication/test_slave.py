@@ -17,10 +17,12 @@ from aerobee.store.engine.messages import Message
 from aerobee.store.engine.store import MessageStore
 
 from ...clocks import Clock
-from ...waiting import until
+from ...simulation.cluster import SMALL
+from ...waiting import LONG, until
 from ..conftest import Config
 
-SECONDS = 60  # a deadline, for a machine that has much else to do
+IN_VIRTUAL_TIME = True
+
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 
 
@@ -39,7 +41,7 @@ class Master:
         return end
 
     async def link(self) -> "Link":
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(LONG):
             return await self.came.get()
 
 
@@ -56,7 +58,7 @@ class Link:
         self.writer.write(CHUNK_HEAD.pack(place, len(data)) + data)
 
     async def report(self) -> int:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(LONG):
             (place,) = REPORT.unpack(await self.reader.readexactly(REPORT_BYTES))
             return int(place)
 
@@ -65,7 +67,7 @@ class Link:
             pass
 
     async def closed(self) -> None:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(LONG):
             try:
                 while await self.reader.read(1_024):
                     pass
@@ -84,7 +86,7 @@ async def new_master(
     async def make(name: str) -> Master:
         store = MessageStore(
             tmp_path / name,
-            config(store_path_root_dir=str(tmp_path / name)).store_settings(),
+            config(store_path_root_dir=str(tmp_path / name), **SMALL).store_settings(),
             HOST,
             clock,
         )
@@ -128,7 +130,7 @@ async def slave(
 ) -> AsyncIterator[HaSlave]:
     monkeypatch.setattr(ha_slave, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(ha_slave, "COMPARED_BYTES", 0)
-    settings = config(store_path_root_dir=str(tmp_path / "slave"))
+    settings = config(store_path_root_dir=str(tmp_path / "slave"), **SMALL)
     store = MessageStore(tmp_path / "slave", settings.store_settings(), HOST, clock)
     store.open()
     store.follower.follow("a slave")
@@ -200,7 +202,7 @@ async def test_messages_that_wait_are_derived_when_the_connection_ends(
     told: list[set[tuple[str, int]]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ha_slave, "DERIVE_SECONDS", 10 * SECONDS)
+    monkeypatch.setattr(ha_slave, "DERIVE_SECONDS", 10 * LONG)
     ends = [master.put() for _ in range(2)]
     slave.set_master(master.address)
     link = await master.link()
@@ -220,7 +222,7 @@ async def test_no_more_than_a_limit_waits_to_be_derived(
     told: list[set[tuple[str, int]]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ha_slave, "DERIVE_SECONDS", 10 * SECONDS)
+    monkeypatch.setattr(ha_slave, "DERIVE_SECONDS", 10 * LONG)
     ends = [master.put() for _ in range(3)]
     monkeypatch.setattr(ha_slave, "DERIVED_BYTES", ends[2] - ends[0])
     slave.set_master(master.address)
@@ -299,7 +301,10 @@ async def test_a_log_that_has_come_apart_is_told_once_with_both_places(
     link.send(0, end)
     await link.report_of(end)
     for _ in range(3):
-        link.writer.write(CHUNK_HEAD.pack(end - 8, 4) + b"diff")
+        before = slave.flow.bytes
+        link.writer.write(CHUNK_HEAD.pack(end - 8, 4))
+        await until(lambda: slave.flow.bytes == before + CHUNK_HEAD.size)  # noqa: B023
+        link.writer.write(b"diff")
         await link.closed()
         link = await master.link()
         assert await link.report() == end
@@ -415,9 +420,7 @@ async def test_another_master_is_followed_from_then_on_and_none_is_none(
     assert slave.info().ha_client_runtime_info.master_addr == other.address
     slave.set_master(None)
     await link.closed()
-    async with asyncio.timeout(SECONDS):
-        while slave.connected:  # noqa: ASYNC110 - it has no event for tests
-            await asyncio.sleep(0)
+    await until(lambda: not slave.connected)
     assert master.came.empty()
     assert other.came.empty()
 
@@ -443,7 +446,7 @@ async def test_a_master_that_is_not_there_is_tried_until_it_is(
 
     monkeypatch.setattr(loop, "create_connection", refused)
     slave.set_master(master.address)
-    await asyncio.wait_for(here.wait(), SECONDS)
+    await asyncio.wait_for(here.wait(), LONG)
     assert await (await master.link()).report() == 0
     (line,) = errors(caplog)
     assert f"can't connect to the master at {master.address}" in line
@@ -453,9 +456,7 @@ async def test_an_address_that_is_none_is_told(
     slave: HaSlave, caplog: pytest.LogCaptureFixture
 ) -> None:
     slave.set_master("nowhere")
-    async with asyncio.timeout(SECONDS):
-        while not errors(caplog):  # noqa: ASYNC110 - it has no event for tests
-            await asyncio.sleep(0)
+    await until(lambda: errors(caplog))
     assert "can't connect to the master at nowhere" in errors(caplog)[0]
 
 
@@ -479,13 +480,9 @@ async def test_what_had_no_room_in_its_queue_is_read_once_it_has(
         link.send(0, end)
         assert await link.report() == end  # it is here, after all
         link.send(end, end)
-        async with asyncio.timeout(SECONDS):
-            while not errors(caplog):  # noqa: ASYNC110 - it has no event for tests
-                await asyncio.sleep(0)
+        await until(lambda: errors(caplog))
     link.send(end, end)  # a sign of life
-    async with asyncio.timeout(SECONDS):
-        while not told:  # noqa: ASYNC110 - it has no event for tests
-            await asyncio.sleep(0)
+    await until(lambda: told)
     assert told == [{("T", 0)}]
     assert slave.store.max_offset("T", 0) == 1
     assert errors(caplog) == [
@@ -519,8 +516,6 @@ async def test_a_stop_in_the_moment_of_a_change_ends(
 ) -> None:
     monkeypatch.setattr(ha_slave, "RETRY_SECONDS", 3_600.0)
     slave.set_master("nowhere")
-    async with asyncio.timeout(SECONDS):
-        while not errors(caplog):  # noqa: ASYNC110 - it has no event for tests
-            await asyncio.sleep(0)
+    await until(lambda: errors(caplog))
     slave.set_master(None)
-    await asyncio.wait_for(slave.stop(), SECONDS)
+    await asyncio.wait_for(slave.stop(), LONG)
