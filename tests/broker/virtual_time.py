@@ -61,7 +61,7 @@ class VirtualLoop(MachineLoop):
 
     def close(self) -> None:
         self.ends.close()
-        assert self.world.errors == []
+        assert not self.world.errors, self.world.errors
 
 
 class Here(Machine):

@@ -40,8 +40,7 @@ class Controller:
         self.asked.append(sorted(wanted))
         if self.wrong is not None:
             raise self.wrong
-        while self.is_silent:  # noqa: ASYNC110 - a test decides
-            await asyncio.sleep(0.001)
+        await until(lambda: not self.is_silent)
         if not self.refuses:
             self.take(wanted)
 

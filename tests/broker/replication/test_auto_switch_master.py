@@ -18,6 +18,8 @@ from ...waiting import until
 from ..conftest import Config
 from .auto_switch import SEGMENT, Node, RawSlave
 
+IN_VIRTUAL_TIME = True
+
 Raw = Callable[[], Awaitable[RawSlave]]
 Connect = Callable[..., Awaitable[RawSlave]]
 
