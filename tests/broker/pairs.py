@@ -33,6 +33,7 @@ class Pair:
         await self.namesrv.start()
         self.master = await self.broker("master")
         self.slave = await self.broker("slave", broker_role="SLAVE", broker_id=1)
+        self.ask_master, self.ask_slave = self.caller(self.master), self.caller(self.slave)
         await until(lambda: self.replica.is_master_there())
 
     async def broker(self, folder: str, **settings: Any) -> Broker:

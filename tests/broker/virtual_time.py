@@ -19,6 +19,7 @@ from aerobee.broker import server
 from aerobee.broker.member.ports import VIP_PORT_DISTANCE, Ports
 from aerobee.broker.runtime.threads import Threads
 from aerobee.broker.settings.config import BrokerConfig
+from aerobee.scripts.harness.java_side import free_ports
 
 from ..simulation.loop import SimulatedThreads
 from ..simulation.machines import Machine, Machines, simulated
@@ -100,6 +101,12 @@ def threads() -> Threads:
     """What gives a broker on the running loop its threads."""
     loop = asyncio.get_running_loop()
     return SimulatedThreads(loop) if isinstance(loop, VirtualLoop) else Threads()
+
+
+def free_port() -> int:
+    """A port of the running loop that stays free for a restart; 0 for any one."""
+    is_virtual = isinstance(asyncio.get_running_loop(), VirtualLoop)
+    return 0 if is_virtual else free_ports(1)[0]
 
 
 def open_ports(config: BrokerConfig) -> Any:

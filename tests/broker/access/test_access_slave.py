@@ -1,7 +1,6 @@
 """A master with access control and its slave, which signs what it asks of it."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,9 @@ from aerobee.protocol.security.signature import signed
 
 from ...waiting import until
 from ..conftest import Caller, Config
-from ..replication.test_slave_broker import Pair
+from ..pairs import Pair
+
+IN_VIRTUAL_TIME = True
 
 ADMIN = "admin", "admin-secret"
 ON: dict[str, Any] = {
@@ -24,11 +25,9 @@ ON: dict[str, Any] = {
 
 
 @pytest.fixture
-async def pair(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Pair]:
+async def pair(config: Config, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Pair]:
     monkeypatch.setattr(slave, "RETRY_SECONDS", 0.05)
-    made = Pair(config, tmp_path, **ON)
+    made = Pair(config, **ON)
     await made.start()
     yield made
     await made.stop()
@@ -44,8 +43,7 @@ async def test_a_slave_has_its_masters_tables_and_asks_for_signatures_itself(pai
     master, slave = as_admin(pair.ask_master), as_admin(pair.ask_slave)
     assert (await master.send("T", b"hello")).code == codes.SUCCESS
     await pair.caught_up()
-    assert pair.slave.replica is not None
-    await pair.slave.replica.tick()
+    await pair.replica.tick()
     await until(lambda: pair.slave.topics.get("T") is not None)
     assert (await slave.pull("T")).code == codes.SUCCESS
     assert (await pair.caller(pair.slave).pull("T")).code == codes.NO_PERMISSION

@@ -29,7 +29,7 @@ class Brokers(Cluster):
     """Members with real brokers, and a name server."""
 
     def __init__(self, folder: Path = ROOT) -> None:
-        super().__init__(self._make, folder, http_port=0, compiled_sends=False, **SMALL)
+        super().__init__(folder, self._make, http_port=0, compiled_sends=False, **SMALL)
 
     async def __aenter__(self) -> Self:
         self.names = NameServer(NamesrvConfig(listen_port=0), steady_ms)

@@ -16,7 +16,7 @@ from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.headers.controller import ElectMaster
 
 from ...waiting import LONG, until
-from ..virtual_time import open_ports, steady_ms
+from ..virtual_time import free_port, open_ports, steady_ms
 
 NAME = "broker-a"
 ROOT = Path("/")  # of the machine's disk
@@ -75,7 +75,7 @@ class StandIn:
 class Cluster:
     """A controller, and members in folders of their own. `settings` are those of each broker."""
 
-    def __init__(self, make: object = StandIn, folder: Path = ROOT, **settings: Any) -> None:
+    def __init__(self, folder: Path = ROOT, make: object = StandIn, **settings: Any) -> None:
         self.make = cast(Make, make)
         self.folder = folder
         self.settings = settings
@@ -91,7 +91,7 @@ class Cluster:
         await self.controller.stop()
 
     async def start_controller(self, store: Path, port: int = 0) -> None:
-        config = ControllerConfig(listen_port=port, controller_store_path=str(store))
+        config = ControllerConfig(listen_port=port or free_port(), controller_store_path=str(store))
         self.controller = Controller(config, steady_ms)
         await self.controller.start()
 

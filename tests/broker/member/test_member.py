@@ -157,7 +157,7 @@ async def test_a_master_that_crashed_waits_for_the_logs_of_its_set_before_it_ret
             await super().start()
             self.store.is_whole = False
 
-    async with Cluster(Crashed) as cluster:
+    async with Cluster(make=Crashed) as cluster:
         one, two = await cluster.start(2)
         assert one.role.is_master  # alone in its first set
         await cluster.whole_set()
