@@ -192,10 +192,13 @@ class Connection(asyncio.Protocol):
         batch, self._scheduler.batch = self._scheduler.batch, None
         if self.ingress.is_waiting:
             self._scheduler.plan_tick()
-        while self.ingress.is_waiting:  # what had arrived is served, as if it had been in time
-            self.unsent = self._scheduler.given = 0
-            self.serve(QUANTUM_BYTES_ALONE)
-            self.out.clear()  # the peer doesn't read the responses
+        try:
+            while self.ingress.is_waiting:  # what had arrived is served, as if it had been in time
+                self.unsent = self._scheduler.given = 0
+                self.serve(QUANTUM_BYTES_ALONE)
+                self.out.clear()  # the peer doesn't read the responses
+        except Exception:
+            log.exception("what a closed connection had sent can't be served")
         self._scheduler.batch = batch
         self.has_more = False
         self.ingress.release()
