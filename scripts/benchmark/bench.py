@@ -52,11 +52,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measures what was asked for; 0 if all of it reached its mark, 1 if not, 2 if it could not."""
     words = list(sys.argv[1:] if argv is None else argv)
     options = read_options(words)
-    # Else the first broker would go without its machine code for the first part.
-    if importlib.util.find_spec("numba") is not None:
-        subprocess.run([sys.executable, "-m", "aerobee.broker.send.engine"], check=True)
     folder = Path(tempfile.mkdtemp(prefix="aerobee-bench-", dir=options.scratch))
     try:
+        if options.only != ["spark"]:  # which fills its topics through our client
+            loadgen.look_for(options.loadgen)
+        # Else the first broker would go without its machine code for the first part.
+        if importlib.util.find_spec("numba") is not None:
+            subprocess.run([sys.executable, "-m", "aerobee.broker.send.engine"], check=True)
         blocks = {part: _measure(part, options, folder, words) for part in options.only}
     except (java_side.JavaMissing, java_side.NotCompiled, loadgen.LoadFailed) as why:
         print(f"bench: {why}", file=sys.stderr)

@@ -56,16 +56,21 @@ class Load:
         return [word for name, value in named.items() for word in (f"--{name}", str(value))]
 
 
-def build(source: Path, folder: Path, extra: tuple[str, str] | None = None) -> Path:
-    """Compiles the generator, or another C program, into a folder; the path of the program.
-
-    `extra` is one more property, name and value, that each message of a single send has.
-    """
+def look_for(source: Path) -> None:
+    """LoadFailed, with what to do, when the source of the generator is not there."""
     if not source.is_file():
         raise LoadFailed(
             f"{source} does not exist: name the load generator with --loadgen PATH; "
             "limit.c is beside it"
         )
+
+
+def build(source: Path, folder: Path, extra: tuple[str, str] | None = None) -> Path:
+    """Compiles the generator, or another C program, into a folder; the path of the program.
+
+    `extra` is one more property, name and value, that each message of a single send has.
+    """
+    look_for(source)
     name = source.stem
     if extra is not None:
         name = f"{name}-{extra[0]}"
