@@ -7,24 +7,28 @@ from aerobee.client.group.open_offsets import OpenOffsets
 
 
 @pytest.mark.requirement("Progress: ProcessQueue: the smallest open offset")
-@pytest.mark.parametrize("seed", range(200))
-def test_the_committed_offset_is_the_smallest_open_one_at_every_step(seed: int) -> None:
+def test_the_committed_offset_is_the_smallest_open_one_at_every_step() -> None:
+    for seed in range(200):
+        open_and_settle(seed)
+
+
+def open_and_settle(seed: int) -> None:
     dice = random.Random(seed)
     offsets, model, following = OpenOffsets(), set[int](), -1
     assert offsets.committed == -1
     for _ in range(200):
         if not model or dice.random() < 0.5:
             following = max(following, 0) + dice.choice((0, 0, 0, 1, 7))  # filtered ones leave gaps
-            assert offsets.open(following)
+            assert offsets.open(following), seed
             model.add(following)
             following += 1
         else:
             done = dice.choice(sorted(model))
             offsets.settle(done)
             model.remove(done)
-        assert offsets.committed == min(model, default=following)
-        assert len(offsets) == len(model)
-        assert offsets.span == (following - 1 - min(model) if model else 0)
+        assert offsets.committed == min(model, default=following), seed
+        assert len(offsets) == len(model), seed
+        assert offsets.span == (following - 1 - min(model) if model else 0), seed
 
 
 def test_an_offset_that_was_held_before_is_not_opened_again() -> None:
@@ -36,8 +40,12 @@ def test_an_offset_that_was_held_before_is_not_opened_again() -> None:
     assert offsets.committed == 6
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_many_at_once_are_opened_and_settled_as_one_by_one(seed: int) -> None:
+def test_many_at_once_are_opened_and_settled_as_one_by_one() -> None:
+    for seed in range(100):
+        open_and_settle_many(seed)
+
+
+def open_and_settle_many(seed: int) -> None:
     dice = random.Random(seed)
     one_by_one, at_once, following, left = OpenOffsets(), OpenOffsets(), 0, list[int]()
     for _ in range(60):
@@ -47,8 +55,8 @@ def test_many_at_once_are_opened_and_settled_as_one_by_one(seed: int) -> None:
             for step in steps:
                 offsets.append(following + step)
                 following = offsets[-1] + 1
-            assert at_once.open_all(offsets)
-            assert all(one_by_one.open(each) for each in offsets)
+            assert at_once.open_all(offsets), seed
+            assert all(one_by_one.open(each) for each in offsets), seed
             left += offsets
         else:
             count = dice.randrange(1, len(left) + 1)
@@ -57,7 +65,8 @@ def test_many_at_once_are_opened_and_settled_as_one_by_one(seed: int) -> None:
             for each in done:
                 one_by_one.settle(each)
             left = [each for each in left if each not in done]
-        assert (at_once.committed, len(at_once)) == (one_by_one.committed, len(one_by_one))
+        found = at_once.committed, len(at_once)
+        assert found == (one_by_one.committed, len(one_by_one)), seed
 
 
 @pytest.mark.parametrize("offsets", [[], [4, 5], [6, 8, 7], [6, 6]])

@@ -9,14 +9,16 @@ import pytest
 from aerobee.protocol.aio.peers import PAUSE_SECONDS, PAUSE_SECONDS_MAX, Peers
 from aerobee.protocol.aio.server import Server
 
+from ...clocks import Seconds
+from ...waiting import until
 
-class Clock:
-    """The loop's time, which moves only by `ahead`."""
 
-    def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.ahead, self._start = 0.0, loop.time()
-        loop.time = lambda: self._start + self.ahead  # type: ignore[method-assign]
+@pytest.fixture
+async def clock() -> Seconds:
+    """The loop's time, which only the test moves."""
+    loop = asyncio.get_running_loop()
+    loop.time = clock = Seconds(loop.time())  # type: ignore[method-assign]
+    return clock
 
 
 @pytest.fixture
@@ -36,26 +38,26 @@ async def nobody() -> str:
 
 
 @pytest.mark.requirement("Lite pull: Connecting again: pauses that grow, of random length")
-async def test_pauses_grow_to_a_second_and_are_of_random_length(peers: Peers, nobody: str) -> None:
-    clock = Clock()
+async def test_pauses_grow_to_a_second_and_are_of_random_length(
+    peers: Peers, nobody: str, clock: Seconds
+) -> None:
     with pytest.raises(ConnectionError):
         await peers.connect(nobody)
     for times in range(1, 8):
         longest = min(PAUSE_SECONDS * 2 ** (times - 1), PAUSE_SECONDS_MAX)
-        began = clock.ahead
+        began = clock.now
         with pytest.raises(ConnectionError, match=f"failures in a row: {times}, next try in"):
             await peers.connect(nobody)
         while True:
-            clock.ahead += 0.01
+            clock.now += 0.01
             with pytest.raises(ConnectionError) as raised:
                 await peers.connect(nobody)
             if "in a row" not in str(raised.value):
                 break
-        assert longest / 2 <= clock.ahead - began <= longest + 0.011
+        assert longest / 2 <= clock.now - began <= longest + 0.011
 
 
-async def test_two_clients_pause_for_different_times(nobody: str) -> None:
-    Clock()
+async def test_two_clients_pause_for_different_times(nobody: str, clock: Seconds) -> None:
     rests = set()
     for _ in range(5):
         client = Peers()
@@ -69,23 +71,22 @@ async def test_two_clients_pause_for_different_times(nobody: str) -> None:
 
 @pytest.mark.requirement("Lite pull: Connecting again: pauses that grow, of random length")
 async def test_a_returned_server_is_connected_after_the_pause_and_resets_the_pauses(
-    peers: Peers,
+    peers: Peers, clock: Seconds
 ) -> None:
-    clock, server = Clock(), Server()
+    server = Server()
     port = await server.listen("127.0.0.1", 0, {})
     await server.stop()
     address = f"127.0.0.1:{port}"
     for _ in range(3):
         with pytest.raises(ConnectionError):
             await peers.connect(address)
-        clock.ahead += 1
+        clock.now += 1
     again = Server()
     await again.listen("127.0.0.1", port, {})
     connection = await peers.connect(address)
     assert not connection.is_lost
     await again.stop()
-    while not connection.is_lost:  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    await until(lambda: connection.is_lost, "the connection is not lost")
     with pytest.raises(ConnectionError, match="can't connect"):
         await peers.connect(address)
     with pytest.raises(ConnectionError, match="failures in a row: 1"):

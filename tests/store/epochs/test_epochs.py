@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from aerobee.store.base.errors import DamagedStore
 from aerobee.store.epochs import END_MAX, Epochs
-from aerobee.store.epochs.entries import EPOCHS_MAX
+from aerobee.store.epochs.entries import EPOCHS_MAX, EpochEntry, encode
 from aerobee.store.files import disk as disks
 
 from ...loss.power import Image, PowerDisk
@@ -103,9 +103,10 @@ def test_old_files_of_the_log_take_their_epochs_with_them_but_never_the_last(pat
 
 
 def test_above_the_limit_the_oldest_goes(path: Path) -> None:
+    path.write_bytes(encode([EpochEntry(n, n * 10) for n in range(1, EPOCHS_MAX + 1)]))
     epochs = Epochs.open(path)
-    for number in range(1, EPOCHS_MAX + 2):
-        epochs.append(number, number * 10)
+    assert (len(epochs.entries), epochs.entries[0].epoch) == (EPOCHS_MAX, 1)
+    epochs.append(EPOCHS_MAX + 1, (EPOCHS_MAX + 1) * 10)
     assert len(epochs.entries) == EPOCHS_MAX
     assert (epochs.entries[0].epoch, epochs.last_epoch) == (2, EPOCHS_MAX + 1)
 
