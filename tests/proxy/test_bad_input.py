@@ -9,9 +9,12 @@ from typing import Any
 import grpc.aio
 import pytest
 from aerobee.protocol.bodies.route import BrokerData, TopicRouteData
+from aerobee.proxy.routes.brokers import REQUEST_SECONDS
 from aerobee.proxy.telemetry.clients import CLIENTS_MAX
 from aerobee.testing import LocalCluster
 
+from ..client.clock import Clock
+from ..waiting import until
 from .support import Client, Setup, bodies, code_of, new, setup
 from .telemetry.talking import consumer, producer, talk
 
@@ -36,10 +39,14 @@ async def test_two_clients_with_one_id_both_work_and_the_one_that_stays_is_not_l
     stream, staying = [await talk(each, consumer("twins", "Twins")) for each in (one, other)]
     await one.send("Twins", "a", "b")
     found: list[Any] = []
-    while len(found) < 2:
+
+    async def have_both() -> bool:
         for client in (one, other):
             _, more = await client.receive("Twins", "twins", batch_size=1, auto_renew=True)
-            found += more
+            found.extend(more)
+        return len(found) >= 2
+
+    await until(have_both, lambda: f"they got {bodies(found)}")
     assert sorted(bodies(found)) == ["a", "b"]
     # Either may acknowledge what the other got: handles belong to the id.
     assert code_of(await other.ack("Twins", "twins", *found)) == "OK"
@@ -47,8 +54,7 @@ async def test_two_clients_with_one_id_both_work_and_the_one_that_stays_is_not_l
     known = clients.get("twin")
     assert known is not None
     stream.cancel()
-    while len(known.streams) > 1:  # noqa: ASYNC110 - nothing tells of it
-        await asyncio.sleep(0.01)
+    await until(lambda: len(known.streams) == 1, "the stream is not over")
     assert known.lost_at == 0  # no time of grace has begun
     await other.send("Twins", "c")
     _, last = await other.receive("Twins", "twins")
@@ -178,6 +184,8 @@ async def test_a_broker_that_answers_nonsense_or_never_harms_its_own_calls_only(
         await client.send(topic, "two")
         _, after = await client.receive(topic, "readers")
         assert bodies(after) == ["two"]
+        if answers is silence:
+            await Clock().advance(REQUEST_SECONDS)
         refused = await failing
     assert code_of(refused) in ("INTERNAL_SERVER_ERROR", "PROXY_TIMEOUT")
     assert refused.entries[0].status.message

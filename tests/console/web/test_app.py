@@ -14,6 +14,7 @@ from aerobee.console.access.audit import Audit
 from aerobee.console.access.front import Front
 from aerobee.console.access.user_file import UserFile
 from aerobee.console.actions.desk import Desk
+from aerobee.console.clusters import collector as collectors
 from aerobee.console.clusters.clusters import Clusters
 from aerobee.console.web import app
 from aerobee.console.web.app import Console
@@ -268,8 +269,9 @@ async def test_a_query_that_can_not_be_used_is_refused_with_its_reason(site: Sit
 
 
 async def test_a_broker_that_stops_costs_a_mark_and_not_the_page(
-    cluster: LocalCluster, sent: list[bytes]
+    cluster: LocalCluster, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(collectors, "SAMPLE_SECONDS", 0.1)
     async with Site({"main": cluster.name_server}) as site:
         stopped = cluster.brokers[1]
         assert cluster._loop is not None

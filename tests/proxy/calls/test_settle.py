@@ -1,12 +1,12 @@
 """AckMessage, ChangeInvisibleDuration, ForwardMessageToDeadLetterQueue."""
 
-import asyncio
 from typing import Any
 
 import pytest
 from aerobee.client import Admin
 from aerobee.testing import LocalCluster
 
+from ...waiting import until
 from ..support import Client, Setup, bodies, code_of, resource, setup
 
 NOW = {"seconds": 0}
@@ -129,9 +129,10 @@ async def test_a_message_can_be_forwarded_to_the_dead_letters(proxied: Setup) ->
     assert code_of(answer) == "OK"
     async with Admin(proxied.cluster.name_server) as admin:
         # The answer doesn't wait until the name server knows the topic that the broker made.
-        async with asyncio.timeout(60):
-            while "%DLQ%readers" not in await admin.topics():  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+        async def is_known() -> bool:
+            return "%DLQ%readers" in await admin.topics()
+
+        await until(is_known, "the name server does not know the dead letters")
         (queue,) = (await admin.topic_stats("%DLQ%readers")).offset_table.values()
         assert queue.max_offset == 1
         await admin.create_topic("%DLQ%readers", 1, perm=6)

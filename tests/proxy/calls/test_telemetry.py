@@ -13,6 +13,7 @@ from aerobee.proxy.http2.balance import Worker
 from aerobee.scripts.harness.java_side import free_ports
 from aerobee.testing import LocalCluster
 
+from ...waiting import until
 from ..relay import Relay
 from ..support import CLIENT_TYPES, Client, Setup, bodies, code_of, new, resource, setup
 from ..telemetry.talking import consumer, producer
@@ -122,8 +123,13 @@ async def working(proxied: Setup, topic: str) -> tuple[Client, Any]:
 
 async def released(proxied: Setup) -> None:
     """Wait until the proxy keeps no handle any more."""
-    while len(proxied.proxy.service.keeper):  # noqa: ASYNC110 - nothing tells of it
-        await asyncio.sleep(0.01)
+    service = proxied.proxy.service
+
+    def has_none() -> bool:
+        service.clients.sweep()  # as each second
+        return not len(service.keeper)
+
+    await until(has_none, lambda: f"{len(service.keeper)} handles are kept")
 
 
 async def comes_again(proxied: Setup, topic: str) -> None:
@@ -168,8 +174,7 @@ async def test_an_answer_lost_with_its_connection_comes_again_though_the_client_
     await client.send("Swallowed", "one")
     relay.lose("answers")
     receiving = asyncio.create_task(client.receive("Swallowed", "workers", auto_renew=True))
-    while not len(proxied.proxy.service.keeper):  # noqa: ASYNC110 - nothing tells of it
-        await asyncio.sleep(0.01)
+    await until(lambda: len(proxied.proxy.service.keeper), "no handle is kept")
     back = proxied.client("swallowing")
     await told(back.telemetry(), consumer("workers", "Swallowed"))
     await relay.stop()
@@ -219,8 +224,12 @@ async def test_a_client_that_comes_to_another_worker_keeps_its_messages(
             one, two = first.proxy.service.keeper, second.proxy.service.keeper
             await client.channel.close()
             there = second.client(client.client_id)
-            while not len(two):
+
+            async def has_come() -> int:
                 await told(there.telemetry(), consumer("workers", "Shared"))
+                return len(two)
+
+            await until(has_come, "the handle stays at the first worker")
             await released(first)
             assert (len(one), len(two)) == (0, 1)
             cluster.advance(seconds=55)

@@ -17,7 +17,7 @@ from aerobee.proxy.http2.balance import Worker
 from aerobee.proxy.messages.status import Code, StatusError
 from aerobee.proxy.settings.config import ProxyConfig
 
-from ...waiting import LONG
+from ...waiting import LONG, until
 from .test_keeper import FIRST, Brokers
 
 
@@ -46,9 +46,11 @@ class Pair:
 
     async def until_told(self, client_id: str, known: bool = True) -> None:
         """Wait until the second worker knows whether the first keeps handles of a client."""
-        async with asyncio.timeout(LONG):
-            while (client_id in self.links[1]._kept_at.get(0, ())) != known:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        link = self.links[1]
+        await until(
+            lambda: (client_id in link._kept_at.get(0, ())) == known,
+            lambda: f"{client_id} of {link._kept_at}",
+        )
 
 
 @asynccontextmanager
@@ -56,9 +58,7 @@ async def pair(folder: Path) -> AsyncIterator[Pair]:
     found = Pair(folder)
     for link in found.links:
         await link.start()
-    async with asyncio.timeout(LONG):
-        while any(not link._links for link in found.links):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: all(link._links for link in found.links), "the workers are not linked")
     try:
         yield found
     finally:
@@ -117,9 +117,7 @@ async def test_a_message_that_may_not_have_come_is_given_back_wherever_it_is_kep
         workers.keep()
         await workers.until_told("c")
         await two.fetch("c")
-        async with asyncio.timeout(LONG):
-            while "c" not in workers.links[0]._kept_at.get(1, ()):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: "c" in workers.links[0]._kept_at.get(1, ()), "one was not told")
         one.release_soon("c", "G", "M", read(FIRST))
         await one.stop()
         assert (len(one), len(two)) == (0, 0)

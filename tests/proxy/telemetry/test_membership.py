@@ -12,6 +12,8 @@ from aerobee.proxy.telemetry import membership
 from aerobee.proxy.telemetry.membership import OWN_ID
 from aerobee.testing import LocalCluster
 
+from ...clocks import Seconds
+from ...waiting import until
 from ..support import Client, Setup, code_of, setup
 from .talking import consumer, producer, talk
 
@@ -87,21 +89,14 @@ async def test_a_new_connection_to_a_broker_has_all_of_them_again(
     connection = service.brokers.cluster.connected(address)
     assert connection is not None
     connection.close()
-    while not connection.is_lost:  # noqa: ASYNC110 - no event for tests
-        await asyncio.sleep(0)
-    while not await consumers(proxied, "agains"):
+    await until(lambda: connection.is_lost, "the connection is not lost")
+
+    async def is_back() -> bool:
         await service.membership.refresh()
+        return bool(await consumers(proxied, "agains"))
+
+    await until(is_back, "the member is not back")
     assert await consumers(proxied, "agains") == [("again", "PYTHON")]
-
-
-class Clock:
-    """A time that stands still until a test moves it; in the place of the loop's."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def time(self) -> float:
-        return self.now
 
 
 async def test_clients_that_come_together_are_not_due_together(
@@ -111,8 +106,8 @@ async def test_clients_that_come_together_are_not_due_together(
     for task in proxied.proxy._upkeep:  # it refreshes as well
         task.cancel()
     await asyncio.gather(*proxied.proxy._upkeep, return_exceptions=True)
-    service, clock, period = proxied.proxy.service, Clock(), membership.HEARTBEAT_SECONDS
-    monkeypatch.setattr(service.membership, "_loop", clock)
+    service, clock, period = proxied.proxy.service, Seconds(), membership.HEARTBEAT_SECONDS
+    monkeypatch.setattr(service.membership, "_loop", SimpleNamespace(time=clock))
     parts = iter([0.0, 0.5])
     monkeypatch.setattr(random, "uniform", lambda low, high: high * next(parts))
     call: Any = SimpleNamespace(text=lambda name: "PYTHON", peer=("127.0.0.1", 1))
