@@ -41,3 +41,18 @@ async def until(
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {seconds:g} s: {what() if callable(what) else what}")
         await asyncio.sleep(0 if moved_by_the_test else pause)
+
+
+def wait_until(
+    holds: Callable[[], object],
+    what: str | Callable[[], object] = "",
+    *,
+    seconds: float = PROCESS,
+    pause: float = 0.1,
+) -> None:
+    """The same without an event loop, for what another process brings about."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {seconds:g} s: {what() if callable(what) else what}")
+        time.sleep(pause)

@@ -1,4 +1,4 @@
-"""The real Java side and ours, each started once a module, for the tests of this folder.
+"""The real Java side and ours, each started once a run, for the tests of this folder.
 
 AEROBEE_INTEROP_SERVER=java runs the tests of the servers against the real Java broker instead of
 aerobee's: that is how the tests themselves are judged.
@@ -20,7 +20,17 @@ from aerobee.scripts.harness.clusters import (
     JavaCluster,
 )
 
-from .programs import SECONDS, Java, Mqadmin
+from .programs import SECONDS, Java, Mqadmin, started
+
+SETTINGS: dict[str, str | int] = {
+    **SMALL_FILES,
+    "enablePropertyFilter": "true",
+    "recallMessageEnable": "true",
+    "transactionCheckInterval": 1_000,
+    "transactionTimeOut": 1_000,
+    # A client that takes more than 1 s to find its broker sends its first heartbeat after 31 s.
+    "transactionCheckMax": 100,
+}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -36,55 +46,59 @@ def java_is_here() -> None:
 
 @pytest.fixture(scope="module")
 def java(java_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
+    """Starts Java programs, which end with the module: each takes 100 MB."""
     programs = Java(tmp_path_factory.mktemp("java"))
     yield programs
     programs.stop()
 
 
-@pytest.fixture(scope="module")
-def mqadmin(java: Java) -> Mqadmin:
-    program = java.start("Admin")
+@pytest.fixture(scope="session")
+def mqadmin(java_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mqadmin]:
+    programs = Java(tmp_path_factory.mktemp("mqadmin"))
+    program = programs.start("Admin")
     program.wait_event("started", SECONDS)
-    return Mqadmin(program)
+    yield Mqadmin(program)
+    programs.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def java_cluster(
     java_is_here: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[JavaCluster]:
-    cluster = JavaCluster(tmp_path_factory.mktemp("java-cluster"), flags=TEST_BROKER_FLAGS)
-    try:
-        cluster.start()
+    """The real name server and broker. A topic or group here needs a name that no other test
+    has; who stops a broker or asks about all that it holds needs a cluster of its own."""
+    folder = tmp_path_factory.mktemp("java-cluster")
+    with started(JavaCluster(folder, SETTINGS, flags=TEST_BROKER_FLAGS)) as cluster:
         yield cluster
-    finally:
-        cluster.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def aerobee_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AerobeeCluster]:
-    """Ours: `aerobee namesrv` and `aerobee broker`."""
-    cluster = AerobeeCluster(tmp_path_factory.mktemp("aerobee-cluster"), SMALL_FILES)
-    try:
-        cluster.start()
+    """The same of ours: `aerobee namesrv` and `aerobee broker`."""
+    with started(AerobeeCluster(tmp_path_factory.mktemp("aerobee-cluster"), SETTINGS)) as cluster:
         yield cluster
-    finally:
-        cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def both(
+    aerobee_cluster: AerobeeCluster, java_cluster: JavaCluster
+) -> tuple[AerobeeCluster, JavaCluster]:
+    """Ours and the real one, for a story that is told to both."""
+    return aerobee_cluster, java_cluster
 
 
 @pytest.fixture(scope="module")
-def server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
-    """What Java programs talk to: ours, unless AEROBEE_INTEROP_SERVER says java."""
-    if os.environ.get("AEROBEE_INTEROP_SERVER") != "java":
-        yield request.getfixturevalue("aerobee_cluster")
-        return
-    cluster = JavaCluster(tmp_path_factory.mktemp("server"), apart=True, flags=TEST_BROKER_FLAGS)
-    try:
-        cluster.start()
+def server(java_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """What Java programs talk to, and a test may kill: ours, unless AEROBEE_INTEROP_SERVER says
+    java."""
+    folder = tmp_path_factory.mktemp("server")
+    cluster: AerobeeCluster | JavaCluster
+    if os.environ.get("AEROBEE_INTEROP_SERVER") == "java":
+        cluster = JavaCluster(folder, apart=True, flags=TEST_BROKER_FLAGS)
+    else:
+        cluster = AerobeeCluster(folder, SMALL_FILES)
+    with started(cluster):
         yield cluster
-    finally:
-        cluster.stop()
 
 
 @pytest.fixture

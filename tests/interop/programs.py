@@ -1,24 +1,25 @@
 """The Java programs of this folder as objects: producers, consumers, the real mqadmin.
 
-Every wait has a deadline. A failure shows the state at that time.
+Every wait has a deadline, and its failure shows the state at that time.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from aerobee.scripts.harness import java_side
 from aerobee.scripts.harness.child import Reporter
 from aerobee.scripts.harness.clusters import AerobeeCluster, Cluster, JavaCluster
 
-# A cold JVM on a busy machine with two cores is slow.
-SECONDS = 180  # a deadline that suits a busy machine
+from ..waiting import PROCESS
+from ..waiting import wait_until as wait_until
+
+SECONDS = round(PROCESS)  # Java and Go read it, too
 
 
 class Java:
@@ -84,13 +85,15 @@ class Mqadmin:
 
     def until(self, wanted: Callable[[str], bool], *words: str) -> str:
         """Repeats a command until its output is as wanted: servers exchange state with a delay."""
-        deadline = time.monotonic() + SECONDS
-        while True:
+        text = ""
+
+        def is_as_wanted() -> bool:
+            nonlocal text
             text = self(*words)
-            if wanted(text):
-                return text
-            assert time.monotonic() < deadline, f"{words} still prints: {text}"
-            time.sleep(0.1)
+            return wanted(text)
+
+        wait_until(is_as_wanted, lambda: f"{words} prints {text}")
+        return text
 
     def create_topic(
         self, cluster: Cluster, topic: str, queues: int = 8, attributes: str = ""
@@ -118,14 +121,17 @@ class Mqadmin:
         self.until(has_all, "topicStatus", "-n", cluster.namesrv, "-t", topic)
 
 
-def wait_until(
-    holds: Callable[[], bool], what: Callable[[], object], seconds: float = SECONDS
-) -> None:
-    """Polls a foreign process until a condition holds; a failure shows the state it is in."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s; there is {what()}"
-        time.sleep(0.1)
+Started = TypeVar("Started", bound=Cluster)
+
+
+@contextmanager
+def started(cluster: Started) -> Iterator[Started]:
+    """A running cluster, which is stopped even if it did not start."""
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
 
 
 @contextmanager

@@ -6,11 +6,14 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 from aerobee.client import Consumer
 from aerobee.client.group.received import ReceivedMessage
 
-from ..waiting import until as until
+from .. import waiting
+
+until = partial(waiting.until, seconds=waiting.PROCESS, pause=0.05)  # other processes are slow
 
 WORDS_FOR = (
     (r"\b\S+@\d+#\d+", "CLIENT"),

@@ -1,11 +1,12 @@
-"""The console's actions on the real servers and on ours, with the same outcome."""
+"""The console on the real servers: each action, by itself and in a browser, and a broker that is
+killed. tests/console has the same with our servers."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,7 @@ from aerobee.console.actions.redrive import Phase, Run
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.scripts.harness.clusters import (
     BROKER_NAME,
-    SMALL_FILES,
     TEST_BROKER_FLAGS,
-    AerobeeCluster,
     Cluster,
     JavaCluster,
 )
@@ -38,7 +37,7 @@ from ..console.web.site import Site
 from ..console.web.test_actions_browser import CHROMIUM, page, press
 from ..console.web.test_browser import refreshed
 from .console_journeys import Journey, is_routed
-from .programs import SECONDS, Mqadmin
+from .programs import SECONDS, Mqadmin, started
 from .support import until
 
 __all__ = ["page", "refreshed"]  # fixtures
@@ -70,26 +69,18 @@ def guarding(folder: Path) -> dict[str, str | int]:
     }
 
 
-@pytest.fixture(scope="module", params=["java_cluster", "aerobee_cluster"])
-def cluster(request: pytest.FixtureRequest) -> Cluster:
-    """The real one, then ours."""
-    found: Cluster = request.getfixturevalue(request.param)
-    return found
+@pytest.fixture(scope="module")
+def cluster(java_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One of its own: its definitions are exported whole."""
+    folder = tmp_path_factory.mktemp("acted-on")
+    with started(JavaCluster(folder, flags=TEST_BROKER_FLAGS)) as found:
+        yield found
 
 
 @pytest.fixture
 async def desk(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Desk]:
     async with Desk(cluster.namesrv, tmp_path / "redrives", is_sampled=False) as desk:
         yield desk
-
-
-async def soon(holds: Callable[[], Awaitable[bool]]) -> None:
-    """The real broker fills its index, and delivers, a moment later."""
-    for _ in range(10 * round(SECONDS)):
-        if await holds():
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError(f"not so within {SECONDS} s")
 
 
 async def at(desk: Desk, group: str, topic: str) -> list[int]:
@@ -116,7 +107,7 @@ async def test_topics(desk: Desk) -> None:
             return True
         return False
 
-    await soon(is_gone)
+    await until(is_gone, "the topic has no route")
     assert (await desk.plan("topic-update", **form)).refusals == [
         "topic made is on none of these brokers; create it instead"
     ]
@@ -146,7 +137,7 @@ async def test_offsets_of_an_offline_group(desk: Desk, cluster: Cluster) -> None
     async def is_there() -> bool:
         return await desk.watched.reader.max_offset(queue) == 10
 
-    await soon(is_there)
+    await until(is_there, "the queue has 10 messages")
     for form, wanted in (
         ({"kind": "end"}, [10, 10]),
         ({"kind": "begin"}, [0, 0]),
@@ -172,7 +163,7 @@ async def test_a_message_is_sent_and_consumed_again_by_one_member(
     async def is_indexed() -> bool:
         return bool(await desk.admin.query("sent", "k1"))
 
-    await soon(is_indexed)
+    await until(is_indexed, "the key is found")
     (record,) = await desk.admin.query("sent", "k1")
     async with (
         Consumer(cluster.namesrv, group="Members", topics=["sent"], start="earliest") as one,
@@ -232,7 +223,7 @@ async def test_a_scheduled_message_is_cancelled(desk: Desk, cluster: Cluster) ->
             return "waits for a time" not in str(wrong)
         return True
 
-    await soon(is_listed)
+    await until(is_listed, "the message waits for a time")
     (address,) = (await desk.admin.masters()).values()
     await desk.admin.update_broker_config(address, {"recallMessageEnable": False})
     plan = await desk.plan("message-cancel", **form)
@@ -247,7 +238,7 @@ async def test_a_scheduled_message_is_cancelled(desk: Desk, cluster: Cluster) ->
             return "was cancelled already" in str(wrong)
         return False
 
-    await soon(is_cancelled)
+    await until(is_cancelled, "the message was cancelled")
 
 
 async def test_dead_letters_go_to_their_group_again_and_each_once(
@@ -273,9 +264,9 @@ async def test_dead_letters_go_to_their_group_again_and_each_once(
             return False
         return [one.after for one in plan.changes] == ["2 sent"]
 
-    await soon(are_dead)
+    await until(are_dead, "two dead letters")
     for sent, skipped in ((2, 0), (1, 2)):
-        run = await started(desk, **form)
+        run = await begun(desk, **form)
         await run.finished.wait()
         assert (run.phase, run.why) == (Phase.ENDED, None)
         assert (run.counts.sent, run.counts.skipped) == (sent, skipped)
@@ -291,7 +282,7 @@ async def test_dead_letters_go_to_their_group_again_and_each_once(
     assert bodies == {b'{"n": 0}', b'{"n": 1}', b'{"n": 2}'}
 
 
-async def started(desk: Desk, **form: str) -> Run:
+async def begun(desk: Desk, **form: str) -> Run:
     """A run of what a rehearsal showed."""
     action = desk.actions["redrive"]
     values = action.read(desk.whole("redrive", form))
@@ -401,22 +392,12 @@ def local(queue: dict[str, Any]) -> list[str]:
     return [found.strftime("%Y-%m-%d"), f"{found:%H:%M:%S},{ms % 1000:03}"]
 
 
-@pytest.fixture(scope="module", params=["java", "aerobee"])
-def guarded(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def guarded(java_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster with access control."""
     folder = tmp_path_factory.mktemp("guarded")
-    found: Cluster
-    if request.param == "java":
-        found = JavaCluster(folder, guarding(folder), flags=TEST_BROKER_FLAGS)
-    else:
-        found = AerobeeCluster(folder, SMALL_FILES | guarding(folder))
-    try:
-        found.start()
+    with started(JavaCluster(folder, guarding(folder), flags=TEST_BROKER_FLAGS)) as found:
         yield found
-    finally:
-        found.stop()
 
 
 async def test_users_and_rules(guarded: Cluster, tmp_path: Path) -> None:

@@ -12,28 +12,13 @@ from typing import Any
 
 import pytest
 from aerobee.scripts.harness.child import Reporter
-from aerobee.scripts.harness.clusters import (
-    CLUSTER_NAME,
-    SMALL_FILES,
-    TEST_BROKER_FLAGS,
-    AerobeeCluster,
-    Cluster,
-    JavaCluster,
-)
+from aerobee.scripts.harness.clusters import CLUSTER_NAME, Cluster
 
 from .go_programs import Go, GoMissing, build
-from .programs import SECONDS, side_by_side, wait_until
+from .programs import SECONDS, wait_until
 
 Outcome = dict[str, Any]
 Story = Callable[[Cluster, Go], Outcome]
-
-SETTINGS: dict[str, str | int] = {
-    **SMALL_FILES,
-    "transactionCheckInterval": 1_000,
-    "transactionTimeOut": 1_000,
-    # A client that finds its broker more than a second after it began greets it after 31 s only.
-    "transactionCheckMax": 100,
-}
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +33,6 @@ def go(java_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     programs = Go(program, tmp_path_factory.mktemp("go"))
     yield programs
     programs.stop()
-
-
-@pytest.fixture(scope="module")
-def both(go: Go, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Cluster]]:
-    ours = AerobeeCluster(tmp_path_factory.mktemp("aerobee-go"), SETTINGS)
-    real = JavaCluster(tmp_path_factory.mktemp("java-go"), SETTINGS, flags=TEST_BROKER_FLAGS)
-    with side_by_side(ours, real) as started:
-        yield started
 
 
 @pytest.fixture
@@ -184,7 +161,7 @@ def story_of_consumers(cluster: Cluster, go: Go) -> Outcome:
         "backwards": backwards(in_order),
         "queues of an order": queues_of_orders(in_order),
         "each": [len(keys(member)) for member in all_of_them],
-        "again": [(event["times"], event["topic"]) for event in tries],
+        "again": sorted({(event["times"], event["topic"]) for event in tries}),
         "pulled": once(pulled),
         "left over": left_over,
     }
@@ -265,11 +242,11 @@ def story_of_requests(cluster: Cluster, go: Go) -> Outcome:
     replier.wait_event("started", SECONDS)
     asker = go.start("ask", **where, count=2)
     asker.wait_event("done", 2 * SECONDS)
-    wait_until(lambda: len(replier.events("answered")) == 2, lambda: (cluster.kind, replier.lines))
+    wait_until(lambda: len(replier.events("answered")) >= 2, lambda: (cluster.kind, replier.lines))
     return {
         "replied": [(e["key"], e["body"], e["topic"]) for e in asker.events("replied")],
         "failed": asker.events("failed") + replier.events("failed"),
-        "answered": sorted((e["key"], e["status"]) for e in replier.events("answered")),
+        "answered": sorted({(e["key"], e["status"]) for e in replier.events("answered")}),
     }
 
 

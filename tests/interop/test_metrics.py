@@ -23,6 +23,7 @@ from aerobee.scripts.harness.clusters import (
 
 from .metrics_load import Load
 from .programs import SECONDS, side_by_side
+from .support import until
 
 SETTINGS: dict[str, str | int] = {
     **SMALL_FILES,
@@ -99,13 +100,9 @@ async def test_names_and_labels_are_those_of_the_real_broker(both: Both, peers: 
         await load.run()
     for cluster in (both.ours, both.real):
         load = Load(peers, cluster.broker)
-        async with asyncio.timeout(SECONDS):
-            while not await load.pop_again():  # noqa: ASYNC110 - another process
-                await asyncio.sleep(0.2)
+        await until(load.pop_again, "a message comes again", pause=0.2)
         await load.leave()
     ours, real = await settled(both)
-    assert only(ours, real) == []
-    assert only(real, ours) == []
     names = {name for name, _ in real.values}
     assert {name: ours.type_of(name) for name in names} == {
         name: real.type_of(name) for name in names
@@ -120,11 +117,12 @@ def only(one: Scrape, other: Scrape) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 async def settled(both: Both) -> tuple[Scrape, Scrape]:
-    """The metrics of both brokers, once their background work is done or 30 s have passed."""
-    for _ in range(30):
-        ours, real = both.urls
-        found = await asyncio.to_thread(scrape, ours), await asyncio.to_thread(scrape, real)
-        if set(found[0].values) == set(found[1].values):
-            break
-        await asyncio.sleep(1)
-    return found
+    """The metrics of both brokers, once their background work is done."""
+    found: list[Scrape] = []
+
+    async def are_alike() -> bool:
+        found[:] = [await asyncio.to_thread(scrape, url) for url in both.urls]
+        return not only(*found) and not only(*found[::-1])
+
+    await until(are_alike, lambda: (only(*found), only(*found[::-1])), pause=0.5)
+    return found[0], found[1]

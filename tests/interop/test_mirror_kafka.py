@@ -14,7 +14,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.structs import OffsetAndMetadata
 
-SECONDS = 30
+from ..waiting import PROCESS
+
 COUNT = 30
 
 
@@ -78,12 +79,12 @@ async def test_records_groups_and_offsets_are_copied(
             await mirror.copy_once()
             report = mirror.report()
             assert (report.copied, report.lag, report.failures) == (count, 0, ())
-    rest = set()
+    rest: set[int] = set()
     async with Consumer(
         target.name_server, group="movers", topics=["orders"], start="earliest"
     ) as consumer:
-        for _ in range(COUNT - len(done)):
-            message = await consumer.receive(SECONDS)
+        while len(rest) < COUNT - len(done):
+            message = await consumer.receive(PROCESS)
             assert message is not None
             rest.add(int(message.body))
             assert message.keys == [f"k{int(message.body)}"]
@@ -116,7 +117,7 @@ async def test_a_tombstone_and_a_key_that_is_no_text_are_copied(
     async with Consumer(
         target.name_server, group="mourners", topics=["gone"], start="earliest"
     ) as consumer:
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(PROCESS)
         assert message is not None
         assert message.body == b"\0"
         pairs = message.stored_properties

@@ -1,45 +1,35 @@
-"""RocketMQ's proxy and ours, before our brokers and RocketMQ's: the clients of RocketMQ 5, which
-speak gRPC, find the same with each.
+"""RocketMQ's proxy before our broker and ours before RocketMQ's: the client of RocketMQ 5, which
+speaks gRPC, finds the same. tests/proxy has our proxy before our broker.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from aerobee.scripts.harness import java_side
 from aerobee.scripts.harness.child import Child
-from aerobee.scripts.harness.clusters import (
-    CLUSTER_NAME,
-    SMALL_FILES,
-    TEST_BROKER_FLAGS,
-    AerobeeCluster,
-    Cluster,
-    JavaCluster,
-)
+from aerobee.scripts.harness.clusters import CLUSTER_NAME, Cluster
 
-from .programs import SECONDS, Java, Mqadmin, side_by_side
+from ..proxy.clients.told import check_deliveries
+from .programs import SECONDS, Java, Mqadmin
 from .raw_calls import raw_codes
 
-SETTINGS: dict[str, str | int] = {
-    **SMALL_FILES,
-    "enablePropertyFilter": "true",
-    "recallMessageEnable": "true",
-    "transactionCheckInterval": 1_000,
-    "transactionTimeOut": 1_000,
-    "transactionCheckMax": 100,
-}
 TOPICS = {"Normal": "NORMAL", "Fifo": "FIFO", "Delay": "DELAY", "Trans": "TRANSACTION"}
 GROUPS = ("Simple", "Selected", "Pushed", "Ordered", "Delayed", "Paid")
-PARTS = ("simple", "hidden", "selected", "pushed", "ordered", "delayed", "transactions")
-
+FOUND = {  # bodies, each with the number of its delivery
+    "simple": [f"simple-{number}#1" for number in range(5)],
+    "hidden": ["hidden#2"],
+    "selected": ["warm#1"],
+    "pushed": ["pushed-0#1", "pushed-1#1", "pushed-1#2", "pushed-2#1"],
+    "ordered": [f"ordered-{number}#1" for number in range(6)],
+    "delayed": ["delayed#1"],
+    "transactions": ["committed#1", "open#1"],
+}
 
 # What RocketMQ's proxy answers to raw calls, and where ours differs.
 CODES: dict[str, Any] = json.loads(
@@ -61,70 +51,38 @@ OURS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class StartProxy:
-    """Starts proxies of one kind: before this cluster, on this port."""
+class Proxied(NamedTuple):
+    """A proxy and what it stands before."""
 
     kind: str
-    start: Callable[[Cluster, int], None]
-    speaks_tls: bool
-    _ports: dict[str, int] = field(default_factory=dict)
-
-    def port(self, cluster: Cluster) -> int:
-        """The port of the one proxy before this cluster, which is started where there is none."""
-        found = self._ports.get(cluster.namesrv)
-        if found is None:
-            (found,) = java_side.free_ports(1)  # the proxy tells it to its clients
-            self._ports[cluster.namesrv] = found
-            self.start(cluster, found)
-        return found
+    cluster: Cluster
+    port: int
 
 
-@pytest.fixture(scope="module", params=["aerobee", "java"])
-def start_proxy(
-    request: pytest.FixtureRequest, java_is_here: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[StartProxy]:
-    """What starts proxies of one kind."""
-    folder = tmp_path_factory.mktemp("proxies")
-    if request.param == "java":
+@pytest.fixture(scope="module", params=["ours before java", "java before ours"])
+def proxied(
+    request: pytest.FixtureRequest,
+    both: tuple[Cluster, Cluster],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Proxied]:
+    """Each kind before the brokers of the other."""
+    folder = tmp_path_factory.mktemp("proxy")
+    (port,) = java_side.free_ports(1)  # the proxy tells it to its clients
+    ours, real = both
+    if request.param.startswith("java"):
         programs = Java(folder, java_side.PROXY)
-
-        def start_java(cluster: Cluster, port: int) -> None:
-            proxy = programs.start(
-                "Proxy", namesrv=cluster.namesrv, cluster=CLUSTER_NAME, port=port
-            )
+        proxy = programs.start("Proxy", namesrv=ours.namesrv, cluster=CLUSTER_NAME, port=port)
+        try:
             proxy.wait_event("started", SECONDS)
-
-        yield StartProxy("java", start_java, speaks_tls=False)  # the harness starts it without
-        programs.stop()
+            yield Proxied("java", ours, port)
+        finally:
+            programs.stop()
         return
-    children: list[Child] = []
-
-    def start_ours(cluster: Cluster, port: int) -> None:
-        children.append(our_proxy(folder, cluster, port))
-
-    yield StartProxy("aerobee", start_ours, speaks_tls=True)
-    for child in children:
+    words = ("-m", "aerobee.scripts.cli", "proxy", "-n", real.namesrv, "--listen-port", str(port))
+    with Child([sys.executable, *words], folder / "stderr", cwd=folder) as child:
+        child.wait_line(lambda line: "ready" in line, SECONDS)
+        yield Proxied("aerobee", real, port)
         assert child.stop() == 0, child.tail()
-
-
-def our_proxy(folder: Path, cluster: Cluster, port: int) -> Child:
-    """`aerobee proxy` before a cluster, once it serves."""
-    words = ("-m", "aerobee.scripts.cli", "proxy", "-n", cluster.namesrv)
-    argv = [sys.executable, *words, "--listen-port", str(port)]
-    child = Child(argv, folder / f"proxy-{port}.stderr", cwd=folder)
-    child.wait_line(lambda line: "ready" in line, SECONDS)
-    return child
-
-
-@pytest.fixture(scope="module")
-def both(
-    start_proxy: StartProxy, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Cluster, Cluster]]:
-    ours = AerobeeCluster(tmp_path_factory.mktemp("aerobee-proxied"), SETTINGS)
-    real = JavaCluster(tmp_path_factory.mktemp("java-proxied"), SETTINGS, flags=TEST_BROKER_FLAGS)
-    with side_by_side(ours, real) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
@@ -145,51 +103,21 @@ def create(cluster: Cluster, mqadmin: Mqadmin) -> None:
         assert "success" in answer, answer
 
 
-def tell(cluster: Cluster, start_proxy: StartProxy, clients: Java) -> dict[str, Any]:
-    """What came of each part with a proxy before these servers; Java's over TLS where it can be."""
-    port = start_proxy.port(cluster)
-    tls = {"tls": True} if start_proxy.speaks_tls and cluster.kind == "java" else {}
-    client = clients.start("Grpc", proxy=f"127.0.0.1:{port}", **tls)
-    client.wait_event("done", 2 * SECONDS)
-    return {part: client.events(part)[0] for part in PARTS}
-
-
 @pytest.mark.requirement("Name server: RocketMQ's proxy before our broker, with the gRPC client 5")
-def test_the_clients_of_a_proxy_get_every_kind_of_message(
-    both: tuple[Cluster, Cluster], mqadmin: Mqadmin, start_proxy: StartProxy, clients: Java
+def test_the_client_of_a_proxy_gets_every_kind_of_message(
+    proxied: Proxied, mqadmin: Mqadmin, clients: Java
 ) -> None:
-    for cluster in both:
-        create(cluster, mqadmin)
-    with ThreadPoolExecutor(2) as pool:
-        ours, real = pool.map(lambda cluster: tell(cluster, start_proxy, clients), both)
-    assert ours == real
-    found = {part: line["found"] for part, line in ours.items()}
-    assert found == {
-        "simple": [f"simple-{number}#1" for number in range(5)],
-        "hidden": ["hidden#2"],
-        "selected": ["warm#1"],
-        "pushed": ["pushed-0#1", "pushed-1#1", "pushed-1#2", "pushed-2#1"],
-        "ordered": [f"ordered-{number}#1" for number in range(6)],
-        "delayed": ["delayed#1"],
-        "transactions": ["committed#1", "open#1"],
-    }
-    assert ours["hidden"]["first"] == "hidden#1"
-    assert not ours["delayed"]["early"]
-    assert ours["transactions"]["checked"]
+    create(proxied.cluster, mqadmin)
+    tls = {"tls": True} if proxied.kind == "aerobee" else {}  # the harness starts Java's without
+    client = clients.start("Grpc", proxy=f"127.0.0.1:{proxied.port}", **tls)
+    client.wait_event("done", 2 * SECONDS)
+    told = {part: client.events(part)[0] for part in FOUND}
+    check_deliveries({part: line["found"] for part, line in told.items()}, FOUND)
+    assert told["hidden"]["first"] == "hidden#1"
+    assert not told["delayed"]["early"]
+    assert told["transactions"]["checked"]
 
 
-def test_raw_calls_are_answered_with_the_codes_of_rocketmqs_proxy(
-    both: tuple[Cluster, Cluster], start_proxy: StartProxy
-) -> None:
-    with ThreadPoolExecutor(2) as pool:
-        ports = list(pool.map(start_proxy.port, both))
-
-    async def ask() -> list[dict[str, Any]]:
-        calls = (
-            raw_codes(cluster.namesrv, port) for cluster, port in zip(both, ports, strict=True)
-        )
-        return await asyncio.gather(*calls)
-
-    ours, real = asyncio.run(ask())
-    assert ours == real  # by the kind of broker behind the proxy
-    assert ours == CODES | (OURS if start_proxy.kind == "aerobee" else {})
+async def test_raw_calls_are_answered_with_the_codes_of_rocketmqs_proxy(proxied: Proxied) -> None:
+    found = await raw_codes(proxied.cluster.namesrv, proxied.port)
+    assert found == CODES | (OURS if proxied.kind == "aerobee" else {})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -17,19 +16,10 @@ from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.protocol.message import properties
 from aerobee.protocol.message.record import decode_all
-from aerobee.scripts.harness.clusters import (
-    SMALL_FILES,
-    TEST_BROKER_FLAGS,
-    AerobeeCluster,
-    Cluster,
-    JavaCluster,
-)
+from aerobee.scripts.harness.clusters import Cluster
 from aerobee.scripts.loads import loadgen
 
-from .programs import side_by_side
-
-SETTINGS: dict[str, str | int] = {**SMALL_FILES, "enablePropertyFilter": "true"}
-TOPIC = "Pulled"
+TOPIC, OTHER_TOPIC = "Pulled", "NotPulled"
 BATCH = 40  # more than one pull takes
 NUMBERS = ("nextBeginOffset", "minOffset", "maxOffset", "suggestWhichBrokerId")
 
@@ -78,7 +68,7 @@ REFUSED = (
     Pull("a negative queue", queue_id=-1),
     Pull("no tag at all", expression="||"),
     Pull("no heartbeat", expression=None, group="silent"),
-    Pull("a topic that the group has not", expression=None, group="beats", topic="Other"),
+    Pull("a topic that the group has not", expression=None, group="beats", topic=OTHER_TOPIC),
     Pull("a newer version than the heartbeat's", expression=None, group="beats", sub_version=6),
     Pull("a group that is switched off", group="off"),
     Pull("a group that may not broadcast", expression=None, group="loud"),
@@ -86,21 +76,10 @@ REFUSED = (
 )
 
 
-@pytest.fixture(scope="module")
-def clusters(
-    java_is_here: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Cluster, Cluster]]:
-    ours = AerobeeCluster(tmp_path_factory.mktemp("aerobee-pulls"), SETTINGS)
-    real = JavaCluster(tmp_path_factory.mktemp("java-pulls"), SETTINGS, flags=TEST_BROKER_FLAGS)
-    with side_by_side(ours, real) as started:
-        for one in started:
-            loadgen.create_topic(one.broker, TOPIC)
-            loadgen.create_topic(one.broker, "Other")
-        yield started
-
-
 async def prepare(peers: Peers, cluster: Cluster) -> None:
-    """Messages, groups and subscriptions, the same on both sides."""
+    """Topics, messages, groups and subscriptions, the same on both sides."""
+    for topic in (TOPIC, OTHER_TOPIC):
+        loadgen.create_topic(cluster.broker, topic)
 
     async def ask(code: int, header: object = None, body: bytes = b"") -> None:
         answer = await peers.request(cluster.broker, code, header, body, 20)  # type: ignore[arg-type]
@@ -140,14 +119,14 @@ async def pulled(peers: Peers, cluster: Cluster, pull: Pull, code: int) -> Comma
 
 @pytest.mark.requirement("Consuming: Pull: each answer code with the right next offset")
 async def test_every_pull_has_the_answer_of_the_real_broker(
-    clusters: tuple[Cluster, Cluster], peers: Peers
+    both: tuple[Cluster, Cluster], peers: Peers
 ) -> None:
-    for cluster in clusters:
+    for cluster in both:
         await prepare(peers, cluster)
     for pull in ANSWERED:
         for code in (codes.PULL_MESSAGE, codes.LITE_PULL_MESSAGE):
             found = []
-            for cluster in clusters:
+            for cluster in both:
                 answer = await pulled(peers, cluster, pull, code)
                 fields = answer.fields()
                 bodies = [record.body for record in decode_all(answer.body or b"")]
@@ -156,7 +135,7 @@ async def test_every_pull_has_the_answer_of_the_real_broker(
             assert found[0] == found[1], pull.name
     for pull in REFUSED:
         refusals = []
-        for cluster in clusters:
+        for cluster in both:
             answer = await pulled(peers, cluster, pull, codes.PULL_MESSAGE)
             refusals.append((answer.code, answer.fields().get("forbiddenType")))
             assert answer.remark, pull.name

@@ -1,4 +1,4 @@
-"""The calls of our administration on the real servers and on ours, with the same outcome."""
+"""The calls of our administration on the real servers."""
 
 from __future__ import annotations
 
@@ -9,21 +9,15 @@ from aerobee.client import Admin, Consumer, Message, Producer
 from aerobee.client.errors import BrokerError, ClientError, NoRouteError
 from aerobee.client.group.received import ReceivedMessage
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
-from aerobee.scripts.harness.clusters import Cluster
+from aerobee.scripts.harness.clusters import JavaCluster
 
 from .programs import SECONDS
+from .support import until
 
 TOPIC, GROUP = "administered", "AdminReaders"
 
 
-@pytest.fixture(scope="module", params=["java_cluster", "aerobee_cluster"])
-def cluster(request: pytest.FixtureRequest) -> Cluster:
-    """The real one, then ours."""
-    found: Cluster = request.getfixturevalue(request.param)
-    return found
-
-
-async def read_all(cluster: Cluster, count: int) -> list[ReceivedMessage]:
+async def read_all(cluster: JavaCluster, count: int) -> list[ReceivedMessage]:
     """What a member of the group receives, each acknowledged."""
     consumer = Consumer(cluster.namesrv, group=GROUP, topics=[TOPIC], start="earliest")
     found: list[ReceivedMessage] = []
@@ -36,8 +30,8 @@ async def read_all(cluster: Cluster, count: int) -> list[ReceivedMessage]:
     raise AssertionError("the consumer ended")
 
 
-async def test_a_topic_and_its_messages(cluster: Cluster) -> None:
-    async with Admin(cluster.namesrv) as admin, Producer(cluster.namesrv) as producer:
+async def test_a_topic_and_its_messages(java_cluster: JavaCluster) -> None:
+    async with Admin(java_cluster.namesrv) as admin, Producer(java_cluster.namesrv) as producer:
         await admin.create_topic(TOPIC, 2)
         queues = [queue for queue in await producer.queues(TOPIC)]
         receipts = [
@@ -58,22 +52,18 @@ async def test_a_topic_and_its_messages(cluster: Cluster) -> None:
         assert {bounds.max_offset for bounds in stats.offset_table.values()} == {5}
         entries = await admin.queue_entries(receipts[0].queue, 0, 5)
         assert len(entries.queue_data) == 5
-        found = []
-        for _ in range(100):  # the real one fills its index a moment later
-            found = await admin.query(TOPIC, "key-7")
-            if found:
-                break
-            await asyncio.sleep(0.1)
-        assert [record.body for record in found] == [b"7"]
+        # The real one fills its index a moment later.
+        await until(lambda: admin.query(TOPIC, "key-7"), "key-7")
+        assert [record.body for record in await admin.query(TOPIC, "key-7")] == [b"7"]
         (record,) = await admin.query(TOPIC, receipts[3].msg_id, unique=True)
         assert record.offset_id == receipts[3].offset_msg_id
         assert (await admin.message(receipts[4].offset_msg_id)).body == b"4"
         assert await admin.query(TOPIC, "no such key") == []
 
 
-async def test_a_group_and_its_progress(cluster: Cluster) -> None:
-    async with Admin(cluster.namesrv) as admin:
-        await read_all(cluster, 10)
+async def test_a_group_and_its_progress(java_cluster: JavaCluster) -> None:
+    async with Admin(java_cluster.namesrv) as admin:
+        await read_all(java_cluster, 10)
         assert GROUP in await admin.groups_of_topic(TOPIC)
         assert TOPIC in await admin.topics_of_group(GROUP)
         (groups,) = (await admin.groups()).values()
@@ -87,7 +77,7 @@ async def test_a_group_and_its_progress(cluster: Cluster) -> None:
         assert f"{TOPIC}@{GROUP}" in (await admin.all_offsets(address)).offset_table
         assert await admin.consumer_connection(GROUP) is None
         assert set((await admin.reset_offsets(GROUP, TOPIC, 0)).values()) <= {0}
-        assert len(await read_all(cluster, 10)) == 10
+        assert len(await read_all(java_cluster, 10)) == 10
         await admin.update_group(SubscriptionGroupConfig("Cloned"))
         await admin.clone_offsets(GROUP, "Cloned", TOPIC)
         cloned = (await admin.consume_stats("Cloned", TOPIC)).offset_table
@@ -100,9 +90,9 @@ async def test_a_group_and_its_progress(cluster: Cluster) -> None:
             await admin.running_info(GROUP, "nobody@nowhere")
 
 
-async def test_a_member_is_asked(cluster: Cluster) -> None:
-    consumer = Consumer(cluster.namesrv, group="Asked", topics=[TOPIC], start="earliest")
-    async with Admin(cluster.namesrv) as admin, consumer:
+async def test_a_member_is_asked(java_cluster: JavaCluster) -> None:
+    consumer = Consumer(java_cluster.namesrv, group="Asked", topics=[TOPIC], start="earliest")
+    async with Admin(java_cluster.namesrv) as admin, consumer:
         async with asyncio.timeout(SECONDS):
             message = await anext(aiter(consumer))
         connection = await admin.consumer_connection("Asked")
@@ -119,8 +109,8 @@ async def test_a_member_is_asked(cluster: Cluster) -> None:
         await message.ack()
 
 
-async def test_brokers_and_name_servers(cluster: Cluster) -> None:
-    async with Admin(cluster.namesrv) as admin:
+async def test_brokers_and_name_servers(java_cluster: JavaCluster) -> None:
+    async with Admin(java_cluster.namesrv) as admin:
         ((name, address),) = (await admin.masters()).items()
         assert "bootTimestamp" in await admin.broker_runtime(address)
         assert "brokerName=" in await admin.broker_config(address)
@@ -148,8 +138,8 @@ async def test_brokers_and_name_servers(cluster: Cluster) -> None:
         assert "listenPort=" in await admin.namesrv_config()
 
 
-async def test_what_is_asked_wrongly_is_told_here(cluster: Cluster) -> None:
-    async with Admin(cluster.namesrv) as admin:
+async def test_what_is_asked_wrongly_is_told_here(java_cluster: JavaCluster) -> None:
+    async with Admin(java_cluster.namesrv) as admin:
         with pytest.raises(ClientError, match="no setting is given"):
             await admin.update_broker_config("127.0.0.1:1", {})
         with pytest.raises(ClientError, match="may break the line"):

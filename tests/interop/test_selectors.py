@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import pytest
 from aerobee.scripts.harness.child import Reporter
-from aerobee.scripts.harness.clusters import (
-    SMALL_FILES,
-    TEST_BROKER_FLAGS,
-    AerobeeCluster,
-    Cluster,
-    JavaCluster,
-)
+from aerobee.scripts.harness.clusters import Cluster
 
-from .programs import SECONDS, Java, Mqadmin, side_by_side
+from .programs import SECONDS, Java, Mqadmin
 
 TOPIC = "Selected"
 COUNT = 150
-SETTINGS: dict[str, str | int] = {**SMALL_FILES, "enablePropertyFilter": "true"}
-
 # Each with how many of the messages it is true of, where that is easy to say.
 RIGHT = {
     "TRUE": COUNT,
@@ -79,13 +70,9 @@ class Sides(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def sides(
-    java_is_here: None, java: Java, mqadmin: Mqadmin, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Sides]:
-    ours = AerobeeCluster(tmp_path_factory.mktemp("aerobee-select"), SETTINGS)
-    real = JavaCluster(tmp_path_factory.mktemp("java-select"), SETTINGS, flags=TEST_BROKER_FLAGS)
-    with side_by_side(ours, real):
-        yield Sides(reader(ours, java, mqadmin), reader(real, java, mqadmin))
+def sides(both: tuple[Cluster, Cluster], java: Java, mqadmin: Mqadmin) -> Sides:
+    ours, real = both
+    return Sides(reader(ours, java, mqadmin), reader(real, java, mqadmin))
 
 
 def reader(cluster: Cluster, java: Java, mqadmin: Mqadmin) -> Reporter:

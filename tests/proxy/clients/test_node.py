@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .told import EXAMPLES, FOUND, PRINTED, printed_by_example, told_by
+from .told import EXAMPLES, FOUND, PRINTED, check_deliveries, printed_by_example, told_by
 
 NAME = "rocketmq-client-nodejs@1.0.8"
 PROGRAM = Path(__file__).with_name("node_program.js")
@@ -40,7 +40,8 @@ def folder() -> Path:
 
 
 def test_it_finds_every_kind_of_message(folder: Path) -> None:
-    assert asyncio.run(told_by(["node", str(PROGRAM), str(folder)], {"HOME": str(folder)})) == FOUND
+    words = ["node", str(PROGRAM), str(folder)]
+    check_deliveries(asyncio.run(told_by(words, {"HOME": str(folder)})), FOUND)
 
 
 def test_the_example_prints_what_it_received(folder: Path) -> None:

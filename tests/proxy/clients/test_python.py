@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .told import EXAMPLES, FOUND, PRINTED, printed_by_example, told_by
+from .told import EXAMPLES, FOUND, PRINTED, check_deliveries, printed_by_example, told_by
 
 NAME = "rocketmq-python-client==5.1.2"
 PROGRAM = Path(__file__).with_name("python_program.py")
@@ -44,8 +44,7 @@ def packages() -> Path:
 @pytest.mark.smoke
 def test_it_finds_every_kind_of_message(packages: Path) -> None:
     words = [sys.executable, str(PROGRAM)]
-    told = asyncio.run(told_by(words, {"PYTHONPATH": str(packages)}))
-    assert told == FOUND
+    check_deliveries(asyncio.run(told_by(words, {"PYTHONPATH": str(packages)})), FOUND)
 
 
 def test_the_example_prints_what_it_received(packages: Path) -> None:

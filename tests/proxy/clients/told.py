@@ -9,10 +9,10 @@ from typing import Any
 
 from aerobee.testing import LocalCluster
 
+from ...waiting import PROCESS
 from ..support import setup
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "grpc"
-SECONDS = 240
 TOPICS = {"Normal": "NORMAL", "Fifo": "FIFO", "Delay": "DELAY", "Trans": "TRANSACTION"}
 # By group, the topic that it reads.
 GROUPS = {
@@ -28,8 +28,8 @@ CHECKS: dict[str, Any] = {
     "transaction_check_max": 100,
 }
 PRINTED = ["sent", "received 12 EUR"]  # by an example
-# What each program finds, by part: bodies with the number of their delivery. One fails once.
-FOUND = {
+# What each program finds, by part: bodies, each with the number of its delivery. One fails once.
+FOUND: dict[str, list[Any]] = {
     "simple": [f"simple-{number}#1" for number in range(5)],
     "pushed": ["pushed-0#1", "pushed-1#1", "pushed-1#2", "pushed-2#1"],
     "ordered": [f"ordered-{number}#1" for number in range(6)],
@@ -39,7 +39,21 @@ FOUND = {
 }
 
 
-async def told_by(words: list[str], environment: dict[str, str]) -> dict[str, object]:
+def check_deliveries(found: dict[str, Any], wanted: dict[str, list[Any]]) -> None:
+    """Each wanted delivery took place, and no other message was there; one that a program was too
+    slow to acknowledge may have come again."""
+    assert found.keys() == wanted.keys()
+    for part, deliveries in wanted.items():
+        assert set(found[part]) >= set(deliveries), part
+        assert _bodies(found[part]) == _bodies(deliveries), part
+
+
+def _bodies(deliveries: list[Any]) -> list[str]:
+    """Each body once, in order."""
+    return list(dict.fromkeys(str(one).partition("#")[0] for one in deliveries))
+
+
+async def told_by(words: list[str], environment: dict[str, str]) -> dict[str, Any]:
     """What a program prints, by part; its last argument is the proxy's address."""
     with LocalCluster(**CHECKS) as cluster:
         async with setup(cluster) as proxied:
@@ -73,7 +87,7 @@ async def _output(words: list[str], environment: dict[str, str], port: int) -> s
         stderr=subprocess.PIPE,
     )
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PROCESS):
             out, said = await process.communicate()
     except TimeoutError:
         process.kill()
