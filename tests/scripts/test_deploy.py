@@ -31,7 +31,10 @@ def containers() -> list[dict[str, Any]]:
 
 
 @pytest.mark.interop
-@pytest.mark.skipif(KUBECONFORM is None, reason="kubeconform is missing (.ci/run tries to get it)")
+@pytest.mark.skipif(
+    KUBECONFORM is None,
+    reason="kubeconform is not installed: .github/workflows/nightly.yml says how",
+)
 def test_kubernetes_takes_each_manifest() -> None:
     text = (DEPLOY / "kubernetes" / "aerobee.yaml").read_text()
     done = conforms(text)

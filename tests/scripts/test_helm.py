@@ -32,7 +32,9 @@ CONTROLLED = {
     "controllers": {"replicas": 1},
 }
 
-pytestmark = pytest.mark.skipif(HELM is None, reason="helm is not installed (.ci/run tries to)")
+pytestmark = pytest.mark.skipif(
+    HELM is None, reason="helm is not installed: .github/workflows/nightly.yml says how"
+)
 
 
 def helm(*words: str) -> subprocess.CompletedProcess[str]:
@@ -260,7 +262,10 @@ CLUSTERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.skipif(KUBECONFORM is None, reason="kubeconform is missing (.ci/run tries to get it)")
+@pytest.mark.skipif(
+    KUBECONFORM is None,
+    reason="kubeconform is not installed: .github/workflows/nightly.yml says how",
+)
 @pytest.mark.parametrize("values", CLUSTERS.values(), ids=CLUSTERS)
 def test_kubernetes_takes_each_object(tmp_path: Path, values: dict[str, Any]) -> None:
     made = template(tmp_path, values).stdout
