@@ -20,7 +20,7 @@ from .programs import SECONDS, Java, Mqadmin
 from .raw_calls import raw_codes
 
 TOPICS = {"Normal": "NORMAL", "Fifo": "FIFO", "Delay": "DELAY", "Trans": "TRANSACTION"}
-GROUPS = ("Simple", "Selected", "Pushed", "Ordered", "Delayed", "Paid")
+GROUPS = ("Simple", "Hidden", "Selected", "Pushed", "Ordered", "Delayed", "Paid")
 FOUND = {  # bodies, each with the number of its delivery
     "simple": [f"simple-{number}#1" for number in range(5)],
     "hidden": ["hidden#2"],

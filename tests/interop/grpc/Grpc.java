@@ -8,6 +8,8 @@ import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
 import org.apache.rocketmq.client.apis.ClientException;
@@ -26,7 +28,7 @@ import org.apache.rocketmq.client.apis.producer.Transaction;
 import org.apache.rocketmq.client.apis.producer.TransactionResolution;
 
 /**
- * RocketMQ's gRPC client 5 with a proxy: every kind of message and of consumer, one after the other.
+ * RocketMQ's gRPC client 5 with a proxy: every kind of message and of consumer, all at the same time.
  * Its topics and groups are there before. Each part reports what came of it in one line, messages as
  * "body#attempt".
  *
@@ -52,31 +54,31 @@ public final class Grpc {
             .build();
         Producer producer = patiently(PROVIDER.newProducerBuilder()
             .setClientConfiguration(proxy).setTopics("Normal", "Fifo", "Delay")::build);
-        simple(producer);
-        hidden(producer);
-        selected(producer);
-        pushed(producer);
-        ordered(producer);
-        delayed(producer);
+        List<Callable<Void>> parts = List.of(
+            () -> simple(producer), () -> hidden(producer), () -> selected(producer),
+            () -> pushed(producer), () -> ordered(producer), () -> delayed(producer), Grpc::transactions);
+        for (Future<Void> part : Executors.newCachedThreadPool().invokeAll(parts)) {
+            part.get();
+        }
         producer.close();
-        transactions();
         Report.line("done");
         Runtime.getRuntime().halt(0);
     }
 
-    private static void simple(Producer producer) throws Exception {
+    private static Void simple(Producer producer) throws Exception {
         for (int number = 0; number < 5; number++) {
-            producer.send(message("Normal", "simple-" + number).build());
+            producer.send(message("Normal", "simple-" + number).setTag("simple").build());
         }
-        try (SimpleConsumer consumer = consumer("Simple", "Normal", FilterExpression.SUB_ALL)) {
+        try (SimpleConsumer consumer = consumer("Simple", "Normal", new FilterExpression("simple"))) {
             Report.line("simple", "found", receive(consumer, 5));
         }
+        return null;
     }
 
     /** A message that is made visible earlier comes again. */
-    private static void hidden(Producer producer) throws Exception {
-        producer.send(message("Normal", "hidden").build());
-        try (SimpleConsumer consumer = consumer("Simple", "Normal", new FilterExpression("a || b"))) {
+    private static Void hidden(Producer producer) throws Exception {
+        producer.send(message("Normal", "hidden").setTag("hidden").build());
+        try (SimpleConsumer consumer = consumer("Hidden", "Normal", new FilterExpression("hidden || b"))) {
             List<MessageView> found = List.of();
             while (found.isEmpty()) {
                 found = consumer.receive(1, HIDDEN);
@@ -84,19 +86,21 @@ public final class Grpc {
             consumer.changeInvisibleDuration(found.get(0), Duration.ofSeconds(10));
             Report.line("hidden", "first", text(found.get(0)), "found", receive(consumer, 1));
         }
+        return null;
     }
 
-    private static void selected(Producer producer) throws Exception {
+    private static Void selected(Producer producer) throws Exception {
         producer.send(message("Normal", "cold").addProperty("degrees", "3").build());
         producer.send(message("Normal", "warm").addProperty("degrees", "30").build());
         FilterExpression warm = new FilterExpression("degrees > 20", FilterExpressionType.SQL92);
         try (SimpleConsumer consumer = consumer("Selected", "Normal", warm)) {
             Report.line("selected", "found", receive(consumer, 1));
         }
+        return null;
     }
 
     /** One message fails the first time. */
-    private static void pushed(Producer producer) throws Exception {
+    private static Void pushed(Producer producer) throws Exception {
         Set<String> found = Collections.synchronizedSet(new TreeSet<>());
         CountDownLatch all = new CountDownLatch(4);
         PushConsumer consumer = patiently(PROVIDER.newPushConsumerBuilder()
@@ -117,9 +121,10 @@ public final class Grpc {
         all.await(ENOUGH_MS, TimeUnit.MILLISECONDS);
         Report.line("pushed", "found", List.copyOf(found));
         consumer.close();
+        return null;
     }
 
-    private static void ordered(Producer producer) throws Exception {
+    private static Void ordered(Producer producer) throws Exception {
         List<String> found = Collections.synchronizedList(new ArrayList<>());
         CountDownLatch all = new CountDownLatch(6);
         PushConsumer consumer = patiently(PROVIDER.newPushConsumerBuilder()
@@ -138,10 +143,11 @@ public final class Grpc {
         all.await(ENOUGH_MS, TimeUnit.MILLISECONDS);
         Report.line("ordered", "found", List.copyOf(found));
         consumer.close();
+        return null;
     }
 
     /** Two wait for their time, one of which is called back. */
-    private static void delayed(Producer producer) throws Exception {
+    private static Void delayed(Producer producer) throws Exception {
         long due = System.currentTimeMillis() + DELAY_MS;
         SendReceipt recalled = producer.send(
             message("Delay", "recalled").setDeliveryTimestamp(due + ENOUGH_MS).build());
@@ -151,9 +157,10 @@ public final class Grpc {
             List<String> found = receive(consumer, 1);
             Report.line("delayed", "found", found, "early", System.currentTimeMillis() < due);
         }
+        return null;
     }
 
-    private static void transactions() throws Exception {
+    private static Void transactions() throws Exception {
         CountDownLatch checked = new CountDownLatch(1);
         Producer producer = patiently(PROVIDER.newProducerBuilder()
             .setClientConfiguration(proxy)
@@ -177,6 +184,7 @@ public final class Grpc {
             Report.line("transactions", "found", receive(consumer, 2), "checked", checked.getCount() == 0);
         }
         producer.close();
+        return null;
     }
 
     private static MessageBuilder message(String topic, String body) {
