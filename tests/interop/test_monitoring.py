@@ -1,5 +1,5 @@
-"""A Prometheus scrapes aerobee, a Java broker and the console: the same names with the same labels,
-and data for each query of the boards and the rules.
+"""A Prometheus scrapes aerobee, a Java broker and the console, and has data for each query of the
+boards and the rules. test_metrics compares the names and labels of both brokers.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import os
 import re
 import shutil
 import sys
-import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -31,7 +30,8 @@ from aerobee.scripts.harness.clusters import (
 
 from ..monitoring.test_rules import boards, rules
 from .metrics_load import Load
-from .programs import SECONDS, side_by_side
+from .programs import SECONDS, side_by_side, wait_until
+from .support import until
 
 PROMETHEUS = shutil.which("prometheus")
 SETTINGS: dict[str, str | int] = {
@@ -48,13 +48,6 @@ ELSEWHERE = {
     *("aerobee_group_subscriptions_differ",),
 }
 REFUSALS = 'response_code=~"system_busy|flow_control"'  # of which this load has none
-# Of Java's exporter, and of Prometheus itself.
-OTHER = {"otel_scope_info", "target_info", "up"}
-
-SETTLE_SECONDS = 90.0
-
-Labels = frozenset[tuple[str, str]]
-Found = TypeVar("Found")
 
 
 class Prometheus:
@@ -71,18 +64,6 @@ class Prometheus:
     def has(self, query: str) -> bool:
         """Whether a query gives data."""
         return bool(self.ask("query", query=query)["result"])
-
-    def series(self, job: str) -> set[tuple[str, Labels]]:
-        """The names and labels of a scraped job's series of now."""
-        found = set()
-        for one in self.ask("query", query=f'{{job="{job}"}}')["result"]:
-            labels = one["metric"]
-            name = labels.pop("__name__")
-            for own in ("job", "instance"):
-                labels.pop(own)
-            if name not in OTHER and not name.startswith("scrape_"):
-                found.add((name, frozenset(labels.items())))
-        return found
 
 
 class Scene(NamedTuple):
@@ -173,57 +154,25 @@ def asked() -> dict[str, set[str]]:
     return found
 
 
-async def test_names_and_labels_are_the_same_and_each_query_gives_data(
-    scene: Scene, peers: Peers
-) -> None:
+async def test_each_query_gives_data(scene: Scene, peers: Peers) -> None:
     brokers = (scene.ours.broker, scene.real.broker)
     for broker in brokers:
         await Load(peers, broker).run()
     for broker in brokers:
         load = Load(peers, broker)
-        async with asyncio.timeout(SECONDS):
-            while not await load.pop_again():  # noqa: ASYNC110 - another process
-                await asyncio.sleep(0.2)
+        await until(load.pop_again, "a message comes again", pause=0.2)
         await load.leave()
-    await asyncio.to_thread(compare, scene.server)
     with Child(scene.console, scene.folder / "console.stderr", cwd=scene.folder) as console:
         await asyncio.to_thread(console.wait_line, lambda line: "ready" in line, SECONDS)
         await asyncio.to_thread(ask_all, scene.server)
 
 
-def compare(server: Prometheus) -> None:
-    """The same series, once background work is done and everything was scraped."""
-
-    def found() -> tuple[list[Any], list[Any]]:
-        ours = {one for one in server.series(OURS) if not one[0].startswith("aerobee_")}
-        java = server.series(JAVA)
-        return sorted_labels(ours - java), sorted_labels(java - ours)
-
-    assert settled(found, ([], [])) == ([], [])
-
-
-def sorted_labels(series: set[tuple[str, Labels]]) -> list[tuple[str, list[tuple[str, str]]]]:
-    return sorted((name, sorted(labels)) for name, labels in series)
-
-
 def ask_all(server: Prometheus) -> None:
     """Data for each query."""
+    missing = [(job, query) for job, queries in asked().items() for query in sorted(queries)]
 
-    def missing() -> list[tuple[str, str]]:
-        return [
-            (job, query)
-            for job, queries in asked().items()
-            for query in sorted(queries)
-            if not server.has(of_job(query, job))
-        ]
+    def have_all_data() -> bool:
+        missing[:] = [one for one in missing if not server.has(of_job(one[1], one[0]))]
+        return not missing
 
-    nothing: list[tuple[str, str]] = []
-    assert settled(missing, nothing) == nothing
-
-
-def settled(look: Callable[[], Found], wanted: Found) -> Found:
-    """What is found once it is as wanted, or after SETTLE_SECONDS."""
-    deadline = time.monotonic() + SETTLE_SECONDS
-    while (found := look()) != wanted and time.monotonic() < deadline:
-        time.sleep(1)
-    return found
+    wait_until(have_all_data, lambda: missing, pause=1)
