@@ -17,8 +17,8 @@ from aerobee.scripts.harness.child import Child
 from aerobee.scripts.harness.java_side import free_broker_port, free_ports
 
 from ..proxy.relay import Relay
+from ..waiting import PROCESS
 
-SECONDS = 120.0  # for any process to start
 WORKERS = 2
 BROKER = {
     "transactionCheckInterval": "5000",
@@ -103,7 +103,7 @@ class Farm:
         words = [sys.executable, "-m", "aerobee.scripts.cli", *self._words[role]]
         child = Child(words, self._folder / f"{role}.stderr", self._environment, self._folder)
         self._children[role] = child
-        line = await asyncio.to_thread(child.wait_line, lambda line: "ready" in line, SECONDS)
+        line = await asyncio.to_thread(child.wait_line, lambda line: "ready" in line, PROCESS)
         if role == "proxy":
             found = re.search(r"127\.0\.0\.1:(\d+)", line)
             assert found is not None, line

@@ -36,6 +36,7 @@ from aerobee.protocol.message.record import decode_all
 from aerobee.proxy.messages.status import Code
 
 from ..proxy.support import CLIENT_TYPES, TYPES, Client, new, resource
+from ..waiting import PROCESS, until
 from .ledger import Ledger
 
 PLAIN, ORDERED, PAID = "Plain", "Ordered", "Paid"
@@ -52,7 +53,6 @@ BATCH = 8
 BACKLOG = 100  # messages of a topic that a group has not acknowledged: senders wait
 SENDER_SECONDS = 0.02  # between two messages: the load leaves time for others
 PAUSE_SECONDS = 0.05  # after a call that failed
-SECONDS = 120.0  # a deadline, for a machine that has much else to do
 COMMIT, ROLLBACK, SERVER_CHECK = 1, 2, 2
 # What a client sees of a server or a connection that is gone.
 LOST = (
@@ -84,6 +84,7 @@ class Read:
     batches: list[tuple[frozenset[str], list[str]]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     again: int = 0
+    has_left_one: bool = False  # without an acknowledgement, so that it comes again
 
     def done(self) -> set[str]:
         """The bodies that need not come again."""
@@ -116,9 +117,12 @@ class Load:
         return sum(len(bodies) for bodies in self.acknowledged.values())
 
     async def more_sends(self, count: int) -> None:
-        """Wait until this many more sends were acknowledged."""
+        """Wait until this many more sends were acknowledged, and one of each topic."""
         wanted = self.sends + count
-        await self._until(lambda: self.sends >= wanted, f"{count} more acknowledged sends")
+        await self._until(
+            lambda: self.sends >= wanted and all(self.acknowledged.values()),
+            f"{count} more acknowledged sends",
+        )
 
     async def more_failures(self, count: int) -> None:
         """Wait until this many more calls failed."""
@@ -157,17 +161,21 @@ class Load:
 
     async def _broker_agrees(self, left: Callable[[], Awaitable[str]]) -> None:
         said = ""
-        try:
-            async with asyncio.timeout(SECONDS):
-                while said := await left():  # noqa: ASYNC110 - nothing tells of it
-                    await asyncio.sleep(PAUSE_SECONDS)
-        except TimeoutError:
+
+        async def is_nothing() -> bool:
+            nonlocal said
+            said = await left()
+            return not said
+
+        def state() -> str:
             unsure = {group: sorted(read.unsure)[:5] for group, read in self.read.items()}
-            raise AssertionError(f"after {SECONDS:g} s: {said}; unsure {unsure}") from None
+            return f"{said}; unsure {unsure}"
+
+        await until(is_nothing, state, seconds=PROCESS, pause=PAUSE_SECONDS)
 
     async def _until(self, is_so: Callable[[], bool], what: str) -> None:
         try:
-            async with asyncio.timeout(SECONDS), self._progress:
+            async with asyncio.timeout(PROCESS), self._progress:
                 await self._progress.wait_for(is_so)
         except TimeoutError:
             acknowledged = {group: len(read.acknowledged) for group, read in self.read.items()}
@@ -177,7 +185,7 @@ class Load:
                 for group, (topic, _) in GROUPS.items()
             }
             raise AssertionError(
-                f"missing {missing}; waited {SECONDS:g} s for {what}; sent {sent}, "
+                f"missing {missing}; waited {PROCESS:g} s for {what}; sent {sent}, "
                 f"acknowledged {acknowledged}, "
                 f"{self.failed} calls failed, the last: {self._why}; {self.faults()}"
             ) from None
@@ -274,7 +282,7 @@ class Load:
         if topic != PAID:
             self.ledger.acknowledged(body.encode(), entry.offset)
         await self._note()
-        if topic == PAID and self._number % 4 < 2:  # the others are asked about
+        if topic == PAID and len(self.sent[PAID]) % 2 == 0:  # the others are asked about
             await self._end(client, body, entry.transaction_id)
 
     async def _end(self, client: Client, body: str, transaction: str, source: int = 1) -> None:
@@ -331,14 +339,16 @@ class Load:
         bodies = [each.body.decode() for each in found]
         if group == "ordered":
             read.batches.append((tried | read.tried, bodies))
-        wanted = []
+        wanted, holds_up = [], group == "ordered" or renews
         for body, each in zip(bodies, found, strict=True):
             self._got(read, topic, body, each.system_properties, began)
-            # One of ten is left alone at first, except where that would hold up others for long.
-            if each.system_properties.delivery_attempt > 1 or int(body.split()[2]) % 10:
+            # The first one and one of ten are left alone at first, except where that would hold up
+            # others for long.
+            is_one = not read.has_left_one or int(body.split()[2]) % 10 == 0
+            if holds_up or each.system_properties.delivery_attempt > 1 or not is_one:
                 wanted.append(each)
-        if group == "ordered" or renews:
-            wanted = found
+            else:
+                read.has_left_one = True
         if not wanted:
             return
         read.tried |= {each.body.decode() for each in wanted}
@@ -460,9 +470,7 @@ class Load:
         found: list[str] = []
         while len(found) < end:
             header = PullMessage("all", topic, 0, len(found), 32, SUBSCRIPTION, 0, 0, 0, "*")
-            answer = await peers.request(
-                self._broker, codes.PULL_MESSAGE, header, b"", CALL_SECONDS
-            )
+            answer = await peers.request(self._broker, codes.PULL_MESSAGE, header, b"", PROCESS)
             assert answer.code == codes.SUCCESS, answer.remark
             for record in decode_all(answer.body or b""):
                 assert record.queue_offset == len(found), (topic, record.queue_offset)
@@ -471,7 +479,7 @@ class Load:
 
     async def _end_of(self, peers: Peers, topic: str) -> int:
         fields = {"topic": topic, "queueId": "0"}
-        answer = await peers.request(self._broker, codes.GET_MAX_OFFSET, fields, b"", CALL_SECONDS)
+        answer = await peers.request(self._broker, codes.GET_MAX_OFFSET, fields, b"", PROCESS)
         return int(answer.fields()["offset"])
 
     async def _is_all_decided(self) -> str:
@@ -481,7 +489,7 @@ class Load:
             end = await self._end_of(peers, HALF_TOPIC)
             fields = {"topic": HALF_TOPIC, "queueId": "0", "consumerGroup": HALF_GROUP}
             answer = await peers.request(
-                self._broker, codes.QUERY_CONSUMER_OFFSET, fields, b"", CALL_SECONDS
+                self._broker, codes.QUERY_CONSUMER_OFFSET, fields, b"", PROCESS
             )
             at = int(answer.fields()["offset"]) if answer.code == codes.SUCCESS else 0
             return f"half messages from {at} to {end} are not decided" if at < end else ""

@@ -12,13 +12,13 @@ from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message.record import decode_all
 from aerobee.scripts.harness.child import Child
 
+from ..waiting import PROCESS
 from .ledger import Ledger, Queue
 
 SEED = os.environ.get("AEROBEE_KILLS_SEED", "1")
 PRODUCERS = 8
 QUEUES = 4
 TOPIC = "T"
-SECONDS = 300  # a deadline, for a machine that has much else to do
 
 
 class Load:
@@ -43,10 +43,10 @@ class Load:
         ]
         tasks.append(asyncio.create_task(self._read(peers[-1], address)))
         enough = asyncio.create_task(self.enough.wait())
-        await asyncio.wait((enough, *tasks), timeout=SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((enough, *tasks), timeout=PROCESS, return_when=asyncio.FIRST_COMPLETED)
         assert self.enough.is_set(), "a producer or the reader has stopped before the kill"
         kill.process.kill()
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PROCESS):
             await asyncio.gather(*tasks)
         for one in peers:
             await one.close()
@@ -58,14 +58,14 @@ class Load:
         queues = [(TOPIC, queue_id) for queue_id in range(QUEUES)]
         for queue in queues:
             fields = {"topic": TOPIC, "queueId": str(queue[1])}
-            answer = await peers.request(address, codes.GET_MAX_OFFSET, fields, b"", SECONDS)
+            answer = await peers.request(address, codes.GET_MAX_OFFSET, fields, b"", PROCESS)
             end = int(answer.fields()["offset"])
             offset = 0
             while offset < end:
                 offset = await self._pull(peers, address, queue, offset)
             self.ledger.read_all(queue, 0, end)
             fields |= {"consumerGroup": "g"}
-            answer = await peers.request(address, codes.QUERY_CONSUMER_OFFSET, fields, b"", SECONDS)
+            answer = await peers.request(address, codes.QUERY_CONSUMER_OFFSET, fields, b"", PROCESS)
             if answer.code == 0:
                 self.offsets[queue[1]] = int(answer.fields()["offset"])
                 self.ledger.restored("g", queue, self.offsets[queue[1]])
@@ -89,7 +89,7 @@ class Load:
     async def _send(self, peers: Peers, address: str, queue_id: int, body: bytes) -> Command:
         properties = f"KEYS\x01{body[:8].decode()}\x02"
         header = SendMessage("pg", TOPIC, "TBW102", QUEUES, queue_id, 0, 1, 0, properties, 0)
-        return await peers.request(address, codes.SEND_MESSAGE_V2, header, body, SECONDS)
+        return await peers.request(address, codes.SEND_MESSAGE_V2, header, body, PROCESS)
 
     async def _read(self, peers: Peers, address: str) -> None:
         """Reads on and commits; what it has seen must stay."""
@@ -104,11 +104,11 @@ class Load:
                         "consumerGroup": "g",
                         "commitOffset": str(behind),
                     }
-                    await peers.request(address, codes.UPDATE_CONSUMER_OFFSET, fields, b"", SECONDS)
+                    await peers.request(address, codes.UPDATE_CONSUMER_OFFSET, fields, b"", PROCESS)
 
     async def _pull(self, peers: Peers, address: str, queue: Queue, offset: int) -> int:
         header = PullMessage("g", TOPIC, queue[1], offset, 32, SUBSCRIPTION, 0, 0, 0, "*")
-        answer = await peers.request(address, codes.PULL_MESSAGE, header, b"", SECONDS)
+        answer = await peers.request(address, codes.PULL_MESSAGE, header, b"", PROCESS)
         for record in decode_all(answer.body or b"") if answer.code == codes.SUCCESS else []:
             body = record.body if record.is_body_intact else b"damaged"
             self.ledger.delivered(queue, record.queue_offset, body)

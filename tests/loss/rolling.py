@@ -31,10 +31,7 @@ ANY, ORDERED = "rolling", "rolling-ordered"
 QUEUES = 4
 PRODUCERS = 4
 KEYS_PER_BROKER = 4
-SEND_SECONDS = 30.0  # of one send with all its tries
-KEY_SECONDS = 60.0  # of the tries of one ordered message: its queue's broker may be the one
 PAUSE_SECONDS = 0.005  # of a producer after each message
-DEADLINE_SECONDS = 180.0  # of everything that must come
 MORE = 10  # messages of each key, and of all others together ten times that, between two restarts
 
 
@@ -145,6 +142,7 @@ class Load:
                 len(book.acknowledged) >= count
                 and all(book.keys[key] >= wanted for key, wanted in keys.items())
             ),
+            lambda: f"{len(book.acknowledged)} of {count} acknowledged, keys {book.keys}",
             seconds=PROCESS,
         )
 
@@ -154,7 +152,7 @@ class Load:
             body = b"%08d" % self._number
             began = time.monotonic()
             try:
-                receipt = await producer.send(Message(ANY, body), timeout=SEND_SECONDS)
+                receipt = await producer.send(Message(ANY, body), timeout=PROCESS)
             except AerobeeError as wrong:
                 self.book.wrong.append(f"a send failed after its retries: {wrong}")
                 continue
@@ -168,25 +166,27 @@ class Load:
         key = f"{broker_name}/{number}"
         queue = MessageQueue(ORDERED, broker_name, number % QUEUES)
         self.book.keys[key] = 0
+        message, why = Message(ORDERED, b""), ""
+
+        async def is_sent() -> bool:
+            nonlocal why
+            try:
+                receipt = await producer.send(message, queue=queue, timeout=PROCESS)
+            except AerobeeError as wrong:  # its queue's broker may be the one that restarts
+                why = str(wrong)
+                return False
+            why = str(receipt.status)
+            return receipt.status is SendStatus.OK
+
         while not self._is_over:
             wanted = self.book.keys[key] + 1
             message = Message(ORDERED, f"{key} {wanted}".encode())
-            deadline = time.monotonic() + KEY_SECONDS
-            why = ""
-            while time.monotonic() < deadline:
-                try:
-                    receipt = await producer.send(message, queue=queue, timeout=SEND_SECONDS)
-                except AerobeeError as wrong:
-                    why = str(wrong)
-                else:
-                    if receipt.status is SendStatus.OK:
-                        self.book.keys[key] = wanted
-                        break
-                    why = str(receipt.status)
-                await asyncio.sleep(0.1)
-            else:
+            try:
+                await until(is_sent, lambda: why, seconds=PROCESS, pause=0.1)
+            except TimeoutError:
                 self.book.wrong.append(f"a send of key {key} failed after its retries: {why}")
                 return
+            self.book.keys[key] = wanted
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _on_any(self, message: ReceivedMessage) -> None:
@@ -200,22 +200,26 @@ async def until_whole(daemons: Daemons) -> None:
     """Returns once each broker name has a master, and in controller mode all members in its set."""
     peers = Peers(upgrade=False)
     members = len(daemons.of("broker"))
-    async with asyncio.timeout(DEADLINE_SECONDS), Admin(daemons.namesrv) as admin:
+    state: object = None
+
+    async def is_whole() -> bool:
+        nonlocal state
+        with suppress(AerobeeError):
+            masters = await admin.masters()
+            found = [
+                await replicas_of(peers, daemons.controllers, name)
+                for name in daemons.broker_names
+                if daemons.controllers
+            ]
+            state = masters, found
+            inside = sum(one.is_in_set for each in found for one in each.members)
+            has_masters = set(masters) == set(daemons.broker_names)
+            return has_masters and (not found or inside == members)
+        return False
+
+    async with Admin(daemons.namesrv) as admin:
         try:
-            while True:
-                with suppress(AerobeeError):
-                    masters = await admin.masters()
-                    found = [
-                        await replicas_of(peers, daemons.controllers, name)
-                        for name in daemons.broker_names
-                        if daemons.controllers
-                    ]
-                    inside = sum(one.is_in_set for each in found for one in each.members)
-                    if set(masters) == set(daemons.broker_names) and (
-                        not found or inside == members
-                    ):
-                        return
-                await asyncio.sleep(0.1)
+            await until(is_whole, lambda: f"masters and sets: {state}", seconds=PROCESS, pause=0.1)
         finally:
             await peers.close()
 
@@ -252,8 +256,8 @@ async def roll(profile: str, folder: Path, rounds: int = 1) -> list[str]:
                 await load.more()
                 for daemon in daemons.all * rounds:
                     print(await restart(daemon, daemons, load), flush=True)
-        except TimeoutError:
-            book.wrong.append(f"something did not come within {DEADLINE_SECONDS:g} s")
+        except TimeoutError as late:
+            book.wrong.append(f"something did not come: {late}")
         again = sum(count - 1 for count in book.delivered.values())
         print(
             f"{len(book.acknowledged)} messages acknowledged, {len(book.delivered)} delivered, "

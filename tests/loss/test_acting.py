@@ -19,7 +19,9 @@ from ..waiting import PROCESS, until
 
 TOPIC, GROUP = "Acting", "ActingGroup"
 MESSAGES = 300
+LEVELS = (0, 0, 1, 2)  # at once, after 5 s, after 10 s
 SETTINGS: dict[str, str | int] = SMALL_FILES | {
+    "messageDelayLevel": "5s 10s",
     "enableSlaveActingMaster": "true",
     "enableRemoteEscape": "true",
     "slaveReadEnable": "true",
@@ -59,7 +61,7 @@ class Asked:
     async def master(self) -> str | None:
         """The address that the topic's route shows as the master of the pair."""
         answer = await self.peers.request(
-            self.namesrv, codes.GET_ROUTEINFO_BY_TOPIC, GetRoute(TOPIC)
+            self.namesrv, codes.GET_ROUTEINFO_BY_TOPIC, GetRoute(TOPIC), timeout_s=PROCESS
         )
         if answer.code == codes.SUCCESS:
             for broker in TopicRouteData.decode(answer.body).broker_datas:
@@ -69,7 +71,8 @@ class Asked:
 
     async def consumed(self, broker: str) -> int:
         """The sum of the group's offsets there."""
-        answer = await self.peers.request(broker, codes.GET_ALL_CONSUMER_OFFSET)
+        code = codes.GET_ALL_CONSUMER_OFFSET
+        answer = await self.peers.request(broker, code, timeout_s=PROCESS)
         table = ConsumerOffsetSerializeWrapper.decode(answer.body).offset_table
         return sum(table.get(f"{TOPIC}@{GROUP}", {}).values())
 
@@ -92,17 +95,27 @@ async def test_no_acknowledged_message_is_lost_while_a_slave_acts_and_its_master
     def missing() -> set[str]:
         return acknowledged - set(seen)
 
-    async def all_seen() -> bool:
-        return not missing()
+    async def until_seen() -> None:
+        await until(
+            lambda: not missing(), lambda: f"missing {sorted(missing())[:9]}", seconds=PROCESS
+        )
+
+    async def until_master(address: str) -> None:
+        shown: str | None = None
+
+        async def is_it() -> bool:
+            nonlocal shown
+            shown = await asked.master()
+            return shown == address
+
+        await until(is_it, lambda: f"the route shows {shown}, not {address}", seconds=PROCESS)
 
     async def send(producer: Producer, first: int, last: int) -> None:
         for number in range(first, last):
-            level = (0, 0, 4, 5)[number % 4]  # at once, after 30 s, or after a minute
             key = str(number)
+            message = Message(TOPIC, b"body", keys=[key], delay_level=LEVELS[number % 4])
             try:
-                receipt = await producer.send(
-                    Message(TOPIC, b"body", keys=[key], delay_level=level)
-                )
+                receipt = await producer.send(message)
             except AerobeeError:
                 continue
             if receipt.status == SendStatus.OK:
@@ -116,21 +129,19 @@ async def test_no_acknowledged_message_is_lost_while_a_slave_acts_and_its_master
         await asyncio.to_thread(master.stop_broker, kill=True)
         await sending
 
-        async def acts() -> bool:
-            return await asked.master() == slave.broker
-
-        await until(acts, lambda: "the route shows the slave", seconds=PROCESS)
-        await until(all_seen, lambda: f"{len(missing())} messages are missing", seconds=PROCESS)
+        await until_master(slave.broker)
+        await until_seen()
         at_slave = await asked.consumed(slave.broker)
         await asyncio.to_thread(master.start_broker)
 
-        async def is_back() -> bool:
-            return await asked.master() == master.broker
+        await until_master(master.broker)
 
-        await until(is_back, lambda: "the route shows the master", seconds=PROCESS)
-        assert await asked.consumed(master.broker) >= at_slave
+        async def has_offsets() -> bool:
+            return await asked.consumed(master.broker) >= at_slave
+
+        await until(has_offsets, f"the master's offsets are not {at_slave}", seconds=PROCESS)
         await send(producer, 2 * MESSAGES, 2 * MESSAGES + 20)
-        await until(all_seen, lambda: f"{len(missing())} messages are missing", seconds=PROCESS)
+        await until_seen()
         task.cancel()
     await asked.peers.close()
     assert len(acknowledged) >= MESSAGES

@@ -15,7 +15,8 @@ from random import Random
 import pytest
 from aerobee.scripts.harness.child import Child
 
-from .load import SECONDS, SEED, Load
+from ..waiting import PROCESS
+from .load import SEED, Load
 
 KILLS = int(os.environ.get("AEROBEE_KILLS", "20"))
 ACKNOWLEDGED_MAX = 800  # before a kill
@@ -29,7 +30,7 @@ SETTINGS = {
     "maxIndexNum": "2000",
     "flushIntervalCommitLog": "50",
     "flushConsumerOffsetInterval": "100",
-    "syncFlushTimeout": str(SECONDS * 1000),
+    "syncFlushTimeout": str(int(PROCESS * 1000)),
 }
 
 
@@ -41,7 +42,7 @@ def broker(folder: Path, number: int, mode: str) -> Iterator[tuple[Child, str]]:
         words += ["--set", f"{key}={value}"]
     environment = {name: "" for name in os.environ if name.startswith("AEROBEE_")}
     with Child(words, folder / f"{number}.stderr", cwd=folder, env=environment) as child:
-        ready = child.wait_line(lambda line: "ready" in line, SECONDS)
+        ready = child.wait_line(lambda line: "ready" in line, PROCESS)
         found = re.search(r"broker (127\.0\.0\.1:\d+) \(clients", ready)
         assert found is not None, ready
         yield child, found[1]

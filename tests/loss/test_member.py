@@ -30,13 +30,14 @@ from aerobee.protocol.message.record import decode_all
 from aerobee.scripts.harness.child import Child
 from aerobee.scripts.harness.java_side import free_broker_port
 
+from ..waiting import PROCESS, until
 from .ledger import Ledger
 
 SWITCHES = int(os.environ.get("AEROBEE_SWITCHES", "1"))
-SECONDS = 180  # a deadline, for a machine that has much else to do
 MEMBERS = 3
 PRODUCERS = 8
 QUEUES = 4
+SEND_SECONDS = 3.0  # of one send: a fault is to cost a few of them, and not a minute
 ACKNOWLEDGED = 300  # messages before and after a fault
 KINDS = {"electMaster", "SIGTERM", "kill -9", "SIGSTOP"}
 CLUSTER, NAME, TOPIC = "DefaultCluster", "set", "T"
@@ -62,7 +63,7 @@ def running(folder: Path, name: str, *words: str) -> Iterator[tuple[Child, str]]
 
 
 def address_of(child: Child) -> str:
-    ready = child.wait_line(lambda line: "ready" in line, SECONDS)
+    ready = child.wait_line(lambda line: "ready" in line, PROCESS)
     found = re.search(r"on (127\.0\.0\.1:\d+)", ready)
     assert found is not None, ready
     return found[1]
@@ -107,13 +108,18 @@ class Set:
 
     async def until(self, holds: Callable[[Replicas], bool]) -> Replicas:
         """The state once it holds."""
-        async with asyncio.timeout(SECONDS):
-            while True:
-                with suppress(AerobeeError):
-                    found = await self.state()
-                    if holds(found):
-                        return found
-                await asyncio.sleep(0.1)  # other processes
+        found: Replicas | None = None
+
+        async def is_so() -> bool:
+            nonlocal found
+            with suppress(AerobeeError):
+                found = await self.state()
+                return holds(found)
+            return False
+
+        await until(is_so, lambda: f"the last state: {found}", seconds=PROCESS, pause=0.1)
+        assert found is not None
+        return found
 
     async def whole(self) -> str:
         """The master's address, once all brokers are in the sync state set."""
@@ -153,7 +159,9 @@ class Load:
             self.ledger.sent(body, (TOPIC, queue_id))
             self.sending += 1
             try:
-                receipt = await producer.send(Message(TOPIC, body), queue=queue, timeout=3)
+                receipt = await producer.send(
+                    Message(TOPIC, body), queue=queue, timeout=SEND_SECONDS
+                )
             except AerobeeError:
                 self.sending -= 1
                 await asyncio.sleep(0.01)
@@ -167,9 +175,9 @@ class Load:
     async def pause(self) -> None:
         """Send nothing more, and wait for the outcome of each send."""
         self.may_send.clear()
-        async with asyncio.timeout(SECONDS):
-            while self.sending:  # noqa: ASYNC110 - it counts
-                await asyncio.sleep(0.005)
+        await until(
+            lambda: not self.sending, lambda: f"{self.sending} sends go on", seconds=PROCESS
+        )
 
     async def on_message(self, message: ReceivedMessage) -> None:
         queue = TOPIC, message.queue_id
@@ -179,31 +187,60 @@ class Load:
 
     async def until_acknowledged(self, count: int) -> None:
         end = len(self.acknowledged) + count
-        async with asyncio.timeout(SECONDS):
-            while len(self.acknowledged) < end:  # noqa: ASYNC110 - it counts
-                await asyncio.sleep(0.005)
+        await until(
+            lambda: len(self.acknowledged) >= end,
+            lambda: f"{end - len(self.acknowledged)} of {count} acknowledgements are missing",
+            seconds=PROCESS,
+        )
+
+    async def until_consumed(self) -> None:
+        """Returns once the group has all that was acknowledged."""
+        await until(
+            lambda: self.promised <= self.consumed,
+            lambda: f"not consumed: {sorted(self.promised - self.consumed)[:5]}",
+            seconds=PROCESS,
+        )
 
     def pause_after(self, fault: float) -> float:
         """The longest time without an acknowledgement from the fault on, in seconds."""
         times = [fault, *(one for one in self.acknowledged if one > fault)]
         return max(later - earlier for earlier, later in pairwise(times))
 
-    async def check(self, peers: Peers, master: str) -> None:
-        """Read everything at the master, and compare it with what was promised."""
+    async def check(self, brokers: Set) -> str:
+        """Read everything at the master, and compare it with what was promised; the master.
+
+        A master that is replaced meanwhile refuses to be read; then its successor is read.
+        """
+        master = ""
+
+        async def has_read() -> bool:
+            nonlocal master
+            master = await brokers.whole()
+            with suppress(OSError):
+                return await self._read_all(brokers.peers, master)
+            return False
+
+        await until(has_read, lambda: f"{master} is not read to its end", seconds=PROCESS)
+        self.ledger.check()
+        return master
+
+    async def _read_all(self, peers: Peers, master: str) -> bool:
+        """Whether this broker let all its queues be read."""
         for queue_id in range(QUEUES):
             queue = TOPIC, queue_id
             fields = {"topic": TOPIC, "queueId": str(queue_id)}
-            answer = await peers.request(master, codes.GET_MAX_OFFSET, fields, b"", SECONDS)
+            answer = await peers.request(master, codes.GET_MAX_OFFSET, fields, b"", PROCESS)
             end, offset = int(answer.fields()["offset"]), 0
             while offset < end:
                 header = PullMessage("r", TOPIC, queue_id, offset, 32, SUBSCRIPTION, 0, 0, 0, "*")
-                answer = await peers.request(master, codes.PULL_MESSAGE, header, b"", SECONDS)
-                assert answer.code == codes.SUCCESS, (answer.code, answer.remark)
+                answer = await peers.request(master, codes.PULL_MESSAGE, header, b"", PROCESS)
+                if answer.code != codes.SUCCESS:
+                    return False
                 for record in decode_all(answer.body or b""):
                     self.ledger.delivered(queue, record.queue_offset, record.body)
                 offset = int(answer.fields()["nextBeginOffset"])
             self.ledger.read_all(queue, 0, end)
-        self.ledger.check()
+        return True
 
 
 class Faults:
@@ -235,7 +272,7 @@ class Faults:
     async def ended(self, master: str) -> None:
         """The process has ended; it starts again."""
         _, child = self.brokers.brokers[master]
-        await asyncio.to_thread(child.wait, SECONDS)
+        await asyncio.to_thread(child.wait, PROCESS)
         await asyncio.to_thread(self.brokers.start_again, master)
 
     async def nothing(self, master: str) -> None:
@@ -266,7 +303,7 @@ async def brokers(tmp_path: Path) -> AsyncIterator[Set]:
 async def make_topic(brokers: Set, master: str) -> None:
     header = UpdateTopic(TOPIC, QUEUES, QUEUES, 6)
     answer = await brokers.peers.request(
-        master, codes.UPDATE_AND_CREATE_TOPIC, header, timeout_s=SECONDS
+        master, codes.UPDATE_AND_CREATE_TOPIC, header, timeout_s=PROCESS
     )
     assert answer.code == codes.SUCCESS, answer.remark
 
@@ -298,12 +335,9 @@ async def test_no_acknowledged_message_is_lost_whatever_happens_to_the_master(
             print(f"{name}: others write again after {load.pause_after(begin):.2f} s")
             await after(master)
             await load.pause()
-            master = await brokers.whole()
-            await load.check(brokers.peers, master)
+            master = await load.check(brokers)
             load.may_send.set()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        async with asyncio.timeout(SECONDS):
-            while not load.promised <= load.consumed:  # noqa: ASYNC110 - it counts
-                await asyncio.sleep(0.1)
+        await load.until_consumed()

@@ -22,7 +22,8 @@ from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.scripts.harness.child import Child
 from aerobee.store.inspect.check import check
 
-from .load import QUEUES, SECONDS, SEED, TOPIC, Load
+from ..waiting import PROCESS, until
+from .load import QUEUES, SEED, TOPIC, Load
 
 PROMOTIONS = int(os.environ.get("AEROBEE_PROMOTIONS", "2"))
 ACKNOWLEDGED_MAX = 800  # messages before a master is lost
@@ -40,7 +41,7 @@ ROLES = {
     "master": {
         "brokerRole": "SYNC_MASTER",
         "inSyncReplicas": "2",
-        "slaveTimeout": str(SECONDS * 1000),
+        "slaveTimeout": str(int(PROCESS * 1000)),
     },
     "slave": {"brokerRole": "SLAVE", "brokerId": "1"},
 }
@@ -52,7 +53,7 @@ class Senders(Load):
     async def _read(self, peers: Peers, address: str) -> None:
         with suppress(OSError):  # until the master is killed
             while True:
-                await peers.request(address, codes.GET_BROKER_HA_STATUS, timeout_s=SECONDS)
+                await peers.request(address, codes.GET_BROKER_HA_STATUS, timeout_s=PROCESS)
                 await asyncio.sleep(0.1)
 
     async def until_lost(
@@ -64,9 +65,11 @@ class Senders(Load):
         """
         most = self.acknowledged + acknowledged
         work = asyncio.create_task(self.until(address, 1 << 62, master))
-        async with asyncio.timeout(SECONDS):
-            while self.acknowledged < most:  # noqa: ASYNC110 - it counts
-                await asyncio.sleep(0.001)
+        await until(
+            lambda: self.acknowledged >= most,
+            lambda: f"{most - self.acknowledged} acknowledgements are missing",
+            seconds=PROCESS,
+        )
         slave.process.send_signal(signal.SIGSTOP)
         await asyncio.sleep(STILL_SECONDS)
         self.enough.set()
@@ -80,7 +83,7 @@ def running(folder: Path, name: str, *words: str) -> Iterator[tuple[Child, str]]
     command = [sys.executable, "-m", "aerobee.scripts.cli", *words]
     environment = {key: "" for key in os.environ if key.startswith("AEROBEE_")}
     with Child(command, folder / f"{name}.stderr", cwd=folder, env=environment) as child:
-        ready = child.wait_line(lambda line: "ready" in line, SECONDS)
+        ready = child.wait_line(lambda line: "ready" in line, PROCESS)
         found = re.search(r"on (127\.0\.0\.1:\d+)", ready)
         assert found is not None, ready
         yield child, found[1]
@@ -98,20 +101,22 @@ def broker(
 async def has_slave(address: str) -> None:
     """Returns once a slave has the whole log of this master."""
     peers = Peers(upgrade=False)
-    async with asyncio.timeout(SECONDS):
-        while True:
-            answer = await peers.request(address, codes.GET_BROKER_HA_STATUS, timeout_s=SECONDS)
-            info = HARuntimeInfo.decode(answer.body)
-            if any(slave.diff == 0 for slave in info.ha_connection_info):
-                break
-            await asyncio.sleep(0.05)  # another process
+    info = HARuntimeInfo()
+
+    async def has_all() -> bool:
+        nonlocal info
+        answer = await peers.request(address, codes.GET_BROKER_HA_STATUS, timeout_s=PROCESS)
+        info = HARuntimeInfo.decode(answer.body)
+        return any(slave.diff == 0 for slave in info.ha_connection_info)
+
+    await until(has_all, lambda: f"{info}", seconds=PROCESS, pause=0.05)
     await peers.close()
 
 
 async def make_topic(address: str) -> None:
     peers = Peers(upgrade=False)
     header = UpdateTopic(TOPIC, QUEUES, QUEUES, 6)
-    answer = await peers.request(address, codes.UPDATE_AND_CREATE_TOPIC, header, timeout_s=SECONDS)
+    answer = await peers.request(address, codes.UPDATE_AND_CREATE_TOPIC, header, timeout_s=PROCESS)
     assert answer.code == codes.SUCCESS, answer.remark
     await peers.close()
 
