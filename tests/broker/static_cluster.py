@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aerobee.broker.server import Broker, wall_clock_ms
+from aerobee.broker import server
+from aerobee.broker.server import Broker
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.server import NameServer
@@ -26,6 +27,7 @@ from aerobee.protocol.headers.topics import GetTopicConfig, GetTopicStats, Updat
 from aerobee.protocol.queues.logical_queues import to_logical
 
 from .conftest import Caller
+from .virtual_time import threads
 
 BLOCK = 10_000  # logical offsets of a queue's next item begin at a multiple of this
 UNDECIDED = -1
@@ -71,7 +73,7 @@ class StaticCluster:
             "max_hash_slot_num": 100,
         }
         broker = self.brokers[key or name] = Broker(
-            BrokerConfig(**(base | settings)), now_ms=self._now_ms
+            BrokerConfig(**(base | settings)), now_ms=self._now_ms, threads=threads()
         )
         await broker.start()
         self.callers[key or name] = Caller(broker)
@@ -189,13 +191,13 @@ def item(broker: str, queue_id: int, logic_offset: int = 0, gen: int = 0) -> Log
 
 @asynccontextmanager
 async def static_cluster(
-    folder: Path, *names: str, now_ms: Callable[[], int] = wall_clock_ms, **settings: Any
+    folder: Path, *names: str, now_ms: Callable[[], int] | None = None, **settings: Any
 ) -> AsyncIterator[StaticCluster]:
     """A name server and brokers of these names, each in its own folder. `now_ms` is the time of
     messages."""
-    server = NameServer(NamesrvConfig(listen_port=0, bind_address="127.0.0.1"))
-    await server.start()
-    cluster = StaticCluster(server, now_ms)
+    names_server = NameServer(NamesrvConfig(listen_port=0, bind_address="127.0.0.1"))
+    await names_server.start()
+    cluster = StaticCluster(names_server, now_ms or server.wall_clock_ms)
     try:
         await asyncio.gather(*(cluster.start(n, folder / n, **settings) for n in names))
         yield cluster

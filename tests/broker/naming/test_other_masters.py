@@ -1,13 +1,12 @@
 """A second master of a broker name: refused at its start, reported while both run."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from aerobee.broker import server
 from aerobee.broker.monitoring.metrics import families
 from aerobee.broker.monitoring.overview import fault, not_ready, note, overview
-from aerobee.broker.naming import registration
 from aerobee.broker.naming.other_masters import DuplicateMasterError
 from aerobee.broker.server import Broker
 from aerobee.broker.settings.config import BrokerConfig
@@ -19,7 +18,9 @@ from aerobee.protocol.bodies.cluster import KVTable
 from aerobee.protocol.headers.namesrv import RegisterBroker
 
 from ...steps import result_of
+from ...waiting import until
 from ..conftest import Config
+from ..virtual_time import in_virtual_time, threads
 
 
 class Masters:
@@ -38,7 +39,8 @@ class Masters:
         )
 
     async def start(self, store: str, **settings: object) -> Broker:
-        broker = Broker(self.config(store, **settings))
+        config = self.config(store, **settings)
+        broker = Broker(config, now_ms=server.wall_clock_ms, threads=threads())
         await broker.start()
         self._running.append(broker)
         return broker
@@ -113,6 +115,7 @@ async def test_a_registration_that_a_dead_master_left_behind_stops_nobody(
     await peers.close()
 
 
+@in_virtual_time
 async def test_a_master_starts_again_at_its_own_address_while_it_is_still_registered(
     masters: Masters,
 ) -> None:
@@ -209,19 +212,16 @@ async def test_what_is_told_of_the_other_master_ends_with_it(
     assert "two masters" not in caplog.text
 
 
+@in_virtual_time
 async def test_two_masters_that_started_without_a_name_server_find_each_other_by_themselves(
-    masters: Masters, monkeypatch: pytest.MonkeyPatch
+    masters: Masters,
 ) -> None:
-    monkeypatch.setattr(registration, "PERIOD_S_MIN", 0.01)
-    address, port = masters.namesrv.address, masters.namesrv.port
+    port = masters.namesrv.port
     await masters.namesrv.stop()
-    often = {"namesrv_addr": address, "register_name_server_period": 10}
-    brokers = [await masters.start(store, **often) for store in ("one", "two")]
+    brokers = [await masters.start(store) for store in ("one", "two")]
     late = NameServer(NamesrvConfig(listen_port=port))
     await late.start()
     for broker, other in (brokers, brokers[::-1]):
-        async with asyncio.timeout(60):
-            while broker.other_masters.addresses != (other.address,):  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+        await until(lambda: broker.other_masters.addresses == (other.address,), pause=0.1)  # noqa: B023
     await masters.stop_all()
     await late.stop()

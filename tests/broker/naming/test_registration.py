@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from aerobee.broker.groups import client_handlers as handlers
-from aerobee.broker.naming import registration
 from aerobee.broker.server import Broker
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.server import NameServer
@@ -22,7 +21,9 @@ from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.protocol.security import self_signed
 
 from ...secret_files import write_secret
+from ...waiting import until
 from ..conftest import Caller, Config, Start
+from ..virtual_time import in_virtual_time
 
 
 @pytest.fixture
@@ -244,20 +245,15 @@ async def test_the_broker_registers_a_new_topic_with_every_name_server(
         await server.stop()
 
 
+@in_virtual_time
 async def test_the_broker_registers_again_with_a_name_server_that_lost_its_routes(
-    namesrv: NameServer,
-    start: Start,
-    config: Config,
-    monkeypatch: pytest.MonkeyPatch,
+    namesrv: NameServer, start: Start, config: Config
 ) -> None:
-    monkeypatch.setattr(registration, "PERIOD_S_MIN", 0.01)
-    broker = await start(config(namesrv_addr=namesrv.address, register_name_server_period=10))
+    broker = await start(config(namesrv_addr=namesrv.address))
     for _ in range(2):  # after its first wait, and after the period
         namesrv.routes.unregister("DefaultCluster", broker.address, "broker-a", 0)
         assert namesrv.routes.brokers == {}
-        async with asyncio.timeout(60):
-            while not namesrv.routes.brokers:  # noqa: ASYNC110 - it has no event for tests
-                await asyncio.sleep(0.005)
+        await until(lambda: namesrv.routes.brokers, pause=0.1)
         assert await brokers_of(namesrv, "DefaultCluster") == ["broker-a"]
 
 

@@ -25,6 +25,7 @@ from aerobee.store.engine.messages import Batch, Message
 from aerobee.store.engine.store import Found
 
 from ..conftest import Caller, Config, Start, parked, records
+from ..virtual_time import in_virtual_time
 
 
 async def filled(caller: Caller, count: int = 5) -> None:
@@ -220,6 +221,7 @@ async def test_many_pulls_parked_on_one_queue_are_all_answered(
     assert [records(answer)[0].body for answer in answers] == [b"all"] * 50
 
 
+@in_virtual_time
 @pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
 async def test_the_suspend_time_is_limited_and_a_negative_one_means_zero(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch

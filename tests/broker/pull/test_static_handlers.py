@@ -11,8 +11,12 @@ from aerobee.protocol.headers.offsets import OffsetResponse, QueryConsumerOffset
 from aerobee.protocol.headers.pull import COMMIT_OFFSET, PullMessageResponse
 from aerobee.protocol.headers.send import SendMessageResponse
 
+from ...waiting import until
 from ..conftest import parked, records
 from ..static_cluster import BLOCK, StaticCluster, static_cluster
+from ..virtual_time import steady_ms
+
+IN_VIRTUAL_TIME = True
 
 T = "Static"
 
@@ -143,7 +147,9 @@ async def test_a_reader_waits_a_moment_while_what_follows_has_no_offset_yet(
     await parked(cluster.brokers["a"], 1)  # RocketMQ answers at once, and clients ask again
     (hold,) = cluster.brokers["a"].long_polls.parked[T, 0]
     assert hold.header.suspend_ms == 1_000
+    begun_ms = steady_ms()
     assert (await waiting).code == codes.PULL_NOT_FOUND
+    assert steady_ms() - begun_ms >= 900  # it was parked before that
 
 
 async def test_an_offset_before_the_first_message_or_behind_the_last_is_corrected(
@@ -220,10 +226,7 @@ async def test_a_slave_sends_nobody_on_and_forgets_nothing_before_it_has_all_mes
             "delete_when": ";".join(f"{hour:02}" for hour in range(24)),
         }
         slave = await cluster.start("a", tmp_path / "slave", key="slave", **role)
-        async with asyncio.timeout(60):
-            while not slave.topics.static.table:
-                await slave.catch_up()
-                await asyncio.sleep(0)
+        await until(lambda: slave.topics.static.table)
         assert len(slave.topics.static.table[T].hosted_queues[0]) == 3
         _, found, header = read(await cluster.callers["slave"].pull(T))
         assert header.next_offset == len(found)  # 0 or 1, by how far it has followed

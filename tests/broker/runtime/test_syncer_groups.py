@@ -451,6 +451,7 @@ async def test_a_response_over_the_limit_is_a_slave_timeout_at_once(
     put(store, syncer, peer, 0, 1, 2)
     assert syncer.is_full
     assert peer.codes == [codes.FLUSH_SLAVE_TIMEOUT]
+    syncer.replicated(store.end)  # else its stop waits for them
 
 
 async def test_a_stop_waits_a_moment_for_the_slaves(
