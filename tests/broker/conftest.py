@@ -23,6 +23,7 @@ from aerobee.protocol.message.record import Record, decode_all
 from aerobee.protocol.wire import Header
 
 from ..clocks import Clock
+from ..waiting import until
 from .parts import Parts
 from .virtual_time import threads, virtual_loop
 
@@ -153,9 +154,7 @@ def records(answer: Command) -> list[Record]:
 
 async def parked(broker: Broker, count: int) -> None:
     """Returns once this many pulls wait in the broker."""
-    async with asyncio.timeout(60):
-        while broker.long_polls.count < count:  # noqa: ASYNC110 - the broker has no event for tests
-            await asyncio.sleep(0)
+    await until(lambda: broker.long_polls.count >= count)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from aerobee.protocol.message.pop_handles import handle, parse_handle, real_topi
 from aerobee.protocol.message.record import Record, decode_all
 
 from ..clocks import Clock
+from ..waiting import until
 from .conftest import Caller
 
 INVISIBLE_MS = 30_000
@@ -115,9 +116,7 @@ class Popper:
     async def waiting(self, count: int) -> None:
         """Returns once `count` pops and notifications wait."""
         handlers = self.broker.pop.handlers
-        async with asyncio.timeout(60):
-            while handlers.polls.count + handlers.notifications.count < count:  # noqa: ASYNC110
-                await asyncio.sleep(0)
+        await until(lambda: handlers.polls.count + handlers.notifications.count >= count)
 
     def _of(self, text: str, wanted: dict[str, Any]) -> dict[str, Any]:
         each = parse_handle(text)

@@ -30,6 +30,7 @@ from aerobee.protocol.message.message_id import offset_message_id
 from aerobee.protocol.security.signature import signature, signed, signed_content
 from aerobee.store.base.errors import StoreError
 
+from ...waiting import until
 from ..conftest import Caller, Config, Start
 from ..parts import Wire, connection_of
 
@@ -601,9 +602,7 @@ async def test_a_permitted_long_poll_waits_for_messages(guarded: Broker, as_user
     shop = as_user(SHOP)
     await shop.send("T", queue_id=0)
     reading = asyncio.create_task(shop.pull("T", 1, suspend_ms=20_000))
-    async with asyncio.timeout(60):
-        while guarded.long_polls.count < 1:  # noqa: ASYNC110 - the broker has no event for tests
-            await asyncio.sleep(0)
+    await until(lambda: guarded.long_polls.count >= 1)
     await shop.send("T", b"second", queue_id=0)
     assert (await reading).code == codes.SUCCESS
 

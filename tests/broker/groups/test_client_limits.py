@@ -11,6 +11,7 @@ from aerobee.protocol.command import Command
 from aerobee.store.base.errors import DiskFull
 from aerobee.store.files.json_journal import JsonJournal
 
+from ...waiting import until
 from ..conftest import Caller, Config, Start, records
 
 
@@ -120,9 +121,7 @@ async def test_subscriptions_count_against_the_memory_budget_and_release_it(
     assert (await tell(other, client="c2", consumers={"one": topics[:1]})).code == 0
     for one in (caller, other):
         await one.peers.close()
-    async with asyncio.timeout(60):
-        while broker.clients.consumer_group("one"):  # noqa: ASYNC110 - no event for tests
-            await asyncio.sleep(0)
+    await until(lambda: not broker.clients.consumer_group("one"))
     assert broker.clients.bytes == 0
 
 
@@ -135,9 +134,7 @@ async def test_a_connection_that_changes_its_client_id_is_registered_by_the_last
     assert broker.clients.find_producer("c2") is not None
     await tell(caller, client="c3", producers=["other"])
     await caller.peers.close()
-    async with asyncio.timeout(60):
-        while broker.clients.producers():  # noqa: ASYNC110 - no event for tests
-            await asyncio.sleep(0)
+    await until(lambda: not broker.clients.producers())
     assert [broker.clients.find_producer(f"c{n}") for n in range(4)] == [None] * 4
 
 

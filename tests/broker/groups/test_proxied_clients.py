@@ -1,6 +1,5 @@
 """Clients behind a proxy: several members on one connection, told apart by their ids."""
 
-import asyncio
 import json
 from collections.abc import Iterable
 
@@ -16,6 +15,7 @@ from aerobee.protocol.command import Command, Response
 from aerobee.protocol.headers.clients import ConsumerRunningInfo, Heartbeat
 from aerobee.protocol.names import PROXIED
 
+from ...waiting import until
 from ..conftest import Caller
 
 
@@ -92,9 +92,7 @@ async def test_all_leave_with_the_connection_and_a_silent_one_by_itself(
     assert [each["clientId"] for each in await connections(caller, "cg")] == ["heard"]
     assert [one.client_id for one in broker.clients.producer_group("pg").values()] == ["heard"]
     await caller.peers.close()
-    async with asyncio.timeout(60):
-        while broker.clients.consumer_group("cg"):  # noqa: ASYNC110 - no event for tests
-            await asyncio.sleep(0)
+    await until(lambda: not broker.clients.consumer_group("cg"))
     assert broker.clients.producers() == {}
     assert broker.clients.bytes == 0
 

@@ -12,6 +12,7 @@ from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.headers.pop import Notification, PollingInfo, PopMessage
 
 from ...clocks import Clock
+from ...waiting import until
 from ..conftest import Config, Run, counted
 from ..popping import BACK_AFTER_MS, INVISIBLE_MS, Popper, crashed, records
 
@@ -451,9 +452,7 @@ async def test_the_long_poll_of_a_disconnected_client_is_removed(
     await p.caller.peers.close()
     with pytest.raises(ConnectionError):
         await asked
-    async with asyncio.timeout(60):
-        while p.broker.server.connections:  # noqa: ASYNC110
-            await asyncio.sleep(0)
+    await until(lambda: not p.broker.server.connections)
     p.broker.pop.handlers.tidy()
     assert p.broker.pop.handlers.polls.count == 0
 

@@ -11,6 +11,7 @@ from aerobee.protocol import codes
 from aerobee.protocol.command import Command
 
 from ...clocks import Clock
+from ...waiting import until
 from ..conftest import Caller, Config, Run, records
 
 ON: dict[str, Any] = {
@@ -71,9 +72,7 @@ async def test_a_pull_consumer_over_its_threshold_waits_and_is_given_one_message
 ) -> None:
     assert len(records(await reader.pull(0, max_messages=2))) == 2  # it had nothing so far
     waiting = asyncio.create_task(reader.pull(2, max_messages=32))
-    async with asyncio.timeout(30):
-        while not reader.broker.pulls.cold._delayed:  # noqa: ASYNC110 - the broker has no event for it
-            await asyncio.sleep(0)
+    await until(lambda: reader.broker.pulls.cold._delayed)
     await reader.later(HOLD_MS - 1)
     assert not waiting.done()
     await reader.later(1)

@@ -18,6 +18,7 @@ from aerobee.protocol.headers.pull import PullMessageResponse
 from aerobee.protocol.message.batch import Entry, encode_batch
 from aerobee.store.engine.messages import Batch, Message
 
+from ...waiting import until
 from ..conftest import Caller, Config, Start, parked, records
 
 BIG = "a > 2"
@@ -193,9 +194,7 @@ async def test_a_filter_dies_with_its_consumers_and_is_in_the_file(
 
     assert not is_dead()
     await caller.peers.close()
-    async with asyncio.timeout(60):
-        while not is_dead():  # noqa: ASYNC110 - the broker has no event for tests
-            await asyncio.sleep(0)
+    await until(lambda: is_dead())
     await broker.stop()
     path = broker.root / "config" / "consumerFilter.json"
     kept = json.loads(path.read_text())["filterDataByTopic"]["T"]["groupFilterData"]["cg"]

@@ -12,6 +12,7 @@ from aerobee.protocol import codes
 from aerobee.store.files import disk
 
 from ...clocks import Clock
+from ...waiting import LONG, until
 from ..conftest import Caller, Config, Run, records
 
 FILE_BYTES = 8192
@@ -113,9 +114,8 @@ async def test_requests_are_served_while_a_slow_disk_deletes_files(
     await fill(broker, caller, 20, clock, old=2)
     full.may_free.clear()
     cleaning = asyncio.create_task(broker.cleaner.run())
-    async with asyncio.timeout(60):
-        while broker.store.log_start == 0:  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0)
+    await until(lambda: broker.store.log_start)
+    async with asyncio.timeout(LONG):
         assert len(records(await caller.pull("T", 12))) == 4
         assert (await caller.send("T", BODY)).code == codes.SUCCESS
         assert not cleaning.done()
@@ -164,9 +164,7 @@ async def test_cleaning_runs_periodically_until_the_broker_stops(
 ) -> None:
     broker, caller = await run(config(clean_resource_interval=10))
     full.percent = 91
-    async with asyncio.timeout(60):
-        while broker.store.pause_reason is None:  # noqa: ASYNC110 - nor for this
-            await asyncio.sleep(0.001)
+    await until(lambda: broker.store.pause_reason is not None)
     assert (await caller.send("T", BODY)).code == codes.SERVICE_NOT_AVAILABLE
     await broker.stop()
     threads = [thread.name for thread in threading.enumerate()]

@@ -30,6 +30,7 @@ from aerobee.store.base.errors import StoreError
 from aerobee.store.inspect.check import check
 from aerobee.store.queues.consume_queue import ENTRY_BYTES, RESERVE_BYTES
 
+from ...waiting import until
 from ..conftest import BORN_MS, Caller, Config, records
 
 ON_BOTH_LOOPS = True  # the loops read sockets in different orders
@@ -143,10 +144,8 @@ class Client:
     async def connect(cls, broker: Broker, host: bytes) -> "Client":
         before = set(broker.server.connections)
         client = cls(*await asyncio.open_connection("127.0.0.1", broker.port))
-        async with asyncio.timeout(60):
-            while not (new := set(broker.server.connections) - before):  # noqa: ASYNC110
-                await asyncio.sleep(0)
-        client.connection = new.pop()
+        await until(lambda: set(broker.server.connections) - before)
+        (client.connection,) = set(broker.server.connections) - before
         client.connection.host = host
         return client
 
@@ -304,9 +303,7 @@ async def test_a_client_that_reads_late_gets_all_responses(fast: Broker) -> None
     client = await Client.connect(fast, bytes(8))
     count = 30_000  # their responses exceed the socket buffers
     client.writer.write(b"".join(map(send, range(count))))
-    async with asyncio.timeout(60):
-        while stored(fast) < 10_000:  # noqa: ASYNC110 - the broker has no event for tests
-            await asyncio.sleep(0)
+    await until(lambda: stored(fast) >= 10_000)
     answers = await client.answers(count)
     assert [answer.opaque for answer in answers] == list(range(count))
     assert stored(fast) == 1 + count
@@ -444,9 +441,7 @@ async def test_messages_received_before_a_disconnect_are_stored(fast: Broker) ->
     client.writer.write(b"".join(map(send, range(50))))
     await client.writer.drain()
     client.writer.close()
-    async with asyncio.timeout(60):
-        while fast.server.connections:  # noqa: ASYNC110 - the broker has no event for tests
-            await asyncio.sleep(0)
+    await until(lambda: not fast.server.connections)
     assert stored(fast) == 1 + 50
 
 

@@ -14,6 +14,7 @@ from aerobee.protocol.command import Command, Response
 from aerobee.protocol.headers.send import ReplyMessage, SendMessage, SendMessageV1
 from aerobee.protocol.message import properties
 
+from ...waiting import until
 from ..conftest import BORN_MS, Caller, Config, Start, records
 
 TOPIC = "DefaultCluster_REPLY_TOPIC"
@@ -130,9 +131,7 @@ async def test_a_reply_to_a_client_that_left_is_refused_with_the_reason_and_kept
 ) -> None:
     await asker.come()
     await asker.peers.close()
-    async with asyncio.timeout(60):
-        while broker.clients.find_producer("asker"):  # noqa: ASYNC110 - no event for tests
-            await asyncio.sleep(0)
+    await until(lambda: not broker.clients.find_producer("asker"))
     answer = await reply(caller)
     assert answer.code == codes.SYSTEM_ERROR
     assert (answer.remark or "").startswith(
@@ -176,9 +175,7 @@ async def test_a_client_that_came_back_is_found_at_its_new_connection(
     again = Asker(caller)
     await again.come()
     await asker.peers.close()
-    async with asyncio.timeout(60):
-        while first is not None and not first.is_lost:  # noqa: ASYNC110 - no event for tests
-            await asyncio.sleep(0)
+    await until(lambda: first is None or first.is_lost)
     assert (await reply(caller)).code == codes.SUCCESS
     assert len(again.pushed) == 1
     await again.peers.close()

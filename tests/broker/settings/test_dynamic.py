@@ -17,6 +17,7 @@ from aerobee.protocol.bodies.data_version import DataVersion
 from aerobee.protocol.codec import java_properties
 from aerobee.protocol.command import Command
 
+from ...waiting import until
 from ..conftest import Caller, Config, Start, records
 
 
@@ -191,9 +192,7 @@ async def test_a_shorter_period_of_counts_holds_at_once(start: Start, config: Co
     assert (await caller.send("T", TRAN_MSG="true", PGROUP="pg")).code == codes.SUCCESS
     assert broker.transaction_counts.changed
     assert (await update(caller, "transactionMetricFlushInterval=10")).code == codes.SUCCESS
-    async with asyncio.timeout(60):
-        while not broker.transaction_counts.path.exists():  # noqa: ASYNC110 - a file has no event
-            await asyncio.sleep(0.01)
+    await until(broker.transaction_counts.path.exists)
     await caller.peers.close()
 
 

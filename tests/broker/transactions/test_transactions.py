@@ -23,7 +23,7 @@ from aerobee.protocol.message.record import (
 )
 
 from ...clocks import Clock
-from ..conftest import Caller, Config, Run, Start, records
+from ..conftest import Caller, Config, Run, Start, parked, records
 
 
 async def half(caller: Caller, body: bytes = b"half", **pairs: str) -> Record:
@@ -90,9 +90,8 @@ async def test_a_commit_wakes_a_parked_pull(run: Run, config: Config) -> None:
     broker, caller = await run(config())
     waiting = await half(caller)
     pull = asyncio.create_task(caller.pull("T", queue_id=2, suspend_ms=15_000))
+    await parked(broker, 1)
     async with asyncio.timeout(60):
-        while broker.long_polls.count < 1:  # noqa: ASYNC110 - the broker has no event for tests
-            await asyncio.sleep(0)
         await end(caller, waiting)
         assert [record.body for record in records(await pull)] == [b"half"]
 
