@@ -24,11 +24,6 @@ from . import store_plan
 from .programs import SECONDS, Java
 from .store_plan import SIZES, Report
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "crc": {"enabledAppendPropCRC": True},
-}
-
 
 @dataclass
 class Judge:
@@ -83,12 +78,13 @@ class Written:
     report: Report
 
 
-@pytest.fixture(scope="module", params=[pytest.param("plain", marks=pytest.mark.smoke), "crc"])
+@pytest.fixture(scope="module")
 def by_java(
     request: pytest.FixtureRequest, judge: Judge, tmp_path_factory: pytest.TempPathFactory
 ) -> Written:
-    folder = tmp_path_factory.mktemp(f"java-{request.param}")
-    settings: dict[str, Any] = SIZES | OPTIONS[request.param]
+    """By the settings SIZES, and more where a test asks for them."""
+    folder = tmp_path_factory.mktemp("java-store")
+    settings: dict[str, Any] = SIZES | getattr(request, "param", {})
     plan, keys = store_plan.make_plan(folder / "scratch", settings)
     settings |= {"plan": plan, "keys": keys}
     return Written(folder / "store", settings, judge(folder / "store", settings))
@@ -120,6 +116,14 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.requirement("Store: The real store on ours and ours on the real one's, byte for byte")
+@pytest.mark.parametrize(
+    "by_java",
+    [
+        pytest.param({}, id="plain", marks=pytest.mark.smoke),
+        pytest.param({"enabledAppendPropCRC": True}, id="crc"),
+    ],
+    indirect=True,
+)
 def test_java_and_ours_write_the_same_bytes(by_java: Written, tmp_path: Path) -> None:
     places = by_java.report["put"]
     times = {place: stored for place, _, stored in places}
@@ -140,12 +144,14 @@ def test_java_and_ours_write_the_same_bytes(by_java: Written, tmp_path: Path) ->
     assert len(theirs) > 2
 
 
+@pytest.mark.smoke
 @pytest.mark.requirement("Store: The real store on ours and ours on the real one's, byte for byte")
 def test_our_store_reads_in_a_java_store_what_java_reads(by_java: Written, tmp_path: Path) -> None:
     shutil.copytree(by_java.folder, tmp_path / "store")
     check_same(seen_by_ours(tmp_path / "store", by_java.settings), by_java.report)
 
 
+@pytest.mark.smoke
 @pytest.mark.requirement(
     "Store: The real store on ours and ours on the real one's, byte for byte … after kill -9"
 )
@@ -174,6 +180,7 @@ def test_after_kill_9_java_recovers_our_store_and_our_store_recovers_javas(
     check_same(seen_by_ours(folder, by_java.settings), more)
 
 
+@pytest.mark.smoke
 def test_java_opens_a_restored_backup_of_our_store_in_use(
     judge: Judge, by_java: Written, tmp_path: Path
 ) -> None:
@@ -189,6 +196,7 @@ def test_java_opens_a_restored_backup_of_our_store_in_use(
     check_same(judge(tmp_path / "restored", by_java.settings | {"plan": []}), before)
 
 
+@pytest.mark.smoke
 @pytest.mark.requirement("Store: The real store on ours and ours on the real one's, byte for byte")
 def test_each_store_continues_where_the_other_ended(
     judge: Judge, by_java: Written, tmp_path: Path
