@@ -19,7 +19,6 @@ from aerobee.store.engine.store import MessageStore
 from ...waiting import LONG, until
 from ..conftest import Config
 
-SECONDS = LONG
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 SEGMENT = 64 << 10
 
@@ -187,7 +186,7 @@ class RawSlave:
         self.writer.write(b"".join(map(report, ends)))
 
     async def packet(self) -> MasterHello | Chunk:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(LONG):
             while not self.packets:
                 data = await self.reader.read(1 << 16)
                 assert data, "the master has closed the connection"
@@ -214,7 +213,7 @@ class RawSlave:
         return found
 
     async def closed(self) -> None:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(LONG):
             with suppress(ConnectionResetError):
                 while await self.reader.read(1 << 16):
                     pass

@@ -22,13 +22,12 @@ from aerobee.protocol.message.batch import Entry, encode_batch
 
 from ...clocks import Clock
 from ...steps import result_of
-from ...waiting import until
+from ...waiting import LONG, until
 from ..conftest import Caller, Config, Run
 from ..monitoring.test_metrics import values
 
 ON_BOTH_ENGINES = True
 
-SECONDS = 60  # a deadline, generous for a busy machine
 SEGMENT = 64 << 10
 CHUNK = 32 << 10  # haTransferBatchSize
 
@@ -49,7 +48,7 @@ class Slave:
         self.writer.write(b"".join(map(REPORT.pack, places)))
 
     async def chunk(self) -> tuple[int, bytes]:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(LONG):
             place, size = CHUNK_HEAD.unpack(await self.reader.readexactly(CHUNK_HEAD_BYTES))
             return place, await self.reader.readexactly(size)
 
@@ -63,7 +62,7 @@ class Slave:
         return first, data
 
     async def closed(self) -> None:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(LONG):
             with suppress(ConnectionResetError):
                 assert await self.reader.read() == b""
 
@@ -369,7 +368,7 @@ async def test_a_stop_sends_the_rest_of_the_log_to_a_slave(
     _, data = await slave.log(end)
     assert not stopping.done()
     slave.report(end)
-    await asyncio.wait_for(stopping, SECONDS)
+    await asyncio.wait_for(stopping, LONG)
     assert len(data) == end
     await slave.closed()
 
@@ -386,7 +385,7 @@ async def test_a_slave_that_is_accepted_as_the_master_stops_is_closed(
         gc.collect()  # an open transport would be a warning, which fails this test
         assert broker.ha.slaves == []
         slave.setblocking(False)
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(LONG):
             with suppress(ConnectionResetError):
                 assert await asyncio.get_running_loop().sock_recv(slave, 1) == b""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aerobee.broker import server
 from aerobee.broker.replication import prologue
 from aerobee.broker.replication import slave as ha_slave
 from aerobee.broker.replication.master import HaMaster
@@ -20,11 +21,11 @@ from aerobee.protocol.ha_prologue import HELLO, SlaveSide, frame
 from aerobee.protocol.security import self_signed
 
 from ...secret_files import write_secret
-from ...waiting import until
+from ...waiting import LONG, until
 from ..conftest import Config
+from ..virtual_time import in_virtual_time, threads
 
 SECRET, OTHER = "0123456789abcdef", "fedcba9876543210"  # of a test
-SECONDS = 60  # a deadline, generous for a busy machine
 
 Start = Callable[..., Any]
 
@@ -41,7 +42,8 @@ async def start(
         if master is not None:
             settings |= {"broker_role": "SLAVE", "broker_id": 1}
             settings["ha_master_address"] = f"127.0.0.1:{master.ha_port}"
-        broker = Broker(config(store_path_root_dir=str(tmp_path / folder), **settings))
+        found = config(store_path_root_dir=str(tmp_path / folder), **settings)
+        broker = Broker(found, now_ms=server.wall_clock_ms, threads=threads())
         await broker.start()
         running.append(broker)
         return broker
@@ -59,6 +61,7 @@ def is_connected(slave: Broker) -> bool:
     return slave.ha_slave is not None and slave.ha_slave.connected
 
 
+@in_virtual_time
 async def test_a_slave_with_the_secret_follows(start: Start) -> None:
     master = await start("master", ha_secret=SECRET)
     slave = await start("slave", master, ha_secret=SECRET)
@@ -67,6 +70,7 @@ async def test_a_slave_with_the_secret_follows(start: Start) -> None:
     assert master.ha.refused == 0
 
 
+@in_virtual_time
 @pytest.mark.parametrize(
     ("masters", "slaves", "at_master", "at_slave"),
     [
@@ -92,16 +96,14 @@ async def test_both_ends_say_why_a_slave_is_refused(
     assert OTHER not in said(caplog)
 
 
-async def test_a_peer_that_proves_nothing_gets_nothing_and_is_closed(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(prologue, "PROLOGUE_SECONDS", 0.05)
+@in_virtual_time
+async def test_a_peer_that_proves_nothing_gets_nothing_and_is_closed(start: Start) -> None:
     master = await start("master", ha_secret=SECRET)
     for first in (b"", REPORT.pack(0), frame(HELLO, bytes(32)), b"GET / HTTP/1.1\r\n\r\n"):
         reader, writer = await asyncio.open_connection("127.0.0.1", master.ha_port)
         writer.write(first)
         got = b""
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(LONG):
             with suppress(ConnectionResetError):
                 got = await reader.read()
         assert len(got) < 300  # a challenge and a reason, none of the log
@@ -119,7 +121,7 @@ class Peer:
 
     async def answer(self) -> bytes:
         """What comes next; b"" when the connection is closed."""
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(LONG):
             with suppress(ConnectionResetError):
                 return await self.reader.read(1_000)
         return b""
@@ -154,7 +156,7 @@ async def come() -> AsyncIterator[Come]:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No connection is closed because it is late."""
-    monkeypatch.setattr(prologue, "PROLOGUE_SECONDS", 10 * SECONDS)
+    monkeypatch.setattr(prologue, "PROLOGUE_SECONDS", 10 * LONG)
 
 
 @pytest.mark.usefixtures("patient")
@@ -241,6 +243,7 @@ async def test_a_slave_that_proves_the_secret_after_the_masters_end_was_stopped_
     assert master.ha.refused == 0
 
 
+@in_virtual_time
 async def test_a_master_that_ends_the_prologue_is_named(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -272,7 +275,7 @@ async def test_replication_speaks_tls_with_the_secret_inside(start: Start, tmp_p
     await until(lambda: len(master.ha.slaves) == 1 and master.ha.slaves[0].acked >= 0)
     reader, writer = await asyncio.open_connection("127.0.0.1", master.ha_port)
     writer.write(REPORT.pack(0))  # no TLS
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(LONG):
         with suppress(ConnectionResetError):
             await reader.read()
     writer.close()
