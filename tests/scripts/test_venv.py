@@ -1,11 +1,15 @@
 """scripts/venv: what reads the environment without running it finds the package there, too."""
 
+import contextlib
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from ..waiting import PROCESS, wait_until
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = "from aerobee.client import Producer\n\nreveal_type(Producer().group)\n"
@@ -36,3 +40,48 @@ def test_pyspark_finds_the_source_in_the_environment() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
     )
     assert "'pyspark_rocketmq'" in done.stdout
+
+
+PYTHON = """\
+#!/bin/sh
+case "$*" in
+*"-m venv .venv"*) mkdir -p .venv/bin .venv/lib/python3/site-packages; cp "$0" .venv/bin/python ;;
+*"-m pip install"*) echo installed >>log; until [ -e may-end ]; do sleep 0.01; done ;;
+esac
+"""
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="without flock both install")
+def test_two_that_begin_at_once_install_once(tmp_path: Path) -> None:
+    for each in ("pyproject.toml", "constraints.txt", "scripts/venv"):
+        (tmp_path / each).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / each, tmp_path / each)
+    python = tmp_path / "python"
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    log = tmp_path / "log"
+    log.touch()
+
+    def begin() -> subprocess.Popen[bytes]:
+        words = [tmp_path / "scripts" / "venv", "dev"]
+        return subprocess.Popen(words, env=os.environ | {"PYTHON": str(python)})
+
+    def installed() -> int:
+        return len(log.read_text().split())
+
+    with begin() as first, contextlib.ExitStack() as at_last:
+        at_last.callback(tmp_path.joinpath("may-end").touch)
+        wait_until(installed, pause=0.01)
+        with begin() as second:
+            wait_until(lambda: waits_for_a_lock(second.pid) or installed() > 1, pause=0.01)
+            at_last.close()
+            assert second.wait(PROCESS) == 0
+        assert first.wait(PROCESS) == 0
+    assert installed() == 1
+
+
+def waits_for_a_lock(pid: int) -> bool:
+    """Whether the shell of that process waits for flock (Linux)."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    names = (Path(f"/proc/{child}/comm") for child in children)
+    return any(name.exists() and name.read_text() == "flock\n" for name in names)
