@@ -63,7 +63,7 @@ def test_two_that_begin_at_once_install_once(tmp_path: Path) -> None:
     log.touch()
 
     def begin() -> subprocess.Popen[bytes]:
-        words = [tmp_path / "scripts" / "venv", "dev"]
+        words = [str(tmp_path / "scripts" / "venv"), "dev"]
         return subprocess.Popen(words, env=os.environ | {"PYTHON": str(python)})
 
     def installed() -> int:
