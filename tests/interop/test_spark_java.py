@@ -13,10 +13,12 @@ import pytest
 from aerobee.client import Message, Producer
 from aerobee.scripts.harness.clusters import BROKER_NAME, JavaCluster
 
-from ..spark.programs import found_by
+from ..spark.programs import Driver, driver
 from .programs import Java, Mqadmin
 
 pytestmark = [pytest.mark.java, pytest.mark.spark]
+
+__all__ = ["driver"]  # a fixture
 
 TOPIC = "SparkReads"
 OURS = {
@@ -69,12 +71,15 @@ def sent(java: Java, java_cluster: JavaCluster, mqadmin: Mqadmin) -> list[Row]:
 
 @pytest.fixture(scope="module")
 def found(
-    java_cluster: JavaCluster, sent: list[Row], tmp_path_factory: pytest.TempPathFactory
+    java_cluster: JavaCluster,
+    sent: list[Row],
+    driver: Driver,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Any]:
     """What the program printed."""
     program = Path(__file__).with_name("spark_program.py")
     folder = tmp_path_factory.mktemp("spark")
-    return found_by(program, java_cluster.namesrv, TOPIC, str(folder))
+    return driver.found_by(program, java_cluster.namesrv, TOPIC, str(folder))
 
 
 @pytest.mark.requirement(

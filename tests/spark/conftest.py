@@ -11,7 +11,10 @@ from aerobee.scripts.harness import java_side
 from aerobee.scripts.harness.child import Child
 from aerobee.scripts.harness.clusters import SMALL_FILES
 
-READY_SECONDS = 60
+from ..waiting import PROCESS
+from .programs import driver
+
+__all__ = ["driver"]  # a fixture
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +52,6 @@ def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     for key, value in SMALL_FILES.items():
         argv += ["--set", f"{key}={value}"]
     with Child(argv, folder / "stderr", cwd=folder) as cluster:
-        cluster.wait_line(lambda line: "ready" in line, READY_SECONDS)
+        cluster.wait_line(lambda line: "ready" in line, PROCESS)
         yield f"127.0.0.1:{names}"
         assert cluster.stop() == 0, cluster.tail()

@@ -56,13 +56,13 @@ class Program:
 
     def send(self, topic: str, numbers: range, **more: Any) -> None:
         for number in numbers:
-            self.producer.send(Message(topic, b"%d" % number, **more), timeout=20)
+            self.producer.send(Message(topic, b"%d" % number, **more), timeout=60)
 
     def send_to_queues(self, topic: str, numbers: range, queues: int, **more: Any) -> None:
         """To queues in turn, whether the producer has heard of them by now or not."""
         for number in numbers:
             queue = MessageQueue(topic, "broker-a", number % queues)
-            self.producer.send(Message(topic, b"%d" % number, **more), queue=queue, timeout=20)
+            self.producer.send(Message(topic, b"%d" % number, **more), queue=queue, timeout=60)
 
     def read(self, **options: str) -> DataFrame:
         source = self.spark.read.format("rocketmq").option("nameServer", self.cluster.name_server)

@@ -30,12 +30,13 @@ from aerobee.scripts.harness import java_side
 from aerobee.scripts.harness.child import Child
 from aerobee.scripts.harness.clusters import SMALL_FILES
 
+from .programs import SPARK_SECONDS
+
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
 
 KILLS = int(os.environ.get("AEROBEE_SPARK_KILLS", "4"))
 SEED = os.environ.get("AEROBEE_SPARK_KILLS_SEED", "1")
 TOPIC = "ledger"
-SECONDS = 300  # a deadline that suits a busy machine
 BATCHES = 2  # at least, between two kills
 AFTER_SECONDS = 1.5  # at most, from a micro-batch to the next kill
 PAUSE_SECONDS = 0.01  # between two messages
@@ -102,7 +103,7 @@ class Scene:
     def wait_for_batches(self, count: int) -> None:
         since = len(self.driver.lines)
         for _ in range(count):
-            self.driver.wait_line(lambda line: line.startswith("BATCH"), SECONDS, since)
+            self.driver.wait_line(lambda line: line.startswith("BATCH"), SPARK_SECONDS, since)
             since = len(self.driver.lines)
 
     def _start_broker(self) -> Child:
@@ -112,7 +113,7 @@ class Scene:
         for key, value in SMALL_FILES.items():
             argv += ["--set", f"{key}={value}"]
         broker = Child(argv, self.folder / "broker.stderr", cwd=self.folder)
-        broker.wait_line(lambda line: "ready" in line, SECONDS)
+        broker.wait_line(lambda line: "ready" in line, SPARK_SECONDS)
         return broker
 
     def _start_driver(self) -> Child:
@@ -164,7 +165,7 @@ def test_kills_of_driver_and_broker_lose_no_row_and_repeat_none(kills: int, tmp_
                 scene.kill_driver() if victim == "driver" else scene.kill_broker()
             scene.wait_for_batches(1)
         scene.driver.say("finish")
-        scene.driver.wait_line(lambda line: line == "FINISHED", SECONDS)
+        scene.driver.wait_line(lambda line: line == "FINISHED", SPARK_SECONDS)
         held = stored(scene.name_server)
     table = [(row[0], row[1], row[2]) for row in json.loads((tmp_path / "rows.json").read_text())]
     twice = [row for row, count in Counter(table).items() if count > 1]

@@ -15,7 +15,7 @@ pytest.importorskip("pandas")
 from aerobee.scripts.dev.demo import read_flights
 from aerobee.scripts.output.command_error import CommandError
 
-from .programs import found_by
+from .programs import Driver
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
 
@@ -41,12 +41,15 @@ def expected() -> dict[tuple[str, str, str], tuple[int, float | None]]:
 
 @pytest.fixture(scope="module")
 def found(
-    name_server: str, expected: dict[Any, Any], tmp_path_factory: pytest.TempPathFactory
+    name_server: str,
+    expected: dict[Any, Any],
+    driver: Driver,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Any]:
     """What the program printed."""
     program = Path(__file__).with_name("flights_program.py")
     folder = tmp_path_factory.mktemp("flights")
-    return found_by(program, name_server, str(folder), str(FLIGHTS))
+    return driver.found_by(program, name_server, str(folder), str(FLIGHTS))
 
 
 @pytest.mark.requirement("Spark: Windowed means equal those of pandas")

@@ -15,10 +15,12 @@ from aerobee.scripts.harness import java_side
 from aerobee.scripts.harness.child import Child
 from pyarrow import parquet
 
+from ..waiting import PROCESS
+from .programs import SPARK_SECONDS
+
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
 
 TOPIC = "orders"
-SECONDS = 300  # a deadline, for a machine that has much else to do
 DEPLOY = "org.apache.spark.deploy"
 
 
@@ -43,7 +45,7 @@ def test_executors_of_a_cluster_read_the_topic(name_server: str, tmp_path: Path)
         Child([*worker, "--webui-port", "0", url], tmp_path / "worker", env=env, cwd=tmp_path),
     ):
         done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=SECONDS, env={**os.environ, **env}
+            argv, capture_output=True, text=True, timeout=SPARK_SECONDS, env={**os.environ, **env}
         )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"wrote 100 rows of {TOPIC} as parquet to ")
@@ -59,4 +61,4 @@ def test_executors_of_a_cluster_read_the_topic(name_server: str, tmp_path: Path)
 async def send(name_server: str, bodies: list[bytes]) -> None:
     async with Producer(name_server, group="shop") as producer:
         for body in bodies:
-            await producer.send(Message(TOPIC, body), timeout=20)
+            await producer.send(Message(TOPIC, body), timeout=PROCESS)

@@ -9,7 +9,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,11 @@ from aerobee.client import Message, Producer
 from aerobee.scripts.harness.child import Child
 from pyarrow import parquet
 
+from ..waiting import PROCESS, wait_until
+from .programs import SPARK_SECONDS, has_ended
+
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
 
-SECONDS = 600  # a deadline, for a machine that has much else to do
-LOOK_SECONDS = 0.2
 TOPIC = "deltas"
 INGEST = [sys.executable, "-m", "aerobee.scripts.cli", "ingest", TOPIC, "--format", "delta"]
 
@@ -40,7 +40,7 @@ def send(name_server: str, *bodies: str) -> None:
     async def work() -> None:
         async with Producer(name_server, group="shop") as producer:
             for body in bodies:
-                await producer.send(Message(TOPIC, body.encode(), tags=body[:1]), timeout=20)
+                await producer.send(Message(TOPIC, body.encode(), tags=body[:1]), timeout=PROCESS)
 
     asyncio.run(work())
 
@@ -71,7 +71,7 @@ def test_a_delta_table_holds_each_message_once(name_server: str, tmp_path: Path)
 
     def run(folder: str, *more: str) -> str:
         argv = [*INGEST, "--to", str(tmp_path / folder), *words, *more]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=SPARK_SECONDS)
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
 
@@ -93,13 +93,13 @@ def test_a_delta_table_holds_each_message_once(name_server: str, tmp_path: Path)
     with Child(argv, tmp_path / "stderr", cwd=tmp_path) as stream:
         send(name_server, "c-1")
         rows = sorted([*rows, ("c", "c-1")])
-        deadline = time.monotonic() + SECONDS
-        while table(tmp_path / "stream") != rows:
-            assert stream.process.poll() is None, stream.tail()
-            assert time.monotonic() < deadline, stream.tail()
-            time.sleep(LOOK_SECONDS)
+        wait_until(
+            lambda: has_ended(stream) or table(tmp_path / "stream") == rows,
+            stream.tail,
+            seconds=SPARK_SECONDS,
+        )
         stream.process.send_signal(signal.SIGTERM)
-        assert stream.wait(SECONDS) == 0, stream.tail()
+        assert stream.wait(SPARK_SECONDS) == 0, stream.tail()
     assert table(tmp_path / "stream") == rows
 
 
@@ -114,7 +114,7 @@ def test_without_delta_spark_one_sentence_says_what_to_install(
     send(name_server, "a-1")
     for more in ([], ["--available-now"]):
         argv = [*INGEST, "--to", str(tmp_path / "table"), "-n", name_server, *more]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=SECONDS)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=SPARK_SECONDS)
         assert done.returncode == 1
         assert done.stderr.startswith("aerobee ingest: format delta needs the package delta-spark")
         assert done.stderr.count("\n") == 1

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,12 +15,12 @@ from aerobee.client import blocking
 from aerobee.client.base.message import Message
 from aerobee.testing import LocalCluster
 
+from ..waiting import wait_until
+from .programs import SPARK_SECONDS
 from .tables import rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
 
-SECONDS = 300  # a deadline, for a machine that has much else to do
-LOOK_SECONDS = 0.05
 MESSAGES = 2_000
 OF_THE_JVM = "WARNING: Using incubator modules: jdk.incubator.vector"
 
@@ -51,15 +50,8 @@ class Ingest:
     def signalled(self, number: int) -> tuple[int, list[str]]:
         """The exit code after this signal, and the lines on standard error."""
         os.killpg(self.process.pid, number)
-        _, told = self.process.communicate(timeout=SECONDS)
+        _, told = self.process.communicate(timeout=SPARK_SECONDS)
         return self.process.returncode, [line for line in told.splitlines() if line != OF_THE_JVM]
-
-
-def wait_for(folder: Path) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not folder.exists():
-        assert time.monotonic() < deadline
-        time.sleep(LOOK_SECONDS)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -68,7 +60,8 @@ def test_a_stream_is_stopped_in_one_line_and_the_same_command_goes_on(
 ) -> None:
     target = tmp_path / "orders"
     first = Ingest(name_server, target, "--available-now")
-    wait_for(tmp_path / "orders.checkpoint")
+    checkpoint = tmp_path / "orders.checkpoint"
+    wait_until(checkpoint.exists, str(checkpoint), seconds=SPARK_SECONDS, pause=0.05)
     assert first.signalled(number) == (
         code,
         [
@@ -78,7 +71,7 @@ def test_a_stream_is_stopped_in_one_line_and_the_same_command_goes_on(
         ],
     )
     again = Ingest(name_server, target, "--available-now").process
-    out, told = again.communicate(timeout=SECONDS)
+    out, told = again.communicate(timeout=SPARK_SECONDS)
     assert again.returncode == 0, told
     assert out.startswith("wrote ")
     values = sorted(int(row["value"]) for row in rows_of(target))

@@ -5,7 +5,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,13 @@ pytest.importorskip("pyarrow")
 from aerobee.client import Message, Producer
 from aerobee.scripts.harness.child import Child
 
+from ..waiting import PROCESS, wait_until
+from .programs import SPARK_SECONDS, has_ended
 from .tables import rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
 
 TOPIC = "payments"
-SECONDS = 300  # a deadline, for a machine that has much else to do
-LOOK_SECONDS = 0.2
 FIT = {"id": 1, "price": 2.5, "shop": "north", "timestamp": "a field of any name"}
 
 
@@ -29,7 +28,7 @@ def send(name_server: str, *bodies: bytes) -> None:
     async def work() -> None:
         async with Producer(name_server, group="shop") as producer:
             for body in bodies:
-                await producer.send(Message(TOPIC, body), timeout=20)
+                await producer.send(Message(TOPIC, body), timeout=PROCESS)
 
     asyncio.run(work())
 
@@ -54,18 +53,18 @@ def test_a_stream_goes_on_where_a_signal_ended_it_and_keeps_what_does_not_fit(
     }
     send(name_server, json.dumps(FIT).encode(), *wrong)
     with Child([*argv, "--continuous"], tmp_path / "stderr", cwd=tmp_path) as stream:
-        deadline = time.monotonic() + SECONDS
-        while not (rows_of(target) and len(rows_of(side)) == len(wrong)):
-            assert stream.process.poll() is None, stream.tail()
-            assert time.monotonic() < deadline, stream.tail()
-            time.sleep(LOOK_SECONDS)
+        wait_until(
+            lambda: has_ended(stream) or (rows_of(target) and len(rows_of(side)) == len(wrong)),
+            stream.tail,
+            seconds=SPARK_SECONDS,
+        )
         stream.process.send_signal(signal.SIGTERM)
-        assert stream.wait(SECONDS) == 0, stream.tail()
+        assert stream.wait(SPARK_SECONDS) == 0, stream.tail()
         assert stream.lines[-1].startswith(f"wrote 6 rows of {TOPIC} as parquet to {target}")
 
     send(name_server, json.dumps(FIT | {"id": 7, "price": None, "shop": "south"}).encode())
     done = subprocess.run(
-        [*argv, "--available-now"], capture_output=True, text=True, timeout=SECONDS
+        [*argv, "--available-now"], capture_output=True, text=True, timeout=SPARK_SECONDS
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"wrote 1 row of {TOPIC} ")

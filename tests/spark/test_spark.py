@@ -19,7 +19,7 @@ from aerobee.client.admin.admin import Admin
 from aerobee.spark.schema import row_columns
 from pyarrow import parquet
 
-from .programs import SPARK_SECONDS, found_by
+from .programs import SPARK_SECONDS, Driver
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
 
@@ -65,10 +65,9 @@ async def send(name_server: str) -> Sent:
 
 
 @pytest.fixture(scope="module")
-def found(name_server: str, sent: Sent) -> dict[str, Any]:
+def found(name_server: str, sent: Sent, driver: Driver) -> dict[str, Any]:
     """What the program printed."""
-    program = Path(__file__).with_name("spark_program.py")
-    return found_by(program, name_server, TOPIC)
+    return driver.found_by(Path(__file__).with_name("spark_program.py"), name_server, TOPIC)
 
 
 @pytest.mark.smoke

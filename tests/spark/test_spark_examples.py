@@ -1,8 +1,7 @@
-"""The programs of examples/ that need Spark, each run as it stands in a process of its own."""
+"""The programs of examples/ that need Spark, each run as it stands."""
 
-import os
-import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,17 +10,19 @@ pytest.importorskip("pyarrow")
 
 from aerobee.client import Message, blocking
 
+from ..waiting import PROCESS
+from .programs import Driver
+
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SECONDS = 600  # a deadline, for a machine that has much else to do
 BODIES = ["one", "two", "größe"]
 
 
-def run(program: str, name_server: str, folder: Path) -> str:
-    """What a program prints. It finds the source without registering it."""
+@pytest.fixture(scope="module")
+def examples(name_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """What runs them; they find the source without registering it."""
     env = {
-        **os.environ,
         "NAMESRV_ADDR": name_server,
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -29,41 +30,32 @@ def run(program: str, name_server: str, folder: Path) -> str:
         "PYSPARK_SUBMIT_ARGS": "--master local[2] --conf spark.ui.enabled=false --conf "
         "spark.python.authenticate.socketTimeout=120s pyspark-shell",
     }
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / program],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        env=env,
-        cwd=folder,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stdout[-2000:]} {done.stderr[-3000:]}"
-    return done.stdout
+    with Driver(tmp_path_factory.mktemp("examples"), env) as driver:
+        yield driver
 
 
 @pytest.mark.requirement("Spark: The examples for Spark as they stand: a table, a stream, a write")
 def test_a_topic_is_shown_as_a_table_and_streamed_into_files_once(
-    name_server: str, tmp_path: Path
+    name_server: str, examples: Driver
 ) -> None:
     with blocking.Producer(name_server, group="shop") as producer:
         for body in BODIES:
-            producer.send(Message("orders", body.encode()), timeout=20)
-    shown = run("spark_batch.py", name_server, tmp_path).replace(" ", "")
+            producer.send(Message("orders", body.encode()), timeout=PROCESS)
+    shown = examples.run(EXAMPLES / "spark_batch.py").replace(" ", "")
     assert all(f"|{body}|" in shown for body in BODIES)
     for _ in range(2):  # the second run finds nothing new
-        assert f"{len(BODIES)} rows" in run("spark_stream.py", name_server, tmp_path)
+        assert f"{len(BODIES)} rows" in examples.run(EXAMPLES / "spark_stream.py")
 
 
 @pytest.mark.requirement("Spark: The examples for Spark as they stand: a table, a stream, a write")
-def test_rows_of_a_table_are_messages(name_server: str, tmp_path: Path) -> None:
-    run("spark_write.py", name_server, tmp_path)
+def test_rows_of_a_table_are_messages(name_server: str, examples: Driver) -> None:
+    examples.run(EXAMPLES / "spark_write.py")
     with blocking.Consumer(
         name_server, group="readers", topics=["paid-orders"], start="earliest"
     ) as consumer:
-        found = set()
-        for _ in range(2):
-            message = consumer.receive(60)
+        found: set[tuple[str, str]] = set()
+        while len(found) < 2:
+            message = consumer.receive(PROCESS)
             assert message is not None
             with message.process():
                 found.add((message.keys[0], message.body.decode()))

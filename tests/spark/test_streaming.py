@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from .programs import found_by
+from .programs import Driver
 
 pytest.importorskip("pyarrow")
 
@@ -13,10 +13,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def found(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The results that the program printed."""
     program = Path(__file__).with_name("stream_program.py")
-    return found_by(program, str(tmp_path_factory.mktemp("streams")))
+    return driver.found_by(program, str(tmp_path_factory.mktemp("streams")))
 
 
 @pytest.mark.requirement(
