@@ -11,9 +11,11 @@ import pytest
 from aerobee.protocol.codec import fastjson
 from aerobee.scripts.harness.clusters import TEST_BROKER_FLAGS, AerobeeCluster, Cluster, JavaCluster
 
-from .programs import SECONDS, Java, wait_until
+from ..waiting import wait_until
+from .programs import SECONDS, Java, Mqadmin
 
 TOPIC, GROUP = "InTurn", "InTurnGroup"
+BATCHES = "Batches"  # a topic with batch consume queues
 COUNT = 30
 SETTINGS: dict[str, str | int] = {
     "flushConsumerOffsetInterval": 100,
@@ -22,8 +24,7 @@ SETTINGS: dict[str, str | int] = {
     "maxHashSlotNum": 1_000,
     "maxIndexNum": 4_000,
 }
-# Which broker serves, and how it ends; the last one only delivers the remaining messages.
-TURNS = [("ours", "kill"), ("java", "kill"), ("ours", "stop"), ("java", "end")]
+TURNS = ("ours", "java", "ours")  # each is killed
 
 
 @pytest.fixture
@@ -93,31 +94,69 @@ def consume(
     return seen()
 
 
+def send_batches(java: Java, cluster: Cluster, prefix: str) -> list[str]:
+    """Sends three batches of eight; returns the keys of their messages."""
+    orders = {"namesrv": cluster.namesrv, "topic": BATCHES, "mode": "batch", "batch": 8}
+    program = java.start("Produce", **orders, count=24, prefix=prefix)
+    assert program.wait_event("done", SECONDS)["failed"] == 0
+    sent = program.events("batch")
+    assert [each["status"] for each in sent] == ["SEND_OK"] * 3
+    # Each batch is one record with one id, as batch consume queues require.
+    assert all("," not in each["msgIds"] + each["offsetMsgIds"] for each in sent)
+    return [key for each in sent for key in each["keys"]]
+
+
+def read(java: Java, cluster: Cluster, group: str, count: int) -> list[dict[str, Any]]:
+    """All messages of the topic, as a new group receives them."""
+    orders = {"namesrv": cluster.namesrv, "topic": BATCHES, "group": group}
+    program = java.start("PullConsume", **orders, count=count, seconds=SECONDS)
+    program.wait_event("done", SECONDS)
+    return program.events("message")
+
+
 @pytest.mark.requirement("Store: A consumer goes on from its stored offset on the other broker")
-def test_a_group_goes_on_from_its_stored_offset_whichever_broker_ended_and_however(
-    brokers: dict[str, Cluster], java: Java, tmp_path: Path
+@pytest.mark.requirement(
+    "Store: Batch consume queues: one record and one id a batch, recovered from the log, read by "
+    "the real broker"
+)
+def test_a_group_goes_on_from_its_stored_offset_and_batches_are_read_one_by_one_on_either_broker(
+    brokers: dict[str, Cluster], java: Java, mqadmin: Mqadmin, tmp_path: Path
 ) -> None:
     sent: list[dict[str, Any]] = []
     got: list[dict[str, Any]] = []
-    for step, (name, end) in enumerate(TURNS):
+    batched: list[str] = []
+    for step, name in enumerate(TURNS):
         cluster = brokers[name]
         cluster.start()
         orders = {"namesrv": cluster.namesrv, "topic": TOPIC, "count": COUNT}
         if step == 0:
+            mqadmin.create_topic(cluster, BATCHES, 2, "+queue.type=BatchCQ")
+            (one,) = java.produce(namesrv=cluster.namesrv, topic=BATCHES, prefix="single")
+            batched.append(one["key"])
             sent += java.produce(**orders, prefix="first")
         # The next broker redelivers the message that fails on the first delivery.
         got = consume(java, cluster, got, tmp_path / "store", len(sent), fail=int(step == 0))
         assert set(map(key, got)) == set(map(key, sent))
-        if end != "end":
+        batched += send_batches(java, cluster, f"step{step}")
+        check_batches(read(java, cluster, f"Readers{step}", len(batched)), batched)
+        if step < len(TURNS) - 1:
             sent += java.produce(**orders, prefix=f"step{step}")
-            cluster.stop_broker(kill=end == "kill")
-            cluster.stop()
+        cluster.stop_broker(kill=True)
+        cluster.stop()
     times = Counter(map(key, got))
     [failed] = [name for name, count in times.items() if count > 1]
     assert [each["times"] for each in got if key(each) == failed] == [0, 1]
     assert len(times) == len(sent) == COUNT * len(TURNS)
     for queue in range(4):
         offsets = [each["offset"] for each in sent if each["queue"] == queue]
+        assert offsets == list(range(len(offsets)))
+
+
+def check_batches(got: list[dict[str, Any]], keys: list[str]) -> None:
+    assert sorted(map(key, got)) == sorted(keys)
+    assert all(each["body"] == each["key"] for each in got)
+    for queue in range(2):
+        offsets = sorted(each["offset"] for each in got if each["queue"] == queue)
         assert offsets == list(range(len(offsets)))
 
 

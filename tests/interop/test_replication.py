@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -26,6 +27,7 @@ from aerobee.scripts.harness.clusters import (
 from aerobee.store.inspect.check import check
 
 from .programs import SECONDS
+from .support import until
 
 TOPIC = "Replicated"
 SEGMENT = 256 << 10
@@ -92,12 +94,12 @@ def start_slave(pair: Pair) -> None:
 async def joined(pair: Pair) -> None:
     """Returns once the slave has all the bytes of its master's log."""
     peers = Peers(upgrade=False)
-    async with asyncio.timeout(SECONDS):
-        while True:
-            status = await ha_status(peers, pair.master.broker)
-            if any(one.diff == 0 for one in status.ha_connection_info):
-                break
-            await asyncio.sleep(0.05)
+
+    async def has_all() -> bool:
+        status = await ha_status(peers, pair.master.broker)
+        return any(one.diff == 0 for one in status.ha_connection_info)
+
+    await until(has_all, "the slave has its master's log")
     await peers.close()
 
 
@@ -175,25 +177,35 @@ async def test_both_masters_report_the_same_replication_status(pair: Pair, peers
     "Store: The slave's log and queues are the master's, also after every crash"
 )
 async def test_replication_resumes_after_a_kill_of_our_side(pair: Pair, peers: Peers) -> None:
-    end = (await ha_status(peers, pair.slave.broker)).ha_client_runtime_info.max_offset
-    filling = asyncio.ensure_future(fill(peers, pair, 2))
-    async with asyncio.timeout(SECONDS):
-        while True:
-            status = await ha_status(peers, pair.slave.broker)
-            if status.ha_client_runtime_info.max_offset > end + SEGMENT:
-                break
+    async def slave_end() -> int:
+        found: int = (await ha_status(peers, pair.slave.broker)).ha_client_runtime_info.max_offset
+        return found
+
+    async def fill_on() -> None:
+        for seed in count(2):
+            assert set(await fill(peers, pair, seed)) == {codes.SUCCESS}
+            if is_over.is_set():
+                return
+
+    end, is_over = await slave_end(), asyncio.Event()
+    filling = asyncio.ensure_future(fill_on())
+
+    async def is_amid() -> bool:
+        return await slave_end() > end + SEGMENT
+
+    await until(is_amid, "the slave follows")
     if isinstance(pair.master, AerobeeCluster):
         await asyncio.to_thread(pair.master.stop_broker, kill=True)
         with pytest.raises(OSError, match="127"):
             await filling
         await asyncio.to_thread(pair.master.start_broker)
         await joined(pair)
-        assert set(await fill(peers, pair, 3)) == {codes.SUCCESS}
+        assert set(await fill(peers, pair, 1)) == {codes.SUCCESS}
     else:
         await asyncio.to_thread(pair.slave.stop_broker, kill=True)
-        assert not filling.done()  # no slave has the messages sent now
-        await asyncio.to_thread(start_slave, pair)
-        assert set(await filling) == {codes.SUCCESS}
+        await asyncio.to_thread(start_slave, pair)  # nothing is acknowledged until it is there
+        is_over.set()
+        await filling
     mine, others = pair.log_files()
     assert mine == others
     if isinstance(pair.slave, AerobeeCluster):

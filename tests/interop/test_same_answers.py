@@ -219,6 +219,10 @@ ASKED = (
     # expressions
     Asked(codes.CHECK_CLIENT_CONFIG),
     *(checked(text) for text in ("a = 5", "a >", "5", "-a", "a AND 'x'", "a = NOT 1", "NULL", "a")),
+    Asked(CONFIG, None, b"enablePropertyFilter=false"),
+    checked("a = 5"),
+    pull("T", subscription="a = 5", expressionType="SQL92", subVersion="0"),
+    Asked(CONFIG, None, b"enablePropertyFilter=true"),
     # transactions
     Asked(codes.END_TRANSACTION, END),
     Asked(CONFIG, None, b"transactionCheckInterval=20000"),

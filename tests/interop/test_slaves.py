@@ -211,10 +211,7 @@ async def has_caught_up(pair: Pair, peers: Peers) -> bool:
 async def test_consumers_fail_over_to_the_slave_and_return_to_the_master(
     pair: Pair, java: Java, peers: Peers
 ) -> None:
-    for _ in range(SECONDS * 10):
-        if await has_caught_up(pair, peers):
-            break
-        await asyncio.sleep(0.1)  # the real slave connects after 5 s
+    await until(lambda: has_caught_up(pair, peers), "the slave's log")
     await asyncio.to_thread(pair.master.stop_broker, kill=True)
     wanted = {*map(str, range(COUNT)), "late"}
     namesrv = pair.master.namesrv
