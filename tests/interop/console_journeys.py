@@ -4,6 +4,7 @@ sent to dead to redriven to processed, and a broker that is killed meanwhile."""
 import asyncio
 import json
 import re
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -60,16 +61,16 @@ class Journey:
     async def preview(self, path: str, /, **fields: str) -> None:
         """Fill a form and send it until it has a preview: the broker shows what is new a moment
         later."""
-        async with asyncio.timeout(SECONDS):
-            while True:
-                await self.page.goto(self.url + path)
-                for name, value in fields.items():
-                    await self.page.locator(f"[name={name}]").fill(value)
-                await press(self.page, "Preview")
-                button = self.page.get_by_role("button", name="Do it", exact=True)
-                if await button.count():
-                    return
-                await asyncio.sleep(0.2)
+
+        async def has_preview() -> int:
+            await self.page.goto(self.url + path)
+            for name, value in fields.items():
+                await self.page.locator(f"[name={name}]").fill(value)
+            await press(self.page, "Preview")
+            found: int = await self.page.get_by_role("button", name="Do it", exact=True).count()
+            return found
+
+        await until(has_preview, path, pause=0.2)
 
     async def do(self, typed: str = "") -> None:
         """Confirm a preview, with the name that is to be typed."""
@@ -80,13 +81,15 @@ class Journey:
 
     async def shows(self, where: str, *wanted: str) -> None:
         """Open a page until it has these texts."""
-        async with asyncio.timeout(SECONDS):
-            while True:
-                await self.page.goto(where)
-                text = await self.page.locator("main").inner_text()
-                if all(one in text for one in wanted):
-                    return
-                await asyncio.sleep(0.2)
+        text = ""
+
+        async def has_all() -> bool:
+            nonlocal text
+            await self.page.goto(where)
+            text = await self.page.locator("main").inner_text()
+            return all(one in text for one in wanted)
+
+        await until(has_all, lambda: f"{wanted} in {text}", pause=0.2)
 
     async def is_done(self) -> None:
         """The result says that one change was made."""
@@ -319,14 +322,15 @@ class Journey:
 
     async def _given_up(self, admin: Admin, key: str) -> str:
         """The offset id of a half message, once its broker has given it up."""
-        async with asyncio.timeout(SECONDS):
-            while True:
-                try:
-                    for one in await admin.query(GIVEN_UP_TOPIC, key):
-                        return one.offset_id
-                except NoRouteError:
-                    pass
-                await asyncio.sleep(0.1)
+        found: list[str] = []
+
+        async def is_given_up() -> bool:
+            with suppress(NoRouteError):
+                found[:] = [one.offset_id for one in await admin.query(GIVEN_UP_TOPIC, key)]
+            return bool(found)
+
+        await until(is_given_up, key)
+        return found[0]
 
     async def a_broker_is_killed_under_an_open_page(self, cluster: Cluster) -> None:
         """The page marks it, others are shown, and the mark goes when the broker is back. The
