@@ -16,6 +16,8 @@ from aerobee.console.page import Status
 from aerobee.scripts.harness.java_side import free_ports
 from prometheus_client.parser import text_string_to_metric_families
 
+from ..waiting import LONG
+
 
 class Daemon:
     """The daemon behind the endpoint; a test changes it."""
@@ -176,7 +178,7 @@ async def test_concurrent_scrapes_share_one_result_and_later_scrapes_are_fresh(
     writer.close()
     await writer.wait_closed()
     assert daemon.steps > 100 // SAMPLES_PER_STEP  # the metrics were written in several steps
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LONG):
         while await asked():  # the result is cached for a moment
             pass
 

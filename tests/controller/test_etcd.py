@@ -14,13 +14,12 @@ from aerobee.protocol.command import Command
 from aerobee.protocol.headers import controller as headers
 
 from ..clocks import Clock
-from ..waiting import until
+from ..waiting import LONG, until
 from .etcd_stand_in import EtcdStandIn
 from .support import CLUSTER, NAME
 from .test_server import Member
 
 PREFIX = "/aerobee/controller/"
-SECONDS = 60  # a deadline
 LEASE_MS = etcd.LEASE_SECONDS * 1_000
 
 
@@ -208,7 +207,7 @@ async def change_of_a_deposed_leader(cluster: Cluster) -> None:
     second = await cluster.member(2, one)
     header = headers.ApplyBrokerId(NAME, 2, f"{second.address};2", CLUSTER)
     asked = asyncio.create_task(second.ask(codes.CONTROLLER_APPLY_BROKER_ID, header))
-    await asyncio.wait_for(begun.wait(), SECONDS)
+    await asyncio.wait_for(begun.wait(), LONG)
     await cluster.cut_off(one, two)
     before = cluster.stored()
     may_go_on.set()
@@ -283,7 +282,7 @@ async def test_a_late_transaction_has_no_effect_in_the_next_term(cluster: Cluste
     assert response.code == codes.SYSTEM_ERROR
     await until(lambda: one.engine.is_leader)
     may_go_on.set()
-    await asyncio.wait_for(done.wait(), SECONDS)
+    await asyncio.wait_for(done.wait(), LONG)
     assert not cluster.stored()
     assert not one.groups
 

@@ -31,7 +31,6 @@ from ..waiting import PROCESS, until
 from .support import NAME
 from .test_server import Member
 
-SECONDS = 120  # a deadline, for a machine that has much else to do
 KEY = b"/aerobee/controller/x"
 
 pytestmark = pytest.mark.skipif(program() is None and not os.environ.get("CI"), reason=LACK)
@@ -93,7 +92,7 @@ class Process:
             command += ["--set", f"{key}={value}"]
         environment = {key: "" for key in os.environ if key.startswith("AEROBEE_")}
         self.child = Child(command, folder / f"{number}.stderr", cwd=folder, env=environment)
-        ready = self.child.wait_line(lambda line: "ready" in line, SECONDS)
+        ready = self.child.wait_line(lambda line: "ready" in line, PROCESS)
         found = re.search(r"on (127\.0\.0\.1:\d+)", ready)
         assert found is not None, ready
         self.address = found[1]
@@ -111,16 +110,21 @@ async def test_a_killed_leader_is_followed_by_the_other_controller(
     member = await member_of(stack, next(iter(processes.values())))
 
     async def leader(other_than: str = "") -> Process:
-        async with asyncio.timeout(SECONDS):
-            while True:
-                code = codes.CONTROLLER_GET_METADATA_INFO
-                found = (await member.ask(code)).header(headers.GetMetadataResponse)
-                address = found.controller_leader_address
-                if found.is_leader and address and address != other_than:
-                    return processes[address]
-                if address and address != other_than:
-                    member.controller = cast(Controller, processes[address])
-                await asyncio.sleep(0.02)
+        address: str | None = None
+
+        async def leads() -> bool:
+            nonlocal address
+            code = codes.CONTROLLER_GET_METADATA_INFO
+            found = (await member.ask(code)).header(headers.GetMetadataResponse)
+            address = found.controller_leader_address
+            if not address or address == other_than:
+                return False
+            member.controller = cast(Controller, processes[address])
+            return found.is_leader
+
+        await until(leads, lambda: f"the leader is {address}", seconds=PROCESS, pause=0.02)
+        assert address is not None
+        return processes[address]
 
     first = await leader()
     member.controller = cast(Controller, first)
@@ -207,7 +211,7 @@ def post(etcd: EtcdProcess, path: str, token: str = "", **asked: object) -> dict
     headers = {"Authorization": token} if token else {}
     data = json.dumps(asked).encode()
     request = urllib.request.Request(f"{etcd.url}/v3/{path}", data, headers)
-    with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+    with urllib.request.urlopen(request, timeout=PROCESS) as answer:
         found: dict[str, str] = json.load(answer)
         return found
 

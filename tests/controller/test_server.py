@@ -20,6 +20,7 @@ from aerobee.scripts.commands.controller import ControllerSettings
 from aerobee.store.files import disk
 
 from ..clocks import Clock
+from ..waiting import LONG
 from .support import CLUSTER, NAME
 
 
@@ -101,7 +102,7 @@ async def test_a_member_of_the_set_takes_over_and_all_live_members_are_notified(
     one, two, three = await cluster.start(3)
     assert (await one.elect()).code == codes.SUCCESS
     for member in (one, two, three):
-        header, sync_set = await asyncio.wait_for(member.told.get(), 60)
+        header, sync_set = await asyncio.wait_for(member.told.get(), LONG)
         assert (header.master_broker_id, header.master_epoch) == (1, 1)
         assert sync_set == SyncStateSet([1], 1)
         await member.beat(1, 100)
@@ -114,7 +115,7 @@ async def test_a_member_of_the_set_takes_over_and_all_live_members_are_notified(
     cluster.clock.ms += 1_000
     await cluster.controller.scan()
     for member in (two, three):
-        header, sync_set = await asyncio.wait_for(member.told.get(), 60)
+        header, sync_set = await asyncio.wait_for(member.told.get(), LONG)
         assert header.master_address == three.address
         assert (header.master_broker_id, header.master_epoch) == (3, 2)
         assert sync_set == SyncStateSet([3], 3)
@@ -197,7 +198,7 @@ async def test_a_disconnecting_client_does_not_interrupt_its_change(
     asked.cancel()
     await leaver.close()
     may_end.set()
-    await asyncio.wait_for(one.told.get(), 60)
+    await asyncio.wait_for(one.told.get(), LONG)
     assert cluster.controller.groups[NAME].master_id == 1
 
 

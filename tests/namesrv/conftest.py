@@ -11,6 +11,8 @@ from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.server import NameServer
 from aerobee.protocol.codec.frame import FrameDecoder, encode_request
 
+from ..waiting import LONG
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -40,7 +42,7 @@ class Asker:
     ) -> Answer:
         self._writer.write(encode_request(code, 7, ext, body, version=version, codec=codec))
         while True:
-            data = await asyncio.wait_for(self._reader.read(1 << 16), 10)
+            data = await asyncio.wait_for(self._reader.read(1 << 16), LONG)
             assert data, "the name server closed the connection"
             for command in self._decoder.feed(data):
                 assert command.opaque == 7
@@ -51,7 +53,7 @@ class Asker:
                 return Answer(command.code, command.remark, found, command.body or b"")
 
     async def is_closed_by_peer(self) -> bool:
-        return await asyncio.wait_for(self._reader.read(1), 10) == b""
+        return await asyncio.wait_for(self._reader.read(1), LONG) == b""
 
     async def close(self) -> None:
         self._writer.close()

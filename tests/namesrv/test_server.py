@@ -15,6 +15,7 @@ from aerobee.protocol.bodies.register import RegisterBrokerBody
 from aerobee.protocol.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
 from aerobee.protocol.codec.frame import FrameDecoder
 
+from ..waiting import LONG
 from .conftest import Answer, Asker, Connect, Start
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
@@ -97,7 +98,7 @@ async def test_registrations_as_a_real_name_server_answers_them(
     )
     assert await route(asker, "T1") == Answer(0, None, None, ROUTE_T1.encode())
     await broker.close()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LONG):
         while (await route(asker, "T1")).code != codes.TOPIC_NOT_EXIST:
             pass
 
@@ -525,7 +526,7 @@ async def test_brokers_are_told_of_a_new_smallest_id(start: Start, connect: Conn
     await register(master, "T1", "T2", enableActingMaster="true")
     await register(asker, brokerAddr=slave, brokerId="1", enableActingMaster="true")
     await master.ask(codes.UNREGISTER_BROKER, MASTER)
-    assert await asyncio.wait_for(told.get(), 10) == {
+    assert await asyncio.wait_for(told.get(), LONG) == {
         "minBrokerId": "1",
         "minBrokerAddr": slave,
         "offlineBrokerAddr": "127.0.0.1:30911",
@@ -549,7 +550,7 @@ async def test_bytes_that_are_no_frame_close_one_connection_only(
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", namesrv.port)
     writer.write(garbage)
-    assert await asyncio.wait_for(reader.read(1), 10) == b""
+    assert await asyncio.wait_for(reader.read(1), LONG) == b""
     writer.close()
     await writer.wait_closed()
     assert (await asker.ask(codes.GET_BROKER_CLUSTER_INFO)).code == 0

@@ -7,9 +7,8 @@ from aerobee.client import Consumer, Message, Producer
 from aerobee.console.actions.action import State, Unfit
 from aerobee.testing import LocalCluster
 
+from ...waiting import LONG
 from .desk import Desk
-
-SECONDS = 30
 
 
 async def test_a_message_is_sent_as_the_form_says(desk: Desk, cluster: LocalCluster) -> None:
@@ -54,7 +53,7 @@ async def test_a_member_consumes_a_message_again(desk: Desk, cluster: LocalClust
     form = {"group": "members", "topic": "again", "id": receipt.offset_msg_id}
     async with (
         Consumer(cluster.name_server, group="members", topics=["again"], start="earliest") as one,
-        asyncio.timeout(SECONDS),
+        asyncio.timeout(LONG),
     ):
         message = await one.receive()
         assert message is not None

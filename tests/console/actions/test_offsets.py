@@ -8,9 +8,8 @@ from aerobee.console.actions.action import Changed, Unfit
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.testing import LocalCluster
 
+from ...waiting import LONG
 from .desk import Desk, rows
-
-SECONDS = 30
 
 
 async def prepared(desk: Desk, cluster: LocalCluster, name: str) -> list[int]:
@@ -81,7 +80,7 @@ async def test_members_go_on_from_there(desk: Desk, cluster: LocalCluster) -> No
     await prepared(desk, cluster, "live")
     async with (
         Consumer(cluster.name_server, group="live", topics=["live"]) as consumer,
-        asyncio.timeout(SECONDS),
+        asyncio.timeout(LONG),
     ):
         for _ in range(12):
             message = await consumer.receive()

@@ -7,9 +7,8 @@ from aerobee.console.actions.redrive import Phase, Run
 from aerobee.testing import LocalCluster
 
 from ...client.fakes import until
+from ...waiting import LONG
 from .desk import Desk, rows
-
-SECONDS = 30
 
 
 async def given_up(cluster: LocalCluster, topic: str, group: str, count: int) -> None:
@@ -22,7 +21,7 @@ async def given_up(cluster: LocalCluster, topic: str, group: str, count: int) ->
             await producer.send(Message(topic, b'{"n": %d}' % n, tags="t", keys=[f"k{n}"]))
     async with Consumer(address, group=group, topics=[topic], start="earliest") as consumer:
         for _ in range(count):
-            message = await consumer.receive(SECONDS)
+            message = await consumer.receive(LONG)
             assert message is not None
             await message.nack(delay_level=-1)
 

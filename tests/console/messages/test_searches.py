@@ -21,6 +21,7 @@ from aerobee.protocol.command import Command, Response
 from aerobee.protocol.message.record import Record
 
 from ...client.fakes import FakeCluster, pulled, record, until
+from ...waiting import LONG
 from .test_protobuf import descriptors
 
 __all__ = ["descriptors"]  # a fixture
@@ -165,7 +166,7 @@ async def test_the_process_ends_with_the_console(watched: Watched, cluster: Long
     await searches.stop()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LONG):
         _, last = await result(steps)
     assert "has ended" in str(last.why)
 

@@ -17,11 +17,11 @@ from aerobee.protocol.message.record import decode_all, encode_record
 from msgspec import structs
 
 from ...client.fakes import pulled, record
+from ...waiting import LONG
 from ..fake_cluster import Shop
 from ..web.site import Parsed, Site
 
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(2)]
-SECONDS = 60
 
 
 class Flood:
@@ -62,7 +62,7 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def steps(reader: Any, count: int) -> list[module.Step]:
     """The first steps of a live view."""
-    async with aclosing(tail(reader, "orders", None)) as found, asyncio.timeout(SECONDS):  # type: ignore[type-var]
+    async with aclosing(tail(reader, "orders", None)) as found, asyncio.timeout(LONG):  # type: ignore[type-var]
         return [await anext(found) for _ in range(count)]
 
 
@@ -117,7 +117,7 @@ async def test_an_event_of_a_page_has_a_bounded_number_of_rows_and_says_how_many
 
     shop.broker.answers[codes.PULL_MESSAGE] = pull
     await shop.start()
-    async with Site({"main": shop.address}) as site, asyncio.timeout(SECONDS):
+    async with Site({"main": shop.address}) as site, asyncio.timeout(LONG):
         url = f"{site.console.url}tail/events?topic=orders"
         async with site.session.get(url) as answer:
             event = ""

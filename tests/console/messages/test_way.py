@@ -1,7 +1,7 @@
 """The way of a message equals what was done with it, told by the test."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -25,15 +25,7 @@ from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.testing import LocalCluster
 
 from ...client.clock import answered
-from ...client.fakes import until
-
-SECONDS = 60
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster() as cluster:
-        yield cluster
+from ...waiting import LONG, until
 
 
 class Scene:
@@ -54,7 +46,7 @@ class Scene:
         """A group that processes this many messages."""
         reading = {"start": "earliest", "topics": [topic], **more}
         consumer = Consumer(self.address, group=group, **reading)  # type: ignore[arg-type]
-        async with consumer, asyncio.timeout(SECONDS):
+        async with consumer, asyncio.timeout(LONG):
             for _ in range(number):
                 message = await consumer.receive()
                 assert message is not None
@@ -72,13 +64,29 @@ class Scene:
 
     async def until(self, topic: str, group: str, what: str) -> list[str]:
         """The steps once one of them begins so."""
-        async with asyncio.timeout(SECONDS):
-            while True:
-                found = await self.steps(topic, group)
-                if any(one.startswith(what) for one in found):
-                    return found
-                self.cluster.advance(seconds=5)
-                await answered(self.cluster, 0.05)
+        found: list[str] = []
+
+        async def is_so() -> bool:
+            nonlocal found
+            found = await self.steps(topic, group)
+            return any(one.startswith(what) for one in found)
+
+        await self.until_later(is_so, lambda: f"{found} has no {what}")
+        return found
+
+    async def until_later(
+        self, holds: Callable[[], Awaitable[object]], what: Callable[[], str]
+    ) -> None:
+        """Move the cluster's time until this holds."""
+
+        async def is_so() -> bool:
+            if await holds():
+                return True
+            self.cluster.advance(seconds=5)
+            await answered(self.cluster, 0)
+            return False
+
+        await until(is_so, what)
 
 
 def record_broker(cluster: LocalCluster) -> str:
@@ -118,7 +126,7 @@ async def test_a_filter_that_refuses_it(scene: Scene, wanted: object) -> None:
         topics={topic: wanted},
         start="earliest",
     )
-    async with consumer, asyncio.timeout(SECONDS):
+    async with consumer, asyncio.timeout(LONG):
         message = await consumer.receive()
         assert message is not None
         assert message.body == b"wanted"
@@ -165,7 +173,7 @@ async def test_an_ordered_group_passes_it_as_well(scene: Scene) -> None:
 async def test_a_failed_message_is_retried_and_then_a_dead_letter(scene: Scene) -> None:
     await scene.send("fails")
     consumer = Consumer(scene.address, group="g-fails", topics=["fails"], start="earliest")
-    async with consumer, asyncio.timeout(SECONDS):
+    async with consumer, asyncio.timeout(LONG):
         message = await consumer.receive()
         assert message is not None
         await message.nack(1)
@@ -191,10 +199,7 @@ async def test_a_delayed_message_waited(
     scene: Scene, topic: str, more: dict[str, object], says: str
 ) -> None:
     await scene.send(topic, **more)
-    async with asyncio.timeout(SECONDS):
-        while not await scene.admin.query(topic, "k"):
-            scene.cluster.advance(seconds=5)
-            await answered(scene.cluster, 0.05)
+    await scene.until_later(lambda: scene.admin.query(topic, "k"), lambda: "it is not delivered")
     found = await scene.steps(topic)
     assert [one.startswith(says) for one in found].count(True) == 1
     assert found[0].startswith("sent from")
@@ -220,7 +225,7 @@ async def test_a_transaction_was_prepared_before_it_was_stored(scene: Scene) -> 
 async def test_a_popped_message_that_came_again_and_was_acknowledged(scene: Scene) -> None:
     await scene.send("popped")
     consumer = SimpleConsumer(scene.address, group="g-popped", topics=["popped"], start="earliest")
-    async with consumer, asyncio.timeout(SECONDS):
+    async with consumer, asyncio.timeout(LONG):
         taken: list[object] = []
         while not taken:
             taken += await consumer.receive(max_messages=1, invisible=10, timeout=5)
@@ -290,7 +295,7 @@ async def test_a_message_sent_and_read_through_a_proxy(scene: Scene) -> None:
         await proxied.ready(client, "by-proxy", "g-proxy")
         assert code_of(await client.send("by-proxy", "body", keys=["k"])) == "OK"
         taken: list[object] = []
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(LONG):
             while not taken:
                 _, taken = await client.receive("by-proxy", "g-proxy")
         await client.ack("by-proxy", "g-proxy", *taken)
@@ -337,11 +342,8 @@ async def test_a_slave_tells_the_way_while_its_master_is_away(tmp_path: Path) ->
                 assert cluster._loop is not None
                 stopped = asyncio.run_coroutine_threadsafe(master.stop(), cluster._loop)
                 await asyncio.wrap_future(stopped)
-                async with asyncio.timeout(SECONDS):
-                    while not await admin.lacks_master(  # noqa: ASYNC110 - no event tells
-                        "copied", master.config.broker_name
-                    ):
-                        await asyncio.sleep(0.05)
+                name = master.config.broker_name
+                await until(lambda: admin.lacks_master("copied", name), "it has a master")
                 found = await way_of(admin, record, master.config.broker_name)
             finally:
                 await slave.stop()

@@ -4,7 +4,7 @@ import asyncio
 import json
 from base64 import b64encode
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from aerobee.console.access.rights import Right
 from aerobee.console.access.user_file import User
 from aerobee.testing import LocalCluster
 
+from ...waiting import LONG
 from ..actions.test_redrives import given_up
 from .site import Site
 
@@ -27,13 +28,6 @@ USERS = (
     User("eve", Right.VIEW, password=KEPT),
 )
 TOPIC = {"write": 2, "read": 2}
-SECONDS = 30
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster() as cluster:
-        yield cluster
 
 
 @pytest.fixture
@@ -197,7 +191,7 @@ async def finished(site: Site, answer: Any) -> Any:
     """The redrive that a confirmation began, as a program is told of it once it has ended."""
     ident = answer["run"]["run"]
     (run,) = (one for one in site.console._acting.desk.redrives.runs("main") if one.ident == ident)
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(LONG):
         await run.finished.wait()
     status, text, _ = await site.get("api/redrives/run", headers=basic("ann"), run=ident)
     assert status == 200, text
@@ -235,7 +229,7 @@ async def test_a_program_redrives_dead_letters_and_a_second_run_skips_them(
     bodies = []
     async with Consumer(cluster.name_server, group="workers", topics=["work"]) as consumer:
         for _ in range(3):
-            message = await consumer.receive(SECONDS)
+            message = await consumer.receive(LONG)
             assert message is not None
             bodies.append(message.body)
             await message.ack()

@@ -24,9 +24,8 @@ from aerobee.console.web.routes import PAGES
 from aerobee.testing import LocalCluster
 
 from ...client.fakes import until
+from ...waiting import LONG
 from .site import LISTED, PATHS, Parsed, Site
-
-SECONDS = 60
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ async def sent(cluster: LocalCluster) -> list[bytes]:
             tag = "paid" if n % 2 else "open"
             await producer.send(Message("orders", body, tags=tag, keys=[f"k{n}"]))
         async with Consumer(address, group="shop", topics=["orders"], start="earliest") as consumer:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(LONG):
                 for _ in range(40):
                     message = await consumer.receive()
                     assert message is not None
@@ -166,7 +165,7 @@ async def test_a_message_is_found_by_key_and_by_both_ids_and_shows_its_way(site:
 async def test_a_live_view_shows_what_comes(site: Site, cluster: LocalCluster) -> None:
     url = f"{site.console.url}tail/events"
     query = {"topic": "orders", "where": "tag = 'live'"}
-    async with site.session.get(url, params=query) as answer, asyncio.timeout(SECONDS):
+    async with site.session.get(url, params=query) as answer, asyncio.timeout(LONG):
         assert answer.content_type == "text/event-stream"
         await answer.content.readline()  # from now on messages are shown
         async with Producer(cluster.name_server, group="till") as producer:

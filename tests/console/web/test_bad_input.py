@@ -13,10 +13,9 @@ from aerobee.protocol import codes
 from aerobee.protocol.command import Response
 from aerobee.protocol.message.message_id import offset_message_id
 
+from ...waiting import LONG
 from ..fake_cluster import Shop
 from .site import Parsed, Site
-
-SECONDS = 60
 
 
 @pytest.fixture
@@ -129,7 +128,7 @@ async def test_a_live_view_beyond_the_limit_is_refused_in_the_visitor_s_language
 async def test_an_expression_that_explodes_is_refused_or_answered_soon(
     shop: Shop, where: str, says: str
 ) -> None:
-    async with Site({"main": shop.address}) as site, asyncio.timeout(SECONDS):
+    async with Site({"main": shop.address}) as site, asyncio.timeout(LONG):
         status, text, _ = await site.get("api/search", topic="orders", where=where)
         assert (status == 400) is bool(says), text
         assert says in text

@@ -7,7 +7,7 @@ from aerobee.console.web import listener
 from aerobee.console.web.listener import Listener
 from aiohttp import web
 
-SECONDS = 30
+from ...waiting import LONG
 
 
 async def served(listening: Listener) -> tuple[web.AppRunner, int]:
@@ -28,7 +28,7 @@ async def test_a_connection_without_a_whole_request_is_closed(said: bytes) -> No
     runner, port = await served(listening)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(said)
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(LONG):
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await reader.readexactly(1)
     writer.close()
@@ -41,7 +41,7 @@ async def test_a_connection_with_a_request_stays(monkeypatch: pytest.MonkeyPatch
     listening = Listener(first_s=3_600)
     runner, port = await served(listening)
     kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(LONG):
         for reader, writer in kept:
             writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")

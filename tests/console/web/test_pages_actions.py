@@ -2,30 +2,16 @@
 
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
 from aerobee.client import Admin, Consumer, Message, Producer
 from aerobee.console.access.rights import Bodies, Patterns, Right, Visitor
 from aerobee.testing import LocalCluster
 
+from ...waiting import LONG
 from .site import Parsed, Site
-
-SECONDS = 30
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-async def site(cluster: LocalCluster) -> AsyncIterator[Site]:
-    async with Site({"main": cluster.name_server}) as site:
-        yield site
 
 
 def field(text: str, name: str) -> str:
@@ -209,7 +195,7 @@ async def test_dead_letters_are_sent_again_and_their_run_is_shown(
             await producer.send(Message("work", b"%d" % n))
     async with Consumer(address, group="workers", topics=["work"], start="earliest") as consumer:
         for _ in range(3):
-            message = await consumer.receive(SECONDS)
+            message = await consumer.receive(LONG)
             assert message is not None
             await message.nack(delay_level=-1)
     form = {"group": "workers", "target": "the group only", "rate": "1000"}
@@ -230,7 +216,7 @@ async def test_dead_letters_are_sent_again_and_their_run_is_shown(
     async with Consumer(address, group="workers", topics=["work"]) as consumer:
         bodies = set()
         for _ in range(3):
-            message = await consumer.receive(SECONDS)
+            message = await consumer.receive(LONG)
             assert message is not None
             assert re.search("redriven:[0-9A-F]{32}", " ".join(message.keys))
             bodies.add(message.body)

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
 from aerobee.client.blocking import Admin, Message, Producer
@@ -21,12 +21,6 @@ def cluster() -> Iterator[LocalCluster]:
             for n in range(30):
                 producer.send(Message("orders", b'{"n": %d}' % n, keys=[f"=k{n}"]))
         yield cluster
-
-
-@pytest.fixture
-async def site(cluster: LocalCluster) -> AsyncIterator[Site]:
-    async with Site({"main": cluster.name_server}) as site:
-        yield site
 
 
 async def test_a_search_is_exported_and_audited(site: Site) -> None:

@@ -13,6 +13,7 @@ from aerobee.protocol.command import Command, Response
 from aerobee.protocol.errors import Refusal
 from aerobee.protocol.wire import Header
 
+from ...waiting import LONG
 from ...waiting import until as until
 
 ECHO, REFUSE, BREAK, SLOW, LATER, HIDE, BIG = range(9001, 9008)
@@ -87,7 +88,7 @@ def big_requests(count: int, name: str = "big") -> bytes:
 
 async def read_responses(reader: asyncio.StreamReader, count: int) -> list[Command]:
     decoder, found = FrameDecoder(), []  # type: tuple[FrameDecoder, list[Command]]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LONG):
         while len(found) < count:
             found += decoder.feed(await reader.read(1 << 20))
     return found

@@ -9,6 +9,8 @@ from aerobee.protocol.aio.scheduler import Scheduler
 from aerobee.protocol.codec.frame import decode_all, encode_request, encode_response
 from aerobee.protocol.command import CODEC_MSGPACK, FLAG_ONEWAY, LANGUAGE, Command, Response
 
+from ...waiting import LONG
+
 CODE, RELAYED = 9001, 9002
 
 
@@ -82,7 +84,7 @@ async def test_requests_expire_one_by_one_and_fail_with_their_connection(
 
 async def test_the_scheduler_notices_a_timeout(requests: Requests) -> None:
     future, _ = requests.future(CODE, None, b"", 0.01)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LONG):
         with pytest.raises(TimeoutError, match=r"no answer from 10\.0\.0\.1:1 in time"):
             await future
 

@@ -27,6 +27,7 @@ from aerobee.protocol.command import Command, Response
 from aerobee.protocol.security import self_signed
 
 from ...secret_files import write_secret
+from ...waiting import LONG
 
 ECHO, TELL = 9001, 9002
 BIG = bytes(range(256)) * 8_192  # 2 MiB: many TLS records, more than a socket takes at once
@@ -143,7 +144,7 @@ async def test_a_malformed_client_hello_closes_the_connection(
     address, desk = await serve(Tls(mode, str(pem)))
     reader, writer = await asyncio.open_connection(*address.split(":"))
     writer.write(b"\x16\x03\x01" + bytes(2_000))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LONG):
         await reader.read()
         await desk.lost.wait()
     writer.close()
@@ -216,7 +217,7 @@ async def test_a_client_that_sends_too_much_before_the_certificate_is_ready_is_d
     writer.write(b"\x16")
     await writer.drain()
     writer.write(bytes(WAITING_BYTES_MAX + 1))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LONG):
         await desk.lost.wait()
     never.set()
     writer.close()
@@ -230,7 +231,7 @@ async def test_a_close_sends_close_notify_after_the_last_response(
     address, desk = await serve(Tls("permissive", str(pem)))
     reader, writer = await asyncio.open_connection(*address.split(":"), ssl=trusting(pem))
     writer.write(encode_request(TELL, 1, None))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LONG):
         assert b"bye" in await reader.read()  # without close_notify the read raises an error
         await desk.lost.wait()
     writer.close()

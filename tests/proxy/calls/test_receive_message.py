@@ -8,10 +8,10 @@ from aerobee.client import Message as RemotingMessage
 from aerobee.proxy.messages.status import Code
 from aerobee.testing import LocalCluster
 
+from ...waiting import LONG
 from ..support import FILTERS, TYPES, Setup, bodies, code_of, new, resource, setup
 
 NOW = {"seconds": 0}
-SECONDS = 60
 
 
 async def test_what_was_sent_is_received_once_acknowledged_never_again(proxied: Setup) -> None:
@@ -183,7 +183,7 @@ async def test_a_message_that_failed_too_often_goes_to_the_dead_letters(proxied:
         _, (found,) = await client.receive("Failing", "failing")
         assert found.system_properties.delivery_attempt == attempt
         proxied.cluster.advance(seconds=30)
-    async with Admin(proxied.cluster.name_server) as admin, asyncio.timeout(SECONDS):
+    async with Admin(proxied.cluster.name_server) as admin, asyncio.timeout(LONG):
         topics: list[str] = []
         while "%DLQ%failing" not in topics:  # until the broker has it for the third time
             _, found = await client.receive("Failing", "failing", long_polling_timeout=NOW)

@@ -17,6 +17,7 @@ from aerobee.proxy.http2.call import PREFIX
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ...waiting import LONG
 from .peer import MESSAGE_MAX, Host, Peer, Service, host
 
 pytestmark = pytest.mark.usefixtures("each_library")
@@ -130,7 +131,7 @@ async def echo(peer: Peer) -> None:
 async def end_of(reader: asyncio.StreamReader) -> bytes:
     """All that the server says until it closes."""
     found = b""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LONG):
         while True:
             try:
                 data = await reader.read(1 << 16)
@@ -147,7 +148,7 @@ async def test_the_headers_of_the_attacks_are_those_of_a_call() -> None:
         writer.write(frame(HEADERS, END_HEADERS, 1, REQUEST) + frame(DATA, 1, 1, message))
         said = b""
         while message not in said:
-            said += await asyncio.wait_for(reader.read(1 << 16), 10)
+            said += await asyncio.wait_for(reader.read(1 << 16), LONG)
         assert server.shared.ended == {(b"/t/echo", 0): 1}
 
 

@@ -56,7 +56,7 @@ async def test_a_connection_without_a_word_is_closed_after_thirty_seconds() -> N
         assert len(server.shared.connections) == 1
         server.listener.sweep(time.monotonic() + 31)
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-            await asyncio.wait_for(reader.readexactly(1), 5)
+            await asyncio.wait_for(reader.readexactly(1), LONG)
 
 
 async def test_an_idle_connection_is_asked_to_go_but_not_with_a_call() -> None:
@@ -120,7 +120,7 @@ async def test_an_error_of_the_client_ends_its_calls() -> None:
         await server.service.called.wait()
         peer.h2.close_connection(error_code=2)
         peer.flush()
-        await asyncio.wait_for(server.service.cancelled.wait(), 10)
+        await asyncio.wait_for(server.service.cancelled.wait(), LONG)
         await peer.ended()
 
 
@@ -130,7 +130,7 @@ async def test_at_the_end_receives_that_wait_are_told_to_call_again() -> None:
         stream = peer.begin("/t/wait")
         peer.say(stream, b"x")
         await server.service.called.wait()
-        await asyncio.wait_for(server.listener.stop(), 5)
+        await asyncio.wait_for(server.listener.stop(), LONG)
         assert server.shared.ended == {(b"/t/wait", 14): 1}  # UNAVAILABLE
 
 

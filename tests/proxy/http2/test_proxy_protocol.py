@@ -10,6 +10,7 @@ from aerobee.proxy.http2.proxy_protocol import BYTES_MAX, HeaderError, Passed, r
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ...waiting import LONG
 from .peer import Host, Peer, host
 from .test_listener import trusting
 
@@ -130,6 +131,6 @@ async def test_a_listed_address_must_send_one_and_no_other_may() -> None:
         await echo(await server.peer())
         reader, writer = await server.socket()
         writer.write(LINE + b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LONG):
             await reader.read(-1)
         assert not any(each.peer[0] == "192.0.2.7" for each in server.shared.connections)
