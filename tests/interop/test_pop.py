@@ -115,7 +115,7 @@ def pop_by_hand(cluster: Cluster, java: Java, admin: Mqadmin) -> Story:
     a, b, c, d = handles(first)
     story["acknowledge"] = p.ask("ack", a)
     story["acknowledge a batch"] = p.ask("batch", b)
-    story["change"] = p.ask("change", c, 25_000)
+    story["change"] = p.ask("change", c, 5 * INVISIBLE_MS // 2)
     story["pop by tag"] = by_tag = p.pop(2, tags="a")
     story["acknowledge several at once"] = p.ask("batch", *handles(by_tag))
     story["pop of nothing"] = p.pop()
@@ -134,7 +134,7 @@ def pop_by_hand(cluster: Cluster, java: Java, admin: Mqadmin) -> Story:
     story["its first time is kept"] = again["messages"][0]["properties"]["1ST_POP_TIME"] == pop_ms
     story["acknowledge it"] = p.ask("ack", handles(again)[0])
     changed = story["what was changed comes later"] = p.pop_until("m-2")
-    story["change it once more"] = p.ask("change", handles(changed)[0], 30_000)
+    story["change it once more"] = p.ask("change", handles(changed)[0], 3 * INVISIBLE_MS)
     story["then it is gone"] = p.pop()
     return story
 
