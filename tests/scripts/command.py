@@ -19,7 +19,8 @@ import pytest
 from aerobee.scripts.cli import main
 from aerobee.scripts.harness.child import Child
 
-SECONDS = 60
+from ..waiting import PROCESS
+
 AEROBEE = [sys.executable, "-m", "aerobee.scripts.cli"]
 # Segments of a test's store: the real ones take a GiB each.
 SMALL = ["--set", "mappedFileSizeCommitLog=4194304", "--set", "mappedFileSizeConsumeQueue=60000"]
@@ -47,7 +48,7 @@ def aerobee(
         input=data,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PROCESS,
         env=environment(env),
         cwd=cwd,
         check=False,
@@ -64,11 +65,15 @@ def output(*words: str, data: str = "") -> str:
 def refused(*words: str, data: str = "", env: Mapping[str, str] | None = None) -> str:
     """The one sentence of a command that can't do what it was asked."""
     done = aerobee(*words, data=data, env=env)
-    assert done.returncode == 1, (done.stdout, done.stderr)
-    assert done.stdout == ""
-    lines = done.stderr.splitlines()
-    assert len(lines) == 1, done.stderr
-    assert lines[0].startswith(f"aerobee {words[0]}: ")
+    return sentence(words[0], done.returncode, done.stdout, done.stderr)
+
+
+def sentence(command: str, code: int, out: str, error: str) -> str:
+    """The one sentence with which a command failed."""
+    assert (code, out) == (1, ""), (code, out, error)
+    lines = error.splitlines()
+    assert len(lines) == 1, error
+    assert lines[0].startswith(f"aerobee {command}: ")
     return lines[0]
 
 
@@ -110,7 +115,7 @@ def running(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> 
     own = {"XDG_STATE_HOME": str(folder / "state"), **(env or {})}
     child = Child([*AEROBEE, *words], stderr, cwd=folder, env=environment(own))
     with child:
-        ready = child.wait_line(lambda line: "ready" in line, SECONDS)
+        ready = child.wait_line(lambda line: "ready" in line, PROCESS)
         yield Daemon(child, ready)
         code = child.stop()
         assert code == 0, child.tail()

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from .command import SECONDS
+from ..waiting import PROCESS
 
 KUBECONFORM = shutil.which("kubeconform")
 SCHEMAS = Path(__file__).parent / "kubernetes"
@@ -18,5 +18,5 @@ def conforms(text: str) -> subprocess.CompletedProcess[str]:
     place = f"{SCHEMAS}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
     words = [KUBECONFORM, "-summary", "-skip", "ServiceMonitor", "-schema-location", place, "-"]
     return subprocess.run(
-        words, input=text, capture_output=True, text=True, timeout=SECONDS, check=False
+        words, input=text, capture_output=True, text=True, timeout=PROCESS, check=False
     )

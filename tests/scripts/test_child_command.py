@@ -9,9 +9,8 @@ import pytest
 from aerobee.proxy.messages import definitions
 from aerobee.scripts.harness.child import Child
 
+from ..waiting import PROCESS
 from .command import AEROBEE, FREE_PORTS, SMALL, Daemon, environment, refused, running
-
-SECONDS = 20
 
 
 def port_of(daemon: Daemon) -> int:
@@ -30,7 +29,7 @@ def route_code(port: int) -> int:
         )
         request = definitions.message("QueryRouteRequest")()
         request.topic.name = "nowhere"
-        answer = method(request, timeout=SECONDS, metadata=(("x-mq-client-id", "c"),))
+        answer = method(request, timeout=PROCESS, metadata=(("x-mq-client-id", "c"),))
         code: int = answer.status.code
         return code
 
@@ -60,7 +59,7 @@ def test_a_broker_starts_one_with_a_file_of_settings(tmp_path: Path) -> None:
         ports = ("--set", "listenPort=0", "--set", f"storePathRootDir={folder}")
         argv = [*AEROBEE, "broker", *words, *ports]
         child = Child(argv, folder / "stderr", env=environment(), cwd=folder)
-        daemon = Daemon(child, child.wait_line(lambda line: "ready" in line, SECONDS))
+        daemon = Daemon(child, child.wait_line(lambda line: "ready" in line, PROCESS))
         port = port_of(daemon)
         assert route_code(port) == 40402
         child.kill()
@@ -71,8 +70,8 @@ def test_a_broker_starts_one_with_a_file_of_settings(tmp_path: Path) -> None:
 def wait_closed(port: int) -> None:
     """Connect until the port is closed; the refusal is raised."""
     while True:
-        with socket.create_connection(("127.0.0.1", port), SECONDS) as connection:
-            connection.settimeout(SECONDS)
+        with socket.create_connection(("127.0.0.1", port), PROCESS) as connection:
+            connection.settimeout(PROCESS)
             connection.recv(1)  # until it closes
 
 

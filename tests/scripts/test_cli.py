@@ -4,18 +4,21 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from aerobee.scripts import cli
-from aerobee.scripts.harness.java_side import free_broker_port
+from aerobee.scripts.commands import pub
+from aerobee.testing import LocalCluster
 
+from ..waiting import PROCESS
 from .command import (
     AEROBEE,
     FREE_PORTS,
-    SECONDS,
     SMALL,
     Daemon,
     environment,
+    here,
     output,
     refused,
     running,
@@ -128,7 +131,7 @@ def test_sub_waits_for_a_topic_that_does_not_exist_yet(daemon: Daemon) -> None:
         assert watcher.stderr is not None
         assert "does not exist yet" in watcher.stderr.readline()
         output("pub", "later", "-n", daemon.namesrv, data="the first")
-        said, _ = watcher.communicate(timeout=SECONDS)
+        said, _ = watcher.communicate(timeout=PROCESS)
     assert (said, watcher.returncode) == ("the first\n", 0)
 
 
@@ -145,7 +148,7 @@ def test_sub_ends_quietly_when_its_reader_has_seen_enough(daemon: Daemon) -> Non
         output("pub", "long", "-n", daemon.namesrv, data="z\n")
         assert watcher.stderr is not None
         assert watcher.stderr.read() == ""
-        assert watcher.wait(SECONDS) == 0
+        assert watcher.wait(PROCESS) == 0
 
 
 def test_topics_groups_and_lag_tell_what_was_done(daemon: Daemon) -> None:
@@ -217,40 +220,32 @@ def test_pub_without_a_name_server_says_what_was_sent() -> None:
     assert "0 messages were sent before line 1: " in said
 
 
-def test_pub_waits_for_its_broker_when_it_is_to_keep_trying(tmp_path: Path) -> None:
-    names = ["namesrv", "--listen-port", "0", "--set", "httpPort=0"]
-    store = [*SMALL, "--set", "httpPort=0", "--set", f"storePathRootDir={tmp_path / 'store'}"]
-    store += ["--set", "brokerIP1=127.0.0.1"]
-    with running(tmp_path / "names", *names) as name_server:
-        at = name_server.namesrv
-        start = ["broker", "-n", at, *store]
-        start += ["--set", f"listenPort={free_broker_port()}"]
-        with running(tmp_path / "first", *start):
-            output("pub", "orders", "-n", at, data="before\n")
-        words = [*AEROBEE, "pub", "orders", "-n", at, "--keep-trying"]
-        with subprocess.Popen(
-            words,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment(),
-        ) as pub:
-            assert pub.stdin is not None
-            assert pub.stderr is not None
-            pub.stdin.write("one\ntwo\n")
-            pub.stdin.close()
-            try:
-                said = pub.stderr.readline()
-                assert said.startswith("aerobee pub: ")
-                assert said.endswith("; trying until it works\n")
-                with running(tmp_path / "second", *start):
-                    assert pub.wait(SECONDS) == 0
-                    told = output("sub", "orders", "--namesrv", at, "--from", "earliest", "-n", "3")
-                    assert sorted(told.split()) == ["before", "one", "two"]
-                assert pub.stderr.read() == ""
-            finally:
-                pub.kill()  # it would try for ever
+def test_pub_waits_for_its_broker_when_it_is_to_keep_trying(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_text("before\n")
+    second.write_text("one\ntwo\n")
+    with LocalCluster() as cluster:
+        where = ("-n", cluster.name_server)
+        assert here(capsys, "pub", "orders", str(first), *where)[0] == 0
+        cluster._run(cluster.brokers[0].stop())
+        pauses: list[float] = []
+
+        def pause(seconds: float) -> None:
+            if not pauses:
+                cluster.restart()
+            pauses.append(seconds)
+
+        monkeypatch.setattr(pub, "time", SimpleNamespace(sleep=pause))
+        code, out, error = here(capsys, "pub", "orders", str(second), *where, "--keep-trying")
+        assert (code, out) == (0, "sent 2 messages to orders\n")
+        assert set(pauses) == {pub.RETRY_SECONDS}
+        (line,) = error.splitlines()
+        assert line.startswith("aerobee pub: ")
+        assert line.endswith("; trying until it works")
+        found = here(capsys, "sub", "orders", *where, "--from", "earliest", "-n", "3")
+        assert (found[0], sorted(found[1].split())) == (0, ["before", "one", "two"])
 
 
 def test_an_illegal_topic_name_is_refused(daemon: Daemon) -> None:

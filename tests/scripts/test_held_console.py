@@ -14,7 +14,7 @@ import pytest
 from aerobee.scripts.harness.child import Child
 
 from ..waiting import PROCESS, until
-from .command import FREE_PORTS, SECONDS, SMALL, running
+from .command import FREE_PORTS, SMALL, running
 
 pytest.importorskip("jinja2")
 
@@ -45,40 +45,36 @@ def opener() -> urllib.request.OpenerDirector:
 
 def link_of(child: Child, since: int = 0) -> str:
     """The link that logs in, from the line that the console says when it has started."""
-    line = child.wait_line(lambda text: "log in once: " in text, SECONDS, since)
+    line = child.wait_line(lambda text: "log in once: " in text, PROCESS, since)
     return line.partition("log in once: ")[2].strip()
 
 
-def test_the_first_visitor_starts_the_console_with_low_priority(tmp_path: Path) -> None:
+def test_the_first_visitor_starts_the_console_with_low_priority_and_the_next_one_again(
+    tmp_path: Path,
+) -> None:
     with running(tmp_path, *up(tmp_path)) as daemon:
         found = re.search(r", console (http://127\.0\.0\.1:\d+/);", daemon.ready)
         assert found, daemon.ready
         url = found[1]
         assert consoles(daemon.child.pid) == []
         browser = opener()
-        with browser.open(url, timeout=SECONDS) as answer:
+        with browser.open(url, timeout=PROCESS) as answer:
             assert "Log in" in answer.read().decode()
         (console,) = consoles(daemon.child.pid)
         assert os.getpriority(os.PRIO_PROCESS, console) > os.getpriority(
             os.PRIO_PROCESS, daemon.child.pid
         )
-        with browser.open(link_of(daemon.child), timeout=SECONDS) as answer:
+        with browser.open(link_of(daemon.child), timeout=PROCESS) as answer:
             assert "Messages stored" in answer.read().decode()
-        with browser.open(daemon.page, timeout=SECONDS) as answer:
+        with browser.open(daemon.page, timeout=PROCESS) as answer:
             assert f'<a href="{url}">console</a>' in answer.read().decode()
+        os.kill(console, 9)
+        since = len(daemon.child.lines)
+        with opener().open(url, timeout=PROCESS) as answer:
+            assert answer.status == 200
+        assert link_of(daemon.child, since).startswith(url)
+        (console,) = consoles(daemon.child.pid)
     assert not Path(f"/proc/{console}").exists()
-
-
-def test_a_console_that_ended_starts_again_with_the_next_visitor(tmp_path: Path) -> None:
-    with running(tmp_path, *up(tmp_path)) as daemon:
-        url = daemon.ready.partition(", console ")[2].partition(";")[0]
-        for _ in range(2):
-            since = len(daemon.child.lines)
-            with opener().open(url, timeout=SECONDS) as answer:
-                assert answer.status == 200
-            assert link_of(daemon.child, since).startswith(url)
-            (console,) = consoles(daemon.child.pid)
-            os.kill(console, 9)
 
 
 async def test_it_speaks_tls_to_a_cluster_that_takes_nothing_else(tmp_path: Path) -> None:
@@ -87,11 +83,11 @@ async def test_it_speaks_tls_to_a_cluster_that_takes_nothing_else(tmp_path: Path
     with running(tmp_path, *words, env=env) as daemon:
         url = daemon.ready.partition(", console ")[2].partition(";")[0]
         browser = opener()
-        browser.open(url, timeout=SECONDS).close()
-        browser.open(link_of(daemon.child), timeout=SECONDS).close()
+        browser.open(url, timeout=PROCESS).close()
+        browser.open(link_of(daemon.child), timeout=PROCESS).close()
 
         def overview() -> dict[str, Any]:
-            with browser.open(f"{url}api/overview", timeout=SECONDS) as answer:
+            with browser.open(f"{url}api/overview", timeout=PROCESS) as answer:
                 found: dict[str, Any] = json.load(answer)
                 return found
 

@@ -21,7 +21,8 @@ from aerobee.scripts import cli
 from aerobee.scripts.commands.controller import KEYS as CONTROLLER_KEYS
 from aerobee.scripts.commands.daemons import NAMESRV_KEYS
 
-from .command import SECONDS, environment
+from ..waiting import PROCESS
+from .command import environment
 from .kubeconform import KUBECONFORM, conforms
 
 CHART = Path(__file__).parents[2] / "deploy" / "helm" / "aerobee"
@@ -40,7 +41,7 @@ pytestmark = pytest.mark.skipif(
 def helm(*words: str) -> subprocess.CompletedProcess[str]:
     assert HELM is not None
     return subprocess.run(
-        [HELM, *words], capture_output=True, text=True, timeout=SECONDS, check=False
+        [HELM, *words], capture_output=True, text=True, timeout=PROCESS, check=False
     )
 
 
@@ -75,7 +76,7 @@ def told(objects: dict[tuple[str, str], dict[str, Any]], part: str, number: int)
         [*one["command"], script],
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PROCESS,
         env=environment(own),
         check=True,
     )

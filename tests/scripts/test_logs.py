@@ -12,7 +12,8 @@ import pytest
 from aerobee.scripts.cli import main
 from aerobee.testing.cluster import LocalCluster
 
-from .command import FREE_PORTS, SECONDS, SMALL, aerobee, running
+from ..waiting import PROCESS
+from .command import FREE_PORTS, SMALL, aerobee, running
 
 PROGRAM = """
 import argparse, logging, sys
@@ -31,7 +32,7 @@ def logged(body: str, *words: str) -> list[str]:
         [sys.executable, "-c", PROGRAM.format(body=body), *words],
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PROCESS,
         check=True,
     )
     return done.stderr.splitlines()

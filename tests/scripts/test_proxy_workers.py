@@ -1,6 +1,5 @@
 """Several workers of one proxy: they share a port, and each is started again."""
 
-import asyncio
 import os
 import signal
 import stat
@@ -11,6 +10,7 @@ from aerobee.scripts import child_command
 from aerobee.scripts.output.command_error import CommandError
 from aerobee.scripts.proxy_workers import ProxyWorkers
 
+from ..waiting import PROCESS, until
 from .command import running
 from .test_child_command import is_open, route_code
 
@@ -36,9 +36,7 @@ async def test_a_worker_that_is_killed_is_started_again(monkeypatch: pytest.Monk
         process = workers._workers[1]._process
         assert process is not None
         os.kill(process.pid, signal.SIGKILL)
-        async with asyncio.timeout(60):
-            while not workers.restarts:  # noqa: ASYNC110 - no event for tests
-                await asyncio.sleep(0.05)
+        await until(lambda: workers.restarts, "no restart", seconds=PROCESS)
         again = workers._workers[1]._process
         assert again is not None
         assert again.pid != process.pid

@@ -11,9 +11,10 @@ import pytest
 from aerobee.scripts import cli
 from aerobee.testing import LocalCluster
 
+from ..waiting import PROCESS
+
 ROOT = Path(__file__).parents[2]
 IDENTITY = ("storePathRootDir", "listenPort")
-SECONDS = 120  # a deadline, for a machine that has much else to do
 
 
 def blocks(document: str, kind: str) -> list[str]:
@@ -43,7 +44,7 @@ def test_the_first_commands_print_what_stands_below_them(
             ["bash", "-c", command],
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=PROCESS,
             env=env,
             cwd=tmp_path,
             check=False,

@@ -18,7 +18,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 
-SECONDS = 30
+from ..waiting import PROCESS
 
 
 def figures() -> list[Family]:
@@ -54,7 +54,7 @@ class Collector:
         return b""
 
     async def next(self) -> ExportMetricsServiceRequest:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PROCESS):
             return await self.requests.get()
 
 

@@ -18,9 +18,8 @@ from aerobee.client.blocking import (
 from aerobee.testing.cluster import LocalCluster
 
 from ...loss.ledger import Ledger
+from ...waiting import PROCESS
 from ..command import here
-
-SECONDS = 30
 
 
 @pytest.fixture
@@ -70,7 +69,7 @@ def test_it_takes_nothing_more_and_is_read_to_its_end(
             names = {send(producer, b"%d" % number) for number in range(40)}
             assert names == {"broker-a", "broker-b"}
         for _ in range(40):  # what was read is committed when the consumer closes
-            message = consumer.receive(SECONDS)
+            message = consumer.receive(PROCESS)
             assert message is not None
             where = (f"orders {message.queue.broker_name}", message.queue_id)
             ledger.delivered(where, message.offset, message.body)
@@ -85,7 +84,7 @@ def test_it_takes_nothing_more_and_is_read_to_its_end(
         assert {send(producer, b"%d" % number) for number in range(60, 70)} == {"broker-a"}
     with Consumer(pair.name_server, group="g", topics=["orders"], start="earliest") as consumer:
         for _ in range(30):
-            message = consumer.receive(SECONDS)
+            message = consumer.receive(PROCESS)
             assert message is not None
             where = (f"orders {message.queue.broker_name}", message.queue_id)
             ledger.delivered(where, message.offset, message.body)

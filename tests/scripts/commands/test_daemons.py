@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import resource
 import signal
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import time
 import urllib.request
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -25,22 +27,26 @@ from aerobee.scripts.harness import java_side
 from aerobee.scripts.harness.child import Child
 from prometheus_client.parser import text_string_to_metric_families
 
+from ...waiting import PROCESS
 from ..command import (
     AEROBEE,
     FREE_PORTS,
-    SECONDS,
     SMALL,
     Daemon,
     aerobee,
     environment,
+    here,
     output,
     refused,
     running,
+    sentence,
 )
+
+Said = Callable[..., tuple[int, str, str]]
 
 
 def get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=SECONDS) as answer:
+    with urllib.request.urlopen(url, timeout=PROCESS) as answer:
         found: str = answer.read().decode()
         return found
 
@@ -49,18 +55,44 @@ def up(store: Path) -> list[str]:
     return ["up", *FREE_PORTS, *SMALL, "--store", str(store)]
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("up") / "store"
+
+
+@pytest.fixture(scope="module")
+def daemon(store: Path) -> Iterator[Daemon]:
+    """`aerobee up` for all tests that leave it as it is; its home is the folder of the store."""
+    words = [*up(store), "--set", "brokerName=a", "--set", "compiledSends=false"]
+    with running(store.parent, *words, env={"HOME": str(store.parent)}) as one:
+        yield one
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Said:
+    """What a command says that ends before it starts anything: it runs in this process."""
+    for name in os.environ.keys() - environment():
+        monkeypatch.delenv(name)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        return here(capsys, *words)
+
+    return run
+
+
 # --- up ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("Name server: A single master starts with one command")
-def test_the_ready_line_names_addresses_store_page_and_the_next_command(tmp_path: Path) -> None:
-    with running(tmp_path, *up(tmp_path / "store")) as daemon:
-        assert f"broker {daemon.broker} (clients are told {daemon.broker})" in daemon.ready
-        assert f"store {tmp_path / 'store'}" in daemon.ready
-        hint = daemon.ready.partition("try: echo hello | ")[2]
-        assert hint == f"aerobee pub greetings -n {daemon.namesrv}"
-        assert daemon.child.lines == [daemon.ready]
-        assert output(*hint.split()[1:], data="hello") == "sent 1 message to greetings\n"
+def test_the_ready_line_names_addresses_store_page_and_the_next_command(
+    daemon: Daemon, store: Path
+) -> None:
+    assert f"broker {daemon.broker} (clients are told {daemon.broker})" in daemon.ready
+    assert f"store {store}" in daemon.ready
+    hint = daemon.ready.partition("try: echo hello | ")[2]
+    assert hint == f"aerobee pub greetings -n {daemon.namesrv}"
+    assert daemon.child.lines == [daemon.ready]
+    assert output(*hint.split()[1:], data="hello") == "sent 1 message to greetings\n"
 
 
 def test_ipv6_addresses_are_printed_with_brackets_and_are_usable(tmp_path: Path) -> None:
@@ -72,15 +104,19 @@ def test_ipv6_addresses_are_printed_with_brackets_and_are_usable(tmp_path: Path)
         assert output(*hint.split(), data="hello") == "sent 1 message to greetings\n"
 
 
-def test_by_default_the_store_is_in_the_current_folder(tmp_path: Path) -> None:
-    with running(tmp_path, "up", *FREE_PORTS, *SMALL):
-        assert (tmp_path / "aerobee-data" / "lock").exists()
-
-
-def test_messages_survive_a_restart(tmp_path: Path) -> None:
-    words = up(tmp_path / "store")
+def test_messages_survive_ctrl_c_and_a_refused_start_in_the_folder_of_the_store(
+    tmp_path: Path,
+) -> None:
+    words, store = ("up", *FREE_PORTS, *SMALL), tmp_path / "aerobee-data"  # the default
     with running(tmp_path, *words) as daemon:
+        assert (store / "lock").exists()
         output("pub", "kept", "-n", daemon.namesrv, data="one\ntwo\n")
+        daemon.child.process.send_signal(signal.SIGINT)
+        assert daemon.child.wait(PROCESS) == 0
+        assert not (store / "abort").exists()
+    told = refused(*up(store), "--set", "mappedFileSizeCommitLog=8388608")
+    assert "4194304" in told
+    assert "8388608" in told
     with running(tmp_path, *words) as daemon:
         sub = ["sub", "kept", "--namesrv", daemon.namesrv, "--from", "earliest", "-n", "2"]
         assert sorted(output(*sub).splitlines()) == ["one", "two"]
@@ -99,7 +135,7 @@ def test_up_serves_sql_conditions_unless_a_setting_turns_them_off(tmp_path: Path
                     consumer()
                 continue
             with consumer(start="earliest") as found:
-                message = found.receive(SECONDS)
+                message = found.receive(PROCESS)
                 assert message is not None
                 assert message.body == b"big"
                 message.ack()
@@ -130,43 +166,36 @@ def test_up_gives_its_name_server_the_access_control_of_the_broker(tmp_path: Pat
         async def unsigned() -> int:
             peers = Peers(upgrade=False)
             try:
-                return (await peers.request(daemon.namesrv, codes.GET_NAMESRV_CONFIG)).code
+                code = codes.GET_NAMESRV_CONFIG
+                return (await peers.request(daemon.namesrv, code, timeout_s=PROCESS)).code
             finally:
                 await peers.close()
 
         assert asyncio.run(unsigned()) == codes.NO_PERMISSION
 
 
-def test_ctrl_c_stops_cleanly(tmp_path: Path) -> None:
-    with running(tmp_path, *up(tmp_path / "store")) as daemon:
-        daemon.child.process.send_signal(signal.SIGINT)
-        assert daemon.child.wait(SECONDS) == 0
-        assert not (tmp_path / "store" / "abort").exists()
-
-
-def test_the_http_endpoint_serves_health_metrics_and_topics(tmp_path: Path) -> None:
-    with running(tmp_path, *up(tmp_path / "store")) as daemon:
-        output("pub", "watched", "-n", daemon.namesrv, data="one\ntwo\n")
-        group = ["--namesrv", daemon.namesrv, "--from", "earliest", "--group", "watchers"]
-        output("sub", "watched", *group, "-n", "2")
-        assert get(daemon.page + "healthz") == "ok\n"
-        assert get(daemon.page + "readyz") == "ok\n"
-        text = get(daemon.page + "metrics")
-        found = {
-            (sample.name, sample.labels.get("topic"), sample.labels.get("consumer_group")): sample
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        }
-        assert found["rocketmq_messages_in_total", "watched", None].value == 2
-        assert found["rocketmq_messages_out_total", "watched", "watchers"].value == 2
-        assert found["rocketmq_throughput_in_total", "watched", None].value > 100
-        assert found["rocketmq_consumer_lag_messages", "watched", "watchers"].value == 0
-        assert found["rocketmq_storage_size_bytes", None, None].value > 0
-        labels = found["rocketmq_messages_in_total", "watched", None].labels
-        assert (labels["node_type"], labels["is_system"]) == ("broker", "false")
-        page = get(daemon.page)
-        assert "<span>watched</span>" in page
-        assert "<span>watchers</span>" in page
+def test_the_http_endpoint_serves_health_metrics_and_topics(daemon: Daemon) -> None:
+    output("pub", "watched", "-n", daemon.namesrv, data="one\ntwo\n")
+    group = ["--namesrv", daemon.namesrv, "--from", "earliest", "--group", "watchers"]
+    output("sub", "watched", *group, "-n", "2")
+    assert get(daemon.page + "healthz") == "ok\n"
+    assert get(daemon.page + "readyz") == "ok\n"
+    text = get(daemon.page + "metrics")
+    found = {
+        (sample.name, sample.labels.get("topic"), sample.labels.get("consumer_group")): sample
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert found["rocketmq_messages_in_total", "watched", None].value == 2
+    assert found["rocketmq_messages_out_total", "watched", "watchers"].value == 2
+    assert found["rocketmq_throughput_in_total", "watched", None].value > 100
+    assert found["rocketmq_consumer_lag_messages", "watched", "watchers"].value == 0
+    assert found["rocketmq_storage_size_bytes", None, None].value > 0
+    labels = found["rocketmq_messages_in_total", "watched", None].labels
+    assert (labels["node_type"], labels["is_system"]) == ("broker", "false")
+    page = get(daemon.page)
+    assert "<span>watched</span>" in page
+    assert "<span>watchers</span>" in page
 
 
 # --- name server and broker in separate processes ------------------------------------------------
@@ -196,22 +225,25 @@ def test_a_broker_with_a_java_properties_file_registers_with_its_name_server(
         assert "b-1" not in output("cluster", "-n", names.namesrv)
 
 
-def test_settings_come_from_yaml_the_environment_and_set_in_this_order(tmp_path: Path) -> None:
+def test_settings_come_from_yaml_the_environment_and_set_in_this_order(
+    tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "broker.yaml"
     file.write_text("brokerName: from-file\nbrokerClusterName: from-file\nregionId: from-file\n")
-    env = {"AEROBEE_BROKER_CLUSTER_NAME": "from-env", "AEROBEE_REGION_ID": "from-env"}
+    for name in ("AEROBEE_BROKER_CLUSTER_NAME", "AEROBEE_REGION_ID"):
+        monkeypatch.setenv(name, "from-env")
     words = ["broker", "-c", str(file), "--set", "regionId=from-set", "--print-config"]
-    done = aerobee(*words, env=env)
-    assert done.returncode == 0
-    shown = dict(re.findall(r"^used \* +(\w+)=(.*)$", done.stdout, re.MULTILINE))
+    code, out, _ = said(*words)
+    assert code == 0
+    shown = dict(re.findall(r"^used \* +(\w+)=(.*)$", out, re.MULTILINE))
     names = ["brokerName", "brokerClusterName", "regionId"]
     assert shown == dict(zip(names, ["from-file", "from-env", "from-set"], strict=True))
-    changed = aerobee(*words, "changed", env=env).stdout.splitlines()
+    changed = said(*words, "changed")[1].splitlines()
     assert [line.split()[0] for line in changed] == ["KEY", *sorted(names)]
     assert re.search(rf"brokerName +from-file .* {re.escape(str(file))} line 1 +used$", changed[2])
     assert re.search("environment variable AEROBEE_BROKER_CLUSTER_NAME +used$", changed[1])
     assert re.search(r"regionId +from-set +DefaultRegion +--set +used$", changed[3])
-    every = [json.loads(line) for line in aerobee(*words, "json", env=env).stdout.splitlines()]
+    every = [json.loads(line) for line in said(*words, "json")[1].splitlines()]
     [region] = [one for one in every if one["key"] == "regionId"]
     assert (region["value"], region["default"]) == ("from-set", "DefaultRegion")
     assert (region["origin"], region["state"]) == ("--set", "used")
@@ -231,21 +263,21 @@ def test_a_name_server_ignores_environment_variables_of_a_broker(tmp_path: Path)
         assert "unknown key listenprot" in warnings[0]
 
 
-def test_print_config_marks_each_key(tmp_path: Path) -> None:
+def test_print_config_marks_each_key(said: Said, caplog: pytest.LogCaptureFixture) -> None:
     words = ["--set", "listenPrt=1", "--set", "sendMessageThreadPoolNums=4", "--print-config"]
-    done = aerobee("broker", *words)
-    assert re.search(r"^used +listenPort=10911$", done.stdout, re.MULTILINE)
+    _, out, _ = said("broker", *words)
+    assert re.search(r"^used +listenPort=10911$", out, re.MULTILINE)
     accepted = r"^accepted without effect \* +sendMessageThreadPoolNums=4$"
-    assert re.search(accepted, done.stdout, re.MULTILINE)
-    assert re.search(r"^unknown \* +listenPrt=1$", done.stdout, re.MULTILINE)
-    states = [line.split()[0] for line in done.stdout.splitlines()]
+    assert re.search(accepted, out, re.MULTILINE)
+    assert re.search(r"^unknown \* +listenPrt=1$", out, re.MULTILINE)
+    states = [line.split()[0] for line in out.splitlines()]
     assert states == sorted(states, key=["used", "accepted", "unknown"].index)
-    assert "did you mean listenPort?" in done.stderr
+    assert "did you mean listenPort?" in caplog.text
 
 
-def test_print_config_marks_a_value_from_a_dedicated_option() -> None:
-    said = aerobee("broker", "-n", "names:9876", "--print-config", "changed").stdout
-    assert re.search(r"^namesrvAddr +names:9876 +-n +used$", said, re.MULTILINE)
+def test_print_config_marks_a_value_from_a_dedicated_option(said: Said) -> None:
+    _, out, _ = said("broker", "-n", "names:9876", "--print-config", "changed")
+    assert re.search(r"^namesrvAddr +names:9876 +-n +used$", out, re.MULTILINE)
 
 
 # --- the key-value config of a name server -------------------------------------------------------
@@ -256,7 +288,7 @@ def put_kv(namesrv: str) -> None:
 
     async def put() -> None:
         peers = Peers(upgrade=False)
-        answer = await peers.request(namesrv, codes.PUT_KV_CONFIG, fields)
+        answer = await peers.request(namesrv, codes.PUT_KV_CONFIG, fields, b"", PROCESS)
         assert answer.code == codes.SUCCESS
         await peers.close()
 
@@ -267,7 +299,7 @@ def test_a_name_server_keeps_its_key_value_config_where_rocketmqs_does(tmp_path:
     words = ["namesrv", "--listen-port", "0", "--set", "httpPort=-1"]
     file = tmp_path / "namesrv" / "kvConfig.json"
     with Child([*AEROBEE, *words], tmp_path / "stderr", env={"HOME": str(tmp_path)}) as child:
-        ready = child.wait_line(lambda line: "ready" in line, SECONDS)
+        ready = child.wait_line(lambda line: "ready" in line, PROCESS)
         put_kv(Daemon(child, ready).namesrv)
     assert '"T":"broker-a:4"' in file.read_text()
     file.write_text("no JSON")
@@ -284,13 +316,14 @@ def test_a_name_server_runs_a_controller_that_reads_the_same_settings(tmp_path: 
     words = ["namesrv", "-c", str(file), "--set", "httpPort=-1"]
     stderr = tmp_path / "stderr"
     with Child([*AEROBEE, *words], stderr, env={"HOME": str(tmp_path)}) as child:
-        ready = child.wait_line(lambda line: "ready" in line, SECONDS)
+        ready = child.wait_line(lambda line: "ready" in line, PROCESS)
         address = re.findall(r"controller (127\.0\.0\.1:\d+), state", ready)[0]
 
         async def ask() -> GetMetadataResponse:
             peers = Peers(upgrade=False)
             try:
-                answer = await peers.request(address, codes.CONTROLLER_GET_METADATA_INFO)
+                code = codes.CONTROLLER_GET_METADATA_INFO
+                answer = await peers.request(address, code, timeout_s=PROCESS)
                 return answer.header(GetMetadataResponse)
             finally:
                 await peers.close()
@@ -301,12 +334,10 @@ def test_a_name_server_runs_a_controller_that_reads_the_same_settings(tmp_path: 
     assert stderr.read_text().count("has no effect") == 0
 
 
-def test_up_keeps_the_key_value_config_in_its_store_folder(tmp_path: Path) -> None:
-    words = [*up(tmp_path / "store"), "--set", "compiledSends=false"]
-    with running(tmp_path, *words, env={"HOME": str(tmp_path)}) as daemon:
-        put_kv(daemon.namesrv)
-    assert (tmp_path / "store" / "namesrv" / "kvConfig.json").exists()
-    assert not (tmp_path / "namesrv").exists()
+def test_up_keeps_the_key_value_config_in_its_store_folder(daemon: Daemon, store: Path) -> None:
+    put_kv(daemon.namesrv)
+    assert (store / "namesrv" / "kvConfig.json").exists()
+    assert not (store.parent / "namesrv").exists()
 
 
 # --- what stops a start --------------------------------------------------------------------------
@@ -346,7 +377,7 @@ def test_a_private_key_that_others_can_read_stops_the_start(
 
 @pytest.mark.requirement("Bad input: Wrong values, unknown keys, files that are no text")
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "reason"),
     [
         ("listenPort=many", "listenPort is 'many' (--set), but must be a whole number from 0"),
         ("listenPort=70000", "listenPort is '70000' (--set), but must be a whole number from 0"),
@@ -355,29 +386,33 @@ def test_a_private_key_that_others_can_read_stops_the_start(
         ("listenPort", "--set 'listenPort' has no key and value; write --set key=value"),
     ],
 )
-def test_a_wrong_value_stops_the_start(setting: str, said: str) -> None:
+def test_a_wrong_value_stops_the_start(setting: str, reason: str, said: Said) -> None:
     for command in ("broker", "up"):
-        assert said in refused(command, "--set", setting)
+        assert reason in sentence(command, *said(command, "--set", setting))
 
 
 def test_a_wrong_value_of_a_name_server_stops_its_start() -> None:
-    said = refused("namesrv", "--set", "scanNotActiveBrokerInterval=soon")
-    assert "scanNotActiveBrokerInterval is 'soon'" in said
+    told = refused("namesrv", "--set", "scanNotActiveBrokerInterval=soon")
+    assert "scanNotActiveBrokerInterval is 'soon'" in told
 
 
 @pytest.mark.requirement("Bad input: An address or a port that is none")
 @pytest.mark.parametrize("option", ["--namesrv-port", "--listen-port"])
 @pytest.mark.parametrize("text", ["99999", "-1", "1x"])
-def test_an_invalid_port_is_reported_with_the_option_as_written(option: str, text: str) -> None:
-    done = aerobee("up", f"{option}={text}")
-    assert done.returncode == 2
-    assert f"argument {option}: {text!r} is not a port, a number from 0 to 65535" in done.stderr
+def test_an_invalid_port_is_reported_with_the_option_as_written(
+    option: str, text: str, said: Said, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        said("up", f"{option}={text}")
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert f"argument {option}: {text!r} is not a port, a number from 0 to 65535" in told
 
 
-def test_a_missing_config_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_config_file_is_named(tmp_path: Path, said: Said) -> None:
     for command in ("broker", "namesrv"):
-        said = refused(command, "-c", str(tmp_path / "none.conf"))
-        assert f"{tmp_path / 'none.conf'} can't be read: No such file" in said
+        told = sentence(command, *said(command, "-c", str(tmp_path / "none.conf")))
+        assert f"{tmp_path / 'none.conf'} can't be read: No such file" in told
 
 
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
@@ -392,12 +427,11 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         assert f"can't serve HTTP on 127.0.0.1:{port}" in said
 
 
-def test_a_second_master_of_a_name_ends_with_one_sentence(tmp_path: Path) -> None:
+def test_a_second_master_of_a_name_ends_with_one_sentence(daemon: Daemon, tmp_path: Path) -> None:
     words = ["--set", "brokerName=a", "--set", "listenPort=0", "--set", "httpPort=-1", *SMALL]
-    with running(tmp_path, *up(tmp_path / "one"), "--set", "brokerName=a") as daemon:
-        broker = ["broker", "-n", daemon.namesrv, *words, "--log-level", "error"]
-        said = refused(*broker, "--set", f"storePathRootDir={tmp_path / 'two'}")
-        assert f"a living master at {daemon.broker}, so this broker at 127.0.0.1:" in said
+    words += ["-n", daemon.namesrv, "--log-level", "error"]
+    told = refused("broker", *words, "--set", f"storePathRootDir={tmp_path / 'two'}")
+    assert f"a living master at {daemon.broker}, so this broker at 127.0.0.1:" in told
 
 
 def test_a_second_broker_finds_another_port_for_its_status_page(tmp_path: Path) -> None:
@@ -432,23 +466,11 @@ def test_brokers_whose_listen_ports_are_ten_apart_start_in_any_order(
 
 
 @pytest.mark.requirement("Store: `lock`")
-def test_a_second_broker_on_one_store_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    with running(tmp_path, *up(store)) as daemon:
-        said = refused(*up(store))
-        assert str(store) in said
-        output("pub", "still", "-n", daemon.namesrv, data="here")
-
-
-def test_a_store_with_files_of_another_size_is_refused_with_both_sizes(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    with running(tmp_path, *up(store)) as daemon:
-        output("pub", "sized", "-n", daemon.namesrv, data="one")
-    said = refused(*up(store), "--set", "mappedFileSizeCommitLog=8388608")
-    assert "4194304" in said
-    assert "8388608" in said
-    with running(tmp_path, *up(store)) as daemon:
-        assert "sized" in output("topics", "-n", daemon.namesrv)
+def test_a_second_broker_on_one_store_is_refused_and_the_first_goes_on(
+    daemon: Daemon, store: Path
+) -> None:
+    assert str(store) in refused(*up(store))
+    output("pub", "still", "-n", daemon.namesrv, data="here")
 
 
 def test_a_store_folder_that_can_not_be_created_is_named(tmp_path: Path) -> None:
@@ -464,7 +486,7 @@ def test_a_full_disk_stops_the_start(tmp_path: Path) -> None:
         [*limit, *AEROBEE, *up(tmp_path / "store")],
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PROCESS,
         env=environment(),
         check=False,
     )
@@ -473,18 +495,21 @@ def test_a_full_disk_stops_the_start(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_the_sender_is_told_of_a_disk_without_room_for_messages(tmp_path: Path) -> None:
+def test_the_sender_is_told_of_a_disk_without_room_for_messages(daemon: Daemon) -> None:
     # A limit on the size of files takes the same code path as a full disk, and needs no root.
-    with running(tmp_path, *up(tmp_path / "store")) as daemon:
-        limits = (20_000, resource.RLIM_INFINITY)  # enough for all but a queue file
-        resource.prlimit(daemon.child.pid, resource.RLIMIT_FSIZE, limits)
-        said = refused("pub", "orders", "-n", daemon.namesrv, data="hello")
-        assert "no room to" in said
-        resource.prlimit(daemon.child.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
-        assert "sent 1" in output("pub", "orders", "-n", daemon.namesrv, data="hello")
+    limits = (20_000, resource.RLIM_INFINITY)  # enough for all but a queue file
+    resource.prlimit(daemon.child.pid, resource.RLIMIT_FSIZE, limits)
+    told = refused("pub", "roomy", "-n", daemon.namesrv, data="hello")
+    resource.prlimit(daemon.child.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    assert "no room to" in told
+    assert "sent 1" in output("pub", "roomy", "-n", daemon.namesrv, data="hello")
 
 
-def test_an_unknown_command_is_refused_with_the_known_ones() -> None:
-    done = aerobee("begin")
-    assert done.returncode == 2
-    assert "there are up, namesrv, broker, controller, proxy, init, pub" in done.stderr
+def test_an_unknown_command_is_refused_with_the_known_ones(
+    said: Said, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        said("begin")
+    assert ended.value.code == 2
+    known = "there are up, namesrv, broker, controller, proxy, init, pub"
+    assert known in capsys.readouterr().err

@@ -11,7 +11,8 @@ from aerobee.client.blocking import Message, Producer
 from aerobee.scripts.harness.child import Child
 from aerobee.testing.cluster import LocalCluster
 
-from ..command import AEROBEE, SECONDS, environment, here, objects
+from ...waiting import PROCESS
+from ..command import AEROBEE, environment, here, objects
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +58,8 @@ def test_a_signal_ends_it_with_its_last_line(
     words = ["mirror", "--from", cluster.name_server, "--to", target.name_server, "--json"]
     words += ["--topics", "endless", "--groups", "none", "--report", "0.05"]
     with Child([*AEROBEE, *words], tmp_path / "stderr", environment()) as child:
-        child.wait_line(lambda line: json.loads(line)["copied"] == 1, SECONDS)
-        assert child.stop(SECONDS) == 0
+        child.wait_line(lambda line: json.loads(line)["copied"] == 1, PROCESS)
+        assert child.stop(PROCESS) == 0
     last = json.loads(child.lines[-1])
     assert (last["copied"], last["lag"], last["failures"]) == (1, 0, [])
 

@@ -17,7 +17,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from ...interop.programs import wait_until
 from ...proxy.support import Client, code_of, message
-from ..command import SECONDS, output, refused, running
+from ...waiting import PROCESS
+from ..command import output, refused, running
 from ..test_telemetry_export import Collector
 from ..test_telemetry_export import collector as collector
 
@@ -59,7 +60,7 @@ async def test_spans_go_to_the_collector_of_the_settings(
                 one = message("Traced", "one", user_properties=pair)
                 answer = await Client(channel, "c").call("SendMessage", messages=[one])
             assert code_of(answer) == "OK"
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(PROCESS):
                 request = ExportTraceServiceRequest.FromString(await collector.spans.get())
     (span,) = request.resource_spans[0].scope_spans[0].spans
     assert (span.name, span.trace_id.hex()) == ("send Traced", "4b" * 16)

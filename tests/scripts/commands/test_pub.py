@@ -11,7 +11,8 @@ import pytest
 from aerobee.client.blocking import Admin
 from aerobee.testing.cluster import LocalCluster
 
-from ..command import AEROBEE, SECONDS, environment, here, objects
+from ...waiting import PROCESS
+from ..command import AEROBEE, environment, here, objects
 
 
 def test_a_short_file_goes_to_every_queue_of_every_broker(
@@ -41,6 +42,6 @@ def test_a_terminal_is_told_how_to_write_and_how_to_end(cluster: LocalCluster) -
         assert writer.stderr is not None
         assert writer.stderr.readline() == b"one message a line, Ctrl-D ends\n"
         os.write(ours, b"hello\n\x04")
-        out, _ = writer.communicate(timeout=SECONDS)
+        out, _ = writer.communicate(timeout=PROCESS)
     os.close(ours)
     assert out == b"sent 1 message to typed\n"

@@ -9,6 +9,8 @@ from aerobee.client.base.start_from import FIRST, StartFrom
 from aerobee.client.errors import UnreachableError
 from aerobee.scripts.commands import sub
 
+from ...waiting import LONG
+
 QUEUES = [MessageQueue("T", broker, number) for broker in ("a", "b") for number in (0, 1)]
 
 
@@ -42,7 +44,7 @@ async def test_a_broker_that_is_away_is_told_once_and_not_for_each_try(
     watch = sub._Watch(readers, "T", StartFrom(FIRST))  # type: ignore[arg-type]
     with caplog.at_level(logging.WARNING):
         watch.begin()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(LONG):
             await readers.done.wait()
         await watch.end()
     assert sorted(caplog.messages) == [

@@ -18,8 +18,8 @@ from aerobee.testing import LocalCluster
 
 from ...console.fake_cluster import Shop
 from ...console.web.site import Site
+from ...waiting import PROCESS
 
-SECONDS = 60
 DOCUMENT = json.loads(openapi.document())
 SCHEMAS = DOCUMENT["components"]["schemas"]
 QUERIES = {
@@ -132,7 +132,7 @@ async def test_previews_confirmations_and_redrives_are_as_described(
     async with Producer(address) as producer:
         await producer.send(Message("orders", b"x"))
     async with Consumer(address, group="shop", topics=["orders"], start="earliest") as consumer:
-        message = await consumer.receive(SECONDS)
+        message = await consumer.receive(PROCESS)
         assert message is not None
         await message.nack(delay_level=-1)
     user = User("ann", Right.ADMINISTER, password=keep(password))

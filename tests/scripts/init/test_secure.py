@@ -20,7 +20,8 @@ from aerobee.scripts.output.command_error import CommandError
 from ...proxy.access.test_access import sign
 from ...proxy.support import Client, code_of, resource
 from ...secret_files import write_secret
-from ..command import SECONDS, SMALL, aerobee, output, refused, running
+from ...waiting import PROCESS
+from ..command import SMALL, aerobee, output, refused, running
 
 QUICK = ("--set", "compiledSends=false")  # a start without numba
 
@@ -79,10 +80,10 @@ def test_what_it_writes_runs_and_serves_only_those_who_have_the_secrets(tmp_path
             token = (folder / "http.token").read_text().strip()
             for page in (name_server.page, daemon.page, grpc.page):
                 with pytest.raises(HTTPError, match="401"):
-                    urlopen(page + "metrics", timeout=SECONDS)
+                    urlopen(page + "metrics", timeout=PROCESS)
                 headers = {"Authorization": f"Bearer {token}"}
                 request = Request(page + "metrics", headers=headers)
-                with urlopen(request, timeout=SECONDS) as answer:
+                with urlopen(request, timeout=PROCESS) as answer:
                     assert b"aerobee" in answer.read()
 
 

@@ -19,7 +19,8 @@ from aerobee.scripts.commands.daemons import NAMESRV_KEYS
 from aerobee.scripts.init import systemd
 from aerobee.scripts.output.command_error import CommandError
 
-from ..command import SECONDS, output, refused
+from ...waiting import PROCESS
+from ..command import output, refused
 
 PROGRAM = "/opt/aerobee/bin/aerobee"
 # What a daemon that is taken over may not do.
@@ -73,7 +74,7 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
         ["systemd-analyze", "verify", "--man=no", *map(str, paths)],
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PROCESS,
         check=False,
     )
     assert [line for line in done.stderr.splitlines() if "aerobee" in line] == []

@@ -17,10 +17,10 @@ from aerobee.protocol.command import Response
 from aerobee.scripts.output.sanitize import PlainFormatter, json_line, plain, plain_body
 from aerobee.scripts.output.table import table_lines
 
+from ...waiting import PROCESS
 from ..command import (
     AEROBEE,
     FREE_PORTS,
-    SECONDS,
     SMALL,
     Daemon,
     environment,
@@ -96,7 +96,7 @@ def test_bodies_are_escaped_on_a_terminal_and_unchanged_in_a_pipe(
     try:
         done = subprocess.run(
             [*AEROBEE, *words], stdout=theirs, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-            timeout=SECONDS, env=environment(), check=False,
+            timeout=PROCESS, env=environment(), check=False,
         )  # fmt: skip
         assert (done.returncode, done.stderr) == (0, b"")
         shown = os.read(ours, 1_000).decode()
