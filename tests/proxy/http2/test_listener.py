@@ -14,7 +14,7 @@ from aerobee.proxy.http2.call import PREFIX
 from aerobee.proxy.http2.listener import GrpcTls
 
 from ...secret_files import write_secret
-from ...waiting import LONG
+from ...waiting import LONG, until
 from .peer import Host, host
 
 
@@ -50,11 +50,11 @@ async def test_enforcing_closes_plain_connections() -> None:
 async def test_a_connection_without_a_word_is_closed_after_thirty_seconds() -> None:
     async with host() as server:
         reader, _ = await server.socket()
-        while not server.shared.connections:  # noqa: ASYNC110 - the other end of the socket
-            await asyncio.sleep(0)
-        server.listener.sweep(time.monotonic() + 29)
+        await until(lambda: server.shared.connections, "the other end is not there")
+        (connection,) = server.shared.connections
+        server.listener.sweep(connection.heard_at + 29)
         assert len(server.shared.connections) == 1
-        server.listener.sweep(time.monotonic() + 31)
+        server.listener.sweep(connection.heard_at + 31)
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await asyncio.wait_for(reader.readexactly(1), LONG)
 
@@ -143,14 +143,15 @@ async def test_a_dead_connection_with_a_call_is_closed_after_a_ping() -> None:
             await peer.until(h2.events.DataReceived, stream)
         for connection in server.shared.connections:
             connection.heard_at -= 41
-        server.listener.sweep(time.monotonic())
+        now = time.monotonic()
+        server.listener.sweep(now)
         await alive.until(h2.events.PingReceived)  # the library answers
         stream = alive.begin()
         alive.say(stream, b"x")
         await alive.answer(stream)
-        server.listener.sweep(time.monotonic() + 20)
+        server.listener.sweep(now + 20)
         assert len(server.shared.connections) == 2
-        server.listener.sweep(time.monotonic() + 35)
+        server.listener.sweep(now + 35)
         with pytest.raises(ConnectionError):
             await dead.until(h2.events.StreamEnded)
         assert len(server.shared.connections) == 1
