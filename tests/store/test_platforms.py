@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from ..waiting import PROCESS
+
 # As Windows has it, and as macOS.
 LACKS = {
     "fcntl": "import sys; sys.modules['fcntl'] = None",
@@ -18,7 +20,7 @@ def run(lack: str, program: str) -> "subprocess.CompletedProcess[str]":
         [sys.executable, "-c", f"{LACKS[lack]}\n{program}"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PROCESS,
         check=False,
     )
 

@@ -17,7 +17,7 @@ from aerobee.proxy.http2.call import PREFIX
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ...waiting import LONG
+from ...waiting import LONG, until
 from .peer import MESSAGE_MAX, Host, Peer, Service, host
 
 pytestmark = pytest.mark.usefixtures("each_library")
@@ -296,8 +296,7 @@ async def answers(pieces: list[bytes]) -> tuple[dict[int, bytes], set[int], bool
     for piece in pieces:
         served.data_received(piece)
         await asyncio.sleep(0)
-    while shared.tasks or served._is_flushing:  # noqa: ASYNC110 - its answers are written
-        await asyncio.sleep(0)
+    await until(lambda: not (shared.tasks or served._is_flushing), "answers are written", pause=0)
     data: dict[int, bytes] = {}
     ended: set[int] = set()
     ponged, at, said = False, 0, bytes(wire.said)
