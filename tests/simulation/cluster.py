@@ -1,7 +1,8 @@
 """Clusters on simulated machines: two name servers, controllers, and brokers in one of two modes.
 
-`PairCluster` has a pair and a third broker, `SetCluster` three brokers in controller mode. The
-product runs unchanged. `start` and `kill` act on one machine.
+`PairCluster` has a pair and a third broker, `SetCluster` three brokers in controller mode,
+`MasterCluster` two masters and no controller. The product runs unchanged. `start` and `kill` act on
+one machine.
 """
 
 from collections.abc import Callable
@@ -134,6 +135,29 @@ class Cluster:
 
     def _steady_ms(self) -> int:
         return int(self.machines.world.now * 1000)
+
+
+class MasterCluster(Cluster):
+    """broker-a and broker-b, masters without slaves and timer messages, for tests that leave their
+    disks alone."""
+
+    def __init__(self, machines: Machines) -> None:
+        super().__init__(machines)
+        for name in self.masters:
+            self._add(name, self._master)
+
+    @property
+    def masters(self) -> list[str]:
+        return ["broker-a", "broker-b"]
+
+    async def start_all(self) -> None:
+        """Start the name servers and the masters."""
+        for name in ("names-1", "names-2", *self.masters):
+            await self.start(name)
+
+    def _master(self, machine: Machine) -> Broker:
+        settings = {"flush_disk_type": "ASYNC_FLUSH", "timer_wheel_enable": False}
+        return self._broker(machine, self._config(machine, machine.name, **settings))
 
 
 class PairCluster(Cluster):

@@ -1,8 +1,9 @@
 """Machines: each with a loop, a place in the network, and a disk that loses power.
 
-`Machines` makes them in one world. While a machine runs, `store.files.disk.current` is its disk and
-`client.base.identity.current` its clocks and its ip. Its process can be killed, its power cut, and
-it can be started again on what its disk has kept.
+`Machines` makes them in one world. While a machine runs, `store.files.disk.current` is its disk,
+`client.base.identity.current` its clocks and its ip, and the client's table of the consumers of a
+process is its own. Its process can be killed, its power cut, and it can be started again on what
+its disk has kept.
 """
 
 import asyncio
@@ -12,8 +13,10 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from aerobee.client.base import identity
+from aerobee.client.cluster import heartbeat
 from aerobee.protocol.aio import slices
 from aerobee.store.files import disk as disks
 from aerobee.store.timer import timer_wheel
@@ -70,6 +73,7 @@ class Machine:
         self.is_gone = False  # for good
         self._machines = machines
         self._slow = 1.0
+        self._consumers: WeakValueDictionary[Any, Any] = WeakValueDictionary()
         self._identity: Any = SimpleNamespace(
             ip=lambda: host.ip,
             pid=lambda: 1,
@@ -92,6 +96,7 @@ class Machine:
         loop = MachineLoop(world, self.name, self._enter)  # type: ignore[abstract]
         loop.network, loop.host = self._machines.network, self.host
         loop.slow = self._slow
+        self._consumers = WeakValueDictionary()
         world.add_loop(loop)
         self.host.loop, self.host.has_power = loop, True
         return loop
@@ -116,6 +121,7 @@ class Machine:
     def _enter(self) -> None:
         disks.current = self.disk
         identity.current = self._identity
+        heartbeat._here = self._consumers
 
 
 class Machines:
@@ -165,6 +171,7 @@ class Machines:
 def simulated(seed: int) -> Iterator[Machines]:
     """Machines whose history follows from the seed; the product takes its clocks from them."""
     before = disks.current, identity.current, slices.work_clock, os.getpid, random.getstate()
+    consumers = heartbeat._here
     machines = Machines(seed)
     random.seed(seed)
     slices.work_clock = lambda: machines.world.now
@@ -177,6 +184,7 @@ def simulated(seed: int) -> Iterator[Machines]:
         disks.current = Disk(machines.now_ms)  # what dies now writes nowhere
         machines.world.close()
         disks.current, identity.current, slices.work_clock, os.getpid, state = before
+        heartbeat._here = consumers
         random.setstate(state)
         _size_wheel(*wheel)
 
