@@ -85,7 +85,7 @@ class TimerState:
             timer_log.cut(own.timer_log_end)
             self.waiting = own.waiting
         else:
-            self._rebuild(has_numbers=own is not None, is_new=found is None)
+            self._rebuild(own, is_new=found is None)
         least = max(store.min_offset(WHEEL_TOPIC, QUEUE), 0)
         most = store.next_offset(WHEEL_TOPIC, QUEUE)
         self.queue_offset = min(max(self.queue_offset, least), most)
@@ -136,16 +136,21 @@ class TimerState:
                 "they are delivered"
             )
 
-    def _rebuild(self, *, has_numbers: bool, is_new: bool) -> None:
+    def _rebuild(self, own: Progress | None, *, is_new: bool) -> None:
         """Rebuild the wheel from the timer log, and find where the queue continues."""
         store, check = self._store, self.check
-        if not has_numbers:
+        if own is None:
             self.read_ms = check.read_ms
         found = recover(self.log, self.wheel, self.read_ms, store.log_end)
+        if own is not None and not self.log.reaches(own.timer_log_end):
+            # A power cut took units of messages that `own` has in the wheel: only RocketMQ's
+            # numbers hold.
+            own, self.read_ms, self.delivered = None, check.read_ms, 0
+            found = recover(self.log, self.wheel, self.read_ms, store.log_end)
         self.waiting = found.waiting
         if self.read_ms == 0:  # never noted: better twice than not at all
             self.read_ms = self.floor(found.earliest_ms or self._now_ms())
-        if not has_numbers:
+        if own is None:
             offset = check.queue_offset
             data = store.message_at(found.last_place) if found.last_place >= 0 else None
             if data is not None:

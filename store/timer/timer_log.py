@@ -112,6 +112,13 @@ class TimerLog:
         items = self.segments.items
         return items[0].base <= end <= items[-1].end if items else end == 0
 
+    def reaches(self, end: int) -> bool:
+        """Whether the units go as far as the position `end`, which was recorded before."""
+        size = self.segments.size
+        if (end - self.segments.start) % size == 0:  # a new file, without a unit yet
+            end += (size - BLANK_BYTES) // UNIT_BYTES * UNIT_BYTES - size
+        return self.end >= end
+
     @property
     def has_room(self) -> bool:
         """Whether one more unit fits into the last file."""

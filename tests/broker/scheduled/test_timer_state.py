@@ -313,6 +313,42 @@ def test_a_delivery_lost_in_a_power_cut_is_repeated(
     assert two.bodies() == one_by_one(5)
 
 
+@pytest.mark.parametrize("count", [5, 77, 78, 79])  # a file of the timer log has 78 units
+def test_a_message_whose_place_in_the_wheel_is_lost_in_a_power_cut_is_placed_again(
+    rig: OpenRig, tmp_path: Path, count: int
+) -> None:
+    one = rig()
+    one.send(b"0", 5_000)
+    one.work()
+    one.sync()
+    copy(one.root, tmp_path / "cut")
+    for number in range(1, count):
+        one.send(b"%d" % number, 5_000)
+    one.work()
+    for name in ("commitlog", "consumequeue", "config"):  # these files happened to reach the disk
+        shutil.rmtree(tmp_path / "cut" / name)
+        copy(one.root / name, tmp_path / "cut" / name)
+    two = rig(tmp_path / "cut", START_MS)
+    two.at(START_MS + 6_000)
+    assert two.bodies() == one_by_one(count)
+
+
+def test_a_kill_after_the_timer_log_went_on_in_a_new_file_repeats_nothing(
+    rig: OpenRig, killed: Callable[..., Rig]
+) -> None:
+    one = rig()
+    for number in range(78):  # fills a file
+        one.send(b"%d" % number, 1_000)
+    one.at(START_MS + 2_000)
+    state = one.timers.state
+    assert not state.log.has_room
+    state.log.roll()
+    state.note()
+    two = killed(one)
+    two.work()
+    assert two.bodies() == one_by_one(78)
+
+
 def test_the_check_point_does_not_pass_the_durable_end_of_the_log(rig: OpenRig) -> None:
     one = rig()
     one.send(b"a", 1_000)
