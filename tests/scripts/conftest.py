@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from aerobee.testing.cluster import LocalCluster
+
+from .command import Inside, environment
 
 
 @pytest.fixture(scope="module")
@@ -20,3 +23,11 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """What would set up a client or a daemon is not there."""
     for name in ("NAMESRV_ADDR", "AEROBEE_TLS", "AEROBEE_TLS_CA", "AEROBEE_TLS_INSECURE"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def inside(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Inside:
+    """Commands in this process, in the environment that `aerobee` of command.py has."""
+    for name in os.environ.keys() - environment():
+        monkeypatch.delenv(name)
+    return Inside(capsys)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import re
 import resource
 import signal
@@ -10,7 +9,7 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -33,16 +32,13 @@ from ..command import (
     FREE_PORTS,
     SMALL,
     Daemon,
+    Inside,
     aerobee,
     environment,
-    here,
     output,
     refused,
     running,
-    sentence,
 )
-
-Said = Callable[..., tuple[int, str, str]]
 
 
 def get(url: str) -> str:
@@ -66,18 +62,6 @@ def daemon(store: Path) -> Iterator[Daemon]:
     words = [*up(store), "--set", "brokerName=a", "--set", "compiledSends=false"]
     with running(store.parent, *words, env={"HOME": str(store.parent)}) as one:
         yield one
-
-
-@pytest.fixture
-def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Said:
-    """What a command says that ends before it starts anything: it runs in this process."""
-    for name in os.environ.keys() - environment():
-        monkeypatch.delenv(name)
-
-    def run(*words: str) -> tuple[int, str, str]:
-        return here(capsys, *words)
-
-    return run
 
 
 # --- up ------------------------------------------------------------------------------------------
@@ -226,24 +210,24 @@ def test_a_broker_with_a_java_properties_file_registers_with_its_name_server(
 
 
 def test_settings_come_from_yaml_the_environment_and_set_in_this_order(
-    tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "broker.yaml"
     file.write_text("brokerName: from-file\nbrokerClusterName: from-file\nregionId: from-file\n")
     for name in ("AEROBEE_BROKER_CLUSTER_NAME", "AEROBEE_REGION_ID"):
         monkeypatch.setenv(name, "from-env")
     words = ["broker", "-c", str(file), "--set", "regionId=from-set", "--print-config"]
-    code, out, _ = said(*words)
-    assert code == 0
-    shown = dict(re.findall(r"^used \* +(\w+)=(.*)$", out, re.MULTILINE))
+    done = inside.done(*words)
+    assert done.returncode == 0
+    shown = dict(re.findall(r"^used \* +(\w+)=(.*)$", done.stdout, re.MULTILINE))
     names = ["brokerName", "brokerClusterName", "regionId"]
     assert shown == dict(zip(names, ["from-file", "from-env", "from-set"], strict=True))
-    changed = said(*words, "changed")[1].splitlines()
+    changed = inside.done(*words, "changed").stdout.splitlines()
     assert [line.split()[0] for line in changed] == ["KEY", *sorted(names)]
     assert re.search(rf"brokerName +from-file .* {re.escape(str(file))} line 1 +used$", changed[2])
     assert re.search("environment variable AEROBEE_BROKER_CLUSTER_NAME +used$", changed[1])
     assert re.search(r"regionId +from-set +DefaultRegion +--set +used$", changed[3])
-    every = [json.loads(line) for line in said(*words, "json")[1].splitlines()]
+    every = [json.loads(line) for line in inside.done(*words, "json").stdout.splitlines()]
     [region] = [one for one in every if one["key"] == "regionId"]
     assert (region["value"], region["default"]) == ("from-set", "DefaultRegion")
     assert (region["origin"], region["state"]) == ("--set", "used")
@@ -263,9 +247,9 @@ def test_a_name_server_ignores_environment_variables_of_a_broker(tmp_path: Path)
         assert "unknown key listenprot" in warnings[0]
 
 
-def test_print_config_marks_each_key(said: Said, caplog: pytest.LogCaptureFixture) -> None:
+def test_print_config_marks_each_key(inside: Inside, caplog: pytest.LogCaptureFixture) -> None:
     words = ["--set", "listenPrt=1", "--set", "sendMessageThreadPoolNums=4", "--print-config"]
-    _, out, _ = said("broker", *words)
+    out = inside.done("broker", *words).stdout
     assert re.search(r"^used +listenPort=10911$", out, re.MULTILINE)
     accepted = r"^accepted without effect \* +sendMessageThreadPoolNums=4$"
     assert re.search(accepted, out, re.MULTILINE)
@@ -275,8 +259,8 @@ def test_print_config_marks_each_key(said: Said, caplog: pytest.LogCaptureFixtur
     assert "did you mean listenPort?" in caplog.text
 
 
-def test_print_config_marks_a_value_from_a_dedicated_option(said: Said) -> None:
-    _, out, _ = said("broker", "-n", "names:9876", "--print-config", "changed")
+def test_print_config_marks_a_value_from_a_dedicated_option(inside: Inside) -> None:
+    out = inside.output("broker", "-n", "names:9876", "--print-config", "changed")
     assert re.search(r"^namesrvAddr +names:9876 +-n +used$", out, re.MULTILINE)
 
 
@@ -386,9 +370,9 @@ def test_a_private_key_that_others_can_read_stops_the_start(
         ("listenPort", "--set 'listenPort' has no key and value; write --set key=value"),
     ],
 )
-def test_a_wrong_value_stops_the_start(setting: str, reason: str, said: Said) -> None:
+def test_a_wrong_value_stops_the_start(setting: str, reason: str, inside: Inside) -> None:
     for command in ("broker", "up"):
-        assert reason in sentence(command, *said(command, "--set", setting))
+        assert reason in inside.refused(command, "--set", setting)
 
 
 def test_a_wrong_value_of_a_name_server_stops_its_start() -> None:
@@ -400,18 +384,16 @@ def test_a_wrong_value_of_a_name_server_stops_its_start() -> None:
 @pytest.mark.parametrize("option", ["--namesrv-port", "--listen-port"])
 @pytest.mark.parametrize("text", ["99999", "-1", "1x"])
 def test_an_invalid_port_is_reported_with_the_option_as_written(
-    option: str, text: str, said: Said, capsys: pytest.CaptureFixture[str]
+    option: str, text: str, inside: Inside
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
-        said("up", f"{option}={text}")
-    assert ended.value.code == 2
-    told = capsys.readouterr().err
-    assert f"argument {option}: {text!r} is not a port, a number from 0 to 65535" in told
+    done = inside.done("up", f"{option}={text}")
+    assert done.returncode == 2
+    assert f"argument {option}: {text!r} is not a port, a number from 0 to 65535" in done.stderr
 
 
-def test_a_missing_config_file_is_named(tmp_path: Path, said: Said) -> None:
+def test_a_missing_config_file_is_named(tmp_path: Path, inside: Inside) -> None:
     for command in ("broker", "namesrv"):
-        told = sentence(command, *said(command, "-c", str(tmp_path / "none.conf")))
+        told = inside.refused(command, "-c", str(tmp_path / "none.conf"))
         assert f"{tmp_path / 'none.conf'} can't be read: No such file" in told
 
 
@@ -505,11 +487,7 @@ def test_the_sender_is_told_of_a_disk_without_room_for_messages(daemon: Daemon) 
     assert "sent 1" in output("pub", "roomy", "-n", daemon.namesrv, data="hello")
 
 
-def test_an_unknown_command_is_refused_with_the_known_ones(
-    said: Said, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        said("begin")
-    assert ended.value.code == 2
-    known = "there are up, namesrv, broker, controller, proxy, init, pub"
-    assert known in capsys.readouterr().err
+def test_an_unknown_command_is_refused_with_the_known_ones(inside: Inside) -> None:
+    done = inside.done("begin")
+    assert done.returncode == 2
+    assert "there are up, namesrv, broker, controller, proxy, init, pub" in done.stderr
