@@ -277,7 +277,7 @@ class RawMaster:
         try:
             while data := await reader.read(1_000):
                 self.heard += stream.feed(data)
-                if isinstance(self.heard[-1], int):
+                if self.heard and isinstance(self.heard[-1], int):
                     writer.write(self.then)
                     self.then = b""
         except ConnectionResetError:
