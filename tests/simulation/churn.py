@@ -48,7 +48,8 @@ CALM_SECONDS = 3.0  # after an event: the members have their queues
 DRAIN_SECONDS = 60.0
 # A killed member has not reported what it settled in the last 10 s: it reports every 5 s, and first
 # 10 s after its start. In order its lock has to end. Another member takes its queues within 2 s,
-# and does again what came before.
+# and does again what came before. A queue that went to a member that drains waits until that has
+# left: it takes no more, and counts as a member.
 REPEAT_SECONDS = 15.0
 LOCK_SECONDS = 60.0
 CONSUMED_SECONDS = 200.0  # after the last event: a lock, and what has come meanwhile
@@ -108,6 +109,7 @@ class _Churn:
         self._draw = Random(f"churn {seed} {ordered}")
         self._members: list[Member] = []
         self._leaving: list[asyncio.Task[None]] = []
+        self._leaves: dict[Member, tuple[float, float]] = {}  # from when to when
         self._is_over = False  # nothing is sent any more
         self._sent: dict[bytes, None] = {}
         self._ends: dict[MessageQueue, int] = {}
@@ -235,11 +237,15 @@ class _Churn:
         if how == "close":
             self._forget(member)  # the messages that it has in hand go to others
         work = member.consumer.drain(DRAIN_SECONDS) if how == "drain" else member.consumer.close()
+        began = self._machines.world.now
+        self._leaves[member] = began, float("inf")
         try:
             is_whole = await self._machines.on(member.machine, work)
         except ConnectionError:
             assert member.is_killed
             return
+        finally:
+            self._leaves[member] = began, self._machines.world.now
         if is_whole is False:
             self._fault(f"{member.name} has open messages after {DRAIN_SECONDS:g} s")
         assert member.life is not None
@@ -317,7 +323,9 @@ class _Churn:
         """For how long a message of this queue may come again that came first at this time."""
         kills = sum(when >= first and queue in held for when, held in self._kills)
         each = REPEAT_SECONDS + (LOCK_SECONDS if self._ordered and kills else 0)
-        return each * max(1, kills)
+        now = self._machines.world.now
+        waits = [min(end, now) - max(began, first) for began, end in self._leaves.values()]
+        return each * max(1, kills) + sum(wait for wait in waits if wait > 0)
 
     def _locked_by(self, member: Member) -> list[MessageQueue]:
         tables = [
