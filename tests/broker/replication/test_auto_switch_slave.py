@@ -101,7 +101,7 @@ async def test_an_old_master_loses_what_the_new_one_does_not_have(
     assert a.log() == b.log()
     assert a.epochs == b.epochs == ["1-0", f"2-{common}"]
     assert a.cuts == [common]
-    assert a.bodies() == 25
+    await until(lambda: a.bodies() == 25)
     (text,) = [one.getMessage() for one in caplog.records if "cut off" in one.getMessage()]
     assert text.startswith(f"7 messages are cut off, the log from {common} to ")
     (copy,) = disk.current.entries(a.folder / "cut")
