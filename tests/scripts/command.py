@@ -136,21 +136,35 @@ class Inside:
     """Runs commands in this process, which is quicker: `done` as `aerobee`, the others as those
     of their names."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path
+    ) -> None:
         self._capsys = capsys
+        self._monkeypatch = monkeypatch
+        self._input = folder / "standard input"
 
-    def done(self, *words: str) -> subprocess.CompletedProcess[str]:
-        try:
-            code, out, error = here(self._capsys, *words)
-        except SystemExit as ended:  # of the parser
-            code, (out, error) = cast(int, ended.code), self._capsys.readouterr()
+    def done(self, *words: str, data: str = "") -> subprocess.CompletedProcess[str]:
+        self._input.write_text(data, newline="")
+        with self._input.open() as found, self._monkeypatch.context() as changed:
+            changed.setattr(sys, "stdin", found)
+            try:
+                code, out, error = here(self._capsys, *words)
+            except SystemExit as ended:  # of the parser
+                code, (out, error) = cast(int, ended.code), self._capsys.readouterr()
         return subprocess.CompletedProcess(words, code, out, error)
 
-    def output(self, *words: str) -> str:
-        return printed(self.done(*words))
+    def output(self, *words: str, data: str = "") -> str:
+        return printed(self.done(*words, data=data))
 
-    def refused(self, *words: str) -> str:
-        return sentence(words[0], self.done(*words))
+    def refused(self, *words: str, data: str = "") -> str:
+        return sentence(words[0], self.done(*words, data=data))
+
+    def read(self, topic: str, *words: str) -> str:
+        """What `sub` prints. It may be quicker than the news of a topic that a send made."""
+        done = self.done("sub", topic, *words)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr in ("", f"topic {topic} does not exist yet; waiting for it\n")
+        return done.stdout
 
 
 def objects(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:

@@ -26,8 +26,12 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def inside(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Inside:
+def inside(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Inside:
     """Commands in this process, in the environment that `aerobee` of command.py has."""
     for name in os.environ.keys() - environment():
         monkeypatch.delenv(name)
-    return Inside(capsys)
+    return Inside(capsys, monkeypatch, tmp_path_factory.mktemp("inside"))

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from aerobee.scripts import cli
 from aerobee.scripts.commands import pub
+from aerobee.scripts.harness.java_side import free_broker_port
 from aerobee.testing import LocalCluster
 
 from ..waiting import PROCESS
@@ -17,10 +18,10 @@ from .command import (
     FREE_PORTS,
     SMALL,
     Daemon,
+    Inside,
     environment,
     here,
     output,
-    refused,
     running,
 )
 
@@ -32,20 +33,22 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         yield one
 
 
-def test_each_line_of_standard_input_becomes_a_message(daemon: Daemon) -> None:
-    said = output("pub", "lines", "-n", daemon.namesrv, data="one\n\ntwo\r\nthree")
+def test_each_line_of_standard_input_becomes_a_message(inside: Inside, daemon: Daemon) -> None:
+    said = inside.output("pub", "lines", "-n", daemon.namesrv, data="one\n\ntwo\r\nthree")
     assert said == "sent 3 messages to lines\n"
-    found = output("sub", "lines", "--namesrv", daemon.namesrv, "--from", "earliest", "-n", "3")
+    found = inside.read("lines", "--namesrv", daemon.namesrv, "--from", "earliest", "-n", "3")
     assert sorted(found.splitlines()) == ["one", "three", "two"]
 
 
-def test_a_file_is_published_with_tag_keys_and_properties(daemon: Daemon, tmp_path: Path) -> None:
+def test_a_file_is_published_with_tag_keys_and_properties(
+    inside: Inside, daemon: Daemon, tmp_path: Path
+) -> None:
     file = tmp_path / "orders.txt"
     file.write_text("order 1\n")
     words = ["--tags", "paid", "--key", "o-1", "--key", "c-7", "-p", "shop=berlin", str(file)]
-    output("pub", "marked", "-n", daemon.namesrv, *words)
-    text = output(
-        *("sub", "marked", "--namesrv", daemon.namesrv, "--from", "earliest", "-n", "1", "--json")
+    inside.output("pub", "marked", "-n", daemon.namesrv, *words)
+    text = inside.read(
+        *("marked", "--namesrv", daemon.namesrv, "--from", "earliest", "-n", "1", "--json")
     )
     found = json.loads(text)
     assert found["body"] == "order 1"
@@ -53,16 +56,16 @@ def test_a_file_is_published_with_tag_keys_and_properties(daemon: Daemon, tmp_pa
     assert found["properties"] == {"shop": "berlin"}
 
 
-def test_json_from_sub_goes_back_into_pub(daemon: Daemon) -> None:
+def test_json_from_sub_goes_back_into_pub(inside: Inside, daemon: Daemon) -> None:
     lines = [
         json.dumps({"body": "text ü", "tags": "a", "keys": ["k"], "properties": {"x": "1"}}),
         json.dumps({"bodyBase64": "/wD+", "tags": "b"}),
         json.dumps({"body": {"nested": [1, 2]}}),
     ]
-    output("pub", "first", "--json", "-n", daemon.namesrv, data="\n".join(lines))
+    inside.output("pub", "first", "--json", "-n", daemon.namesrv, data="\n".join(lines))
     sub = ["--namesrv", daemon.namesrv, "--from", "earliest", "-n", "3", "--json"]
-    copied = output("sub", "first", *sub)
-    output("pub", "second", "--json", "-n", daemon.namesrv, data=copied)
+    copied = inside.read("first", *sub)
+    inside.output("pub", "second", "--json", "-n", daemon.namesrv, data=copied)
 
     def contents(text: str) -> list[tuple[object, ...]]:
         found = map(json.loads, text.splitlines())
@@ -73,14 +76,16 @@ def test_json_from_sub_goes_back_into_pub(daemon: Daemon) -> None:
             for one in found
         )
 
-    assert contents(output("sub", "second", *sub)) == contents(copied)
+    assert contents(inside.read("second", *sub)) == contents(copied)
     assert {json.loads(line).get("body") for line in copied.splitlines()} == {
         *("text ü", '{"nested": [1, 2]}', None)
     }
 
 
-def test_a_line_that_is_no_json_object_is_named(daemon: Daemon) -> None:
-    said = refused("pub", "bad", "--json", "-n", daemon.namesrv, data='{"body": "ok"}\nnot json\n')
+def test_a_line_that_is_no_json_object_is_named(inside: Inside, daemon: Daemon) -> None:
+    said = inside.refused(
+        "pub", "bad", "--json", "-n", daemon.namesrv, data='{"body": "ok"}\nnot json\n'
+    )
     assert "line 2 is not a JSON object with a body" in said
 
 
@@ -98,28 +103,30 @@ def test_a_line_that_is_no_json_object_is_named(daemon: Daemon) -> None:
     ],
 )
 def test_a_line_with_something_of_the_wrong_kind_says_what(
-    daemon: Daemon, line: str, reason: str
+    inside: Inside, daemon: Daemon, line: str, reason: str
 ) -> None:
-    said = refused("pub", "bad", "--json", "-n", daemon.namesrv, data=line)
+    said = inside.refused("pub", "bad", "--json", "-n", daemon.namesrv, data=line)
     assert f"line 1 is not a JSON object with a body ({reason})" in said
 
 
-def test_a_thousand_lines_are_spread_over_the_queues(daemon: Daemon) -> None:
-    output("pub", "many", "-n", daemon.namesrv, data="".join(f"line {n}\n" for n in range(1000)))
-    text = output(
-        *("sub", "many", "--namesrv", daemon.namesrv, "--from", "earliest", "-n", "1000", "--json")
+def test_a_thousand_lines_are_spread_over_the_queues(inside: Inside, daemon: Daemon) -> None:
+    inside.output(
+        "pub", "many", "-n", daemon.namesrv, data="".join(f"line {n}\n" for n in range(1000))
+    )
+    text = inside.read(
+        *("many", "--namesrv", daemon.namesrv, "--from", "earliest", "-n", "1000", "--json")
     )
     found = [json.loads(line) for line in text.splitlines()]
     assert {one["body"] for one in found} == {f"line {n}" for n in range(1000)}
     assert {one["queue"] for one in found} == {0, 1, 2, 3}
 
 
-def test_sub_shows_only_the_tags_that_were_asked_for(daemon: Daemon) -> None:
+def test_sub_shows_only_the_tags_that_were_asked_for(inside: Inside, daemon: Daemon) -> None:
     for tag in ("a", "b", "c"):
-        output("pub", "tagged", "--tags", tag, "-n", daemon.namesrv, data=f"with {tag}")
+        inside.output("pub", "tagged", "--tags", tag, "-n", daemon.namesrv, data=f"with {tag}")
     words = ["--namesrv", daemon.namesrv, "--from", "earliest", "--tags", "a || c", "-n", "2"]
-    assert sorted(output("sub", "tagged", *words).splitlines()) == ["with a", "with c"]
-    grouped = output("sub", "tagged", *words, "--group", "taggers")
+    assert sorted(inside.read("tagged", *words).splitlines()) == ["with a", "with c"]
+    grouped = inside.read("tagged", *words, "--group", "taggers")
     assert sorted(grouped.splitlines()) == ["with a", "with c"]
 
 
@@ -151,72 +158,78 @@ def test_sub_ends_quietly_when_its_reader_has_seen_enough(daemon: Daemon) -> Non
         assert watcher.wait(PROCESS) == 0
 
 
-def test_topics_groups_and_lag_tell_what_was_done(daemon: Daemon) -> None:
+def test_topics_groups_and_lag_tell_what_was_done(inside: Inside, daemon: Daemon) -> None:
     where = ["-n", daemon.namesrv]
-    output("pub", "counted", *where, data="1\n2\n3\n4\n5\n")
+    inside.output("pub", "counted", *where, data="1\n2\n3\n4\n5\n")
     words = ["--namesrv", daemon.namesrv, "--from", "earliest", "--group", "counters"]
-    output("sub", "counted", *words, "-n", "5")
-    output("pub", "counted", *where, data="6\n7\n")
+    inside.read("counted", *words, "-n", "5")
+    inside.output("pub", "counted", *where, data="6\n7\n")
 
-    topics = [json.loads(line) for line in output("topics", "--json", *where).splitlines()]
+    topics = [json.loads(line) for line in inside.output("topics", "--json", *where).splitlines()]
     [counted] = [one for one in topics if one["topic"] == "counted"]
     assert (counted["queues"], counted["messages"]) == (4, 7)
     assert not any(one["topic"].startswith(("%", "TBW102", "SCHEDULE")) for one in topics)
 
-    lags = [json.loads(line) for line in output("lag", "--json", *where).splitlines()]
+    lags = [json.loads(line) for line in inside.output("lag", "--json", *where).splitlines()]
     behind = [one for one in lags if (one["group"], one["topic"]) == ("counters", "counted")]
     assert [one["behind_by"] for one in behind] == [2]
 
-    queues = output("lag", "counters", *where).splitlines()
+    queues = inside.output("lag", "counters", *where).splitlines()
     assert queues[0].split() == ["TOPIC", "BROKER", "QUEUE", "CONSUMED", "END", "BEHIND", "BY"]
     ours = [line.split() for line in queues[1:] if line.startswith("counted ")]
     assert sum(int(one[-1]) for one in ours) == 2
 
-    groups = [json.loads(line) for line in output("groups", "--json", *where).splitlines()]
+    groups = [json.loads(line) for line in inside.output("groups", "--json", *where).splitlines()]
     [counters] = [one for one in groups if one["group"] == "counters"]
     assert (counters["members"], counters["topics"]) == (0, "counted")
 
 
 @pytest.mark.requirement("Bad input: Commands on what exists already, or not")
-def test_a_topic_is_created_with_its_queues_and_deleted(daemon: Daemon) -> None:
+def test_a_topic_is_created_with_its_queues_and_deleted(inside: Inside, daemon: Daemon) -> None:
     where = ["-n", daemon.namesrv]
-    assert "created topic made" in output("topics", "create", "made", "--queues", "3", *where)
-    assert "made exists already" in output("topics", "create", "made", *where)
-    assert "has 5 queues" in output("topics", "create", "made", "--queues", "5", *where)
-    [made] = [line.split() for line in output("topics", *where).splitlines() if "made" in line]
+    assert "created topic made" in inside.output(
+        "topics", "create", "made", "--queues", "3", *where
+    )
+    assert "made exists already" in inside.output("topics", "create", "made", *where)
+    assert "has 5 queues" in inside.output("topics", "create", "made", "--queues", "5", *where)
+    [made] = [
+        line.split() for line in inside.output("topics", *where).splitlines() if "made" in line
+    ]
     assert made[2] == "5"
-    assert "deleted topic made" in output("topics", "delete", "made", *where)
-    assert "there is no topic made" in refused("topics", "delete", "made", *where)
-    assert "there is no group nobody" in refused("groups", "delete", "nobody", *where)
-    assert not any(line.startswith("made ") for line in output("topics", *where).splitlines())
+    assert "deleted topic made" in inside.output("topics", "delete", "made", *where)
+    assert "there is no topic made" in inside.refused("topics", "delete", "made", *where)
+    assert "there is no group nobody" in inside.refused("groups", "delete", "nobody", *where)
+    assert not any(
+        line.startswith("made ") for line in inside.output("topics", *where).splitlines()
+    )
 
 
 @pytest.mark.requirement("Bad input: Words that a newcomer may try")
-def test_a_topic_or_a_group_is_listed_alone(daemon: Daemon) -> None:
+def test_a_topic_or_a_group_is_listed_alone(inside: Inside, daemon: Daemon) -> None:
     for name in ("alone", "beside"):
-        output("pub", name, "-n", daemon.namesrv, data="x\n")
+        inside.output("pub", name, "-n", daemon.namesrv, data="x\n")
         sub = ["--from", "earliest", "-n", "1", "--group", f"of-{name}"]
-        output("sub", name, "--namesrv", daemon.namesrv, *sub)
+        inside.read(name, "--namesrv", daemon.namesrv, *sub)
     for command, name in (("topics", "alone"), ("groups", "of-alone")):
-        lines = output(command, "list", name, "-n", daemon.namesrv).splitlines()
+        lines = inside.output(command, "list", name, "-n", daemon.namesrv).splitlines()
         assert [line.split()[0] for line in lines[1:]] == [name]
-        said = refused(command, "list", "nosuch", "-n", daemon.namesrv)
+        said = inside.refused(command, "list", "nosuch", "-n", daemon.namesrv)
         assert f"there is no {command[:-1]} nosuch; `aerobee {command} --all` lists" in said
 
 
-def test_cluster_lists_the_broker(daemon: Daemon) -> None:
-    [broker] = output("cluster", "--json", "-n", daemon.namesrv).splitlines()
+def test_cluster_lists_the_broker(inside: Inside, daemon: Daemon) -> None:
+    [broker] = inside.output("cluster", "--json", "-n", daemon.namesrv).splitlines()
     found = json.loads(broker)
     assert (found["role"], found["address"]) == ("master", daemon.broker)
 
 
 @pytest.mark.parametrize("command", ["topics", "groups", "cluster", "lag", "doctor"])
-def test_without_a_name_server_one_sentence_says_so(command: str) -> None:
-    assert "127.0.0.1:1" in refused(command, "-n", "127.0.0.1:1")
+def test_without_a_name_server_one_sentence_says_so(inside: Inside, command: str) -> None:
+    assert "127.0.0.1:1" in inside.refused(command, "-n", "127.0.0.1:1")
 
 
-def test_pub_without_a_name_server_says_what_was_sent() -> None:
-    said = refused("pub", "orders", "-n", "127.0.0.1:1", data="hello\n")
+def test_pub_without_a_name_server_says_what_was_sent(inside: Inside) -> None:
+    said = inside.refused("pub", "orders", "-n", "127.0.0.1:1", data="hello\n")
     assert "0 messages were sent before line 1: " in said
 
 
@@ -226,7 +239,8 @@ def test_pub_waits_for_its_broker_when_it_is_to_keep_trying(
     first, second = tmp_path / "first", tmp_path / "second"
     first.write_text("before\n")
     second.write_text("one\ntwo\n")
-    with LocalCluster() as cluster:
+    port = free_broker_port()  # no neighbour gets it between stop and start
+    with LocalCluster(listenPort=port, haListenPort=port + 1) as cluster:
         where = ("-n", cluster.name_server)
         assert here(capsys, "pub", "orders", str(first), *where)[0] == 0
         cluster._run(cluster.brokers[0].stop())
@@ -239,7 +253,7 @@ def test_pub_waits_for_its_broker_when_it_is_to_keep_trying(
 
         monkeypatch.setattr(pub, "time", SimpleNamespace(sleep=pause))
         code, out, error = here(capsys, "pub", "orders", str(second), *where, "--keep-trying")
-        assert (code, out) == (0, "sent 2 messages to orders\n")
+        assert (code, out) == (0, "sent 2 messages to orders\n"), error
         assert set(pauses) == {pub.RETRY_SECONDS}
         (line,) = error.splitlines()
         assert line.startswith("aerobee pub: ")
@@ -248,9 +262,9 @@ def test_pub_waits_for_its_broker_when_it_is_to_keep_trying(
         assert (found[0], sorted(found[1].split())) == (0, ["before", "one", "two"])
 
 
-def test_an_illegal_topic_name_is_refused(daemon: Daemon) -> None:
-    assert "../up" in refused("pub", "../up", "-n", daemon.namesrv, data="hello\n")
-    assert "../up" in refused("topics", "create", "../up", "-n", daemon.namesrv)
+def test_an_illegal_topic_name_is_refused(inside: Inside, daemon: Daemon) -> None:
+    assert "../up" in inside.refused("pub", "../up", "-n", daemon.namesrv, data="hello\n")
+    assert "../up" in inside.refused("topics", "create", "../up", "-n", daemon.namesrv)
 
 
 def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_traceback(

@@ -12,7 +12,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "stores"
 
 
 def lines_of(inside: Inside, topic: str, namesrv: str, count: int) -> list[str]:
-    out = inside.output("sub", topic, "-n", namesrv, "--from", "earliest", "--count", str(count))
+    out = inside.read(topic, "-n", namesrv, "--from", "earliest", "--count", str(count))
     return sorted(out.split())
 
 

@@ -132,7 +132,7 @@ def test_a_store_in_use_is_checked_and_dumped_and_not_rebuilt(
         assert "is already open by process" in inside.refused("store", "rebuild", str(store))
         output("pub", "live", "-n", one.namesrv, data="third\n")
         words = ["--namesrv", one.namesrv, "--from", "earliest", "-n", "3"]
-        assert sorted(inside.output("sub", "live", *words).splitlines()) == [
+        assert sorted(inside.read("live", *words).splitlines()) == [
             "first",
             "second",
             "third",
