@@ -10,7 +10,7 @@ from aerobee.client.base.security import Security
 from aerobee.client.blocking import Admin
 from aerobee.testing.cluster import LocalCluster
 
-from .command import here, output
+from .command import Inside, here
 
 # A command line of each command that connects, but for where to.
 LINES = {
@@ -72,12 +72,12 @@ def test_every_command_takes_name_servers_by_both_spellings(
 
 @pytest.mark.parametrize("option", ["-n", "--namesrv"])
 def test_sub_takes_them_too_and_a_plain_number_is_a_count(
-    cluster: LocalCluster, option: str
+    cluster: LocalCluster, inside: Inside, option: str
 ) -> None:
-    output("pub", "counted", "-n", cluster.name_server, data="hello\n")
+    inside.output("pub", "counted", "-n", cluster.name_server, data="hello\n")
     for count in ("--count", "-n"):
-        words = ("sub", "counted", "--from", "earliest", count, "1", option, cluster.name_server)
-        assert output(*words) == "hello\n"
+        words = ("counted", "--from", "earliest", count, "1", option, cluster.name_server)
+        assert inside.read(*words) == "hello\n"
 
 
 @pytest.mark.parametrize("command", [name for name in LINES if name not in ("sub", "message")])
