@@ -18,6 +18,7 @@ import pytest
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.server import NameServer
 from aerobee.scripts.harness.java_side import QUICK_START
+from aerobee.store.files import disk
 from hypothesis import settings
 
 from . import tiers
@@ -26,6 +27,7 @@ from .tiers import Tier
 from .waiting import SLOWNESS
 
 TESTS = Path(__file__).parent
+ROOM = (1 << 30, 9 << 30)  # bytes used and free on the disk of every store
 # Folders whose files take minutes. They run first, so that no worker ends long after the others.
 SLOW_FOLDERS = ("simulation", "loss", "spark", "interop", "examples")
 
@@ -57,6 +59,14 @@ def pytest_configure(config: pytest.Config) -> None:
     """Notes what fails, in the process that sees all results."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Repeats(config), "aerobee-repeats")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def room_on_the_disk() -> Iterator[None]:
+    """The brokers in this process find room on the machine's disk, however full it is."""
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(disk.Disk, "room", lambda *_: ROOM)
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

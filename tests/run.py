@@ -9,6 +9,7 @@ import argparse
 import ctypes
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,8 +41,10 @@ STRICT_WARNINGS = (
     *("-W", "error::pytest.PytestUnraisableExceptionWarning"),
 )
 WORKERS = os.environ.get("AEROBEE_TEST_PROCESSES", "3")  # many tests wait for others
+FREE_BYTES = 1 << 30  # for temporary files; the default tier needs a third of it
+USED_PERCENT_MAX = 90  # diskSpaceWarningLevelRatio: above it the daemons take no messages
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
-TESTS_FAILED, INTERRUPTED = 1, 2  # pytest's exit codes
+TESTS_FAILED, INTERRUPTED, USAGE_ERROR = 1, 2, 4  # pytest's exit codes
 
 
 def main(words: Sequence[str]) -> int:
@@ -66,8 +69,24 @@ def main(words: Sequence[str]) -> int:
     # A caller that ignores SIGINT, such as a script with `&`, hands that down.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     become_reaper()
+    if lack := lack_of_room(Path(tempfile.gettempdir())):
+        print(lack, file=sys.stderr)
+        return USAGE_ERROR
     with tempfile.TemporaryDirectory(prefix="aerobee-tests-") as folder:
         return run(tier, rest, Path(folder) / "failures.json")
+
+
+def lack_of_room(folder: Path) -> str:
+    """What is wrong with the disk of the temporary files; nothing where the tests can run."""
+    disk = shutil.disk_usage(folder)
+    used = 100 * disk.used / (disk.used + disk.free)
+    if disk.free >= FREE_BYTES and used <= USED_PERCENT_MAX:
+        return ""
+    return (
+        f"{folder} has {disk.free >> 20:,} MiB free and is {used:.0f} % full; the tests need "
+        f"{FREE_BYTES >> 20:,} MiB, and brokers take no message above {USED_PERCENT_MAX} %: set "
+        "TMPDIR to a folder on a disk with more room"
+    )
 
 
 def is_test_path(word: str) -> bool:

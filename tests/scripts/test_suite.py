@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path, PurePosixPath
@@ -183,6 +184,25 @@ def test_what_tests_print_is_shown_by_one_process(
     monkeypatch.setattr(run, "pytest", passes)
     assert run.run(None, words, tmp_path / "failures") == 0
     assert ("no:xdist" in runs[0], "-n" in runs[0]) == (is_alone, not is_alone)
+
+
+@pytest.mark.parametrize(
+    ("used_gib", "free_mib", "is_enough"),
+    [(1, 1_024, True), (1, 1_023, False), (900, 110 << 10, True), (900, 90 << 10, False)],
+)
+def test_a_run_on_a_disk_without_room_does_not_begin(
+    used_gib: int,
+    free_mib: int,
+    is_enough: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    usage = SimpleNamespace(used=used_gib << 30, free=free_mib << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
+    monkeypatch.setattr(run, "run", lambda *_: 0)
+    monkeypatch.setattr(run, "become_reaper", lambda: None)
+    assert run.main([]) == (0 if is_enough else run.USAGE_ERROR)
+    assert ("set TMPDIR to a folder" in capsys.readouterr().err) is not is_enough
 
 
 @pytest.mark.parametrize("code", [2, 3, -9])
