@@ -1,5 +1,5 @@
-"""A pair without a controller: our slave acts for a real master that is gone, and the master takes
-offsets and progress back when it returns. tests/simulation has the same with brokers of ours."""
+"""A pair without a controller, one broker ours and the other the real one: the slave acts for a
+master that is gone, and the master takes offsets and progress back when it returns."""
 
 from __future__ import annotations
 
@@ -46,17 +46,21 @@ SETTINGS: dict[str, str | int] = SMALL_FILES | {
     "timerFlushIntervalMs": 1_000,  # the default
     "messageDelayLevel": f"{DUE_SECONDS}s",
 }
-Brokers = tuple[JavaCluster, AerobeeCluster, AerobeeCluster]
+Brokers = tuple[AerobeeCluster | JavaCluster, AerobeeCluster | JavaCluster, AerobeeCluster]
 
 
-@pytest.fixture
-def brokers(java_is_here: None, tmp_path: Path) -> Iterator[Brokers]:
-    """The real master and name server, our slave, and a broker of ours of another name."""
-    master = JavaCluster(tmp_path / "master", SETTINGS, apart=True, flags=TEST_BROKER_FLAGS)
+@pytest.fixture(params=["java master, our slave", "our master, java slave"])
+def brokers(
+    request: pytest.FixtureRequest, java_is_here: None, tmp_path: Path
+) -> Iterator[Brokers]:
+    """Master, slave, and a broker of another name; the name server is of the master's kind."""
+    ours_leads = request.param.startswith("our")
+    master = made(tmp_path / "master", SETTINGS, ours=ours_leads)
     with Path(master.namesrv_file).open("a") as file:
         file.write("supportActingMaster=true\nnotifyMinBrokerIdChanged=true\n")
     shared = SETTINGS | {"namesrvAddr": master.namesrv}
-    slave = AerobeeCluster(tmp_path / "slave", shared | {"brokerRole": "SLAVE", "brokerId": 1})
+    as_slave: dict[str, str | int] = shared | {"brokerRole": "SLAVE", "brokerId": 1}
+    slave = made(tmp_path / "slave", as_slave, ours=not ours_leads)
     other = AerobeeCluster(tmp_path / "other", shared | {"brokerName": "another-broker"})
     try:
         master.start()
@@ -66,6 +70,14 @@ def brokers(java_is_here: None, tmp_path: Path) -> Iterator[Brokers]:
     finally:
         for one in (slave, other, master):
             one.stop()
+
+
+def made(
+    folder: Path, settings: dict[str, str | int], *, ours: bool
+) -> AerobeeCluster | JavaCluster:
+    if ours:
+        return AerobeeCluster(folder, settings)
+    return JavaCluster(folder, settings, apart=True, flags=TEST_BROKER_FLAGS)
 
 
 class Asked:
@@ -92,7 +104,7 @@ class Asked:
         answer = await self.peers.request(broker, codes.SEND_MESSAGE_V2, header, b"body", SECONDS)
         assert answer.code == codes.SUCCESS, answer.remark
 
-    async def in_wheel(self, master: JavaCluster) -> None:
+    async def in_wheel(self, master: AerobeeCluster | JavaCluster) -> None:
         """Wait until the master says that the timer message is in its wheel."""
 
         async def is_in() -> bool:
@@ -144,6 +156,9 @@ async def test_a_slave_acts_for_its_master_which_takes_everything_back(
         await asked.send(master.broker, pairs)
     await asked.in_wheel(master)
     await until(lambda: asked.is_caught_up(master.broker, slave.broker), "the slave's log")
+    if isinstance(slave, JavaCluster):
+        assert slave.broker_process is not None
+        slave.broker_process.ask("sync", "synced", SECONDS)
 
     async def has_tables() -> bool:
         code = codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG

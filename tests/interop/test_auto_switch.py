@@ -1,4 +1,4 @@
-"""A set of one real broker and one aerobee broker under RocketMQ's controller.
+"""A set of one real broker and one aerobee broker, under aerobee's controller and under RocketMQ's.
 
 Each follows the other, the master changes under load by order and by force, no acknowledged message
 is lost, and the files become equal byte for byte. test_controller has real brokers under our
@@ -9,7 +9,7 @@ RocketMQ's controllers on JRaft, whose port listens on every address, so give it
 own:
 
     unshare -rn sh -c 'ip link set lo up; AEROBEE_JAVA_CONTROLLERS=jRaft \
-        .venv/bin/pytest tests/interop/test_auto_switch.py'
+        .venv/bin/pytest tests/interop/test_auto_switch.py -k under-java'
 """
 
 import asyncio
@@ -18,11 +18,16 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from aerobee.client import Producer
 from aerobee.client.errors import ClientError
 from aerobee.console.findings.replicas import Replicas, elect, replicas_of
+from aerobee.controller.config import ControllerConfig
+from aerobee.controller.server import Controller
+from aerobee.namesrv.config import NamesrvConfig
+from aerobee.namesrv.server import NameServer
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.ha import EpochEntryCache
@@ -48,6 +53,38 @@ SEGMENT = 64 << 10
 ACKNOWLEDGED = 150  # messages before and after a change
 PRODUCERS = 4
 MEMORY = ("-Xmx512m", *java_side.QUICK_SERVER)
+
+
+class Controllers(Protocol):
+    """A name server and a controller. `names` and `controller` are "host:port"."""
+
+    names: str
+    controller: str
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+class OurControllers:
+    def __init__(self, folder: Path) -> None:
+        self._names = NameServer(NamesrvConfig(listen_port=0))
+        self._controller = Controller(
+            ControllerConfig(
+                listen_port=0,
+                controller_store_path=str(folder / "controller"),
+                scan_not_active_broker_interval=1_000,
+            )
+        )
+
+    async def start(self) -> None:
+        await self._names.start()
+        await self._controller.start()
+        self.names, self.controller = self._names.address, self._controller.address
+
+    async def stop(self) -> None:
+        await self._controller.stop()
+        await self._names.stop()
 
 
 class JavaControllers:
@@ -96,11 +133,12 @@ class JavaControllers:
 
 
 class MixedSet:
-    """Two brokers of one name: ours is the first master, with id 1."""
+    """Two brokers of one name under `controllers`: `first` is the first master, with id 1."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, controllers: Controllers, first: str) -> None:
         self.folder = folder
-        self.controllers = JavaControllers(folder / "names")
+        self.first = first
+        self.controllers = controllers
         self.peers = Peers(upgrade=False)
         self.brokers: list[JavaCluster | AerobeeCluster] = []
 
@@ -118,7 +156,8 @@ class MixedSet:
             "brokerId": -1,
         }
         java = JavaCluster(self.folder / "java", settings, apart=True, flags=MEMORY)
-        self.brokers = [AerobeeCluster(self.folder / "ours", settings), java]
+        ours = AerobeeCluster(self.folder / "ours", settings)
+        self.brokers = [java, ours] if self.first == "java" else [ours, java]
         for number, broker in enumerate(self.brokers, 1):
             await asyncio.to_thread(broker.start_broker, SECONDS)
             await self.until_members(number)
@@ -206,9 +245,13 @@ class MixedSet:
         return next(one for one in self.brokers if one.broker == address)
 
 
-@pytest.fixture
-async def mixed(java_is_here: None, tmp_path: Path) -> AsyncIterator[MixedSet]:
-    found = MixedSet(tmp_path)
+@pytest.fixture(params=["java-first-under-ours", "ours-first-under-java"])
+async def mixed(
+    request: pytest.FixtureRequest, java_is_here: None, tmp_path: Path
+) -> AsyncIterator[MixedSet]:
+    first, _, _, of_controllers = request.param.split("-")
+    kind = OurControllers if of_controllers == "ours" else JavaControllers
+    found = MixedSet(tmp_path, kind(tmp_path / "names"), first)
     try:
         await found.start()
         yield found
