@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -187,11 +188,13 @@ def _command(words: Sequence[str]) -> str:
 
 
 def _machine() -> str:
-    java = subprocess.run(
-        ["java", "-version"],  # noqa: S607 - the java that the run used
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stderr.splitlines()
-    version = java[0].split('"')[1] if java and '"' in java[0] else "none"
+    said = ""
+    with suppress(FileNotFoundError):
+        said = subprocess.run(
+            ["java", "-version"],  # noqa: S607 - the java that the run used
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stderr
+    version = said.split('"')[1] if '"' in said else "none"
     return f"{os.cpu_count()} cores, Python {platform.python_version()}, Java {version}"

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -29,9 +30,9 @@ def run(lack: str, program: str) -> "subprocess.CompletedProcess[str]":
     "Documents: A broker on Windows or macOS: one sentence; the client runs there"
 )
 @pytest.mark.parametrize("lack", LACKS)
-def test_a_broker_says_in_one_sentence_that_it_runs_on_linux(lack: str) -> None:
-    program = "from aerobee.scripts.cli import main; raise SystemExit(main(['up', '--store', 'x']))"
-    done = run(lack, program)
+def test_a_broker_says_in_one_sentence_that_it_runs_on_linux(lack: str, tmp_path: Path) -> None:
+    words = ["up", "--namesrv-port", "0", "--listen-port", "0", "--store", str(tmp_path)]
+    done = run(lack, f"from aerobee.scripts.cli import main; raise SystemExit(main({words}))")
     assert done.returncode == 1
     assert done.stderr.startswith("aerobee up: broker and store run on Linux, and this is ")
     assert lack in done.stderr
