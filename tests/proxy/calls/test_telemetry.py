@@ -122,12 +122,12 @@ async def working(proxied: Setup, topic: str) -> tuple[Client, Any]:
 
 
 async def released(proxied: Setup) -> None:
-    """Wait until the proxy keeps no handle any more."""
+    """Wait until the proxy keeps no handle any more, and the broker knows."""
     service = proxied.proxy.service
 
     def has_none() -> bool:
         service.clients.sweep()  # as each second
-        return not len(service.keeper)
+        return not (len(service.keeper) or service.keeper._tasks or proxied.proxy._leaving)
 
     await until(has_none, lambda: f"{len(service.keeper)} handles are kept")
 
