@@ -897,6 +897,8 @@ class Broker:
     def _on_synced(self) -> None:
         if isinstance(self.ha, AutoSwitchMaster):
             self.ha.confirm()
+        elif self._slaves:
+            self.ha.send()
         if self.store.readable_end_moves_with_sync:
             self.wake_all()
 

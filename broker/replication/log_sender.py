@@ -55,6 +55,11 @@ class MasterEnd(Generic[Sender]):
         self._server = server
         self._progress = asyncio.Event()  # a slave has said something, or is gone
 
+    @property
+    def sent_end(self) -> int:
+        """Slaves get the log up to here."""
+        return self.store.written_end
+
     def may_come(self, host: str) -> bool:
         """Whether a slave at this address may take the log."""
         return True
@@ -174,10 +179,10 @@ class LogSender(asyncio.Protocol, Generic[Master]):
             self._refuse(f"it doesn't speak as a slave does: {wrong}")
 
     def send(self) -> None:
-        """Go on with the log, as far as it is written and the slave has read."""
+        """Go on with the log, as far as it may be sent and the slave has read."""
         if self._is_full or self._is_closed or self._goes_on or self.next < 0:
             return
-        end = self._master.store.written_end
+        end = self._master.sent_end
         pieces: list[bytes] = []
         size = 0
         try:

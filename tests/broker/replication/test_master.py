@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from socket import SO_SNDBUF, SOL_SOCKET
+from threading import Event
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from aerobee.protocol import codes
 from aerobee.protocol.bodies.ha import HARuntimeInfo
 from aerobee.protocol.ha import CHUNK_HEAD, CHUNK_HEAD_BYTES, REPORT
 from aerobee.protocol.message.batch import Entry, encode_batch
+from aerobee.store.engine.sync import SyncPlan
 
 from ...clocks import Clock
 from ...steps import result_of
@@ -510,6 +512,34 @@ async def test_a_send_waits_for_both_disk_and_slave(
     await until(lambda: broker.store.durable_end == broker.store.log_end > 0)
     assert not (await asyncio.wait([sending], timeout=0.01))[0]
     slave.report(broker.store.log_end)
+    assert (await sending).code == codes.SUCCESS
+
+
+async def test_with_sync_flush_a_slave_gets_nothing_that_a_power_cut_takes_from_the_master(
+    run: Run, config: Config, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, caller = await master(run, config, **SYNC, flush_disk_type="SYNC_FLUSH")
+    slave = await connect(broker)
+    await joined(broker, slave)
+    sync, may_sync = SyncPlan.run, Event()
+
+    def late_sync(plan: SyncPlan) -> None:
+        may_sync.wait(LONG)
+        sync(plan)
+
+    monkeypatch.setattr(SyncPlan, "run", late_sync)
+    sending = asyncio.ensure_future(caller.send("T"))
+    try:
+        await until(lambda: broker.store.written_end > 0)
+        broker.ha.sweep()
+        (sender,) = broker.ha.slaves
+        assert (sender.next, broker.store.durable_end) == (0, 0)
+    finally:
+        may_sync.set()
+    end = broker.store.written_end
+    assert await slave.log(end) == (0, log_bytes(broker, 0, end))
+    assert broker.store.durable_end == end
+    slave.report(end)
     assert (await sending).code == codes.SUCCESS
 
 
