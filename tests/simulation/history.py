@@ -10,6 +10,7 @@ Odd seeds run a pair and a broker on its own, even ones three brokers in control
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ from .lock_watch import LockWatch
 from .machines import Machine, Machines, simulated
 from .scheduled import TOPICS, Scheduled
 from .set_watch import SetWatch
+
+log = logging.getLogger(__name__)
 
 EVENTS = 10
 QUEUES = 2  # of each topic on each master
@@ -79,6 +82,9 @@ def run(seed: int, events: int = EVENTS) -> Story:
             machines.world.run(observer.boot(), history.work())
         except AssertionError as wrong:
             history.fault(str(wrong))
+        except Exception as wrong:
+            log.exception("the history of seed %d ends", seed)
+            history.fault(f"the history ends: {wrong!r}")
         story = history.story
         story.seconds = machines.world.now - began
         story.faults += history.ledger.faults() + machines.world.errors + history.more_faults()
@@ -140,6 +146,8 @@ class _History:
         self._note("all queues take messages")
         await self._until(self._all_consumed, CONSUMED_SECONDS, "not consumed:")
         self._note("all is consumed")
+        if watching.done():
+            watching.result()  # it never ends by itself
         watching.cancel()
         await self._read_all()
 
@@ -482,16 +490,33 @@ class _History:
         async with Reader(self._cluster.name_servers) as reader:
             for topic in ("push", "orderly", "pop"):
                 for queue in await self._queues(reader, topic):
-                    first, end = await reader.min_offset(queue), await reader.max_offset(queue)
-                    at = first
-                    while at < end:
-                        pulled = await reader.pull(queue, at)
-                        for record in decode_all(pulled.body):
-                            self.ledger.delivered(_place(queue), record.queue_offset, record.body)
-                        if pulled.next_offset <= at:
-                            break
-                        at = pulled.next_offset
-                    self.ledger.read_all(_place(queue), first, end)
+                    await self._read_queue(reader, queue)
+
+    async def _read_queue(self, reader: Reader, queue: MessageQueue) -> None:
+        """Read a queue of its master. A name server whose connection to the master was reset has
+        slaves only, for up to 30 s; these refuse to be pulled."""
+        deadline = self._machines.world.now + WORKS_SECONDS
+        while True:
+            try:
+                pulled = await reader.pull(queue, 0)
+                # Not by requests for them, which a slave answers, too; it may lack messages.
+                first, end = pulled.min_offset, pulled.max_offset
+                at = first
+                while at < end:
+                    pulled = await reader.pull(queue, at)
+                    for record in decode_all(pulled.body):
+                        self.ledger.delivered(_place(queue), record.queue_offset, record.body)
+                    if pulled.next_offset <= at:
+                        break
+                    at = pulled.next_offset
+                self.ledger.read_all(_place(queue), first, end)
+                return
+            except (AerobeeError, OSError) as wrong:
+                if self._machines.world.now > deadline:
+                    raise AssertionError(f"{_place(queue)} can't be read: {wrong}") from None
+            await asyncio.sleep(1)
+            with suppress(AerobeeError, OSError):
+                await reader.queues(queue.topic)  # the route of now
 
     async def _queues(self, reader: Reader, topic: str) -> list[MessageQueue]:
         """The queues of all masters. A name server that has started knows them after 30 s."""

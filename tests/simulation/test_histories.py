@@ -14,6 +14,8 @@ import pytest
 from aerobee.broker.groups.queue_lock_gate import QueueLockGate
 from aerobee.broker.groups.queue_locks import QueueLocks
 from aerobee.broker.settings.config import BrokerConfig
+from aerobee.client.errors import BrokerError
+from aerobee.client.pull.reader import Reader
 from aerobee.store.engine.sync import SyncPlan
 
 from .command import repeat
@@ -39,6 +41,24 @@ def test_a_history_has_no_fault(seed: int) -> None:
     story = run(seed)
     assert not story.faults, "\n".join([*story.lines, *story.faults, repeat(seed)])
     assert story.acknowledged > 50
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (BrokerError(2, "busy", "10.0.0.5:10911", "pull"), "can't be read"),
+        (ValueError("what nobody expects"), "the history ends: ValueError"),
+    ],
+)
+def test_an_error_in_a_history_is_a_fault_of_it(
+    wrong: Exception, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def pull(*given: object) -> None:
+        raise wrong
+
+    monkeypatch.setattr(Reader, "pull", pull)
+    (fault,) = run(2, 1).faults
+    assert text in fault
 
 
 def test_a_seed_gives_the_same_history_in_every_process() -> None:
