@@ -17,10 +17,11 @@ from aerobee.protocol.bodies.topic import TopicConfig, TopicConfigAndMappingSeri
 from aerobee.protocol.headers import groups as headers
 from aerobee.protocol.headers.topics import TopicName
 
+from ..waiting import LONG
 from .conftest import Caller, Config, Start
 
 QUEUES = 4
-LONG = {
+ANSWERED = {
     codes.GET_ALL_TOPIC_CONFIG: None,
     codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: None,
     codes.GET_ALL_CONSUMER_OFFSET: None,
@@ -76,7 +77,7 @@ async def test_responses_made_in_slices_have_the_bytes_of_the_whole_body(
 ) -> None:
     fill(broker, number)
     for code, body in whole(broker).items():
-        answer = await caller.ask(code, LONG[code])
+        answer = await caller.ask(code, ANSWERED[code])
         assert answer.code == codes.SUCCESS
         assert bytes(answer.body or b"") == body, codes.REQUEST_NAMES[code]
 
@@ -101,7 +102,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return lambda: count
 
 
-@pytest.mark.parametrize("code", LONG)
+@pytest.mark.parametrize("code", ANSWERED)
 async def test_sends_are_served_while_a_long_response_is_made(
     steps: Callable[[], int], start: Start, config: Config, code: int
 ) -> None:
@@ -110,7 +111,7 @@ async def test_sends_are_served_while_a_long_response_is_made(
     asker, sender = Caller(broker), Caller(broker)
     assert (await sender.send("topic-0")).code == codes.SUCCESS
     await asker.ask(codes.GET_BROKER_CONFIG)
-    answer = asyncio.ensure_future(asker.ask(code, LONG[code]))
+    answer = asyncio.ensure_future(asker.ask(code, ANSWERED[code]))
     sends = 0
     while not answer.done():
         assert (await sender.send("topic-0")).code == codes.SUCCESS
@@ -129,14 +130,14 @@ async def test_a_disconnect_ends_the_work_for_the_response(
     asker, sender = Caller(broker), Caller(broker)
     await sender.send("topic-0")
     answer = asyncio.ensure_future(
-        asker.ask(codes.GET_BROKER_CONSUME_STATS, LONG[codes.GET_BROKER_CONSUME_STATS])
+        asker.ask(codes.GET_BROKER_CONSUME_STATS, ANSWERED[codes.GET_BROKER_CONSUME_STATS])
     )
     while not broker.slices._answers:
         await sender.send("topic-0")
     await asker.peers.close()
     with pytest.raises(ConnectionError):
         await answer
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LONG):
         while broker.slices._answers:
             await sender.send("topic-0")
     await sender.peers.close()
@@ -148,7 +149,7 @@ async def test_tables_may_change_while_a_long_response_is_made(
     broker = await start(config())
     fill(broker, 100)
     asker = Caller(broker)
-    tasks = [asyncio.ensure_future(asker.ask(code, LONG[code])) for code in LONG]
+    tasks = [asyncio.ensure_future(asker.ask(code, ANSWERED[code])) for code in ANSWERED]
     number = 0
     while not all(task.done() for task in tasks):
         if number < 90:

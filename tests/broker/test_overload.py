@@ -16,7 +16,7 @@ from aerobee.protocol.message import properties
 from aerobee.store.engine.messages import Message
 
 from ..client.clock import Clock
-from ..waiting import until
+from ..waiting import LONG, until
 from .conftest import BORN_MS, Caller, Config, Start, parked
 
 ON_BOTH_ENGINES = True
@@ -34,7 +34,7 @@ def pulls(count: int, suspend_ms: int = 0) -> bytes:
 
 async def read(reader: asyncio.StreamReader, count: int) -> list[Command]:
     decoder, found = FrameDecoder(), []  # type: tuple[FrameDecoder, list[Command]]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LONG):
         while len(found) < count:
             found += decoder.feed(await reader.read(1 << 20))
     return found
@@ -136,7 +136,7 @@ async def test_a_long_poll_over_the_limit_is_refused_as_busy(
     assert [(await pull).code for pull in waiting] == [codes.SUCCESS] * 2
 
 
-LONG = "t" * 1_000_000
+LONG_TAG = "t" * 1_000_000
 
 
 def pop_fields(**more: str) -> dict[str, str]:
@@ -169,10 +169,10 @@ async def test_long_parked_requests_count_against_the_memory_budget_and_release_
         header = PullMessage("cg", "T", 0, 0, 1, SUBSCRIPTION | SUSPEND, 0, 15_000, 0, "*")
         fields = header.to_fields()
         wanted = {
-            0: (codes.PULL_MESSAGE, fields, LONG.encode()),
+            0: (codes.PULL_MESSAGE, fields, LONG_TAG.encode()),
             1: (codes.PULL_MESSAGE, fields | {"subscription": "a||" + "t" * 9_000}, b""),
-            3: (codes.POP_MESSAGE, pop_fields(other=LONG), b""),
-            4: (codes.NOTIFICATION, pop_fields(other=LONG), b""),
+            3: (codes.POP_MESSAGE, pop_fields(other=LONG_TAG), b""),
+            4: (codes.NOTIFICATION, pop_fields(other=LONG_TAG), b""),
         }[number]
         return asyncio.ensure_future(caller.ask(*wanted))
 

@@ -30,7 +30,7 @@ from aerobee.protocol.message.message_id import offset_message_id
 from aerobee.protocol.security.signature import signature, signed, signed_content
 from aerobee.store.base.errors import StoreError
 
-from ...waiting import until
+from ...waiting import LONG, until
 from ..conftest import Caller, Config, Start
 from ..parts import Wire, connection_of
 
@@ -93,7 +93,7 @@ async def plain(port: int, *frames: bytes) -> list[Command]:
     writer.write(b"".join(frames))
     decoder = FrameDecoder()
     found: list[Command] = []
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LONG):
         while len(found) < len(frames):
             found += decoder.feed(await reader.read(65_536))
     writer.close()

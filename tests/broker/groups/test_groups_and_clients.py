@@ -15,6 +15,7 @@ from aerobee.protocol.bodies.subscription import subscription
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.offsets import OffsetResponse, TimestampResponse
 
+from ...waiting import LONG
 from ..conftest import Caller, Config, Start
 
 
@@ -31,7 +32,7 @@ class Listener(Caller):
         self.notices.put_nowait(command.fields()["consumerGroup"])
 
     async def notice(self) -> str:
-        return await asyncio.wait_for(self.notices.get(), 10)
+        return await asyncio.wait_for(self.notices.get(), LONG)
 
 
 async def member_ids(caller: Caller, group: str = "cg") -> list[str]:

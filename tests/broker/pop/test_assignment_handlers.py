@@ -23,6 +23,7 @@ from aerobee.protocol.command import Command
 from aerobee.protocol.queues.allocation import STRATEGIES
 
 from ...clocks import Clock
+from ...waiting import LONG
 from ..conftest import Caller, Config, Run, Start
 
 QUEUES = [MessageQueue("T", "broker-a", number) for number in range(8)]
@@ -171,7 +172,7 @@ async def test_the_assignment_includes_the_queues_of_other_brokers(
     async def names() -> list[tuple[str, int]]:
         return [(q.broker_name, q.queue_id) for q in queues_of(await assigned(caller, "c0"))]
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LONG):
         while await names() != places:  # the brokers register at their own pace
             clock.ms += 30_001
     await name_server.stop()

@@ -12,7 +12,7 @@ from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.headers.pop import Notification, PollingInfo, PopMessage
 
 from ...clocks import Clock
-from ...waiting import until
+from ...waiting import LONG, until
 from ..conftest import Config, Run, counted
 from ..popping import BACK_AFTER_MS, INVISIBLE_MS, Popper, crashed, records
 
@@ -264,7 +264,7 @@ async def test_a_long_poll_skips_many_messages_without_a_match(
     p = await popper(run, config, clock, max_filter_message_size=40)
     await p.send(*[b"no"] * 200, TAGS="no")
     await p.send(b"yes", TAGS="yes")
-    answer = await asyncio.wait_for(p.ask(expression="yes", poll_ms=10_000, max_messages=1), 10)
+    answer = await asyncio.wait_for(p.ask(expression="yes", poll_ms=10_000, max_messages=1), LONG)
     assert [record.body for record in records(answer)] == [b"yes"]
 
 

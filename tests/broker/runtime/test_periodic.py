@@ -10,6 +10,8 @@ from aerobee.broker.runtime.periodic import Periodic
 from aerobee.protocol.aio.scheduler import Scheduler
 from aerobee.store.base.errors import DiskFull
 
+from ...waiting import LONG
+
 
 @pytest.mark.requirement(
     "Bad input: A disk that stays full, a name server that stays away: told once"
@@ -32,7 +34,7 @@ async def test_a_repeated_failure_is_logged_once_and_so_is_the_recovery(
     with caplog.at_level(logging.WARNING):
         periodic = Periodic()
         periodic.every(0.001, work)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(LONG):
             await done.wait()
         await periodic.stop()
     told = [(one.getMessage(), one.exc_info is not None) for one in caplog.records]
@@ -96,6 +98,6 @@ async def test_a_failed_slice_does_not_stop_other_tasks() -> None:
     with pytest.raises(DiskFull):
         await periodic.in_turns(fails())
     went: list[int] = []
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LONG):
         await periodic.in_turns(map(went.append, range(3)))
     assert went == [0, 1, 2]

@@ -14,6 +14,7 @@ from aerobee.protocol.codec.frame import decode_all, encode_request, encode_resp
 from aerobee.protocol.command import Command, Response
 
 from ...clocks import Clock
+from ...waiting import LONG
 
 TIMEOUT_MS = 5_000
 COMMAND = cast(Command, None)  # the fake connections ignore it
@@ -119,7 +120,7 @@ def quick(make: Make, store: Store, monkeypatch: pytest.MonkeyPatch) -> Quick:
         monkeypatch.setattr(threads, "QUICK_SECONDS", 20.0)
         syncer, peer = await make(), Peer()
         put(store, syncer, peer, 1)
-        await asyncio.wait_for(peer.came.wait(), 60)
+        await asyncio.wait_for(peer.came.wait(), LONG)
         return syncer, peer
 
     return start
@@ -168,7 +169,7 @@ async def test_messages_that_arrive_during_a_sync_start_the_next_one_at_once(
     under_way: list[int] = []
     first.respond_late = lambda *_: under_way.append(len(store.plans))  # type: ignore[method-assign]
     store.open.set()
-    await asyncio.wait_for(second.came.wait(), 60)
+    await asyncio.wait_for(second.came.wait(), LONG)
     assert under_way == [2]
     assert second.answers == [reply(1), reply(2)]
     assert [plan.end for plan in store.plans] == [100, 300]
@@ -196,7 +197,7 @@ async def test_a_disk_that_becomes_slow_does_not_block_the_loop(
         syncer.end_of_tick()  # returns while the disk is blocked
         assert len(peer.answers) == number - 1
         store.open.set()
-        await asyncio.wait_for(peer.came.wait(), 60)
+        await asyncio.wait_for(peer.came.wait(), LONG)
     assert peer.answers == [reply(1), reply(2), reply(3)]
     assert len(store.plans) == 3
 
@@ -215,10 +216,10 @@ async def test_a_message_already_on_disk_is_acknowledged_without_a_sync(
 ) -> None:
     syncer, peer = await make(), Peer()
     put(store, syncer, peer, 0)
-    await asyncio.wait_for(peer.came.wait(), 60)
+    await asyncio.wait_for(peer.came.wait(), LONG)
     peer.came.clear()
     syncer.after_all(store.end, [(cast(Any, peer), COMMAND, reply(1))])
-    await asyncio.wait_for(peer.came.wait(), 60)
+    await asyncio.wait_for(peer.came.wait(), LONG)
     assert len(store.plans) == 1
 
 
@@ -270,13 +271,13 @@ async def test_a_failed_sync_fails_all_waiting_responses_and_is_not_retried(
     put(store, syncer, peer, 2)
     reaching = asyncio.ensure_future(syncer.reach(store.end))
     store.open.set()
-    assert not await asyncio.wait_for(reaching, 60)
+    assert not await asyncio.wait_for(reaching, LONG)
     assert peer.codes == [codes.SERVICE_NOT_AVAILABLE] * 3
     assert str(wrong) in store.refusal
     store.wrong = None
     peer.came.clear()
     put(store, syncer, peer, 3)
-    await asyncio.wait_for(peer.came.wait(), 60)
+    await asyncio.wait_for(peer.came.wait(), LONG)
     await syncer.stop()
     assert peer.codes == [codes.SERVICE_NOT_AVAILABLE] * 4
     assert len(store.plans) == 1
@@ -335,7 +336,7 @@ async def test_nothing_is_synced_after_a_stop(make: Make, store: Store) -> None:
     syncer, peer = await make(), Peer()
     await syncer.stop()
     put(store, syncer, peer, 0)
-    assert not await asyncio.wait_for(syncer.reach(store.end), 60)
+    assert not await asyncio.wait_for(syncer.reach(store.end), LONG)
     assert store.plans == []
     assert peer.answers == []
 
@@ -347,10 +348,10 @@ async def test_the_disk_is_synced_every_interval_without_waiting_responses(
     ends = asyncio.Queue[int]()
     syncer.on_synced(lambda: ends.put_nowait(store.durable_end))
     store.end = 100
-    while await asyncio.wait_for(ends.get(), 20) < 100:
+    while await asyncio.wait_for(ends.get(), LONG) < 100:
         pass
     store.end = 200
-    while await asyncio.wait_for(ends.get(), 20) < 200:
+    while await asyncio.wait_for(ends.get(), LONG) < 200:
         pass
 
 
@@ -462,7 +463,7 @@ async def test_a_stop_waits_a_moment_for_the_slaves(
     stopping = asyncio.ensure_future(syncer.stop())
     await asyncio.sleep(0)
     syncer.replicated(100)
-    await asyncio.wait_for(stopping, 60)
+    await asyncio.wait_for(stopping, LONG)
     assert peer.codes == [codes.SUCCESS]
     monkeypatch.setattr(syncer_module, "LAST_SECONDS", 0.01)
     store = Store()

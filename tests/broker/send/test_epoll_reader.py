@@ -17,7 +17,7 @@ from aerobee.protocol.codec.frame import encode_request
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message.batch import Entry, encode_batch
 
-from ...waiting import until
+from ...waiting import LONG, until
 from ..conftest import BORN_MS, Config
 from .test_fast_path import Client, compiled_broker, send, stored
 
@@ -160,6 +160,6 @@ async def test_a_client_that_does_not_read_is_not_read_from(
 async def test_a_stop_closes_all_connections(broker: Broker, clients: list[Client]) -> None:
     await broker.stop()
     for client in clients:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(LONG):
             assert await client.reader.read() == b""
     assert broker.server.scheduler.reader is None

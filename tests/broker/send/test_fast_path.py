@@ -30,7 +30,7 @@ from aerobee.store.base.errors import StoreError
 from aerobee.store.inspect.check import check
 from aerobee.store.queues.consume_queue import ENTRY_BYTES, RESERVE_BYTES
 
-from ...waiting import until
+from ...waiting import LONG, until
 from ..conftest import BORN_MS, Caller, Config, records
 
 ON_BOTH_LOOPS = True  # the loops read sockets in different orders
@@ -152,7 +152,7 @@ class Client:
     async def answers(self, count: int) -> list[Command]:
         """The next `count` responses, in the order of their requests."""
         found: list[Command] = []
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(LONG):
             while len(found) < count:
                 data = await self.reader.read(1 << 16)
                 assert data, "the broker has closed the connection"
@@ -455,7 +455,7 @@ async def test_no_response_is_sent_if_the_log_write_fails(
 
     monkeypatch.setattr(fast.store, "write_staged", fail)
     client.writer.write(b"".join(map(send, range(10))))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LONG):
         with suppress(ConnectionError):
             assert await client.reader.read() == b""
     client.close()

@@ -18,6 +18,7 @@ from aerobee.protocol.headers.topics import TopicName, UpdateTopic
 from aerobee.protocol.message.record import MULTI_TAGS
 from aerobee.store.files import disk
 
+from ...waiting import LONG
 from ..conftest import Caller, parked, records
 from .test_fast_path import Client, fast, known, send, stored, unique
 
@@ -159,7 +160,7 @@ async def test_a_parked_pull_gets_the_messages_that_the_fast_path_stored(
     await parked(compiled.broker, 1)
     await compiled.send()
     assert sum(compiled.taken) == COUNT
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LONG):
         answer = await waiting
     assert answer.code == codes.SUCCESS
     assert [record.body for record in records(answer)] == [b"body 1", b"body 5"]

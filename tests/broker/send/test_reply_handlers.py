@@ -14,7 +14,7 @@ from aerobee.protocol.command import Command, Response
 from aerobee.protocol.headers.send import ReplyMessage, SendMessage, SendMessageV1
 from aerobee.protocol.message import properties
 
-from ...waiting import until
+from ...waiting import LONG, until
 from ..conftest import BORN_MS, Caller, Config, Start, records
 
 TOPIC = "DefaultCluster_REPLY_TOPIC"
@@ -107,7 +107,7 @@ async def test_a_reply_wakes_a_reader_of_its_topic(caller: Caller, asker: Asker)
     await asker.come()
     pull = asyncio.create_task(caller.pull(TOPIC, suspend_ms=15_000))
     await reply(caller)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LONG):
         assert [record.body for record in records(await pull)] == [b"the answer"]
 
 

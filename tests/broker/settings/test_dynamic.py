@@ -17,7 +17,7 @@ from aerobee.protocol.bodies.data_version import DataVersion
 from aerobee.protocol.codec import java_properties
 from aerobee.protocol.command import Command
 
-from ...waiting import until
+from ...waiting import LONG, until
 from ..conftest import Caller, Config, Start, records
 
 
@@ -175,7 +175,7 @@ async def test_a_shorter_period_of_transactions_holds_at_once(
     )
     caller = Caller(broker)
     assert (await update(caller, f"{key}=10")).code == codes.SUCCESS
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LONG):
         await done.wait()
         done.clear()
         await done.wait()  # again and again

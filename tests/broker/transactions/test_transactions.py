@@ -23,6 +23,7 @@ from aerobee.protocol.message.record import (
 )
 
 from ...clocks import Clock
+from ...waiting import LONG
 from ..conftest import Caller, Config, Run, Start, parked, records
 
 
@@ -91,7 +92,7 @@ async def test_a_commit_wakes_a_parked_pull(run: Run, config: Config) -> None:
     waiting = await half(caller)
     pull = asyncio.create_task(caller.pull("T", queue_id=2, suspend_ms=15_000))
     await parked(broker, 1)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LONG):
         await end(caller, waiting)
         assert [record.body for record in records(await pull)] == [b"half"]
 
@@ -223,7 +224,7 @@ async def test_a_producer_is_asked_about_an_open_transaction(
     assert len(await stored(caller, HALF_TOPIC)) == 1  # too young for a check
     clock.ms += 1
     check(broker)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LONG):
         header, body = await asked.get()
     _, copy = await stored(caller, HALF_TOPIC)
     assert copy.properties["TRANSACTION_CHECK_TIMES"] == "1"
