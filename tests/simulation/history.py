@@ -30,7 +30,7 @@ from aerobee.client import (
 from aerobee.client.admin.admin import Admin
 from aerobee.client.errors import AerobeeError, NoRouteError
 from aerobee.client.pull.reader import Reader
-from aerobee.protocol.message.record import decode_all
+from aerobee.protocol.message.record import Record, decode_all
 from aerobee.store.base.errors import StoreError
 
 from ..loss.ledger import Event, Ledger, Queue
@@ -121,6 +121,7 @@ class _History:
         self._last_first: dict[Queue, int] = {}
         self._offsets: dict[str, list[tuple[float, Offsets]]] = {}  # of each master
         self._lost_power: set[str] = set()
+        self._forgiven: frozenset[bytes] = frozenset()  # the promoted slave may lack these
 
     # ---- the story
 
@@ -296,19 +297,19 @@ class _History:
         """The master's machine is gone for good, whatever else goes on."""
         assert self._pair is not None
         self._note("broker-a: its machine is gone; its slave is to be the master")
-        forgiven = [
+        self._forgiven = frozenset(
             body
             for body, (topic, _) in self._sent.items()
             if topic.startswith("broker-a:")
             and body not in self._acknowledged.get(topic.partition(":")[2], {})
-        ]
+        )
         for name in ("broker-a", "broker-a-slave"):
             starting = self._starting.pop(name, None)
             if starting is not None:
                 starting.cancel()
                 await asyncio.wait([starting])
         self._offsets.pop("broker-a", None)
-        self.ledger.crashed(forgiven)
+        self.ledger.crashed(self._forgiven)
         for heal in self._heals.copy():
             heal()
         await self._pair.promote()
@@ -421,7 +422,9 @@ class _History:
         # Else it comes from a retry topic, where a popped one has its own topic's name.
         if message.record.topic == topic and not message.reconsume_times:
             place = _place(message.queue)
-            self.ledger.delivered(place, offset, body)
+            # What the lost master has sent may come after its end; `_read_all` notes what is there.
+            if body not in self._forgiven:
+                self.ledger.delivered(place, offset, body)
             if topic == "orderly" and body not in got:
                 last = self._last_first.get(place, -1)
                 if offset < last and not self._ends_with_promotion:
@@ -478,7 +481,7 @@ class _History:
             for topic, bodies in self._acknowledged.items()
             for body in bodies
             if body not in self._got.get(topic, {}) and not self._may_be_skipped(body)
-        ] + self._scheduled.missing()
+        ] + self._scheduled.missing("broker-a" if self._ends_with_promotion else "")
 
     def _may_be_skipped(self, body: bytes) -> bool:
         """A consumer that got what only the old master had is ahead of the new one, and passes over
@@ -490,27 +493,48 @@ class _History:
         async with Reader(self._cluster.name_servers) as reader:
             for topic in ("push", "orderly", "pop"):
                 for queue in await self._queues(reader, topic):
-                    await self._read_queue(reader, queue)
+                    first, end, records = await self._read_queue(reader, queue)
+                    for record in records:
+                        self.ledger.delivered(_place(queue), record.queue_offset, record.body)
+                    self.ledger.read_all(_place(queue), first, end)
+            await self._read_passed_over(reader)
 
-    async def _read_queue(self, reader: Reader, queue: MessageQueue) -> None:
-        """Read a queue of its master. A name server whose connection to the master was reset has
-        slaves only, for up to 30 s; these refuse to be pulled."""
+    async def _read_passed_over(self, reader: Reader) -> None:
+        """Scheduled messages that a consumer has passed over are in their queues all the same."""
+        deadline = self._machines.world.now + CONSUMED_SECONDS
+        while lost := set(self._scheduled.missing()):
+            for topic in TOPICS:
+                for queue in await self._queues(reader, topic):
+                    _, _, records = await self._read_queue(reader, queue)
+                    lost -= {record.body.decode() for record in records}
+            if lost and self._machines.world.now > deadline:
+                raise AssertionError(f"neither consumed nor in a queue: {', '.join(sorted(lost))}")
+            if not lost:
+                return
+            await asyncio.sleep(1)
+
+    async def _read_queue(
+        self, reader: Reader, queue: MessageQueue
+    ) -> tuple[int, int, list[Record]]:
+        """First and end of a queue, and what its master has there.
+
+        A name server whose connection to the master was reset has slaves only, for up to 30 s;
+        these refuse to be pulled.
+        """
         deadline = self._machines.world.now + WORKS_SECONDS
         while True:
             try:
                 pulled = await reader.pull(queue, 0)
                 # Not by requests for them, which a slave answers, too; it may lack messages.
                 first, end = pulled.min_offset, pulled.max_offset
-                at = first
+                at, records = first, list[Record]()
                 while at < end:
                     pulled = await reader.pull(queue, at)
-                    for record in decode_all(pulled.body):
-                        self.ledger.delivered(_place(queue), record.queue_offset, record.body)
+                    records += decode_all(pulled.body)
                     if pulled.next_offset <= at:
                         break
                     at = pulled.next_offset
-                self.ledger.read_all(_place(queue), first, end)
-                return
+                return first, end, records
             except (AerobeeError, OSError) as wrong:
                 if self._machines.world.now > deadline:
                     raise AssertionError(f"{_place(queue)} can't be read: {wrong}") from None

@@ -39,16 +39,20 @@ class Scheduled:
         self._count = 0
         self._outcomes: dict[bytes, TransactionState] = {}  # what a check says
         self._due: dict[bytes, int] = {}  # the earliest time of a delayed message
-        self._promised: dict[bytes, None] = {}
+        self._promised: dict[bytes, str] = {}  # the broker that has it
         self._got: dict[bytes, None] = {}
 
     def end(self) -> None:
         """Send nothing more."""
         self._is_over = True
 
-    def missing(self) -> list[str]:
-        """What was promised and has not come."""
-        return [body.decode() for body in self._promised if body not in self._got]
+    def missing(self, but: str = "") -> list[str]:
+        """What was promised and has not come, but of this broker."""
+        return [
+            body.decode()
+            for body, broker in self._promised.items()
+            if body not in self._got and broker != but
+        ]
 
     async def produce(self) -> None:
         """Send messages of both kinds until `end`."""
@@ -84,7 +88,7 @@ class Scheduled:
             Message("transactions", body), lambda message: told, timeout=3
         )
         if receipt.status is SendStatus.OK and outcome is TransactionState.COMMIT:
-            self._promised[body] = None
+            self._promised[body] = receipt.queue.broker_name
         elif receipt.status is not SendStatus.OK:
             del self._outcomes[body]  # the client has rolled it back, and it may be lost
 
@@ -100,7 +104,7 @@ class Scheduled:
         )
         receipt = await producer.send(message, timeout=3)
         if receipt.status is SendStatus.OK:
-            self._promised[body] = None
+            self._promised[body] = receipt.queue.broker_name
 
     def _body(self, kind: str) -> bytes:
         self._count += 1
