@@ -34,4 +34,5 @@ def inside(
     """Commands in this process, in the environment that `aerobee` of command.py has."""
     for name in os.environ.keys() - environment():
         monkeypatch.delenv(name)
+    monkeypatch.setattr(os, "nice", lambda _: 0)  # this process can't take it back
     return Inside(capsys, monkeypatch, tmp_path_factory.mktemp("inside"))

@@ -18,6 +18,8 @@ from .command import FREE_PORTS, SMALL, running
 
 pytest.importorskip("jinja2")
 
+NICENESS_MAX = 19  # of Linux: a run that has it can have no child with a lower priority
+
 
 def consoles(pid: int) -> list[int]:
     """The consoles that a process has started."""
@@ -61,9 +63,8 @@ def test_the_first_visitor_starts_the_console_with_low_priority_and_the_next_one
         with browser.open(url, timeout=PROCESS) as answer:
             assert "Log in" in answer.read().decode()
         (console,) = consoles(daemon.child.pid)
-        assert os.getpriority(os.PRIO_PROCESS, console) > os.getpriority(
-            os.PRIO_PROCESS, daemon.child.pid
-        )
+        niceness = os.getpriority(os.PRIO_PROCESS, daemon.child.pid)
+        assert os.getpriority(os.PRIO_PROCESS, console) > min(niceness, NICENESS_MAX - 1)
         with browser.open(link_of(daemon.child), timeout=PROCESS) as answer:
             assert "Messages stored" in answer.read().decode()
         with browser.open(daemon.page, timeout=PROCESS) as answer:
