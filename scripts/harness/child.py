@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from ...conf.sources import ENVIRONMENT_PREFIX
+
 STDERR_TAIL_BYTES = 4_000
 
 
@@ -25,7 +27,11 @@ class ChildFailed(RuntimeError):
 
 
 class Child:
-    """A running process; `with Child(...)` ends it."""
+    """A running process; `with Child(...)` ends it.
+
+    It has the environment of this process without AEROBEE_ variables, which daemons take for
+    settings, and with those of `env`.
+    """
 
     def __init__(
         self,
@@ -45,7 +51,7 @@ class Child:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
-                env=None if env is None else {**os.environ, **env},
+                env=_without_settings() | dict(env or {}),
                 cwd=cwd,
                 text=True,
             )
@@ -166,3 +172,9 @@ class Reporter(Child):
             since = len(self.lines)
         self.say(order)
         return self.wait_event(event, seconds, since)
+
+
+def _without_settings() -> dict[str, str]:
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)
+    }

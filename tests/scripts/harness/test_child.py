@@ -32,6 +32,19 @@ def test_an_order_is_answered_by_the_next_report_and_not_by_an_older_one(echo: R
     assert [each["text"] for each in echo.events("echo")] == ["one", "two"]
 
 
+def test_a_child_gets_the_settings_of_its_caller_and_not_those_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AEROBEE_OF_ALL", "1")
+    monkeypatch.setenv("OTHER", "2")
+    program = "import json, os; print(json.dumps({'event': 'got', **os.environ}), flush=True)"
+    env = {"AEROBEE_OWN": "3"}
+    with Reporter([sys.executable, "-c", program], tmp_path / "stderr", env) as child:
+        got = child.wait_event("got")
+    assert (got["OTHER"], got["AEROBEE_OWN"]) == ("2", "3")
+    assert "AEROBEE_OF_ALL" not in got
+
+
 def test_a_child_whose_input_is_closed_ends_by_itself(echo: Reporter) -> None:
     assert echo.close_input() == 0
 
