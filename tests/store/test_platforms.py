@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ..scripts.command import environment
 from ..waiting import PROCESS
 
 # As Windows has it, and as macOS.
@@ -22,6 +23,7 @@ def run(lack: str, program: str) -> "subprocess.CompletedProcess[str]":
         capture_output=True,
         text=True,
         timeout=PROCESS,
+        env=environment(),
         check=False,
     )
 

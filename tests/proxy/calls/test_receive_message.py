@@ -62,17 +62,18 @@ async def test_a_receive_needs_no_settings(proxied: Setup) -> None:
     "11 (#7986, #6496, #5839): a receive waits as short as it is told"
 )
 async def test_a_receive_waits_as_short_as_it_is_told(proxied: Setup, wait_ms: int) -> None:
+    empty = f"Empty{wait_ms}"  # where no earlier test left a message
     await proxied.create("Short")
-    await proxied.create("Empty")
+    await proxied.create(empty)
     long = asyncio.create_task(
-        proxied.client().receive("Empty", "others", long_polling_timeout={"seconds": 15})
+        proxied.client().receive(empty, "others", long_polling_timeout={"seconds": 15})
     )
     status, _ = await proxied.client().receive(
         "Short", "readers", long_polling_timeout={"nanos": wait_ms * 1_000_000}
     )
     assert status.code == 40401
     assert not long.done()
-    await proxied.client().send("Empty", "one")
+    await proxied.client().send(empty, "one")
     await long
 
 
