@@ -51,7 +51,7 @@ class Child:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
-                env=_without_settings() | dict(env or {}),
+                env=without_settings() | dict(env or {}),
                 cwd=cwd,
                 text=True,
             )
@@ -174,7 +174,8 @@ class Reporter(Child):
         return self.wait_event(event, seconds, since)
 
 
-def _without_settings() -> dict[str, str]:
+def without_settings() -> dict[str, str]:
+    """The environment of this process without what daemons take for settings."""
     return {
         name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)
     }

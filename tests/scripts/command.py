@@ -6,7 +6,6 @@ Every wait has a deadline and fails with what there was instead.
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from typing import Any, cast
 
 import pytest
 from aerobee.scripts.cli import main
-from aerobee.scripts.harness.child import Child
+from aerobee.scripts.harness.child import Child, without_settings
 
 from ..waiting import PROCESS
 
@@ -31,11 +30,8 @@ FREE_PORTS += ["--console-port", "0"]
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """Ours without what would set up an aerobee."""
-    clean = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("AEROBEE_") and name != "NAMESRV_ADDR"
-    }
+    clean = without_settings()
+    clean.pop("NAMESRV_ADDR", None)
     return {**clean, **(more or {})}
 
 
