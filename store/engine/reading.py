@@ -225,7 +225,7 @@ class Reader:
                 break
             done += 1
             record = commit_log.record(place, limit)
-            if number < queue.opened and place >= commit_log.start:
+            if number < queue.opened and not 0 <= place < commit_log.start:
                 record = self._checked(queue, number, place, length, record)
             if record is None or len(record) != length:
                 continue

@@ -247,16 +247,21 @@ class ConsumeQueue:
         """Move `min_offset` to the first entry whose message is in the log, which begins at
         `log_start`."""
         low, high = max(self.min_offset, self.first_offset), self.next
-        if low < high and self.entry(low)[0] >= log_start > 0:
+        if low < high and log_start > 0 and not self._is_before(low, log_start):
             high = low  # nothing was deleted since the last time
         while low < high:
             middle = (low + high) // 2
             real = self._real(middle, self.next)
-            if real == self.next or self.entry(real)[0] < log_start:
+            if real == self.next or self._is_before(real, log_start):
                 low = min(real + 1, high)
             else:
                 high = middle
         self.min_offset = self._real(low, self.next)
+
+    def _is_before(self, offset: int, log_start: int) -> bool:
+        """Whether the entry's message was deleted. A damaged entry with a negative position is not
+        taken for one: who reads it is told."""
+        return 0 <= self.entry(offset)[0] < log_start
 
     def _real(self, offset: int, end: int) -> int:
         """The offset of the first entry from `offset` on that is no filler; `end` without one.
@@ -276,7 +281,7 @@ class ConsumeQueue:
         if len(items) < 2:
             return None
         last = items[0].end // ENTRY_BYTES - 1
-        return items[0] if self.entry(last)[0] < log_start else None
+        return items[0] if self._is_before(last, log_start) else None
 
     @property
     def can_spare_first_file(self) -> bool:

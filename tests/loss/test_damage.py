@@ -231,6 +231,29 @@ def test_a_flipped_bit_costs_at_most_the_messages_it_hit(
     assert count > 300
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_an_entry_of_a_queue_with_a_negative_position_is_reported(
+    is_clean: bool, told: Told
+) -> None:
+    whole = sound(is_clean=is_clean)
+    wrong = []
+    count = 0
+    for path, data in whole.image.items():
+        if not path.startswith(QUEUES) or data is None:
+            continue
+        for at in range(0, len(data), ENTRY_BYTES):
+            hit = hit_by(whole, path, at, is_clean=is_clean)
+            if not hit <= whole.bodies.keys():
+                continue
+            negative = bytes([data[at] | 0x80])
+            found, _ = served(whole.image | {path: data[:at] + negative + data[at + 1 :]}, told)
+            count += 1
+            if (text := problem(found, whole, hit, told)) is not None:
+                wrong.append(f"{path} byte {at}: {text}")
+    assert not wrong, "\n".join(wrong)
+    assert count >= len(whole.bodies)
+
+
 def pieces(data: bytes) -> Iterator[bytes | None]:
     """A missing file, an empty one, one cut in the middle, and one without its last byte."""
     yield None
