@@ -319,7 +319,7 @@ class Broker:
         self.dynamic_settings.load()
         if config.log_level:
             log_levels.use(config.log_level)
-        self._has_tables = bool(json_file.read(self.root / "config" / "topics.json"))
+        self._has_tables = json_file.exists(self.root / "config" / "topics.json")
         self.store = MessageStore(self.root, config.store_settings(), host, now_ms)
         self.store.open(self._progress)
         self._opened_end = self.store.log_end

@@ -121,10 +121,10 @@ class FileJournal:
     def _load(self) -> None:
         path = self._folder / SNAPSHOT
         text = json_file.read(path)
-        if text:
+        if text is not None:
             snapshot = _read_snapshot(path, text)
             self.groups, self._number = snapshot.groups, snapshot.number
-        whole = self._replay(json_file.read(self._journal))
+        whole = self._replay(json_file.read(self._journal) or b"")
         with plain_errors(self._journal, "open"):
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
             self._fd = disk.current.open(self._journal, flags, 0o644)

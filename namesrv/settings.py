@@ -1,8 +1,8 @@
 """The key-value config: texts by namespace and key, kept in a JSON file when one is named.
 
 Every change is on the disk before it is answered. The file is written beside the old one and then
-put in its place, and the old one stays as `.bak`: whatever moment the power fails, one whole
-version is there.
+put in its place, so that one whole version is there whenever the power fails. The same text is in
+`.bak`, which is read when the file is damaged.
 """
 
 import logging
@@ -115,7 +115,7 @@ def _size(*texts: str) -> int:
 
 
 def store(path: Path, data: bytes) -> None:
-    """Put `data` in the place of the file, whose content goes to `.bak`. Refusal when it fails."""
+    """Put `data` in the place of the file and of its `.bak`. Refusal when it fails."""
     temporary = path.with_name(path.name + ".tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -123,8 +123,7 @@ def store(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        if path.exists():
-            shutil.copyfile(path, _backup(path))
+        shutil.copyfile(temporary, _backup(path))
         os.replace(temporary, path)
         _sync_folder(path.parent)
     except OSError as wrong:

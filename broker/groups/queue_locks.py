@@ -170,7 +170,7 @@ class LeftLocks:
         data = json_file.read(self._path)
         json_file.remove(self._path)
         try:
-            return LockTable.decode(data) if data else None
+            return None if data is None else LockTable.decode(data)
         except ValueError as wrong:
             log.warning("%s is damaged (%s); no queue is locked at first", self._path, wrong)
             return None

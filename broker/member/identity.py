@@ -86,7 +86,7 @@ class IdentityFiles:
 
     def _load(self, path: Path, *, with_code: bool) -> Identity | None:
         data = json_file.read(path)
-        if not data.strip():
+        if data is None:
             return None
         try:
             found = parse(data.decode(), with_code=with_code)

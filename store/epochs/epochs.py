@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..base.errors import DamagedStore, StoreError, plain_errors
 from ..files import disk, json_file
-from ..files.segment import sync_folder
+from ..files.segment import make_folder, sync_folder
 from .entries import (
     EPOCH_MAX,
     EPOCHS_MAX,
@@ -39,8 +39,9 @@ class Epochs:
         itself is not read: it may lack the last epoch, whose messages would count as older ones.
         """
         text = json_file.read(path)
-        if not text and not json_file.read(_backup(path)):
+        if text is None and json_file.read(_backup(path)) is None:
             return cls(path)
+        text = text or b""
         try:
             return cls(path, decode(text))
         except ValueError as wrong:
@@ -131,7 +132,12 @@ class Epochs:
 
     def _save(self, entries: tuple[EpochEntry, ...]) -> None:
         try:
-            json_file.save(self.path, encode(entries))
+            make_folder(self.path.parent, sync=True)
+            if previous := json_file.read(self.path):
+                json_file.replace(_backup(self.path), previous)
+            json_file.replace(self.path, encode(entries))
+            with plain_errors(self.path.parent, "write"):
+                sync_folder(self.path.parent)
         except StoreError as wrong:
             raise StoreError(f"the epochs of the log can't be saved: {wrong}") from wrong
         self._entries = entries

@@ -34,7 +34,7 @@ class JsonJournal:
         was never acknowledged."""
         found: list[T] = []
         self.end = 0
-        for line in json_file.read(self.path).splitlines(keepends=True):
+        for line in (json_file.read(self.path) or b"").splitlines(keepends=True):
             if not line.endswith(b"\n"):
                 break
             try:
@@ -66,7 +66,7 @@ class JsonJournal:
 
         Later lines stay, behind the line `first`; if there are none, the journal is deleted.
         """
-        kept = b"" if mark >= self.end else json_file.read(self.path)[mark : self.end]
+        kept = b"" if mark >= self.end else (json_file.read(self.path) or b"")[mark : self.end]
         self.close()
         if kept:
             json_file.replace(self.path, first + kept)

@@ -27,7 +27,7 @@ def check_config(root: Path, report: Report, *, is_open: bool) -> "Offsets":
     """Check whether each file can be read; returns the offsets in them, to be compared later.
 
     Java writes the files in place: where a broker runs or has crashed, the file or its .bak may be
-    cut off, and an empty file counts as missing.
+    cut off.
     """
     part = report.part(CONFIG, "offsets")
     folder = root / CONFIG

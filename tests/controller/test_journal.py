@@ -133,9 +133,10 @@ def test_a_damaged_snapshot_and_one_of_another_version_stop_the_start(tmp_path: 
     journal.write_snapshot()
     journal.close()
     whole = (tmp_path / SNAPSHOT).read_bytes()
-    (tmp_path / SNAPSHOT).write_bytes(whole.replace(b'"c"', b'"d"'))
-    with pytest.raises(DamagedStore, match="its checksum is wrong"):
-        opened(tmp_path)
+    for damaged in (b"", whole.replace(b'"c"', b'"d"')):
+        (tmp_path / SNAPSHOT).write_bytes(damaged)
+        with pytest.raises(DamagedStore, match="its checksum is wrong"):
+            opened(tmp_path)
     _, _, text = whole.partition(b" ")
     text = text.rstrip(b"\n").replace(b'"version":1', b'"version":9')
     (tmp_path / SNAPSHOT).write_bytes(journals._sealed(text))

@@ -39,7 +39,9 @@ def test_a_refused_application_is_forgotten(tmp_path: Path) -> None:
     assert files(tmp_path).load_application() is None
 
 
-@pytest.mark.parametrize("text", ["c#broker-a", "c#broker-a#0", "c#broker-a#x", "c##1", "\xff\xfe"])
+@pytest.mark.parametrize(
+    "text", ["", "c#broker-a", "c#broker-a#0", "c#broker-a#x", "c##1", "\xff\xfe"]
+)
 def test_a_damaged_file_stops_the_start(text: str, tmp_path: Path) -> None:
     (tmp_path / "brokerIdentity").write_bytes(text.encode("latin-1"))
     with pytest.raises(DamagedStore, match="brokerIdentity can't be read"):

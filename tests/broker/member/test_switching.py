@@ -168,7 +168,7 @@ async def test_a_master_that_stops_hands_its_locks_to_the_next(brokers: Brokers)
     assert not await brokers.lock(two, "c2")
     assert await brokers.lock(two, "c1")
     # The one that stopped has no locks to come back with.
-    assert not json_file.read(brokers.folder / "broker-1" / "config" / "queueLocks.json")
+    assert not json_file.exists(brokers.folder / "broker-1" / "config" / "queueLocks.json")
 
 
 async def test_a_master_alone_has_its_locks_after_a_clean_stop(brokers: Brokers) -> None:

@@ -118,12 +118,16 @@ def test_above_the_limit_the_oldest_goes(path: Path) -> None:
         b"2\n773307083\n7-7000\n9-8000\n",  # flipped
         b'{"epochs": []}',  # of something else
         b"\0" * 30,
+        b"",
     ],
 )
+@pytest.mark.parametrize("has_bak", [True, False])
 def test_a_text_that_is_not_whole_is_refused_and_the_bak_is_not_taken_for_it(
-    path: Path, text: bytes
+    path: Path, text: bytes, has_bak: bool
 ) -> None:
     filled(path, (7, 7000), (8, 8000))
+    if not has_bak:
+        path.with_name(path.name + ".bak").unlink()
     path.write_bytes(text)
     with pytest.raises(DamagedStore, match=f"{path.name} has {len(text)} bytes") as refused:
         Epochs.open(path)

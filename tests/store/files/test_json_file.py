@@ -1,4 +1,4 @@
-"""config/*.json: whole texts only, and the one before as .bak."""
+"""config/*.json: whole texts only, and each twice."""
 
 import json
 from pathlib import Path
@@ -11,13 +11,12 @@ from aerobee.store.files import disk, json_file
 
 
 @pytest.mark.requirement("Store: JSON files and their `.bak`")
-def test_what_is_saved_is_loaded_and_the_text_before_is_kept(tmp_path: Path) -> None:
+def test_what_is_saved_is_loaded_and_is_there_twice(tmp_path: Path) -> None:
     path = tmp_path / "config" / "topics.json"
-    json_file.save(path, '{"a":1}')
-    assert not path.with_name("topics.json.bak").exists()
-    json_file.save(path, b'{"a":2}')
+    for text in ('{"a":1}', b'{"a":2}'):
+        json_file.save(path, text)
     assert json_file.load(path, json.loads) == {"a": 2}
-    assert path.with_name("topics.json.bak").read_text() == '{"a":1}'
+    assert path.with_name("topics.json.bak").read_text() == path.read_text() == '{"a":2}'
     assert sorted(found.name for found in path.parent.iterdir()) == [
         "topics.json",
         "topics.json.bak",
@@ -27,16 +26,26 @@ def test_what_is_saved_is_loaded_and_the_text_before_is_kept(tmp_path: Path) -> 
 @pytest.mark.requirement("Store: JSON files and their `.bak`")
 @pytest.mark.parametrize("damage", [None, b"", b"  \n", b"{", b"\xff\xfe"])
 def test_a_file_that_can_not_be_read_falls_back_to_the_bak(
-    tmp_path: Path, damage: bytes | None
+    tmp_path: Path, damage: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "a.json"
     json_file.save(path, "[1]")
-    json_file.save(path, "[2]")
     if damage is None:
         path.unlink()
     else:
         path.write_bytes(damage)
     assert json_file.load(path, json.loads) == [1]
+    (told,) = caplog.messages
+    assert str(path) in told.split(";")[0]
+    assert f"its copy {path}.bak is taken instead" in told
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_an_empty_file_is_a_damaged_one_and_not_a_missing_one(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(DamagedStore, match=rf"a\.json \({len(text)} bytes without a text\)"):
+        json_file.load(path, json.loads)
 
 
 def test_no_file_at_all_is_fine(tmp_path: Path) -> None:
