@@ -1,8 +1,9 @@
 """Settings that change while the broker runs: UPDATE_BROKER_CONFIG (25).
 
 A key of `DYNAMIC` takes effect at once. A key of `AT_START` takes effect at the next start. A key
-without effect on this broker is kept and shown, as in RocketMQ (`broker/settings/inert_keys.py`). A
-path, a class, a command, an address, a name or a file size is refused.
+of RocketMQ without effect on this broker is kept and shown (`broker/settings/inert_keys.py`). A
+path, a class, a command, an address, a name or a file size is refused. A key that neither RocketMQ
+nor the configuration has is passed over, as there, with a warning in the log.
 
 A request changes all its keys or none. The changes are kept in config/hotKeys.json, each with the
 value that it replaced. The next start applies a change again, unless the configuration has a new
@@ -12,11 +13,12 @@ value for that key: the last change wins, as in RocketMQ, which edits the config
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from ...conf.java_keys import JAVA_KEYS
-from ...conf.load import OTHERS, text_of
+from ...conf.load import OTHERS, UNKNOWN, text_of
 from ...conf.sources import ConfigError, Setting
 from ...protocol import codes
 from ...protocol.bodies.body import Body
@@ -27,6 +29,8 @@ from . import inert_keys
 from .config import KEYS, BrokerConfig
 
 log = logging.getLogger(__name__)
+
+Found = TypeVar("Found")
 
 # Keys that the store has in settings of its own, which a change replaces.
 STORE_LIMITS = frozenset(
@@ -191,7 +195,7 @@ class DynamicSettings:
         if found is None:
             return
         self.version = found.data_version or self.version
-        for key, change in found.changes.items():
+        for key, change in self._known(found.changes, "hotKeys.json").items():
             try:
                 values, texts = self._checked({key: change.text})
             except Refusal as wrong:
@@ -220,6 +224,7 @@ class DynamicSettings:
         Refusal NO_PERMISSION for a key that may not be changed, INVALID_PARAMETER for an illegal
         value.
         """
+        wanted = self._known(wanted, "a request")
         values, others = self._checked(wanted)
         texts = {key: self._wanted_text(key, values, others) for key in wanted}
         before = {key: self._current(key) for key in wanted}
@@ -232,7 +237,6 @@ class DynamicSettings:
             configured = before[key] if old is None else old.instead_of
             if texts[key] != configured:
                 changes[key] = Change(texts[key], configured)
-        inert_keys.check_room(changes)
         version = self.version.following(self._now_ms())
         json_file.save(self._path, ChangesTable(changes, version).encode(standard=True))
         self._changes, self.version = changes, version
@@ -251,6 +255,24 @@ class DynamicSettings:
         for effect in dict.fromkeys(one for key in changed for one in self._effects.get(key, ())):
             effect()
         return changed
+
+    def _known(self, texts: Mapping[str, Found], source: str) -> dict[str, Found]:
+        """Those of the keys that RocketMQ or the configuration has."""
+        known = {
+            key: text
+            for key, text in texts.items()
+            if KEYS.state(key) != UNKNOWN or key in inert_keys.REFUSED | self._config.others.keys()
+        }
+        if unknown := sorted(texts.keys() - known.keys()):
+            near = KEYS.nearest(unknown[0])
+            log.warning(
+                "%d unknown keys (%s) are not kept, the first is %s%s",
+                len(unknown),
+                source,
+                inert_keys.shown(unknown[0]),
+                f"; did you mean {near}?" if near else "",
+            )
+        return known
 
     def _checked(self, wanted: Mapping[str, str]) -> tuple[dict[str, object], dict[str, str]]:
         """The values of settings by attribute name, and the texts of other keys; Refusal."""
@@ -290,10 +312,8 @@ class DynamicSettings:
             setattr(self._config, name, value)
 
     def _set_others(self, texts: Mapping[str, str]) -> None:
-        """Keep keys without an effect; an unknown one without a value is forgotten."""
-        others = {**self._config.others, **texts}
-        kept = {key: text for key, text in others.items() if text or key in JAVA_KEYS}
-        self._config.others = kept
+        """Keep keys without an effect."""
+        self._config.others = {**self._config.others, **texts}
 
 
 def _when(key: str) -> str:

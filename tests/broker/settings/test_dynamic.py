@@ -9,7 +9,6 @@ import pytest
 from aerobee.broker.server import Broker
 from aerobee.broker.settings.config import KEYS, BrokerConfig
 from aerobee.broker.settings.dynamic import AT_START, DYNAMIC, DynamicSettings
-from aerobee.broker.settings.inert_keys import UNKNOWN_KEYS_MAX
 from aerobee.broker.transactions.transactions import Transactions
 from aerobee.conf.load import text_of
 from aerobee.protocol import codes
@@ -223,14 +222,8 @@ async def test_members_are_not_told_of_each_other_once_that_is_switched_off(
         ("mappedFileSizeCommitLog=4096", codes.NO_PERMISSION, "mappedFileSizeCommitLog may be"),
         ("authConfigPath=/etc", codes.NO_PERMISSION, "authConfigPath may be"),
         ("socksProxyConfig={}", codes.NO_PERMISSION, "socksProxyConfig may be"),
-        ("myOwnPath=/tmp", codes.NO_PERMISSION, "myOwnPath may be"),
-        ("handlerclass=a.B", codes.NO_PERMISSION, "handlerclass may be"),
-        ("onStartCommand=rm", codes.NO_PERMISSION, "onStartCommand may be"),
-        ("theAddr=1.2.3.4", codes.NO_PERMISSION, "theAddr may be"),
-        ("a\\ b=1", codes.INVALID_PARAMETER, "a b is no key"),
-        ("k" * 129 + "=1", codes.INVALID_PARAMETER, "at most 128 letters"),
-        ("noSuchKey=" + "v" * 1_025, codes.INVALID_PARAMETER, "at most 1024"),
-        ("noSuchKey=a\\nb=c", codes.INVALID_PARAMETER, "printable"),
+        ("configManagerVersion=" + "v" * 1_025, codes.INVALID_PARAMETER, "at most 1024"),
+        ("configManagerVersion=a\\nb=c", codes.INVALID_PARAMETER, "printable"),
         (
             "subscriptionExpiredTimeout=soon",
             codes.INVALID_PARAMETER,
@@ -259,7 +252,7 @@ async def test_what_may_not_be_changed_is_refused_with_the_reason(
     [
         ("enableNotifyAfterPopOrderLockRelease", "false"),
         ("enablePopLog", "true"),
-        ("nobodyKnowsThis", "42"),
+        ("onlyTheFileKnowsThis", "42"),
         ("metricsOtelCardinalityLimit", "70000"),
     ],
 )
@@ -268,7 +261,7 @@ async def test_a_key_without_an_effect_is_kept_and_shown_and_outlives_a_restart(
 ) -> None:
     caplog.set_level("INFO")
     for is_first in (True, False):
-        broker = await start(config())
+        broker = await start(config(others={"onlyTheFileKnowsThis": "1"}))
         caller = Caller(broker)
         if is_first:
             answer = await update(caller, f"{key}={value}")
@@ -297,25 +290,34 @@ async def test_a_setting_that_is_read_once_holds_from_the_next_start_on(
     assert broker.syncer.for_responses is not None
 
 
-async def test_an_unknown_key_that_is_set_to_nothing_is_forgotten(
-    start: Start, config: Config
+async def test_an_unknown_key_is_not_kept_as_in_rocketmq(
+    start: Start, config: Config, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = await start(config())
     caller = Caller(broker)
-    await update(caller, "nobodyKnowsThis=42")
-    await update(caller, "nobodyKnowsThis=")
-    answer = await caller.ask(codes.GET_BROKER_CONFIG)
-    assert b"nobodyKnowsThis" not in (answer.body or b"")
+    before = await version(caller)
+    answer = await update(caller, "noSuchSetting=1")
+    assert answer.code == codes.SUCCESS
+    assert await version(caller) == before
+    assert (await update(caller, "fileReservdTime=9\nfileReservedTime=48")).code == codes.SUCCESS
+    assert await shown(caller, "fileReservedTime") == "48"
+    found = (await caller.ask(codes.GET_BROKER_CONFIG)).body or b""
+    assert b"noSuchSetting" not in found
+    assert b"fileReservdTime" not in found
+    assert "fileReservdTime; did you mean fileReservedTime?" in caplog.text
     await caller.peers.close()
 
 
-async def test_no_more_than_so_many_unknown_keys_are_kept(caller: Caller) -> None:
-    text = "".join(f"unknown{number}=1\n" for number in range(UNKNOWN_KEYS_MAX))
-    assert (await update(caller, text)).code == codes.SUCCESS
-    answer = await update(caller, "unknownToo=1")
-    assert answer.code == codes.INVALID_PARAMETER
-    assert f"the limit is {UNKNOWN_KEYS_MAX}" in (answer.remark or "")
-    assert (await update(caller, "unknown0=2\nenablePopLog=true")).code == codes.SUCCESS
+async def test_an_unknown_key_that_an_older_version_has_kept_is_dropped(
+    start: Start, config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "store" / "config" / "hotKeys.json"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"changes":{"noSuchSetting":{"text":"1","insteadOf":""}}}')
+    caller = Caller(await start(config()))
+    assert b"noSuchSetting" not in ((await caller.ask(codes.GET_BROKER_CONFIG)).body or b"")
+    assert "unknown keys (hotKeys.json) are not kept, the first is noSuchSetting" in caplog.text
+    await caller.peers.close()
 
 
 def test_each_setting_that_waits_for_a_start_is_a_number_a_switch_or_a_word_of_a_list() -> None:
