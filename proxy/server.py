@@ -103,7 +103,11 @@ class Proxy:
         self._audit = service.access.audit = open_audit_log(config.audit_log, "proxy")
         methods = table.methods(service) | health.methods([definitions.SERVICE])
         methods |= reflection.methods([*definitions.descriptor_set().file, health.FILE])
-        shared = self.shared = Shared(methods, config.grpc_max_inbound_message_size)
+        shared = self.shared = Shared(
+            methods,
+            config.grpc_max_inbound_message_size,
+            config.long_polling_reserve_time_in_millis / 1_000,
+        )
         listener = Listener(
             shared,
             tls,
@@ -175,7 +179,7 @@ class Proxy:
                 *(brokers, clients, recent),
                 seconds=config.grpc_proxy_relay_request_timeout_in_seconds,
             ),
-            Membership(brokers, topics, clients),
+            Membership(brokers, topics, clients, float(config.transaction_heartbeat_period_second)),
             recent,
             CallCounts(),
             Access(brokers, config),

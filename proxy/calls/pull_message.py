@@ -14,7 +14,7 @@ from ..messages.names import group_of
 from ..messages.receiving import message_of
 from ..messages.status import OK_STATUS, Code, StatusError
 from .offsets import check_offset, queue_of
-from .receive_message import ANSWER_SECONDS, BATCH_MAX, answer_in_ms, filter_of
+from .receive_message import ANSWER_SECONDS, BATCH_MAX, filter_of, within_limits
 from .service import Service
 
 Answer = definitions.message("PullMessageResponse")
@@ -81,5 +81,4 @@ def _poll_ms(service: Service, call: Call, request: Any) -> int:
     wanted = times.to_ms(
         request.long_polling_timeout, "long_polling_timeout", Code.ILLEGAL_POLLING_TIME
     )
-    most = service.config.grpc_client_consumer_max_long_polling_timeout_millis
-    return max(0, min(wanted, most, answer_in_ms(call, wanted)))
+    return within_limits(service, call, wanted)

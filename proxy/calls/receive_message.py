@@ -172,7 +172,6 @@ def _give_back_later(service: Service, wish: Wish, done: "asyncio.Task[list[Deli
 
 def _poll_ms(service: Service, call: Call, client_id: str, request: Any) -> int:
     """How long the brokers may wait for a message."""
-    most = service.config.grpc_client_consumer_max_long_polling_timeout_millis
     remaining_s = call.remaining_s()
     remaining = None if remaining_s is None else int(remaining_s * 1_000)
     if request.HasField("long_polling_timeout"):
@@ -180,20 +179,24 @@ def _poll_ms(service: Service, call: Call, client_id: str, request: Any) -> int:
             request.long_polling_timeout, "long_polling_timeout", Code.ILLEGAL_POLLING_TIME
         )
     elif remaining is None:
-        wanted = most
+        wanted = service.config.grpc_client_consumer_max_long_polling_timeout_millis
     else:
         client = service.clients.get(client_id)
         timeout_ms = REQUEST_MS
         if client is not None and client.has_settings("request_timeout"):
             timeout_ms = times.to_ms(client.settings.request_timeout, "request_timeout")
         wanted = remaining - timeout_ms // 2
-    return max(0, min(wanted, most, answer_in_ms(call, wanted)))
+    return within_limits(service, call, wanted)
 
 
-def answer_in_ms(call: Call, wanted: int) -> int:
-    """The ms in which an answer surely finds the client waiting; `wanted` without a deadline."""
+def within_limits(service: Service, call: Call, wanted: int) -> int:
+    """How long the brokers may wait, in ms, of the `wanted` ones: within the limits of the
+    settings, and so that an answer surely finds the client waiting."""
+    config = service.config
+    wanted = max(wanted, config.grpc_client_consumer_min_long_polling_timeout_millis)
+    wanted = min(wanted, config.grpc_client_consumer_max_long_polling_timeout_millis)
     seconds = call.answer_in_s()
-    return wanted if seconds is None else int(seconds * 1_000)
+    return max(0, wanted if seconds is None else min(wanted, int(seconds * 1_000)))
 
 
 async def _wish(service: Service, client_id: str, request: Any) -> Wish:

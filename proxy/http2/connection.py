@@ -28,7 +28,8 @@ WRITE_BUFFER_BYTES = 1 << 20  # of the socket; beyond it the peer isn't read
 ARRIVING_BYTES_MAX = 512 << 20  # of unfinished requests of all connections
 TIMEOUT_SECONDS_MAX = 86_400.0
 # A client's deadline began when it sent the request: its answer must be there earlier than the
-# proxy's count says, by this time or by this part of the whole, whichever is less.
+# proxy's count says, by longPollingReserveTimeInMillis or by this part of the whole, whichever is
+# less.
 ANSWER_MARGIN_SECONDS, ANSWER_MARGIN_PART = 1.0, 0.25
 TICK_SECONDS = 0.5  # between two signs that the loop runs
 PING_DATA = b"are you?"  # eight bytes
@@ -45,9 +46,15 @@ _OK_TRAILERS = [(b"grpc-status", b"0")]
 class Shared:
     """What the connections of one server have in common."""
 
-    def __init__(self, methods: Mapping[bytes, Method], message_bytes_max: int) -> None:
+    def __init__(
+        self,
+        methods: Mapping[bytes, Method],
+        message_bytes_max: int,
+        answer_margin_s: float = ANSWER_MARGIN_SECONDS,
+    ) -> None:
         self.methods = methods
         self.message_bytes_max = message_bytes_max
+        self.answer_margin_s = answer_margin_s
         self.connections: set[Http2Connection] = set()
         self.on_fewer: Callable[[], None] | None = None  # a connection has ended
         self.arriving_bytes = 0
@@ -416,7 +423,7 @@ class Http2Connection(asyncio.Protocol):
         except ValueError as wrong:
             raise GrpcError(status.INTERNAL, str(wrong)) from None
         now = self.loop.time()
-        margin = min(ANSWER_MARGIN_SECONDS, seconds * ANSWER_MARGIN_PART)
+        margin = min(self.shared.answer_margin_s, seconds * ANSWER_MARGIN_PART)
         call.deadline = now + seconds
         call.answer_by = call.deadline - margin - self.shared.stalled_s(now)
         call.timer = self.loop.call_at(call.deadline, self._expire, call)

@@ -12,21 +12,19 @@ _SCHEMES = definitions.enum("AddressScheme")
 def dialled(given: Any, authority: str, local: tuple[str, int], port: int | None) -> Any:
     """The endpoints of a route.
 
-    `given` are those of the request, which say what the client dialled; without them it is the
-    call's :authority, and without that our end of the connection. `port`, if not None, replaces
-    theirs.
+    `given` are those of the request, which say what the client dialled; without them, or without a
+    port in them, it is the call's :authority, and without that our end of the connection. `port`,
+    if not None, replaces theirs.
     """
     found = Endpoints()
+    host, dialled_port = _split(authority) if authority else local
     if given.addresses:
         found.CopyFrom(given)
     else:
-        host, own_port = _split(authority) if authority else local
-        address = found.addresses.add()
-        address.host, address.port = host, own_port or local[1]
+        found.addresses.add(host=host)
         found.scheme = scheme_of(host)
-    if port is not None:
-        for address in found.addresses:
-            address.port = port
+    for address in found.addresses:
+        address.port = (address.port or dialled_port or local[1]) if port is None else port
     return found
 
 

@@ -86,7 +86,12 @@ class ProxyConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     grpc_client_producer_backoff_initial_millis: Millis = 10
     grpc_client_producer_backoff_max_millis: Millis = 1_000
     grpc_client_producer_backoff_multiplier: Annotated[int, Meta(ge=1, le=100)] = 2
+    # RocketMQ's default is 5,000: a client that waits 1 s waits 5 s there, or is refused.
+    grpc_client_consumer_min_long_polling_timeout_millis: Millis = 0
     grpc_client_consumer_max_long_polling_timeout_millis: Millis = 20_000
+    # An answer is there so long before its client's deadline. RocketMQ's default is 100.
+    long_polling_reserve_time_in_millis: Millis = 1_000
+    transaction_heartbeat_period_second: Seconds = 20
     grpc_client_consumer_long_polling_batch_size: Annotated[int, Meta(ge=1, le=32)] = 32
     channel_expired_timeout: Millis = 120_000
     client_grace_millis: Millis = 10_000
@@ -146,7 +151,6 @@ ACCEPTED = {
     "grpcThreadPoolQueueCapacity": "int",
     "brokerConfigPath": "String",
     "maxDelayTimeMills": "long",
-    "grpcClientConsumerMinLongPollingTimeoutMillis": "long",
     "tlsTestModeEnable": "boolean",
     "enableACL": "boolean",
     "enableBatchAck": "boolean",

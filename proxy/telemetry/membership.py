@@ -69,10 +69,17 @@ class _Told:
 class Membership:
     """Registers the clients, and removes clients that have left."""
 
-    def __init__(self, brokers: Brokers, topics: Topics, clients: Clients) -> None:
+    def __init__(
+        self,
+        brokers: Brokers,
+        topics: Topics,
+        clients: Clients,
+        own_heartbeat_s: float = OWN_HEARTBEAT_SECONDS,
+    ) -> None:
         self._brokers = brokers
         self._topics = topics
         self._clients = clients
+        self.own_heartbeat_s = own_heartbeat_s
         self._loop = asyncio.get_running_loop()
         self._told: dict[str, _Told] = {}
         self._known: dict[str, _Broker] = {}
@@ -231,7 +238,7 @@ class Membership:
     async def _own_beat(self, address: str, broker: _Broker, wanted: set[str]) -> None:
         left = broker.own_groups - wanted
         now = self._loop.time()
-        is_due = wanted != broker.own_groups or now - broker.own_beat_at >= OWN_HEARTBEAT_SECONDS
+        is_due = wanted != broker.own_groups or now - broker.own_beat_at >= self.own_heartbeat_s
         if not is_due or now < broker.rests_until:
             return
         groups = sorted(wanted)

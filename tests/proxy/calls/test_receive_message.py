@@ -1,11 +1,15 @@
 """ReceiveMessage, with AckMessage: what was sent comes out, in time."""
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from aerobee.client import Admin, Producer
 from aerobee.client import Message as RemotingMessage
+from aerobee.proxy.calls.receive_message import within_limits
 from aerobee.proxy.messages.status import Code
+from aerobee.proxy.settings.config import ProxyConfig
 from aerobee.testing import LocalCluster
 
 from ...waiting import LONG, until
@@ -253,3 +257,31 @@ async def test_a_receive_beyond_the_broker_s_limit_of_long_polls_is_refused() ->
             await proxied.create("Crowded")
             status, found = await proxied.client().receive("Crowded", "readers")
             assert (Code(status.code).name, found) == ("TOO_MANY_REQUESTS", []), status
+
+
+@pytest.mark.parametrize(
+    ("wanted", "answer_in_s", "waits"),
+    [(1_000, None, 2_000), (3_000, None, 3_000), (9_000, None, 4_000), (3_000, 1.5, 1_500)],
+)
+def test_a_receive_waits_within_the_limits_of_the_settings_and_of_its_deadline(
+    wanted: int, answer_in_s: float | None, waits: int
+) -> None:
+    config = ProxyConfig(
+        grpc_client_consumer_min_long_polling_timeout_millis=2_000,
+        grpc_client_consumer_max_long_polling_timeout_millis=4_000,
+    )
+    service: Any = SimpleNamespace(config=config)
+    call: Any = SimpleNamespace(answer_in_s=lambda: answer_in_s)
+    assert within_limits(service, call, wanted) == waits
+
+
+async def test_the_reserve_and_the_period_of_heartbeats_are_those_of_the_settings(
+    proxied: Setup,
+) -> None:
+    settings: dict[str, Any] = {
+        "long_polling_reserve_time_in_millis": 500,
+        "transaction_heartbeat_period_second": 3,
+    }
+    async with setup(proxied.cluster, **settings) as another:
+        assert another.proxy.shared.answer_margin_s == 0.5
+        assert another.proxy.service.membership.own_heartbeat_s == 3

@@ -323,16 +323,16 @@ async def test_a_handler_learns_that_its_answer_was_received() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("ANSWER_MARGIN_SECONDS", 30.0), ("TICK_SECONDS", -30.0)],
+    ("owner", "name", "value"),
+    [("shared", "answer_margin_s", 30.0), ("module", "TICK_SECONDS", -30.0)],
     ids=["shortly before its deadline", "after the process stood still"],
 )
 async def test_a_client_that_may_have_given_up_may_not_have_its_answer(
-    name: str, value: float, monkeypatch: pytest.MonkeyPatch
+    owner: str, name: str, value: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_side, "ANSWER_MARGIN_PART", 1.0)
-    monkeypatch.setattr(server_side, "ANSWER_MARGIN_SECONDS", 0.0)
     async with host() as server:
+        server.shared.answer_margin_s = 0.0
         peer = await server.peer()
         for wanted in (True, False):
             stream = peer.begin("/t/ask", grpc_timeout="30S")
@@ -340,7 +340,7 @@ async def test_a_client_that_may_have_given_up_may_not_have_its_answer(
             await peer.answer(stream)
             await peer.until(h2.events.PingReceived)
             assert await server.service.received.get() is wanted
-            monkeypatch.setattr(server_side, name, value)
+            monkeypatch.setattr(server.shared if owner == "shared" else server_side, name, value)
 
 
 @pytest.mark.parametrize("how", ["lost", "reset", "late"])

@@ -32,5 +32,16 @@ def test_the_endpoints_of_a_request_are_kept_whole() -> None:
     assert [each.port for each in dialled(given, "", LOCAL, 9).addresses] == [9, 9]
 
 
+@pytest.mark.parametrize(("authority", "port"), [("proxy:30081", 30_081), ("", 8_081)])
+def test_endpoints_of_a_request_without_a_port_get_the_one_that_was_dialled(
+    authority: str, port: int
+) -> None:
+    given = Endpoints(scheme=1)
+    given.addresses.add(host="192.0.2.1")
+    given.addresses.add(host="192.0.2.2", port=7)
+    found = dialled(given, authority, LOCAL, None).addresses
+    assert [(each.host, each.port) for each in found] == [("192.0.2.1", port), ("192.0.2.2", 7)]
+
+
 def test_a_scheme_follows_from_the_text() -> None:
     assert [scheme_of(host) for host in ("1.2.3.4", "::1", "[::1]", "a.b")] == [1, 2, 2, 3]
