@@ -274,7 +274,8 @@ def _own(broker: "Broker", node: Node) -> Iterator[Family]:
         ("aerobee_parked_pulls", "Pulls that wait for a message", broker.long_polls.count),
         ("aerobee_parked_pops", "Pops that wait for a message", broker.pop.handlers.polls.count),
         (
-            *("aerobee_client_memory_bytes", "Answers not read and requests not finished, bytes"),
+            "aerobee_client_memory_bytes",
+            "Answers not read, requests not finished or not served yet, bytes",
             budget.bytes,
         ),
     ]

@@ -41,8 +41,8 @@ class BrokerAdmin(Asking):
         return (answer.body or b"").decode()
 
     async def update_broker_config(self, address: str, changes: Mapping[str, Value]) -> None:
-        """Change settings of a running broker. BrokerError names a setting that it rejects; one that
-        it does not know is passed over."""
+        """Change settings of a running broker. BrokerError names a setting that it rejects. It
+        passes over what it does not know."""
         await self._ask(address, codes.UPDATE_BROKER_CONFIG, body=_properties(changes))
 
     async def ha_status(self, address: str) -> HARuntimeInfo:

@@ -41,6 +41,7 @@ WRITE_BYTES_MAX = 256 << 10  # of large responses to one peer, in one tick
 READER_CONNECTIONS_MIN = 16  # served in a tick, from which on their sockets are read together
 READER_BYTES_MAX = 2_000  # of a chunk: a connection that sends more has its transport read
 FEW_BYTES = 1_000  # of a chunk that is served at once: it has few requests
+AHEAD_BYTES_MAX = 64 << 10  # that wait for their turn: with more it is not read any further
 TASKS_MAX = 1_024  # coroutine handlers at work, per connection
 
 Answer = Response | bytes | None
@@ -186,6 +187,8 @@ class Connection(asyncio.Protocol):
             if not scheduler.is_planned:
                 scheduler.is_planned = True
                 scheduler.loop.call_soon(scheduler.tick)
+        else:
+            self.limit_ahead()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.leave_reader()
@@ -493,6 +496,11 @@ class Connection(asyncio.Protocol):
             self._note_rest(allowed - served)
         return served
 
+    def limit_ahead(self) -> None:
+        """Read no more before its turn comes, if enough waits or the memory budget is spent."""
+        if self.ingress.ahead() > AHEAD_BYTES_MAX or not self.budget.unsent_max:
+            self._read_or_not()
+
     def serve_rest(self, chunk: bytes) -> None:
         """Serve this request by request: it was in a batch, which could not take it."""
         ingress = self.ingress
@@ -628,6 +636,7 @@ class Connection(asyncio.Protocol):
         if wanted is self._is_reading or transport is None or transport.is_closing():
             return
         self._is_reading = wanted
+        self.ingress.count_ahead()
         if wanted:
             transport.resume_reading()
         else:

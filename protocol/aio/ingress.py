@@ -19,6 +19,7 @@ class Ingress:
         "_budget",
         "_partial",
         "_partial_rounds",
+        "ahead_bytes",
         "chunks",
         "commands",
         "decoder",
@@ -31,6 +32,7 @@ class Ingress:
         self.commands: deque[Command] = deque()
         self.chunks: deque[bytes | memoryview] = deque()  # they come behind the commands
         self.partial_bytes = 0  # of an incomplete request, as the budget counts them
+        self.ahead_bytes = 0  # of the chunks, as the budget counts them
         self._partial = 0  # the number of that request in the last idle round
         self._partial_rounds = 0
 
@@ -38,6 +40,19 @@ class Ingress:
     def is_waiting(self) -> bool:
         """Whether anything waits to be served."""
         return bool(self.commands or self.chunks)
+
+    def ahead(self) -> int:
+        """The bytes of the chunks that wait."""
+        return sum(map(len, self.chunks))
+
+    def count_ahead(self) -> None:
+        """Count the bytes of the chunks that wait now in the budget, in place of those of before.
+
+        For a connection that stops reading, or reads again: in between they only become fewer.
+        """
+        count = self.ahead()
+        self._budget.add(count - self.ahead_bytes)
+        self.ahead_bytes = count
 
     def cut(self, chunk: bytes | memoryview, most: int) -> bytes:
         """The first `most` bytes of a chunk, or all that the incomplete request lacks; the rest of
@@ -89,7 +104,8 @@ class Ingress:
         return self._partial_rounds
 
     def release(self) -> None:
-        """The connection is lost: the budget forgets the incomplete request."""
-        self._budget.add(-self.partial_bytes)
+        """The connection is lost: the budget forgets what waited."""
+        self._budget.add(-self.partial_bytes - self.ahead_bytes)
+        self.ahead_bytes = 0
         self._budget.held -= self.partial_bytes
         self.partial_bytes = 0

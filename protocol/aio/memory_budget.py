@@ -1,5 +1,5 @@
 """The memory that a server uses for its peers, in bytes: responses that they have not read yet, and
-requests that have not arrived completely.
+requests that have not arrived completely or wait for their turn.
 
 All connections of a server have one budget. A peer with many unsent bytes is not served until it
 has read. At the limit each peer may have one unsent response at a time; at twice the limit large

@@ -224,6 +224,7 @@ class Scheduler:
             connection.is_queued = False
             if left <= 0 or (self.is_shared and connection in self._heavy):
                 round_robin.add(connection)
+                connection.limit_ahead()
                 continue
             try:
                 served = connection.serve(quantum)

@@ -1,5 +1,6 @@
 """What a loop iteration serves, and when its responses leave."""
 
+import asyncio
 import itertools
 import math
 import socket
@@ -7,8 +8,12 @@ from collections import Counter
 
 import pytest
 from aerobee.protocol.aio import scheduler
-from aerobee.protocol.aio.connection import Connection, Row
-from aerobee.protocol.aio.memory_budget import RESPONSE_BYTES_PER_TICK, UNSENT_BYTES_MAX
+from aerobee.protocol.aio.connection import AHEAD_BYTES_MAX, Connection, Row
+from aerobee.protocol.aio.memory_budget import (
+    RESPONSE_BYTES_PER_TICK,
+    UNSENT_BYTES_MAX,
+    MemoryBudget,
+)
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.aio.scheduler import (
     QUANTUM_BYTES,
@@ -21,6 +26,8 @@ from aerobee.protocol.codec.frame import FrameDecoder, encode_request
 from aerobee.protocol.command import Command, Response
 
 from .support import BIG, BIG_BYTES, ECHO, Desk, Name, address, big_requests, until
+
+READ_BYTES = 256 << 10  # that a transport of asyncio reads at once
 
 
 async def test_responses_of_a_failed_loop_iteration_are_never_sent(desk: Desk) -> None:
@@ -245,3 +252,73 @@ def test_a_flow_that_fails_is_aborted_and_loses_its_place() -> None:
     broken.is_broken = True
     rounds(100, broken, Sender("other", [100], log))
     assert log == [("broken", -1), ("other", 100)]
+
+
+class Wire(asyncio.Transport):
+    """A transport whose peer has `left` bytes to send and reads everything at once."""
+
+    def __init__(self, left: int) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)})
+        self.left = left
+        self.is_read = True
+        self.decoder = FrameDecoder()
+        self.answers = 0
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.answers += len(self.decoder.feed(bytes(data)))
+
+
+@pytest.mark.parametrize("is_shared", [False, True], ids=["heavy alone", "beside a light client"])
+async def test_what_is_read_ahead_of_its_turn_is_bounded_and_counted_however_fast_it_comes(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, is_shared: bool
+) -> None:
+    monkeypatch.setattr(scheduler, "LIGHT_SECONDS", math.inf)
+    frame = encode_request(ECHO, 1, {"name": "x"}, b"b" * 4_000)
+    chunk = frame * (READ_BYTES // len(frame))
+    each = 4 * len(chunk)
+    budget = MemoryBudget()
+    served = scheduler.Scheduler(budget=budget)
+    connections = []
+    for _ in range(64):
+        connection = Connection(served, desk.rows())
+        wire = Wire(each)
+        connection.connection_made(wire)
+        connections.append((connection, wire))
+    light, light_wire = Connection(served, desk.rows()), Wire(0)
+    light.connection_made(light_wire)
+    most = counted = asked = 0
+    while any(wire.left for _, wire in connections):
+        for connection, wire in connections:  # as a loop reads all sockets that have something
+            if wire.left and wire.is_read:
+                wire.left -= len(chunk)
+                connection.data_received(chunk)
+        if is_shared and light_wire.answers == asked:
+            asked += 1
+            light.data_received(encode_request(ECHO, 1, {"name": "light"}))
+        ahead = [connection.ingress.ahead() for connection, _ in connections]
+        most = max(most, *ahead)
+        paused = [
+            size for size, (_, wire) in zip(ahead, connections, strict=True) if not wire.is_read
+        ]
+        assert budget.bytes >= sum(paused)
+        counted = max(counted, budget.bytes)
+        await asyncio.sleep(0)  # one tick
+    assert most <= AHEAD_BYTES_MAX + len(chunk)
+    assert counted > 64 * AHEAD_BYTES_MAX
+    wanted = each // len(frame)
+    await until(lambda: all(wire.answers == wanted for _, wire in connections))
+    await until(lambda: light_wire.answers == asked)
+    assert not is_shared or asked > 64  # it is not behind all of theirs
+    assert budget.bytes == 0
