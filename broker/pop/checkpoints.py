@@ -36,6 +36,7 @@ class CheckPoint:
     next_offset: int = -1
     acked: int = 0
     is_stored: bool = False
+    put_back: int = 0  # how often it was put back, since a message could not come again
     log_end: int = 0
     whole: int = field(init=False)
 
@@ -84,6 +85,7 @@ class CheckPoint:
             0,
             [offset - start for offset in self.offsets],
             broker_name,
+            str(self.put_back) if self.put_back else None,
         )
 
 
@@ -105,4 +107,6 @@ def from_body(body: PopCheckPoint, revive_queue_id: int) -> CheckPoint | None:
         [start + distance for distance in distances][:MESSAGES_MAX],
     )
     point.acked = body.bit_map & point.whole
+    text = body.re_put_times or ""
+    point.put_back = int(text) if text.isdecimal() and len(text) < 9 else 0
     return point

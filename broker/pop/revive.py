@@ -2,9 +2,10 @@
 
 The revive topic is read in order, each queue by itself. Check points collect the acknowledgements
 behind them. When a check point has been overdue for a while, and all entries due by then have been
-read, its other messages are put into the group's retry topic. The progress in a queue is the offset
-of CID_RMQ_SYS_REVIVE_GROUP, which names the last finished entry; it moves once the messages are on
-disk. So a crash repeats messages and loses none.
+read, its other messages are put into the group's retry topic. One that can't be put there is tried
+again later, with a check point of its own: the messages behind it don't wait. The progress in a
+queue is the offset of CID_RMQ_SYS_REVIVE_GROUP, which names the last finished entry; it moves once
+the messages are on disk. So a crash repeats messages and loses none.
 """
 
 import logging
@@ -14,13 +15,13 @@ from dataclasses import dataclass, field
 
 from ...protocol import codes
 from ...protocol.bodies.pop import BatchAckMsg, PopCheckPoint
-from ...protocol.errors import Refusal
+from ...protocol.errors import Malformed, Refusal
 from ...protocol.message import properties
 from ...protocol.message.pop_handles import normal_topic, retry_topic
 from ...protocol.message.record import Record, decode_record
 from ...protocol.message.tags import tag_hash
 from ...protocol.names import RETRY_PREFIX
-from ...store.base.errors import StoreError
+from ...store.base.errors import IllegalMessage, StoreError
 from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
 from ...store.timer.timer_log import QUEUE, WHEEL_TOPIC
@@ -32,7 +33,14 @@ from ..settings.config import BrokerConfig
 from ..topics.topics import Topics
 from .checkpoints import CheckPoint, CheckPointKey, from_body
 from .counters import ACK, CHECK_POINT, PopMeters
-from .revive_log import ACK_TAG, BATCH_ACK_TAG, CHECK_POINT_TAG, REVIVE_GROUP, revive_topic
+from .revive_log import (
+    ACK_TAG,
+    BATCH_ACK_TAG,
+    CHECK_POINT_TAG,
+    REVIVE_GROUP,
+    PopLog,
+    revive_topic,
+)
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +50,9 @@ ENTRIES_PER_LOOK = 32
 # Of one queue per round; requests are served between two rounds.
 ENTRIES_PER_ROUND = 256
 MESSAGES_PER_ROUND = 500
+# Until a message that could not come again is tried again: PopReviveService of RocketMQ. The last
+# one holds for all later tries.
+PUT_BACK_SECONDS = (10, 20, 30, 60, 120, 180, 300, 600, 1_200, 1_800, 3_600, 7_200)
 READY_MAX = 100_000  # check points of a queue that wait for their time
 
 
@@ -67,6 +78,7 @@ class PopRevive:
     _groups: Groups
     _offsets: Offsets
     _timers: Timers | None
+    _log: PopLog
     _stats: Stats
     _meters: PopMeters
     _wake: Callable[[tuple[str, int]], None]
@@ -145,15 +157,20 @@ class PopRevive:
                 data = store.message_at(log_offset)
                 if data is not None:
                     self._stats.own_read(topic, REVIVE_GROUP, 1, len(data))
-                    self._take(queue, decode_record(data))
+                    self._take(queue, data)
                 queue.next += 1
             if len(entries) < ENTRIES_PER_LOOK:
                 queue.read_ms = max(queue.read_ms, delivered_ms)
                 return False
         return True
 
-    def _take(self, queue: _Queue, record: Record) -> None:
+    def _take(self, queue: _Queue, data: bytes) -> None:
         """One entry of the revive topic. Unreadable ones are skipped, as in RocketMQ."""
+        try:
+            record = decode_record(data)
+        except Malformed as wrong:
+            log.warning("entry %d of %s can't be read: %s", queue.next, self._topic, wrong)
+            return
         raw = record.raw_properties
         tag = (properties.find(raw, b"TAGS") or b"").decode(errors="replace")
         due = properties.find(raw, b"TIMER_DELIVER_MS") or b""
@@ -217,8 +234,33 @@ class PopRevive:
             if data is None:
                 log.warning("%s/%d has no message %d any more", point.topic, point.queue_id, offset)
                 continue
-            self._put_again(point, decode_record(data))
+            try:
+                self._put_again(point, decode_record(data))
+            except (IllegalMessage, Refusal, Malformed, ValueError, OverflowError) as wrong:
+                self._put_back(point, offset, wrong)
             point.ack(offset)  # after a failure of the store the next run continues behind it
+
+    def _put_back(self, point: CheckPoint, offset: int, wrong: Exception) -> None:
+        """Have this message tried again later, by a check point of its own."""
+        seconds = PUT_BACK_SECONDS[min(point.put_back, len(PUT_BACK_SECONDS) - 1)]
+        log.warning(
+            "message %d of queue %d of %s can't come again to group %s: %s; it is tried again in "
+            "%d s",
+            *(offset, point.queue_id, point.topic, point.group, wrong, seconds),
+        )
+        due_ms = max(point.revive_ms, self._now_ms()) + seconds * 1_000
+        later = CheckPoint(
+            point.topic,
+            point.group,
+            point.queue_id,
+            offset,
+            point.pop_ms,
+            due_ms - point.pop_ms,
+            point.revive_queue_id,
+            [offset],
+        )
+        later.put_back = point.put_back + 1
+        self._log.check_point(later)
 
     def _has_no_group(self, name: str) -> bool:
         """Whether the group is gone. A deleted one is created again where allowed, as by a pop."""
@@ -241,6 +283,10 @@ class PopRevive:
         pairs = message.properties
         if message.reconsume_times == 0 or properties.FIRST_POP_TIME not in pairs:
             pairs[properties.FIRST_POP_TIME] = str(point.pop_ms)
+        text = properties.encode(pairs)
+        if len(text) > properties.PROPERTIES_BYTES_MAX:  # there is no room for the mark
+            del pairs[properties.FIRST_POP_TIME]
+            text = properties.encode(pairs)
         start, _, end = self._store.put(
             Message(
                 (name, 0),
@@ -249,7 +295,7 @@ class PopRevive:
                 message.born_ms,
                 self._store.host,  # as in RocketMQ: the broker itself stores it again
                 message.body,
-                properties.encode(pairs),
+                text,
                 tag_hash(pairs.get(properties.TAGS)),
                 message.reconsume_times + 1,
             ),

@@ -67,7 +67,7 @@ class PopParts:
         revive_log = PopLog(config, store, delivery_policy, meters, now_ms)
         self.buffer = PopBuffer(config, store, offsets, revive_log)
         self.revive = PopRevive(
-            config, store, topics, groups, offsets, timers, stats, meters, wake, now_ms
+            config, store, topics, groups, offsets, timers, revive_log, stats, meters, wake, now_ms
         )
         self.modes = RequestModes(folder / "messageRequestMode.json")
         self._queues = TopicQueues(config, topics, now_ms)

@@ -313,11 +313,15 @@ class Pops:
     def _retell(
         self, found: Popped, header: PopMessage, topic: str, start_offset: int, got: Found
     ) -> None:
-        """Add messages of a retry topic under their original topic, each with its handle."""
+        """Add messages of a retry topic under their original topic, each with its handle.
+
+        One without room for its handle keeps the retry topic, from which its client makes it.
+        """
         for buffer in got.records:
             at = 0
             while at < len(buffer):
                 record = decode_record(buffer, at)
+                whole = buffer[at : at + record.size]
                 at += record.size
                 pairs = record.properties
                 pairs.setdefault(
@@ -328,9 +332,11 @@ class Pops:
                         record.queue_offset,
                     ),
                 )  # fmt: skip
-                record.topic = header.topic
-                record.raw_properties = properties.encode(pairs)
-                data = encode_record(record)
+                text = properties.encode(pairs)
+                data: Buffer = whole
+                if len(text) <= properties.PROPERTIES_BYTES_MAX:
+                    record.topic, record.raw_properties = header.topic, text
+                    data = encode_record(record)
                 found.records.append(data)
                 found.size += len(data)
 

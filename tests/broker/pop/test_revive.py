@@ -7,13 +7,16 @@ import pytest
 from aerobee.broker.pop.revive import LATE_ACK_MS
 from aerobee.broker.pop.revive_log import REVIVE_GROUP, revive_topic
 from aerobee.broker.server import Broker
+from aerobee.protocol import codes
 from aerobee.protocol.bodies.pop import AckMsg, PopCheckPoint
 from aerobee.protocol.bodies.topic import TopicConfig
+from aerobee.protocol.errors import Malformed, Refusal
 from aerobee.protocol.message import properties
 from aerobee.protocol.message.pop_handles import retry_topic
+from aerobee.protocol.message.properties import PROPERTIES_BYTES_MAX
 from aerobee.protocol.message.record import Record, decode_record
 from aerobee.protocol.message.tags import tag_hash
-from aerobee.store.base.errors import DiskFull
+from aerobee.store.base.errors import DiskFull, IllegalMessage
 from aerobee.store.engine.messages import Message
 
 from ...clocks import Clock
@@ -176,6 +179,66 @@ async def test_a_full_disk_only_delays_revival(p: Popper, monkeypatch: pytest.Mo
     room += [1] * 10
     await p.later(1_000)
     assert [record.body for record in messages(p.broker, "%RETRY%cg_T")] == [b"a", b"b", b"c"]
+
+
+async def test_a_message_without_room_for_a_mark_comes_again_as_the_others_do(p: Popper) -> None:
+    await p.send(b"narrow", wide="v")
+    (narrow,) = (await p.pop()).values()
+    await p.ack(narrow)
+    (record,) = messages(p.broker, "T")
+    room = PROPERTIES_BYTES_MAX - len(record.raw_properties)
+    await p.send(b"wide", wide="v" * (1 + room))
+    await p.send(b"small")
+    assert (await p.pop()).keys() == {b"wide", b"small"}
+    await p.later(BACK_AFTER_MS)
+    found = messages(p.broker, "%RETRY%cg_T")
+    assert [record.body for record in found] == [b"wide", b"small"]
+    assert [properties.FIRST_POP_TIME in record.properties for record in found] == [False, True]
+    assert len(found[0].raw_properties) == PROPERTIES_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        IllegalMessage("too wide"),
+        Refusal(codes.INVALID_PARAMETER, "no such name"),
+        Malformed("not whole"),
+    ],
+    ids=["store", "refusal", "damage"],
+)
+async def test_a_message_that_can_not_come_again_does_not_hold_up_others_and_is_tried_later(
+    p: Popper,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    wrong: Exception,
+) -> None:
+    await p.send(b"a", b"bad", b"c")
+    await p.pop()
+    store = p.broker.store
+    put, failures = store.put, [wrong, wrong]
+
+    def put_but_bad(message: Message) -> tuple[int, int, int]:
+        if message.key[0].startswith("%RETRY%") and message.body == b"bad" and failures:
+            raise failures.pop()
+        return put(message)
+
+    monkeypatch.setattr(store, "put", put_but_bad)
+    await p.later(BACK_AFTER_MS)
+    assert [record.body for record in messages(p.broker, "%RETRY%cg_T")] == [b"a", b"c"]
+    assert "message 1 of queue 0 of T can't come again to group cg" in caplog.text
+    assert f"{wrong}; it is tried again in 10 s" in caplog.text
+    for text in (await p.pop()).values():
+        await p.ack(text)
+    await p.later(20_000)
+    assert "it is tried again in 20 s" in caplog.text
+    await p.later(BACK_AFTER_MS)
+    assert not failures
+    found = [record.body for record in messages(p.broker, "%RETRY%cg_T")]
+    assert found == [b"a", b"c", b"bad"]
+    await p.synced()
+    p.broker.pop.revive.advance()
+    assert sum(p.broker.pop.revive.behind()) == 0
+    assert len([line for line in caplog.messages if "can't come again" in line]) == 2
 
 
 async def test_the_revive_offset_is_the_last_processed_entry_on_disk(p: Popper) -> None:
