@@ -234,18 +234,15 @@ class Transactions:
             if len(self._put_back) < DONE_MAX:
                 self._put_back.add(first)
             pairs[properties.TRAN_PREPARED_QUEUE_OFFSET] = str(first)
-            self._append(HALF_TOPIC, half, pairs)
+            self._append_or_give_up(half, pairs)
             return True
         # A negative age means that the producer's clock is ahead: then it is asked at once.
         if own_ms is None and 0 <= age_ms < self._config.transaction_time_out:
             return False
         pairs[properties.TRANSACTION_CHECK_TIMES] = str(times + 1)
-        try:
-            copy = self._append(HALF_TOPIC, half, pairs)
-        except MessageTooLarge as wrong:  # with its count of checks it is too large
-            self._give_up(half, str(wrong))
-            return True
-        self._ask(copy, pairs)
+        copy = self._append_or_give_up(half, pairs)
+        if copy is not None:
+            self._ask(copy, pairs)
         return True
 
     def resume(self, given_up: Record) -> None:
@@ -268,6 +265,14 @@ class Transactions:
         self._topics.dead_letters(GIVEN_UP_TOPIC)
         self._append(GIVEN_UP_TOPIC, half, pairs)
         self._counts.gave_up(pairs.get(properties.REAL_TOPIC, ""))
+
+    def _append_or_give_up(self, half: Record, pairs: dict[str, str]) -> Record | None:
+        """Append a copy to the half messages; None when it is too large with these properties."""
+        try:
+            return self._append(HALF_TOPIC, half, pairs)
+        except MessageTooLarge as wrong:
+            self._give_up(half, str(wrong))
+            return None
 
     def _append(self, topic: str, half: Record, pairs: dict[str, str]) -> Record:
         """Append a copy with these properties to a topic; returns it with its new offsets."""

@@ -15,6 +15,7 @@ from aerobee.protocol.bodies.heartbeat import HeartbeatData, ProducerData
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.transactions import CheckTransactionState, EndTransaction
 from aerobee.protocol.message.message_id import offset_message_id
+from aerobee.protocol.message.properties import PROPERTIES_BYTES_MAX
 from aerobee.protocol.message.record import (
     TRANSACTION_COMMIT,
     TRANSACTION_ROLLBACK,
@@ -275,6 +276,27 @@ async def test_a_message_with_its_own_immunity_time_does_not_delay_others(
     check(broker)
     assert len(await stored(caller, HALF_TOPIC)) == 4
     assert broker.offsets.get(OP_TOPIC, GROUP, 0) == 1
+
+
+@pytest.mark.parametrize("immunity", ["", "100"], ids=["counted", "immune"])
+async def test_a_half_message_without_room_for_a_mark_is_given_up_and_holds_up_no_other(
+    run: Run, config: Config, clock: Clock, immunity: str
+) -> None:
+    broker, caller = await run(config())
+    pairs = {"CHECK_IMMUNITY_TIME_IN_SECONDS": immunity} if immunity else {}
+    narrow = await half(caller, b"narrow", wide="v", **pairs)
+    await end(caller, narrow)
+    room = PROPERTIES_BYTES_MAX - len(narrow.raw_properties)
+    wide = await half(caller, b"wide", wide="v" * (1 + room), **pairs)
+    await half(caller, b"common")
+    clock.ms += 10_000
+    check(broker)
+    (lost,) = await stored(caller, GIVEN_UP_TOPIC)
+    assert (lost.body, lost.raw_properties) == (b"wide", wide.raw_properties)
+    halves = await stored(caller, HALF_TOPIC)
+    assert [(one.body, one.properties.get("TRANSACTION_CHECK_TIMES")) for one in halves[3:]] == [
+        (b"common", "1")
+    ]
 
 
 @pytest.mark.requirement(
