@@ -46,8 +46,8 @@ class Notice:
 class Registered:
     """A registration that was taken: for a slave, where its master is.
 
-    `other_masters` are the addresses that also registered as master of this name and are alive; it
-    is filled when the master of the name changes.
+    `other_masters` are the addresses that also registered as master of this name and are alive,
+    with their cluster where it is another one; it is filled when the master of the name changes.
     """
 
     ha_addr: str | None = None

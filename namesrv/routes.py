@@ -63,6 +63,9 @@ class RouteTable:
         if broker is None:
             broker = BrokerData(said.cluster, said.broker_name, {})
             self.brokers[said.broker_name] = broker
+        elif broker.cluster != said.cluster:  # no address is shown in a cluster of others
+            self._leave_cluster(broker.cluster or "", said.broker_name)
+            broker.cluster = said.cluster
         broker.enable_acting_master = bool(said.acting_master)
         broker.zone_name = said.zone
         addrs = broker.broker_addrs
@@ -92,8 +95,11 @@ class RouteTable:
         notice = self._min_id_notice(addrs, None, said.ha_addr) if min_id_changes else None
         others: tuple[str, ...] = ()
         if is_master and before and before != said.addr:
-            masters = self.masters_of(said.cluster, said.broker_name)
-            others = tuple(addr for addr in masters if addr != said.addr)
+            others = tuple(
+                addr if cluster == said.cluster else f"{addr} of cluster {cluster}"
+                for cluster, addr in self.masters_of(said.broker_name)
+                if addr != said.addr
+            )
         return self._registered(said, addrs, notice, others)
 
     def unregister(self, cluster: str, addr: str, broker_name: str, broker_id: int) -> Gone:
@@ -223,15 +229,13 @@ class RouteTable:
             cluster, broker_name, {} if broker is None else dict(broker.broker_addrs)
         )
 
-    def masters_of(self, cluster: str, broker_name: str) -> list[str]:
-        """The live addresses that registered as master of this name: more than one is a split
-        brain, of which `brokers` shows only the address that registered last."""
+    def masters_of(self, broker_name: str) -> list[Address]:
+        """The live addresses that registered as master of this name, in whatever cluster: more
+        than one is a split brain, of which `brokers` shows only the one that registered last."""
         return [
-            addr
-            for (of_cluster, addr), live in self.live.items()
-            if of_cluster == cluster
-            and live.broker_name == broker_name
-            and live.broker_id == MASTER_ID
+            address
+            for address, live in self.live.items()
+            if live.broker_name == broker_name and live.broker_id == MASTER_ID
         ]
 
     def all_topics(self) -> Names:
@@ -370,29 +374,31 @@ class RouteTable:
     def _forget(self, addresses: Iterable[Address]) -> Gone:
         gone = Gone()
         for cluster, addr in addresses:
-            broker_name, broker_id = self._holder(cluster, addr)
+            broker_name, broker_id = self._holder(addr)
             one = self.unregister(cluster, addr, broker_name, broker_id)
             gone.addresses += one.addresses
             gone.notices += one.notices
         return gone
 
-    def _holder(self, cluster: str, addr: str) -> tuple[str, int]:
+    def _holder(self, addr: str) -> tuple[str, int]:
         """The broker name and id of an address; ("", -1) when another address took its id."""
         for broker_name, broker in self.brokers.items():
-            if broker.cluster == cluster:
-                for broker_id, known in broker.broker_addrs.items():
-                    if known == addr:
-                        return broker_name, broker_id
+            for broker_id, known in broker.broker_addrs.items():
+                if known == addr:
+                    return broker_name, broker_id
         return "", -1
 
     def _remove_broker(self, broker_name: str) -> None:
-        del self.brokers[broker_name]
-        for cluster, names in list(self.clusters.items()):
-            names.discard(broker_name)
-            if not names:
-                del self.clusters[cluster]
+        broker = self.brokers.pop(broker_name)
+        self._leave_cluster(broker.cluster or "", broker_name)
         for topic in [topic for topic, on in self.topics.items() if broker_name in on]:
             self._remove_queues(topic, broker_name)
+
+    def _leave_cluster(self, cluster: str, broker_name: str) -> None:
+        names = self.clusters.get(cluster, set())
+        names.discard(broker_name)
+        if not names:
+            self.clusters.pop(cluster, None)
 
     def _remove_queues(self, topic: str, broker_name: str) -> None:
         on = self.topics.get(topic)

@@ -5,8 +5,9 @@ between them: it knows the master that registered last. So a master asks each na
 lets clients in, and again before each of its own registrations. In controller mode the controller
 decides which one is the master, and no name server is asked.
 
-A registration outlives its broker by up to two minutes, and another broker may have the address by
-then. An address counts only while a master of the same cluster and name answers there.
+A name server knows brokers by their names alone, so a master of another cluster counts, too. A
+registration outlives its broker by up to two minutes, and another broker may have the address by
+then. An address counts only while a master of the same name answers there.
 """
 
 import asyncio
@@ -39,6 +40,7 @@ class OtherMasters:
         self.addresses: tuple[str, ...] = ()
         self._config = config
         self._own = address
+        self._clusters: dict[str, str] = {}  # of the living ones, as far as they tell
         self._named: set[str] = set()  # addresses of masters, as name servers say
 
     async def check_start(self) -> None:
@@ -60,9 +62,10 @@ class OtherMasters:
         if config.allow_duplicate_master:
             self._warn()
             return
+        other = self._shown(self.addresses[0])
         raise DuplicateMasterError(
             f"broker name {config.broker_name} of cluster {config.broker_cluster_name} has a "
-            f"living master at {self.addresses[0]}, so this broker at {self._own} does not start "
+            f"living master at {other}, so this broker at {self._own} does not start "
             "as a second one: each would take messages that the other lacks; stop the other one, "
             "or start this one with brokerRole=SLAVE, brokerId=1 and an empty store folder, or "
             "set another brokerName (allowDuplicateMaster=true switches this check off)"
@@ -113,11 +116,17 @@ class OtherMasters:
                 "messages that the other lacks; stop one of them",
                 self._config.broker_name,
                 self._own,
-                address,
+                self._shown(address),
             )
 
+    def _shown(self, address: str) -> str:
+        """The address, with its cluster if that is another one."""
+        own = self._config.broker_cluster_name
+        cluster = self._clusters.get(address, own)
+        return address if cluster == own else f"{address} of cluster {cluster}"
+
     async def _is_master(self, peers: Peers, address: str) -> bool:
-        """Whether a master of this broker's cluster and name answers at the address."""
+        """Whether a master of this broker's name answers at the address."""
         try:
             answer = await peers.request(address, codes.GET_BROKER_CONFIG, timeout_s=ANSWER_SECONDS)
         except ConnectionError:
@@ -130,9 +139,6 @@ class OtherMasters:
             settings = java_properties.parse((answer.body or b"").decode())
         except ValueError:
             return True
-        config = self._config
-        return (
-            settings.get("brokerName") == config.broker_name
-            and settings.get("brokerClusterName") == config.broker_cluster_name
-            and settings.get("brokerRole") != SLAVE
-        )
+        self._clusters[address] = settings.get("brokerClusterName", "")
+        is_same = settings.get("brokerName") == self._config.broker_name
+        return is_same and settings.get("brokerRole") != SLAVE

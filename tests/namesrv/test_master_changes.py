@@ -79,7 +79,7 @@ async def test_a_promoted_slave_is_reported_only_while_the_old_master_is_there(
     await register(two, TWO, broker_id=1)
     await register(two, TWO)
     assert server.master_changes.count == 1
-    assert sorted(server.routes.masters_of("C", "a")) == [ONE, TWO]
+    assert sorted(server.routes.masters_of("a")) == [("C", ONE), ("C", TWO)]
     fields = {"brokerName": "a", "brokerAddr": ONE, "clusterName": "C", "brokerId": "0"}
     await one.ask(codes.UNREGISTER_BROKER, fields)
-    assert server.routes.masters_of("C", "a") == [TWO]
+    assert server.routes.masters_of("a") == [("C", TWO)]

@@ -170,7 +170,7 @@ async def test_a_master_that_is_forgotten_by_the_name_servers_takes_back_and_reg
     await messages(pair, 20)
     pair.namesrv.routes.unregister("DefaultCluster", pair.master.address, "broker-a", 0)
     pair.alive_ahead_ms += returning.REJOIN_MS
-    await until(lambda: pair.namesrv.routes.masters_of("DefaultCluster", "broker-a"))
+    await until(lambda: pair.namesrv.routes.masters_of("broker-a"))
     assert pair.returning.is_online
     assert pair.master.offsets.get(*WHERE) == 5
 
@@ -198,7 +198,7 @@ async def test_nothing_due_is_delivered_before_the_return_has_ended(
     await master.catch_up()
     assert master.store.max_offset("T", 0) == 0
     assert not master.returning or not master.returning.locks.gate.is_open
-    assert not pair.namesrv.routes.masters_of("DefaultCluster", "broker-a")
+    assert not pair.namesrv.routes.masters_of("broker-a")
     goes_on.set()
     await starting
     await master.catch_up()

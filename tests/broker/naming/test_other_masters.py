@@ -84,7 +84,7 @@ async def test_a_second_master_of_a_name_does_not_start_and_says_what_to_do(
     assert f"broker-a of cluster DefaultCluster has a living master at {one.address}" in said
     for word in ("brokerRole=SLAVE", "empty store folder", "brokerName", "allowDuplicateMaster"):
         assert word in said
-    assert masters.namesrv.routes.masters_of("DefaultCluster", "broker-a") == [one.address]
+    assert masters.namesrv.routes.masters_of("broker-a") == [("DefaultCluster", one.address)]
     assert "two masters" not in caplog.text
 
 
@@ -129,13 +129,36 @@ async def test_a_master_starts_again_at_its_own_address_while_it_is_still_regist
     await peers.close()
 
 
-@pytest.mark.parametrize(
-    "now_there", [{"broker_name": "broker-b"}, {"broker_cluster_name": "Other"}]
-)
-async def test_another_broker_at_the_address_of_a_dead_master_stops_nobody(
-    masters: Masters, now_there: dict[str, str]
+async def test_a_master_of_the_name_in_another_cluster_is_another_master(
+    masters: Masters, caplog: pytest.LogCaptureFixture
 ) -> None:
-    taken_over = await masters.start("one", namesrv_addr="", **now_there)
+    one = await masters.start("one", broker_cluster_name="C1")
+    for _ in range(2):  # a name server knows brokers by their names alone
+        with pytest.raises(DuplicateMasterError) as refused:
+            await masters.start("two", broker_cluster_name="C2")
+        said = str(refused.value)
+        assert "broker name broker-a of cluster C2 has a living master at" in said
+        assert f"{one.address} of cluster C1" in said
+    two = await masters.start("two", broker_cluster_name="C2", allow_duplicate_master=True)
+    assert f"{two.address} registered now, and {one.address} of cluster C1 is" in caplog.text
+    with pytest.raises(DuplicateMasterError):
+        await masters.start("three", broker_cluster_name="C1")
+    for broker, other, cluster in ((one, two, "C2"), (two, one, "C1")):
+        caplog.clear()
+        await broker.registration.register_all()
+        words = f"this one at {broker.address} and another one at {other.address} of cluster"
+        assert f"{words} {cluster};" in caplog.text
+        known = masters.namesrv.routes.cluster_info()
+        own = broker.config.broker_cluster_name
+        assert known.cluster_addr_table == {own: ["broker-a"]}
+        assert known.broker_addr_table["broker-a"].cluster == own
+        assert known.broker_addr_table["broker-a"].broker_addrs == {0: broker.address}
+
+
+async def test_another_broker_at_the_address_of_a_dead_master_stops_nobody(
+    masters: Masters,
+) -> None:
+    taken_over = await masters.start("one", namesrv_addr="", broker_name="broker-b")
     peers = Peers(upgrade=False)
     await register(masters.namesrv, peers, taken_over.address)
     await masters.start("two")
