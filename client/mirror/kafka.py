@@ -20,7 +20,7 @@ from ..base.security import Security
 from ..base.start_from import FIRST, LAST, StartFrom
 from ..errors import ClientError, NoRouteError, UnreachableError
 from .origin import PROPERTY
-from .source import Copyable, Found, Source
+from .source import PROPERTIES_BYTES_MAX, Copyable, Found, Source
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer, ConsumerRecord
@@ -215,8 +215,16 @@ def copyable(record: "ConsumerRecord") -> Copyable:
             pairs[props.KEYS] = text
     if not record.value:
         pairs[VALUE] = "null" if record.value is None else "empty"
-    raw = props.encode({name: text for name, text in pairs.items() if name and text})
+    raw = _encode(pairs)
+    for name in (props.KEYS, props.SHARDING_KEY):  # the key three times is too much
+        if len(raw) > PROPERTIES_BYTES_MAX:
+            pairs.pop(name, None)
+            raw = _encode(pairs)
     return Copyable(record.offset, record.timestamp, record.timestamp, record.value or NO_BODY, raw)
+
+
+def _encode(pairs: dict[str, str]) -> bytes:
+    return props.encode({name: text for name, text in pairs.items() if name and text})
 
 
 def _add(pairs: dict[str, str], name: str, value: bytes) -> str:

@@ -36,9 +36,9 @@ OFFSETS_SECONDS = 5.0  # between two looks at the offsets of the groups
 class Report:
     """How far a mirror is.
 
-    `lag` counts the messages that are not copied yet; `lag_ms` is the age of the last copied
-    message of the queue that is the furthest behind in time, 0 without lag. `failures` names what
-    does not go on at present, and why.
+    `lag` counts the messages that are not copied, those that can't be among them; `lag_ms` is the
+    age of the last copied message of the queue that is the furthest behind in time, 0 without lag.
+    `failures` names what does not go on at present or can't be copied, and why.
     """
 
     topics: int
@@ -125,7 +125,9 @@ class Mirror(Startable):
         behind = [copy for copy in copies if copy.lag]
         late = [now - copy.store_ms for copy in behind if copy.store_ms]
         failures = [f"{name}: {why}" for name, why in self._failures.items()]
-        failures += [f"{name_of(copy.source)}: {copy.failure}" for copy in copies if copy.failure]
+        failures += [
+            f"{name_of(copy.source)}: {failure}" for copy in copies for failure in copy.failures
+        ]
         return Report(
             len(self._topics),
             len(copies),
@@ -198,9 +200,10 @@ class Mirror(Startable):
         """An error inside is in the report, until the same work succeeds."""
         try:
             yield
-        except AerobeeError as wrong:
+        except Exception as wrong:
             if self._failures.get(what) != str(wrong):
-                log.warning("%s: %s", what, wrong)
+                is_ours = not isinstance(wrong, AerobeeError)
+                log.warning("%s: %s", what, wrong, exc_info=wrong if is_ours else None)
             self._failures[what] = str(wrong)
         else:
             self._failures.pop(what, None)

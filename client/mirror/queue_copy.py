@@ -15,12 +15,13 @@ from ..group.process_queue import name_of
 from ..producer.batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from .origin import GROUP, PROPERTY, Origin
 from .side import Side
-from .source import Copyable, Source
+from .source import PROPERTIES_BYTES_MAX, Copyable, Source
 
 log = logging.getLogger(__name__)
 
 TAIL_MESSAGES = 32  # one pull of the search for the last copied message
 TAIL_MESSAGES_MAX = 4_096  # of other senders behind the last copied message
+PASSED_OVER_SHOWN_MAX = 10  # offsets of a queue in the report
 MARK_BYTES = 300  # room for the property, in the size of a batch
 
 
@@ -47,13 +48,22 @@ class QueueCopy:
         self.target_offset = -1  # unknown
         self.copied = 0
         self.store_ms = 0  # of the message that was copied last
-        self.failure: AerobeeError | None = None  # why it does not go on
+        self.failure: Exception | None = None  # why it does not go on
+        self.passed_over = 0  # messages that can't be copied
+        self._passed_over: list[str] = []  # the first of them
         self._is_doubtful = True  # `offset` may be too low
 
     @property
     def lag(self) -> int:
-        """How many messages of the source are not copied yet."""
-        return max(0, self.end - self.offset)
+        """How many messages of the source are not copied."""
+        return max(0, self.end - self.offset) + self.passed_over
+
+    @property
+    def failures(self) -> list[str]:
+        """Why the copy does not go on, and what it has passed over."""
+        found = [] if self.failure is None else [str(self.failure)]
+        more = self.passed_over - len(self._passed_over)
+        return found + self._passed_over + ([f"{more} more can't be copied"] if more else [])
 
     @property
     def is_behind(self) -> bool:
@@ -66,13 +76,17 @@ class QueueCopy:
         A queue without any copied message begins at `first_offset`, which is told whether the
         target has never had a message.
         """
-        self.failure = None
+        before, self.failure = self.failure, None
         try:
             if self._is_doubtful:
                 await self._resume(first_offset)
             while self.offset < self.end:
                 await self._copy_some()
         except AerobeeError as wrong:
+            self.failure = wrong
+        except Exception as wrong:  # of ours: the other queues go on
+            if repr(before) != repr(wrong):
+                log.exception("%s can't be copied", name_of(self.source))
             self.failure = wrong
 
     async def translate(self, offset: int) -> int | None:
@@ -127,7 +141,8 @@ class QueueCopy:
 
     async def _copy_some(self) -> None:
         found = await self._from.read(self.source, self.offset)
-        for part in parts(found.messages, self.target.topic):
+        fitting = [each for each in found.messages if self._fits(each)]
+        for part in parts(fitting, self.target.topic):
             await self._send(part)
         if not found.messages and found.next_offset > self.offset:
             log.info(
@@ -168,14 +183,37 @@ class QueueCopy:
         self._is_doubtful = True  # until the response is there
         try:
             at = await self._to.send(code, header, self.target, body)
-        except BrokerError:
+        except BrokerError as wrong:
             self._is_doubtful = False
-            raise
+            if wrong.code != codes.MESSAGE_ILLEGAL or not any(map(_is_wide, part)):
+                raise
+            if len(part) == 1:
+                self._pass_over(first, str(wrong))
+                self.offset = first.offset + 1
+                return
+            for each in part:
+                await self._send([each])
+            return
         self._is_doubtful = False
         self.target_offset = at + len(part) - 1
         self.offset = last.offset + 1
         self.store_ms = last.store_ms
         self.copied += len(part)
+
+    def _fits(self, message: Copyable) -> bool:
+        """Whether its properties fit into a record; if not, it is passed over."""
+        size = len(message.raw_properties)
+        if size <= props.PROPERTIES_BYTES_MAX:
+            return True
+        self._pass_over(message, f"{size} bytes, the limit is {props.PROPERTIES_BYTES_MAX}")
+        return False
+
+    def _pass_over(self, message: Copyable, why: str) -> None:
+        text = f"message {message.offset} can't be copied: its properties are too large: {why}"
+        log.warning("%s: %s", name_of(self.source), text)
+        self.passed_over += 1
+        if len(self._passed_over) < PASSED_OVER_SHOWN_MAX:
+            self._passed_over.append(text)
 
     def _properties(self, message: Copyable) -> bytes:
         """The properties of the copy, in their stored form."""
@@ -192,6 +230,11 @@ class QueueCopy:
             )
             return kept
         return kept + mark
+
+
+def _is_wide(message: Copyable) -> bool:
+    """Whether a broker may have no room for what it adds to the properties."""
+    return len(message.raw_properties) > PROPERTIES_BYTES_MAX
 
 
 def parts(messages: Iterable[Copyable], topic: str) -> Iterator[list[Copyable]]:

@@ -9,8 +9,12 @@ import msgspec
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.group import SubscriptionGroupConfig
 from ...protocol.bodies.topic import TopicConfig
+from ...protocol.message import properties as props
 from ..base.lifecycle import Startable
 from ..base.start_from import StartFrom
+
+# Of a message that is copied: the mirror and the broker that stores the copy add some of their own.
+PROPERTIES_BYTES_MAX = props.PROPERTIES_BYTES_MAX - 1_024
 
 
 class Copyable(msgspec.Struct, gc=False):

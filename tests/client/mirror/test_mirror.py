@@ -1,17 +1,24 @@
 """A mirror between two clusters: what is at the target, after faults, too."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+import struct
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from types import SimpleNamespace
 
 import pytest
 from aerobee.client import Admin, Consumer, Message, Producer
+from aerobee.client.base.start_from import StartFrom
 from aerobee.client.errors import ClientError, NoAnswerError
+from aerobee.client.mirror import mirror as mirroring
+from aerobee.client.mirror.kafka import copyable
 from aerobee.client.mirror.mirror import Mirror
 from aerobee.client.mirror.origin import PROPERTY, progress_group
 from aerobee.client.mirror.side import Side
+from aerobee.client.mirror.source import Copyable, Found, Source
 from aerobee.client.pull.reader import Reader
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
+from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.message import properties as props
 from aerobee.protocol.message.record import Record, decode_all
 from aerobee.testing.cluster import LocalCluster
@@ -304,3 +311,119 @@ async def test_a_running_mirror_copies_what_comes_and_new_topics(
 async def test_a_wrong_pattern_is_refused() -> None:
     with pytest.raises(ClientError, match=r"topics is '\(', which is no regular expression"):
         Mirror("127.0.0.1:1", "127.0.0.1:2", topics="(")
+
+
+class Records(Source):
+    """A source with these records of Kafka by topic, each of one partition."""
+
+    def __init__(self, topics: dict[str, list[Copyable]]) -> None:
+        self._topics = topics
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def name(self) -> str:
+        return "kfk"
+
+    async def topics(self) -> list[str]:
+        return sorted(self._topics)
+
+    async def settings(self, topic: str) -> TopicConfig:
+        return TopicConfig(topic)
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        return [MessageQueue(topic, "kfk", 0)]
+
+    async def ends(self, queues: list[MessageQueue]) -> Mapping[MessageQueue, int]:
+        return {queue: len(self._topics[queue.topic or ""]) for queue in queues}
+
+    async def first_offset(self, queue: MessageQueue, start: StartFrom, *, is_new: bool) -> int:
+        return 0
+
+    async def read(self, queue: MessageQueue, offset: int) -> Found:
+        found = self._topics[queue.topic or ""][offset:]
+        return Found(found, offset + len(found))
+
+    async def groups(self) -> Mapping[str, SubscriptionGroupConfig]:
+        return {}
+
+    async def offsets(
+        self, matches: Callable[[str], bool]
+    ) -> Mapping[tuple[str, MessageQueue], int]:
+        return {}
+
+    async def commit(self, offsets: Mapping[MessageQueue, int]) -> None: ...
+
+
+def records(*keys: bytes, each_ms: bool = False) -> list[Copyable]:
+    """Records with these keys, of one millisecond or of one each."""
+    return [
+        copyable(
+            SimpleNamespace(
+                offset=number, timestamp=1 + number * each_ms, key=key, value=b"v", headers=()
+            )
+        )
+        for number, key in enumerate(keys)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("each_ms", "lost"),
+    [(False, [4]), (True, [3, 4])],  # in a batch a broker adds no properties
+    ids=["in a batch", "alone"],
+)
+async def test_a_record_with_a_long_key_is_copied_and_one_too_long_holds_up_no_other(
+    target: LocalCluster, monkeypatch: pytest.MonkeyPatch, each_ms: bool, lost: list[int]
+) -> None:
+    orders, other = f"wide{each_ms}", f"narrow{each_ms}"
+    keys = (b"a", b"k" * 12_000, b"k" * 31_000, b"k" * 32_650, b"k" * 40_000, b"b")
+    given = {orders: records(*keys, each_ms=each_ms), other: records(*[b"c"] * 5)}
+    monkeypatch.setattr(mirroring, "_source", lambda *_, **__: Records(given))
+    async with Mirror("kafka://nowhere", target.name_server) as mirror:
+        running = asyncio.create_task(mirror.run())
+        report = mirror.report
+        await until(lambda: report().copied == 11 - len(lost), lambda: str(report()))
+        await until(lambda: report().lag == len(lost), lambda: str(report()))
+        failures = report().failures
+        assert not running.done()
+        running.cancel()
+    (copied,) = (each for each in (await stored(target, orders)).values() if each)
+    wanted = [key for at, key in enumerate(keys) if at not in lost]
+    assert [each.properties["kafka.key"].encode() for each in copied] == wanted
+    for each in copied:
+        size = len(each.properties["kafka.key"])
+        assert (props.SHARDING_KEY in each.properties) is (size <= 12_000)
+        assert (props.KEYS in each.properties) is (size < 12_000)
+    for offset, failure in zip(lost, sorted(failures), strict=True):
+        assert f"of {orders}" in failure
+        assert f"message {offset} can't be copied: its properties are too large" in failure
+        assert "the limit is 32767" in failure
+
+
+async def test_an_error_of_our_own_ends_one_queue_and_not_the_mirror(
+    target: LocalCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Records):
+        async def read(self, queue: MessageQueue, offset: int) -> Found:
+            if queue.topic == "broken":
+                raise struct.error("a fault")
+            return await super().read(queue, offset)
+
+        async def ends(self, queues: list[MessageQueue]) -> Mapping[MessageQueue, int]:
+            if queues[0].topic == "lost":
+                raise KeyError("another")
+            return await super().ends(queues)
+
+    given = {"broken": records(b"a"), "lost": records(b"b"), "sound": records(b"c", b"d")}
+    monkeypatch.setattr(mirroring, "_source", lambda *_, **__: Broken(given))
+    async with Mirror("kafka://nowhere", target.name_server) as mirror:
+        await mirror.copy_once()
+        await mirror.copy_once()
+        report = mirror.report()
+    assert (report.copied, report.lag) == (2, 1)
+    assert sorted(failure.split(":")[0] for failure in report.failures) == [
+        "queue 0 of broken on kfk",
+        "topic lost",
+    ]
+    assert caplog.messages.count("queue 0 of broken on kfk can't be copied") == 1
