@@ -47,25 +47,37 @@ def latest(bounds: Bounds, options: ReadOptions, start: Progress) -> Progress:
 def limited(start: Progress, end: Progress, lows: Progress, rows_max: int) -> Progress:
     """An end at or before `end` with at most `rows_max` messages, in proportion to the lags.
 
-    A queue that is new begins at `lows`. Every queue where messages wait gets at least one, as long
-    as rows are left.
+    A queue that is new begins at `lows`. Every queue where messages wait gets at least one. With
+    fewer rows than such queues, they get one each in turn: the sum of all offsets, which the rows
+    of each round increase, says whose turn it is.
     """
-    waiting = {
-        (topic, name): stop - _start(start, lows, topic, name)
-        for topic, queues in end.items()
-        for name, stop in queues.items()
+    starts = {
+        (topic, name): _start(start, lows, topic, name)
+        for topic in sorted(end)
+        for name in sorted(end[topic])
     }
-    total = sum(count for count in waiting.values() if count > 0)
+    waiting = {
+        (topic, name): count
+        for (topic, name), at in starts.items()
+        if (count := end[topic][name] - at) > 0
+    }
+    total = sum(waiting.values())
     if total <= rows_max:
         return end
     found = {topic: dict(queues) for topic, queues in end.items()}
-    left = rows_max
-    for (topic, name), count in sorted(waiting.items(), key=lambda each: each[1]):
-        if count <= 0:
-            continue
-        share = min(count, left, max(1, count * rows_max // total))
-        found[topic][name] = _start(start, lows, topic, name) + share
-        left -= share
+    more = rows_max - len(waiting)
+    if more >= 0:
+        shares = {
+            queue: 1 + (count - 1) * more // (total - len(waiting))
+            for queue, count in waiting.items()
+        }
+    else:
+        ring = list(starts)
+        turn = sum(starts.values()) % len(ring)
+        in_turn = [queue for queue in ring[turn:] + ring[:turn] if queue in waiting]
+        shares = dict.fromkeys(in_turn[:rows_max], 1)
+    for topic, name in waiting:
+        found[topic][name] = starts[topic, name] + shares.get((topic, name), 0)
     return found
 
 

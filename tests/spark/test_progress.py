@@ -125,6 +125,38 @@ def test_a_limit_leaves_no_queue_waiting_for_ever() -> None:
     assert steps < 60
 
 
+@pytest.mark.parametrize(
+    ("queues", "rows_max", "backlogs"),
+    [
+        (3, 2, [1_000]),
+        (64, 60, [1_000_000]),
+        (64, 60, [1_000_000] * 62),
+        (200, 100, [5_000]),
+        (8, 100, [1_000_000]),
+        (7, 3, [9, 0, 0, 700]),
+    ],
+)
+def test_each_queue_that_waits_moves_in_turn_however_few_rows_a_round_has(
+    queues: int, rows_max: int, backlogs: list[int]
+) -> None:
+    names = [f"x:{number}" for number in range(queues)]
+    start: Progress = {"a": dict.fromkeys(names, 0)}
+    end = {"a": dict(zip(names, [*backlogs, *[0] * queues], strict=False))}
+    turns = -(-queues // rows_max)
+    waits = dict.fromkeys(names, 0)
+    for _ in range(10 * turns):
+        for name in names:  # each gets a new message
+            end["a"][name] += 1
+        found = limited(start, end, {}, rows_max)
+        assert 0 < rows_between(start, found, {}) <= rows_max
+        for name in names:
+            waits[name] = 0 if found["a"][name] > start["a"][name] else waits[name] + 1
+            assert waits[name] < turns or start["a"][name] == end["a"][name], name
+        start = found
+    if rows_max > queues:
+        assert start["a"]["x:0"] == 10 * turns * (rows_max - queues + 1)
+
+
 @pytest.mark.requirement(
     "Spark: Retention with failOnDataLoss both ways, the queue and range named"
 )
