@@ -62,7 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if "log_default" in options:
             logs.start(options)
         code: int = options.run(options)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # as where a shell has closed it: aerobee topics >&-
+            sys.stdout.flush()
         return code
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -122,10 +122,13 @@ def _json_message(line: Line, options: argparse.Namespace, properties: dict[str,
         body = _body(found)
         tags, keys, more = found.get("tags"), found.get("keys"), found.get("properties")
         _check("tags", tags, isinstance(tags, str), "a text")
-        keys = [keys] if isinstance(keys, str) else keys or []
+        keys = [keys] if isinstance(keys, str) else [] if keys is None else keys
         listed = isinstance(keys, list) and all(isinstance(key, str) for key in keys)
         _check("keys", keys, listed, "a list of texts")
         _check("properties", more, isinstance(more, dict), "an object")
+        for name, value in (more or {}).items():
+            if not isinstance(value, str):
+                raise ValueError(f"property {name!a} must be a text, it is {json.dumps(value)}")
     except ValueError as wrong:
         raise CommandError(
             f"line {number} is not a JSON object with a body ({wrong}); it and those after it "
@@ -136,12 +139,12 @@ def _json_message(line: Line, options: argparse.Namespace, properties: dict[str,
         body,
         tags=tags or options.tags,
         keys=keys or options.keys,
-        properties={**properties, **{name: str(value) for name, value in (more or {}).items()}},
+        properties={**properties, **(more or {})},
     )
 
 
 def _check(name: str, value: object, holds: bool, wanted: str) -> None:
-    if value and not holds:
+    if value is not None and not holds:
         raise ValueError(f"{name} must be {wanted}")
 
 

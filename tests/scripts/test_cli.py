@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -99,7 +100,12 @@ def test_a_line_that_is_no_json_object_is_named(inside: Inside, daemon: Daemon) 
         ('{"bodyBase64": 5}', "bodyBase64 must be a text"),
         ('{"body": "x", "tags": 5}', "tags must be a text"),
         ('{"body": "x", "keys": [5]}', "keys must be a list of texts"),
+        ('{"body": "x", "tags": 0}', "tags must be a text"),
+        ('{"body": "x", "keys": {}}', "keys must be a list of texts"),
         ('{"body": "x", "properties": [1]}', "properties must be an object"),
+        ('{"body": "x", "properties": {"n": null}}', "property 'n' must be a text, it is null"),
+        ('{"body": "x", "properties": {"b": true}}', "property 'b' must be a text, it is true"),
+        ('{"body": "x", "properties": {"l": [1]}}', "property 'l' must be a text, it is [1]"),
     ],
 )
 def test_a_line_with_something_of_the_wrong_kind_says_what(
@@ -276,3 +282,10 @@ def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_traceback(
     monkeypatch.setattr(cli, "import_module", interrupted)
     assert cli.main(["topics"]) == cli.INTERRUPTED
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_command_whose_output_is_closed_ends_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)  # as Python has it after >&-
+    assert cli.main(["broker", "--print-config"]) == 0
