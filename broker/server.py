@@ -18,7 +18,7 @@ from ..conf import log_levels
 from ..protocol import codes
 from ..protocol.aio.audit import AuditLog, open_audit_log
 from ..protocol.aio.clocks import steady_ms
-from ..protocol.aio.connection import Connection, Row
+from ..protocol.aio.connection import Connection, Row, host_text
 from ..protocol.aio.memory_budget import MemoryBudget
 from ..protocol.aio.rpc_latency import RpcLatency
 from ..protocol.aio.server import Server, table
@@ -176,12 +176,12 @@ class Broker:
     @property
     def address(self) -> str:
         """Where clients find this broker, as the name servers tell them."""
-        return f"{self.config.broker_ip1}:{self.port}"
+        return host_text((self.config.broker_ip1, self.port))
 
     @property
     def ha_address(self) -> str:
         """Where slaves follow this broker."""
-        return f"{self.config.broker_ip2}:{self.ha_port}"
+        return host_text((self.config.broker_ip2, self.ha_port))
 
     def at_stop(self, close: Callable[[], Awaitable[None]]) -> None:
         """Call `close` when the broker stops, before what was given earlier."""

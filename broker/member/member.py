@@ -22,6 +22,7 @@ import msgspec
 
 from ...protocol import codes
 from ...protocol.aio.clocks import steady_ms, wall_ms
+from ...protocol.aio.connection import host_text
 from ...protocol.headers.controller import ControllerHeartbeat
 from ...store.base.errors import StoreError
 from ..groups.queue_locks import LeftLocks, LockTable
@@ -100,7 +101,7 @@ class Member:
     @property
     def address(self) -> str:
         """Where clients find this broker, as "host:port"."""
-        return f"{self.config.broker_ip1}:{self.ports.port}"
+        return host_text((self.config.broker_ip1, self.ports.port))
 
     async def start(self) -> None:
         """Open the ports and the store, and take the first role if a controller names one soon.

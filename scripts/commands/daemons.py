@@ -405,7 +405,7 @@ def _to_connect(bind_address: str, port: int) -> str:
 
 def _listens(config: "BrokerConfig", port: int) -> str:
     at = host_text((config.bind_address, port))
-    return f"{at} (clients are told {config.broker_ip1}:{port})"
+    return f"{at} (clients are told {host_text((config.broker_ip1, port))})"
 
 
 def _command() -> str:

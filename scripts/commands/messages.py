@@ -5,12 +5,16 @@ topic, or in all topics of users if they are few.
 """
 
 import argparse
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
 
 from ...client.admin.admin import Admin
 from ...client.base.concurrent import each
 from ...client.base.identity import host_text
 from ...client.base.words import counted
 from ...client.errors import BrokerError
+from ...protocol.aio.connection import host_text as socket_text
 from ...protocol.message.message_id import PORT_BYTES, parse_offset_message_id
 from ...protocol.message.record import Record
 from ..connecting import add_options, run_admin
@@ -63,6 +67,17 @@ async def message(admin: Admin, options: argparse.Namespace) -> int:
     return 0
 
 
+async def _addresses(brokers: Iterable[str]) -> set[str]:
+    """The IP addresses, as "ip:port", of brokers that are known by the names of their hosts."""
+    found = set()
+    for broker in brokers:
+        host, _, port = broker.rpartition(":")
+        with suppress(OSError, ValueError):  # this machine doesn't know the name
+            for *_, name in await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), port):
+                found.add(socket_text(name))
+    return found
+
+
 async def _find(admin: Admin, msg_id: str, topic: str | None) -> Record:
     """The message; CommandError when no broker has it."""
     try:
@@ -74,7 +89,7 @@ async def _find(admin: Admin, msg_id: str, topic: str | None) -> Record:
     brokers = {
         one for data in info.broker_addr_table.values() for one in data.broker_addrs.values()
     }
-    if address in brokers:
+    if address in brokers or address in await _addresses(brokers):
         try:
             return await admin.message(msg_id)
         except BrokerError as wrong:

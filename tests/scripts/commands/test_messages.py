@@ -46,3 +46,24 @@ def test_an_id_that_nobody_has_is_told_with_where_it_was_looked_for(
     monkeypatch.setattr(messages, "TOPICS_MAX", 0)
     code, _, error = here(capsys, "message", "0" * 32, *where)
     assert "the limit for looking through all is 0; say in which it is with --topic" in error
+
+
+@pytest.mark.parametrize(
+    ("name", "bind_address", "shown"),
+    [
+        ("localhost", "127.0.0.1", "localhost"),
+        ("::1", "::1", "[::1]"),
+        ("127.0.0.1", "127.0.0.1", "127.0.0.1"),
+    ],
+)
+def test_a_message_is_found_by_its_offset_id_however_its_broker_is_named(
+    capsys: pytest.CaptureFixture[str], name: str, bind_address: str, shown: str
+) -> None:
+    with LocalCluster(broker_ip1=name, bind_address=bind_address) as cluster:
+        where = ("-n", cluster.name_server)
+        with Producer(cluster.name_server) as producer:
+            receipt = producer.send(Message("found", b"x"))
+        [found] = objects(capsys, "message", receipt.offset_msg_id, *where)
+        assert found["id"] == receipt.msg_id
+        [broker] = objects(capsys, "cluster", *where)
+        assert broker["address"] == f"{shown}:{cluster.brokers[0].port}"
