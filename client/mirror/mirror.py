@@ -30,6 +30,7 @@ LOOK_SECONDS = 0.5  # between two looks at the ends of a topic's queues
 LOOKS_PER_SECOND_MAX = 200  # of all topics together
 TOPICS_SECONDS = 30.0  # between two looks for new topics and groups
 OFFSETS_SECONDS = 5.0  # between two looks at the offsets of the groups
+ALL = ".*"  # the pattern of topics, or groups, that fits each
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,8 @@ class Mirror(Startable):
         source: str | Iterable[str],
         target: str | Iterable[str],
         *,
-        topics: str = ".*",
-        groups: str = ".*",
+        topics: str = ALL,
+        groups: str = ALL,
         start: Start = "earliest",
         relay: bool = False,
         cluster: str | None = None,
@@ -87,9 +88,16 @@ class Mirror(Startable):
         self._committed: dict[MessageQueue, int] = {}  # of the mirror itself, at the source
 
     async def start(self) -> None:
-        """Connect to both clusters."""
+        """Connect to both clusters. ClientError when they are one: each message would be copied to
+        its own topic."""
         await self._from.start()
         await self._to.start()
+        both = await self._from.addresses() & await self._to.addresses()
+        if both:
+            raise ClientError(
+                f"the source and the target are one cluster: both have the broker at {min(both)}, "
+                "and every message would be there twice; correct one of the two addresses"
+            )
         if self._cluster is None:
             self._cluster = await self._from.name()
         log.info("the progress at the source is that of the group %s", self._progress_group)
@@ -152,11 +160,16 @@ class Mirror(Startable):
     async def _look_for_topics(self) -> None:
         assert self._cluster is not None
         with self._reported("looking for topics and groups"):
-            for name in await self._from.topics():
+            names = await self._from.topics()
+            for name in names:
                 if name not in self._topics and self._matches(name):
                     sides = (self._from, self._to)
                     self._topics[name] = TopicCopy(sides, name, self._cluster, self._begin)
             await self._groups.copy_settings()
+            if self._pattern.pattern != ALL and not any(map(self._pattern.fullmatch, names)):
+                raise ClientError(
+                    f"none of the {len(names)} topics of the source fits {self._pattern.pattern}"
+                )
 
     async def _follow(self, topic: TopicCopy) -> None:
         while True:

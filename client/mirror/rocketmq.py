@@ -54,6 +54,9 @@ class RocketMQSource(Source):
         tables = (await self._side.cluster_info()).cluster_addr_table
         return ",".join(sorted(tables))
 
+    async def addresses(self) -> set[str]:
+        return await self._side.addresses()
+
     async def topics(self) -> list[str]:
         clusters = (await self._side.cluster_info()).cluster_addr_table
         # A cluster and a broker have a topic each.

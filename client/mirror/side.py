@@ -25,6 +25,11 @@ class Side(Reader, Admin):
         """Its connections; ClosedError before the start."""
         return self._open()
 
+    async def addresses(self) -> set[str]:
+        """The addresses of all brokers."""
+        brokers = (await self.cluster_info()).broker_addr_table.values()
+        return {address for broker in brokers for address in broker.broker_addrs.values()}
+
     async def records(self, queue: MessageQueue, offset: int, count: int) -> list[Record]:
         """Up to `count` messages from `offset` on, and none before it."""
         pulled = await self.pull(queue, offset, count)

@@ -45,6 +45,10 @@ class Source(Startable):
     async def name(self) -> str:
         """The name of the cluster in the copies."""
 
+    async def addresses(self) -> set[str]:
+        """The addresses of its brokers, as far as RocketMQ's protocol is spoken there."""
+        return set()
+
     @abstractmethod
     async def topics(self) -> list[str]:
         """The topics of users, and the retry and dead letter topics of groups."""

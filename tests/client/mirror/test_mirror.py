@@ -308,6 +308,29 @@ async def test_a_running_mirror_copies_what_comes_and_new_topics(
     assert numbers(await stored(target, "live-2")) == numbers(await stored(source, "live-2"))
 
 
+async def test_a_mirror_of_a_cluster_into_itself_is_refused(source: LocalCluster) -> None:
+    await fill(source, "own", 10)
+    spelled = source.name_server.replace("127.0.0.1", "localhost")
+    for target in (source.name_server, spelled):
+        with pytest.raises(ClientError, match="the source and the target are one cluster"):
+            async with Mirror(source.name_server, target):
+                pass
+    assert sum(map(len, (await stored(source, "own")).values())) == 10
+
+
+async def test_a_pattern_that_fits_no_topic_is_a_failure_until_one_fits(
+    source: LocalCluster, target: LocalCluster
+) -> None:
+    async with Mirror(source.name_server, target.name_server, topics="late.*") as mirror:
+        await mirror.copy_once()
+        (failure,) = mirror.report().failures
+        assert failure.startswith("looking for topics and groups: none of the ")
+        assert failure.endswith("topics of the source fits late.*")
+        await fill(source, "later", 3)
+        await mirror.copy_once()
+        assert (mirror.report().copied, mirror.report().failures) == (3, ())
+
+
 async def test_a_wrong_pattern_is_refused() -> None:
     with pytest.raises(ClientError, match=r"topics is '\(', which is no regular expression"):
         Mirror("127.0.0.1:1", "127.0.0.1:2", topics="(")
