@@ -179,7 +179,7 @@ class Delays(PersistentTable):
         try:
             self._gather(due, level, now_ms, most)
         finally:
-            found = self._store.put_all(copies, until_error=True)
+            found = self._store.put_all(copies, are_moved=True)
             if found and isinstance(found[-1], StoreError):
                 wrong = found[-1]
                 del found[-1]

@@ -51,7 +51,7 @@ class TimerDelivery:
         done = 0
         while done < len(copies):
             rest = [message for message, _ in copies[done:]]
-            found = self._store.put_all(rest, until_error=True)
+            found = self._store.put_all(rest, are_moved=True)
             wrong = found[-1]
             stored = len(found) - isinstance(wrong, StoreError)
             self._stats.moved(rest, found)

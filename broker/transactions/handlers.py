@@ -168,6 +168,7 @@ class TransactionHandlers:
                 half.reconsume_times,
                 half.log_offset,
             ),
+            is_moved=True,
         )
         self.stats.put(place[0], end - start)
         self.mark(place)

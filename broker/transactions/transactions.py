@@ -290,6 +290,7 @@ class Transactions:
                 tag_hash(pairs.get(properties.TAGS)),
                 half.reconsume_times,
             ),
+            is_moved=True,
         )
         half.raw_properties = raw
         return half

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 # A committed message is stored like any other. A prepared or rolled back one (which has both bits)
 # gets no entry in a queue.
+MOVED_BYTES_MAX = 16 << 20  # of a body that was taken before: more than maxMessageSize can be
 SPECIAL_FLAGS = TRANSACTION_PREPARED | BORN_HOST_V6 | STORE_HOST_V6 | INNER_BATCH
 
 
@@ -57,24 +58,27 @@ class Appender:
         self._plain_queues = state.queues.plain
         self._pending_keys = state.index.pending
 
-    def put(self, message: Message) -> Placed:
+    def put(self, message: Message, *, is_moved: bool = False) -> Placed:
         """Store one message, as `put_all` does; StoreError when it is not stored."""
-        (placed,) = self.put_all((message,))
+        (placed,) = self.put_all((message,), are_moved=is_moved)
         if isinstance(placed, StoreError):
             raise placed
         return placed
 
-    def put_all(self, messages: Iterable[MessageFields], *, until_error: bool = False) -> Results:
+    def put_all(self, messages: Iterable[MessageFields], *, are_moved: bool = False) -> Results:
         """Store messages in order; they are readable after the next `write_staged`.
 
         In SCHEDULE_TOPIC_XXXX the tags code follows from the property DELAY, or from the level of
-        the queue if it is None. With `until_error` the first error is the last result.
+        the queue if it is None. With `are_moved` they were taken before, and are stored for their
+        readers now: maxMessageSize, which may be smaller by now, doesn't hold for them, and the
+        first error is the last result.
         """
         log, queues, state = self._log, self._plain_queues, self._state
         staged, pending = log.staged, self._pending_keys
         if len(pending) > state.index_pending_max:
             state.relieve_index()
-        host, body_bytes_max = state.host, state.settings.max_message_bytes
+        host = state.host
+        body_bytes_max = MOVED_BYTES_MAX if are_moved else state.settings.max_message_bytes
         store_ms, start, with_light = state.now_ms(), log.end, state.settings.lmq_enable
         places: Results = []
         for message in messages:
@@ -94,7 +98,7 @@ class Appender:
                     or properties_bytes > PROPERTIES_BYTES_MAX
                     or len(born_host) + len(host) != 2 * HOST_BYTES_V4
                 ):
-                    places.append(self._put_unusual(message, queue, store_ms))
+                    places.append(self._put_unusual(message, queue, store_ms, body_bytes_max))
                     continue
                 size = queue.fixed_bytes + body_bytes + properties_bytes
                 log_offset = log.end
@@ -128,7 +132,7 @@ class Appender:
                 places.append((log_offset, queue_offset, end))
             except StoreError as wrong:
                 places.append(wrong)
-                if until_error:
+                if are_moved:
                     break
         if log.end != start:
             state.last_ms = store_ms
@@ -195,7 +199,11 @@ class Appender:
         return True
 
     def _put_unusual(
-        self, fields: MessageFields, queue: ConsumeQueue | None, store_ms: int
+        self,
+        fields: MessageFields,
+        queue: ConsumeQueue | None,
+        store_ms: int,
+        body_bytes_max: int,
     ) -> Placed:
         """`put_all` for a message that needs a closer look. StoreError when it is not stored."""
         message = Message(*fields)
@@ -206,12 +214,11 @@ class Appender:
         if queue is None and self._state.has_batch_queue(topic, queue_id):
             return self._batch_queues.put(message, 1)
         body_bytes, properties_bytes = len(message.body), len(message.properties)
-        body_bytes_max = self._state.settings.max_message_bytes
         if body_bytes > body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
             raise too_large(body_bytes, properties_bytes, body_bytes_max)
         if queue is None:
             self._queues.make(topic, queue_id)
-            return self.put(Message(*fields))
+            return self.put(Message(*fields), is_moved=body_bytes_max == MOVED_BYTES_MAX)
         return self._put_special(queue, message, store_ms)
 
     def _put_special(self, queue: ConsumeQueue, message: Message, store_ms: int) -> Placed:

@@ -64,6 +64,25 @@ async def test_a_broker_that_was_killed_delivers_no_delayed_message_twice_that_w
     await again.stop()
 
 
+@pytest.mark.parametrize(
+    "when", [{"DELAY": "1"}, {"TIMER_DELAY_MS": "1000"}], ids=["delay level", "timer"]
+)
+async def test_what_waits_is_delivered_after_the_limit_of_messages_was_lowered(
+    pair: tuple[Broker, Caller], clock: Clock, when: dict[str, str]
+) -> None:
+    broker, caller = pair
+    for body in (bytes(3_000), b"small"):
+        assert (await caller.send("T", body, pairs=when)).code == codes.SUCCESS
+    lowered = b"maxMessageSize=2000"
+    assert (await caller.ask(codes.UPDATE_BROKER_CONFIG, None, lowered)).code == codes.SUCCESS
+    assert (await caller.send("T", bytes(3_000))).code == codes.MESSAGE_ILLEGAL
+    for _ in range(3):
+        clock.ms += 1_000
+        await delivered_and_saved(broker)
+    found = [one.body for one in records(await caller.pull("T"))]
+    assert found == [bytes(3_000), b"small"]
+
+
 async def test_the_checkpoint_is_saved_while_the_broker_runs(
     pair: tuple[Broker, Caller],
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from aerobee.protocol.errors import Malformed
 from aerobee.protocol.message.batch import Entry, encode_batch
+from aerobee.protocol.message.properties import PROPERTIES_BYTES_MAX
 from aerobee.protocol.message.record import (
     BORN_HOST_V6,
     INNER_BATCH,
@@ -206,17 +207,29 @@ def test_a_level_that_is_known_comes_to_what_its_property_says(
     assert codes == [clock.ms + 10_000] * 3
 
 
-@pytest.mark.parametrize(("until_error", "stored"), [(False, [0, 2]), (True, [0])])
+@pytest.mark.parametrize(("are_moved", "stored"), [(False, [0, 2]), (True, [0])])
 def test_messages_behind_one_that_is_not_stored_are_left_out_when_asked_to(
-    open_store: OpenStore, until_error: bool, stored: list[int]
+    open_store: OpenStore, are_moved: bool, stored: list[int]
 ) -> None:
     store = open_store(settings=replace(SMALL, max_message_bytes=1_000))
-    bodies = [b"0", bytes(1001), b"2"]
-    messages = [a_message("T", 0, body) for body in bodies]
-    places = store.put_all(messages, until_error=until_error)
-    assert len(places) == (2 if until_error else 3)
+    wide = b"p" * (PROPERTIES_BYTES_MAX + 1)
+    messages = [a_message("T", 0, b"x", properties=raw) for raw in (b"", wide, b"")]
+    places = store.put_all(messages, are_moved=are_moved)
+    assert len(places) == (2 if are_moved else 3)
     assert isinstance(places[1], MessageTooLarge)
     assert store.max_offset("T", 0) == len(stored)
+
+
+def test_a_message_that_was_taken_before_a_limit_was_lowered_is_moved(
+    open_store: OpenStore,
+) -> None:
+    store = open_store(settings=replace(SMALL, max_message_bytes=1_000))
+    large = a_message("T", 0, bytes(1_001))
+    with pytest.raises(MessageTooLarge):
+        store.put(large)
+    store.put(large, is_moved=True)
+    assert not isinstance(store.put_all([large], are_moved=True)[0], StoreError)
+    assert store.max_offset("T", 0) == 2
 
 
 def test_a_message_there_without_a_delay_keeps_its_tags_code(open_store: OpenStore) -> None:
