@@ -32,6 +32,7 @@ from aerobee.protocol.command import Command
 from aerobee.protocol.headers.offsets import UpdateConsumerOffset
 from aerobee.protocol.headers.topics import TopicName, UpdateTopic
 from aerobee.store.engine.store import MessageStore
+from aerobee.store.files import json_file
 from aerobee.store.timer.timer_check import TimerCheck
 
 from ..conftest import Caller, Config
@@ -92,7 +93,7 @@ class Slave:
     def saved(self, name: str) -> dict[str, Any]:
         self.topics.save()
         self.groups.save()
-        found: dict[str, Any] = json.loads((self.folder / name).read_bytes())
+        found: dict[str, Any] = json.loads(json_file.read(self.folder / name) or b"")
         return found
 
 
@@ -141,7 +142,7 @@ async def test_topics_groups_offsets_and_modes_are_copied_from_the_master(
     broker.groups.save()
     config = broker.config.store_dir / "config"
     for name in ("topics.json", "subscriptionGroup.json", "messageRequestMode.json"):
-        assert one.saved(name) == json.loads((config / name).read_bytes()), name
+        assert one.saved(name) == json.loads(json_file.read(config / name) or b""), name
     assert one.saved("consumerOffset.json")["offsetTable"]["A@cg"] == {"1": 77}
 
 
@@ -186,7 +187,7 @@ async def test_static_topics_are_copied_and_deleted_as_on_the_master(
     assert one.topics.static.version == broker.topics.static.version
     assert one.topics.targets["S"].special
     file = broker.config.store_dir / "config" / "topicQueueMapping.json"
-    assert one.saved("topicQueueMapping.json") == json.loads(file.read_bytes())
+    assert one.saved("topicQueueMapping.json") == json.loads(json_file.read(file) or b"")
     await caller.ask(codes.DELETE_TOPIC_IN_BROKER, TopicName("S"))
     one.now_ms += ALL_MS
     await one.sync.tick()

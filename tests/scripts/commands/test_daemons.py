@@ -286,7 +286,8 @@ def test_a_name_server_keeps_its_key_value_config_where_rocketmqs_does(tmp_path:
         ready = child.wait_line(lambda line: "ready" in line, PROCESS)
         put_kv(Daemon(child, ready).namesrv)
     assert '"T":"broker-a:4"' in file.read_text()
-    file.write_text("no JSON")
+    for damaged in (file, file.with_name("kvConfig.json.bak")):
+        damaged.write_text("no JSON")
     said = refused(*words, "--log-level", "error", env={"HOME": str(tmp_path)})
     assert f"{file} can't be read" in said
 
