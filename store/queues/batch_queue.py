@@ -77,7 +77,7 @@ class BatchQueue:
         while self._has_place(count) and _is_valid(self._unit(count)):
             count += 1
         self.cut(count)
-        self.synced = self.next if is_clean else 0
+        self.synced = self.next if is_clean else -1  # zeros that were cut may not be on the disk
         self.new_files = not is_clean and bool(self.segments.items)
         self.min_offset = self._unit(self._first).base if count > self._first else 0
 

@@ -56,6 +56,9 @@ def run_of(count: int) -> Struct:
     return found
 
 
+NOT_SYNCED = -1  # unlike each number of entries, so that the next sync has the queue
+
+
 class ConsumeQueue:
     """One queue of a topic. `next` is the offset of the entry to be written next.
 
@@ -103,7 +106,8 @@ class ConsumeQueue:
         self.is_schedule = topic == SCHEDULE_TOPIC
         self.is_special = False  # whether its records need the slow path of encoding
         self.new_files = False  # made since the folder was synced
-        self.synced = 0  # entries before this one are on disk
+        # Entries before this one are on disk. NOT_SYNCED: zeros in place of entries are not.
+        self.synced = 0
 
     # ---- writing
 
@@ -188,8 +192,9 @@ class ConsumeQueue:
         self.synced = min(self.synced, offset)
         self.min_offset = min(self.min_offset, offset)
         segments.cut(place)
-        if segments.items and place < segments.last.end:
-            segments.last.zero(place - segments.last.base)
+        has_rest = bool(segments.items) and place < segments.last.end
+        if has_rest and segments.last.zero(place - segments.last.base):
+            self.synced = NOT_SYNCED
 
     def cut_at_log(self, log_end: int) -> None:
         """Drop the entries of messages that end behind `log_end`."""
@@ -228,7 +233,7 @@ class ConsumeQueue:
                 break
         self.next = count
         self.min_offset = self.first_offset
-        self.synced = count if is_clean else 0
+        self.synced = count if is_clean else NOT_SYNCED
         # A crash may have come before the names were synced.
         self.new_files = not is_clean and bool(segments.items)
         if segments.items:
