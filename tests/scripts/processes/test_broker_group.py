@@ -118,7 +118,8 @@ def test_a_damaged_member_stays_down_and_learns_later_which_topics_were_deleted(
             assert send(daemon, topic, KEPT) == MEMBERS
     topics = tmp_path / "store" / "a-1" / "config" / "topics.json"
     whole = topics.read_bytes()
-    topics.write_bytes(b"no topics")
+    for each in (topics, topics.with_name("topics.json.bak")):
+        each.write_bytes(b"no topics")
     with group(tmp_path, "--restart-pause", "0.1") as daemon:
         code, text = page(daemon, "healthz")
         assert code == 200
