@@ -20,7 +20,7 @@ from ..base.security import Security
 from ..base.start_from import FIRST, LAST, StartFrom
 from ..errors import ClientError, NoRouteError, UnreachableError
 from .origin import PROPERTY
-from .source import PROPERTIES_BYTES_MAX, Copyable, Found, Source
+from .source import SAFE_PROPERTIES_BYTES, Copyable, Found, Source
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer, ConsumerRecord
@@ -217,7 +217,7 @@ def copyable(record: "ConsumerRecord") -> Copyable:
         pairs[VALUE] = "null" if record.value is None else "empty"
     raw = _encode(pairs)
     for name in (props.KEYS, props.SHARDING_KEY):  # the key three times is too much
-        if len(raw) > PROPERTIES_BYTES_MAX:
+        if len(raw) > SAFE_PROPERTIES_BYTES:
             pairs.pop(name, None)
             raw = _encode(pairs)
     return Copyable(record.offset, record.timestamp, record.timestamp, record.value or NO_BODY, raw)

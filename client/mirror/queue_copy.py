@@ -15,7 +15,7 @@ from ..group.process_queue import name_of
 from ..producer.batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from .origin import GROUP, PROPERTY, Origin
 from .side import Side
-from .source import PROPERTIES_BYTES_MAX, Copyable, Source
+from .source import SAFE_PROPERTIES_BYTES, Copyable, Source
 
 log = logging.getLogger(__name__)
 
@@ -141,8 +141,7 @@ class QueueCopy:
 
     async def _copy_some(self) -> None:
         found = await self._from.read(self.source, self.offset)
-        fitting = [each for each in found.messages if self._fits(each)]
-        for part in parts(fitting, self.target.topic):
+        for part in parts(found.messages, self.target.topic):
             await self._send(part)
         if not found.messages and found.next_offset > self.offset:
             log.info(
@@ -157,6 +156,10 @@ class QueueCopy:
 
     async def _send(self, part: list[Copyable]) -> None:
         first, last = part[0], part[-1]
+        if _is_too_wide(first):
+            size, most = len(first.raw_properties), props.PROPERTIES_BYTES_MAX
+            self._pass_over(first, f"{size} bytes, the limit is {most}")
+            return
         if len(part) == 1:
             code, body, flags, flag = codes.SEND_MESSAGE_V2, first.body, first.sys_flag, first.flag
             text = self._properties(first).decode(errors="replace")
@@ -189,7 +192,6 @@ class QueueCopy:
                 raise
             if len(part) == 1:
                 self._pass_over(first, str(wrong))
-                self.offset = first.offset + 1
                 return
             for each in part:
                 await self._send([each])
@@ -200,17 +202,10 @@ class QueueCopy:
         self.store_ms = last.store_ms
         self.copied += len(part)
 
-    def _fits(self, message: Copyable) -> bool:
-        """Whether its properties fit into a record; if not, it is passed over."""
-        size = len(message.raw_properties)
-        if size <= props.PROPERTIES_BYTES_MAX:
-            return True
-        self._pass_over(message, f"{size} bytes, the limit is {props.PROPERTIES_BYTES_MAX}")
-        return False
-
     def _pass_over(self, message: Copyable, why: str) -> None:
         text = f"message {message.offset} can't be copied: its properties are too large: {why}"
         log.warning("%s: %s", name_of(self.source), text)
+        self.offset = message.offset + 1
         self.passed_over += 1
         if len(self._passed_over) < PASSED_OVER_SHOWN_MAX:
             self._passed_over.append(text)
@@ -234,12 +229,18 @@ class QueueCopy:
 
 def _is_wide(message: Copyable) -> bool:
     """Whether a broker may have no room for what it adds to the properties."""
-    return len(message.raw_properties) > PROPERTIES_BYTES_MAX
+    return len(message.raw_properties) > SAFE_PROPERTIES_BYTES
+
+
+def _is_too_wide(message: Copyable) -> bool:
+    """Whether its properties don't fit into a record."""
+    return len(message.raw_properties) > props.PROPERTIES_BYTES_MAX
 
 
 def parts(messages: Iterable[Copyable], topic: str) -> Iterator[list[Copyable]]:
-    """What goes in one request each: a batch has one born time, and no compressed body. There are
-    no batches for retry and dead letter topics."""
+    """What goes in one request each: a batch has one born time, and no compressed body. A message
+    that does not fit into a record is alone. There are no batches for retry and dead letter
+    topics."""
     is_single = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
     part: list[Copyable] = []
     size = 0
@@ -249,6 +250,8 @@ def parts(messages: Iterable[Copyable], topic: str) -> Iterator[list[Copyable]]:
             is_single
             or message.sys_flag
             or part[0].sys_flag
+            or _is_too_wide(message)
+            or _is_too_wide(part[0])
             or message.reconsume_times != part[0].reconsume_times
             or message.born_ms != part[0].born_ms
             or len(part) >= BATCH_MESSAGES_MAX

@@ -14,7 +14,7 @@ from ..base.lifecycle import Startable
 from ..base.start_from import StartFrom
 
 # Of a message that is copied: the mirror and the broker that stores the copy add some of their own.
-PROPERTIES_BYTES_MAX = props.PROPERTIES_BYTES_MAX - 1_024
+SAFE_PROPERTIES_BYTES = props.PROPERTIES_BYTES_MAX - 1_024
 
 
 class Copyable(msgspec.Struct, gc=False):

@@ -4,6 +4,7 @@ import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from aerobee.client import Admin, Consumer, Message, Producer
@@ -422,6 +423,26 @@ async def test_a_record_with_a_long_key_is_copied_and_one_too_long_holds_up_no_o
         assert f"of {orders}" in failure
         assert f"message {offset} can't be copied: its properties are too large" in failure
         assert "the limit is 32767" in failure
+
+
+async def test_what_is_passed_over_counts_once_although_a_send_before_it_is_tried_again(
+    target: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"retried": records(b"a", b"k" * 40_000, b"b", each_ms=True)}
+    monkeypatch.setattr(mirroring, "_source", lambda *_, **__: Records(given))
+    send, failures = Side.send, [NoAnswerError("lost")] * 2
+
+    async def send_late(self: Side, *arguments: Any) -> int:
+        if failures:
+            raise failures.pop()
+        return await send(self, *arguments)
+
+    monkeypatch.setattr(Side, "send", send_late)
+    async with Mirror("kafka://nowhere", target.name_server) as mirror:
+        for copied, lag in ((0, 3), (0, 3), (2, 1)):
+            await mirror.copy_once()
+            assert (mirror.report().copied, mirror.report().lag) == (copied, lag)
+        assert len(mirror.report().failures) == 1
 
 
 async def test_an_error_of_our_own_ends_one_queue_and_not_the_mirror(
