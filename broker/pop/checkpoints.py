@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...protocol.bodies.pop import PopCheckPoint
+from ..scheduled.real_destination import number_of
 
 MESSAGES_MAX = 32  # of one check point
 
@@ -107,6 +108,5 @@ def from_body(body: PopCheckPoint, revive_queue_id: int) -> CheckPoint | None:
         [start + distance for distance in distances][:MESSAGES_MAX],
     )
     point.acked = body.bit_map & point.whole
-    text = body.re_put_times or ""
-    point.put_back = int(text) if text.isdecimal() and len(text) < 9 else 0
+    point.put_back = number_of(body.re_put_times, 0)
     return point

@@ -258,8 +258,8 @@ class PopRevive:
             due_ms - point.pop_ms,
             point.revive_queue_id,
             [offset],
+            put_back=point.put_back + 1,
         )
-        later.put_back = point.put_back + 1
         self._log.check_point(later)
 
     def _has_no_group(self, name: str) -> bool:

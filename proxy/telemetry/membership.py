@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 
 OWN_ID = "rmq-proxy-producer-client"  # as RocketMQ's proxy
 HEARTBEAT_SECONDS = 30.0
-OWN_HEARTBEAT_SECONDS = 20.0  # transactionHeartbeatPeriodSecond
 REST_SECONDS = 5.0  # of a broker that doesn't answer
 HEARTBEATS_MAX = 100  # under way at once
 GROUPS_MAX = 1_000  # of one client that are registered; brokers take no more
@@ -74,7 +73,7 @@ class Membership:
         brokers: Brokers,
         topics: Topics,
         clients: Clients,
-        own_heartbeat_s: float = OWN_HEARTBEAT_SECONDS,
+        own_heartbeat_s: float,
     ) -> None:
         self._brokers = brokers
         self._topics = topics

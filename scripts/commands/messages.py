@@ -14,7 +14,7 @@ from ...client.base.concurrent import each
 from ...client.base.identity import host_text
 from ...client.base.words import counted
 from ...client.errors import BrokerError
-from ...protocol.aio.connection import host_text as socket_text
+from ...protocol.aio.connection import host_bytes
 from ...protocol.message.message_id import PORT_BYTES, parse_offset_message_id
 from ...protocol.message.record import Record
 from ..connecting import add_options, run_admin
@@ -67,14 +67,14 @@ async def message(admin: Admin, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _addresses(brokers: Iterable[str]) -> set[str]:
-    """The IP addresses, as "ip:port", of brokers that are known by the names of their hosts."""
+async def _hosts(brokers: Iterable[str]) -> set[bytes]:
+    """The IP address and port of each broker, in the form of ids; their hosts may be names."""
     found = set()
     for broker in brokers:
         host, _, port = broker.rpartition(":")
         with suppress(OSError, ValueError):  # this machine doesn't know the name
             for *_, name in await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), port):
-                found.add(socket_text(name))
+                found.add(host_bytes(name))
     return found
 
 
@@ -84,12 +84,11 @@ async def _find(admin: Admin, msg_id: str, topic: str | None) -> Record:
         host, _ = parse_offset_message_id(msg_id)
     except ValueError as wrong:
         raise CommandError(f"{wrong}; give the id of a receipt or of `sub --json`") from None
-    address = host_text(host[:-PORT_BYTES], int.from_bytes(host[-PORT_BYTES:], "big"))
     info = await admin.cluster_info()
     brokers = {
         one for data in info.broker_addr_table.values() for one in data.broker_addrs.values()
     }
-    if address in brokers or address in await _addresses(brokers):
+    if host in await _hosts(brokers):
         try:
             return await admin.message(msg_id)
         except BrokerError as wrong:

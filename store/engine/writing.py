@@ -78,7 +78,7 @@ class Appender:
         if len(pending) > state.index_pending_max:
             state.relieve_index()
         host = state.host
-        body_bytes_max = MOVED_BYTES_MAX if are_moved else state.settings.max_message_bytes
+        body_bytes_max = self._body_bytes_max(are_moved)
         store_ms, start, with_light = state.now_ms(), log.end, state.settings.lmq_enable
         places: Results = []
         for message in messages:
@@ -98,7 +98,7 @@ class Appender:
                     or properties_bytes > PROPERTIES_BYTES_MAX
                     or len(born_host) + len(host) != 2 * HOST_BYTES_V4
                 ):
-                    places.append(self._put_unusual(message, queue, store_ms, body_bytes_max))
+                    places.append(self._put_unusual(message, queue, store_ms, are_moved))
                     continue
                 size = queue.fixed_bytes + body_bytes + properties_bytes
                 log_offset = log.end
@@ -203,7 +203,7 @@ class Appender:
         fields: MessageFields,
         queue: ConsumeQueue | None,
         store_ms: int,
-        body_bytes_max: int,
+        is_moved: bool,
     ) -> Placed:
         """`put_all` for a message that needs a closer look. StoreError when it is not stored."""
         message = Message(*fields)
@@ -214,12 +214,16 @@ class Appender:
         if queue is None and self._state.has_batch_queue(topic, queue_id):
             return self._batch_queues.put(message, 1)
         body_bytes, properties_bytes = len(message.body), len(message.properties)
+        body_bytes_max = self._body_bytes_max(is_moved)
         if body_bytes > body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
             raise too_large(body_bytes, properties_bytes, body_bytes_max)
         if queue is None:
             self._queues.make(topic, queue_id)
-            return self.put(Message(*fields), is_moved=body_bytes_max == MOVED_BYTES_MAX)
+            return self.put(Message(*fields), is_moved=is_moved)
         return self._put_special(queue, message, store_ms)
+
+    def _body_bytes_max(self, is_moved: bool) -> int:
+        return MOVED_BYTES_MAX if is_moved else self._state.settings.max_message_bytes
 
     def _put_special(self, queue: ConsumeQueue, message: Message, store_ms: int) -> Placed:
         """`put_all` for IPv6 hosts, transactions, light queues and records with a crc property."""

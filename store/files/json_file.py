@@ -36,12 +36,11 @@ def load(path: Path, decode: Callable[[bytes], T]) -> T | None:
         if data is None:
             continue
         try:
-            found = _decoded(data, decode) if data.strip() else None
+            if not data.strip():
+                raise ValueError(f"{len(data)} bytes without a text")
+            found = _decoded(data, decode)
         except Exception as wrong:  # whatever the decoder finds: the other file may be good
             reasons.append(f"{candidate} ({wrong})")
-            continue
-        if found is None:
-            reasons.append(f"{candidate} ({len(data)} bytes without a text)")
             continue
         if candidate != path:
             why = f"can't read {reasons[0]}" if reasons else f"{path} is missing"

@@ -13,6 +13,7 @@ import numpy as np
 from ...protocol.message.layout import Layout
 from ..files.segment import Segment
 from ..files.segments import Segments
+from .consume_queue import NOT_SYNCED
 
 LAYOUT = Layout(
     {
@@ -77,7 +78,8 @@ class BatchQueue:
         while self._has_place(count) and _is_valid(self._unit(count)):
             count += 1
         self.cut(count)
-        self.synced = self.next if is_clean else -1  # zeros that were cut may not be on the disk
+        if is_clean:
+            self.synced = self.next
         self.new_files = not is_clean and bool(self.segments.items)
         self.min_offset = self._unit(self._first).base if count > self._first else 0
 
@@ -106,6 +108,7 @@ class BatchQueue:
     def cut(self, count: int) -> None:
         """Drop the units from number `count` on."""
         place = count * UNIT_BYTES
+        self.synced = NOT_SYNCED  # the zeros are not on the disk, also those of an earlier cut
         self.segments.cut(place)
         items = self.segments.items
         if items and place < items[-1].end:

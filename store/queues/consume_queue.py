@@ -36,6 +36,7 @@ ENTRY_TYPE: np.dtype[np.void] = np.dtype(LAYOUT.dtype())
 Entry = tuple[int, int, int]
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 FILLER: Entry = (0, 0x7FFFFFFF, 0)  # before the first entry of a queue that doesn't begin at 0
+NOT_SYNCED = -1  # unlike each number of entries: the next sync has the queue
 RESERVE_BYTES = 16 << 10
 FILL_CHUNK = 100_000  # fillers written at once
 SEARCH_CHUNK_BYTES = ENTRY_BYTES * 3_200
@@ -54,9 +55,6 @@ def run_of(count: int) -> Struct:
     if found is None:
         found = _RUNS[count] = Struct(">" + LAYOUT.format * count)
     return found
-
-
-NOT_SYNCED = -1  # unlike each number of entries, so that the next sync has the queue
 
 
 class ConsumeQueue:
@@ -106,8 +104,7 @@ class ConsumeQueue:
         self.is_schedule = topic == SCHEDULE_TOPIC
         self.is_special = False  # whether its records need the slow path of encoding
         self.new_files = False  # made since the folder was synced
-        # Entries before this one are on disk. NOT_SYNCED: zeros in place of entries are not.
-        self.synced = 0
+        self.synced = 0  # entries before this one are on disk
 
     # ---- writing
 
@@ -189,12 +186,11 @@ class ConsumeQueue:
         # Set the numbers first: they hold even if the zeros can't be written.
         self.next = offset
         self.limit = 0
-        self.synced = min(self.synced, offset)
+        self.synced = NOT_SYNCED  # the zeros are not on the disk, also those of an earlier cut
         self.min_offset = min(self.min_offset, offset)
         segments.cut(place)
-        has_rest = bool(segments.items) and place < segments.last.end
-        if has_rest and segments.last.zero(place - segments.last.base):
-            self.synced = NOT_SYNCED
+        if segments.items and place < segments.last.end:
+            segments.last.zero(place - segments.last.base)
 
     def cut_at_log(self, log_end: int) -> None:
         """Drop the entries of messages that end behind `log_end`."""
@@ -233,7 +229,7 @@ class ConsumeQueue:
                 break
         self.next = count
         self.min_offset = self.first_offset
-        self.synced = count if is_clean else NOT_SYNCED
+        self.synced = count if is_clean else 0
         # A crash may have come before the names were synced.
         self.new_files = not is_clean and bool(segments.items)
         if segments.items:

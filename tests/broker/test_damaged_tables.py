@@ -70,6 +70,12 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "config").glob("*.json"))
 
 
+def copied(folder: Path, to: Path, name: str) -> Path:
+    """Copies a store folder; returns the path of the table in the copy."""
+    shutil.copytree(folder, to)
+    return to / "config" / name
+
+
 @pytest.mark.parametrize("damage", DAMAGE)
 async def test_a_table_whose_copy_is_good_starts_from_the_copy(
     stopped: tuple[Path, dict[int, bytes]],
@@ -85,8 +91,7 @@ async def test_a_table_whose_copy_is_good_starts_from_the_copy(
     assert {"delayOffset.json", "messageRequestMode.json"} <= {*tried}
     for name in tried:
         copy = tmp_path / damage / name
-        shutil.copytree(folder, copy)
-        path = copy / "config" / name
+        path = copied(folder, copy, name)
         path.write_bytes(DAMAGE[damage](path.stat().st_size))
         caplog.clear()
         again = Broker(config(store_path_root_dir=str(copy)), now_ms=clock)
@@ -120,8 +125,7 @@ async def test_a_table_without_a_good_copy_stops_the_start_and_is_named(
             continue
         for has_copy in (True, False):
             copy = tmp_path / damage / name / str(has_copy)
-            shutil.copytree(folder, copy)
-            path = copy / "config" / name
+            path = copied(folder, copy, name)
             for each in (path, path.with_name(f"{name}.bak")) if has_copy else (path,):
                 each.write_bytes(DAMAGE[damage](path.stat().st_size))
             if not has_copy:
