@@ -5,6 +5,7 @@ not here is answered REQUEST_CODE_NOT_SUPPORTED.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..protocol import codes
@@ -23,6 +24,7 @@ from .admin.topics import AdminTopicHandlers
 from .groups.client_handlers import ClientHandlers
 from .groups.lock_handlers import LockHandlers
 from .groups.offset_handlers import OffsetHandlers
+from .monitoring.overview import not_stored
 from .monitoring.summaries import SummaryHandlers
 from .pull.cold_data_handlers import AdminColdDataHandlers
 from .pull.handlers import PullHandlers
@@ -55,7 +57,8 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
     name, address = b.config.broker_name, b.address
     runtime = RuntimeInfo(
         b.config, b.store, b.stats, b.delays, b.timers,
-        clients=b.clients, other_masters=b.other_masters, started_ms=b.started_ms, now_ms=b.now_ms,
+        clients=b.clients, other_masters=b.other_masters, not_stored=partial(not_stored, b),
+        started_ms=b.started_ms, now_ms=b.now_ms,
     )  # fmt: skip
     topics = AdminTopicHandlers(
         b.config, b.store, b.topics, b.offsets, b.stats, b.slices, b.save_offsets

@@ -14,9 +14,12 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, Protocol
 
+from ..protocol.open_files import open_files_max
 from .output.command_error import CommandError
 
 log = logging.getLogger(__name__)
+
+FILES_WANTED = 8_192
 
 
 class Part(Protocol):
@@ -105,7 +108,8 @@ def _relax_collector() -> None:
 
 
 def _raise_open_files_limit() -> None:
-    """Raise the limit of open files: each connection and each store file takes one."""
+    """Raise the limit of open files, as each connection and each store file takes one; a warning
+    where it stays low."""
     try:
         import resource
 
@@ -113,3 +117,11 @@ def _raise_open_files_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     except (ImportError, ValueError, OSError) as wrong:
         log.info("the limit of open files stays as it is: %s", wrong)
+    most = open_files_max()
+    if most < FILES_WANTED:
+        log.warning(
+            "this process may have %d files and connections open, at least %d are wanted; raise "
+            "`ulimit -Hn` (LimitNOFILE= of a unit), or clients and queues are refused early",
+            most,
+            FILES_WANTED,
+        )

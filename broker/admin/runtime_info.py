@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from ...conf.java_keys import JAVA_KEYS
-from ...protocol.bodies.cluster import DIFFERING_PREFIX, OTHER_MASTERS
+from ...protocol.bodies.cluster import DIFFERING_PREFIX, NOT_STORED, OTHER_MASTERS
 from ...protocol.command import VERSION
 from ...protocol.message.record import store_ms_of
 from ...store.engine.store import MessageStore
@@ -44,6 +44,7 @@ class RuntimeInfo:
     _: KW_ONLY
     clients: Clients
     other_masters: OtherMasters
+    not_stored: Callable[[], str | None]
     started_ms: int
     now_ms: Callable[[], int]
 
@@ -110,8 +111,12 @@ class RuntimeInfo:
         }
 
     def _ours_alone(self) -> Generator[None, None, dict[str, object]]:
-        """The groups whose members subscribe differently, and other masters of this name."""
+        """The groups whose members subscribe differently, other masters of this name, and why the
+        store takes nothing."""
         found: dict[str, object] = {}
+        not_stored = self.not_stored()
+        if not_stored is not None:
+            found[NOT_STORED] = not_stored
         if self.other_masters.addresses:
             found[OTHER_MASTERS] = ";".join(self.other_masters.addresses)
         for one in self.clients.differing():

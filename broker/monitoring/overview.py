@@ -46,10 +46,23 @@ def fault(broker: "Broker") -> str | None:
     return broker.store.refusal
 
 
+def not_stored(broker: "Broker") -> str | None:
+    """Why messages are not taken, or are taken and not synced; None while all is well."""
+    store = broker.store
+    reason = store.refusal or store.pause_reason
+    if reason is not None:
+        return f"it takes no messages: {reason}"
+    want = broker.syncer.want
+    return f"what it takes is not synced to the disk: {want}" if want else None
+
+
 def note(broker: "Broker") -> str | None:
     """What an operator should know of a broker that is well and ready; None for nothing."""
     others = broker.other_masters.addresses
     name = broker.config.broker_name
+    reason = not_stored(broker)
+    if reason is not None:
+        return reason
     if others:
         where = " and ".join(others)
         return f"another master of {name} runs at {where}; stop one of them"

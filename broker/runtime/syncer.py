@@ -5,7 +5,8 @@ waits until the log is on disk up to its message. One sync in the syncer's threa
 messages that arrived before it began (group commit); messages that arrive during a sync are covered
 by the next one, which follows at once. After `timeout_ms` the response is FLUSH_DISK_TIMEOUT: the
 message is stored, but it may not survive a power cut. A failed sync is never repeated as if nothing
-had happened: the store takes no more writes, and all waiting senders get an error.
+had happened: the store takes no more writes, and all waiting senders get an error. Where a file
+can't be opened, for want of file numbers or memory, no sync has failed: the next round tries again.
 
 A sync begins at the end of a loop iteration, to release all sends of that iteration. The loop's
 thread hands a plan to the other one through a queue. Where the disk is quick, the loop waits for
@@ -29,7 +30,7 @@ from ...protocol import codes
 from ...protocol.aio.connection import Connection
 from ...protocol.codec.frame import decode_all
 from ...protocol.command import Command, Response
-from ...store.base.errors import StoreError
+from ...store.base.errors import Shortage, StoreError
 from ...store.engine.store import MessageStore
 from ...store.engine.sync import SyncPlan
 from .threads import SyncResult, SyncThread, Threads
@@ -135,6 +136,7 @@ class Syncer:
         self._given: asyncio.Event | None = None  # set once no response waits; a stop waits for it
         self.failure: str | None = None
         self.shortage = ""  # why no more messages may wait for slaves; "" while they may
+        self.want = ""  # what the last round lacked, so that nothing was synced; "" for nothing
 
     @property
     def for_responses(self) -> "Syncer | None":
@@ -261,6 +263,8 @@ class Syncer:
             await self.settle(LAST_SECONDS)
             while self._groups:
                 self._give_up(codes.FLUSH_SLAVE_TIMEOUT)
+        while self._groups:  # a Shortage lasts
+            self._give_up(codes.FLUSH_DISK_TIMEOUT)
         self._thread.stop()
 
     # ---- in the loop's thread
@@ -271,8 +275,9 @@ class Syncer:
             self._begin()
 
     def _want(self) -> None:
-        """Sync at the end of this loop iteration, or as soon as the thread is free."""
-        if not (self.is_due or self._is_syncing):
+        """Sync at the end of this loop iteration, or as soon as the thread is free. During a
+        Shortage the timer alone tries."""
+        if not (self.is_due or self._is_syncing or self.want):
             self.is_due = True
             self._loop.call_soon(self.end_of_tick)  # unless the loop iteration's end comes first
 
@@ -300,6 +305,9 @@ class Syncer:
             return None
         try:
             plan = self._store.sync_plan()
+        except Shortage as wrong:
+            self._wait_for_more(wrong)
+            return None
         except (OSError, StoreError) as wrong:
             self._fail(wrong)
             return None
@@ -320,9 +328,16 @@ class Syncer:
     def _take(self, plan: SyncPlan, wrong: Exception | None) -> None:
         """Handle a plan's result: send the responses that are safe now, or fail."""
         self._is_syncing = False
+        if isinstance(wrong, Shortage):
+            self._store.sync_undone(plan)
+            self._wait_for_more(wrong)
+            return
         if wrong is not None:
             self._fail(wrong)
             return
+        if self.want:
+            log.warning("the store is synced again")
+            self.want = ""
         self._store.synced(plan)
         released = self._released()
         is_wanted = self._is_sync and self._groups and self._groups[-1][0] > self._store.durable_end
@@ -355,6 +370,13 @@ class Syncer:
             responses.give(now - since_ms)
         if self._given is not None and not self._groups:
             self._given.set()
+
+    def _wait_for_more(self, wrong: Shortage) -> None:
+        """Leave the sync to the next round."""
+        if not self.want:
+            log.warning("nothing is synced for now: %s", wrong)
+        self.want = str(wrong)
+        self._wake()
 
     def _fail(self, wrong: Exception) -> None:
         if isinstance(wrong, StoreError):

@@ -11,7 +11,7 @@ from ...client.admin.brokers import AEROBEE_VERSION
 from ...client.errors import BrokerError
 from ...protocol.addresses import is_loopback
 from ...protocol.bodies.clients import ConsumerConnection
-from ...protocol.bodies.cluster import DIFFERING_PREFIX, OTHER_MASTERS
+from ...protocol.bodies.cluster import DIFFERING_PREFIX, NOT_STORED, OTHER_MASTERS
 from ...protocol.bodies.group import SubscriptionGroupConfig
 from ...protocol.bodies.ha import HARuntimeInfo
 from ...protocol.bodies.route import QueueData
@@ -47,7 +47,7 @@ class Finding:
 def of_broker(
     name: str, runtime: Mapping[str, str], settings: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """A broker's own report: differing subscriptions, permissions, its disk."""
+    """A broker's own report: differing subscriptions, its store, permissions, its disk."""
     for key, text in runtime.items():
         if key.startswith(DIFFERING_PREFIX):
             yield Finding(
@@ -59,6 +59,10 @@ def of_broker(
                 Text("give all members the same subscriptions, or each its own group"),
             )
     where = Text("broker %(name)s", name=name)
+    reason = runtime.get(NOT_STORED)
+    if reason is not None:
+        do = Text("once that is mended it goes on by itself, unless a restart is named")
+        yield Finding(where, Text("it reports: %(reason)s", reason=reason), do)
     bound = settings.get("bindAddress", "")
     is_open = settings.get("authenticationEnabled", "false") != "true"
     if AEROBEE_VERSION in runtime and bound and is_open and not is_loopback(bound):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, KeysView, Mapping
 from typing import Any
 
 from ..codec import header_json
+from ..open_files import open_files_max
 from .connection import Connection, Row
 from .memory_budget import MemoryBudget
 from .rpc_latency import RpcLatency
@@ -21,8 +22,7 @@ from .tls import Greeting, Tls
 log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 50_000  # open at once
-# At least this many open files of the process, or an eighth, are kept for others than connections.
-FILES_KEPT_MIN = 64
+FILES_KEPT_MAX = 16_384  # open files that connections leave to the store, at most half of all
 IDLE_SECONDS = 120  # without a byte from the peer; RocketMQ's serverChannelMaxIdleTimeSeconds
 IDLE_ROUND_SECONDS = 10
 STOP_SECONDS = 2  # for what is written to go out before connections are cut
@@ -34,14 +34,8 @@ BACKLOG = 1_024
 
 def _connections_max() -> int:
     """How many connections a server may have: the store needs open files, too."""
-    try:
-        import resource
-    except ImportError:  # Windows, which has no such limit
-        return CONNECTIONS_MAX
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if files == resource.RLIM_INFINITY:
-        return CONNECTIONS_MAX
-    return max(1, min(CONNECTIONS_MAX, files - max(FILES_KEPT_MIN, files // 8)))
+    files = open_files_max()
+    return max(1, min(CONNECTIONS_MAX, files - min(FILES_KEPT_MAX, files // 2)))
 
 
 def table(rows: Iterable[Row]) -> dict[int, Row]:

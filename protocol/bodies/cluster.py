@@ -6,6 +6,7 @@ from .route import BrokerData
 
 # What our brokers add to their runtime info.
 DIFFERING_PREFIX = "subscriptionsDiffer_"  # a group's name follows
+NOT_STORED = "notStored"  # why messages are not taken, or not synced, only while they are not
 OTHER_MASTERS = "otherMasters"  # addresses with ; between them, only while there are some
 
 

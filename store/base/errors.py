@@ -23,7 +23,12 @@ class StoreInUse(StoreError):
     """Another process, or this one, has the folder open."""
 
 
-class DiskFull(StoreError):
+class Shortage(StoreError):
+    """The system has too little of something: room, file numbers, memory. Nothing is damaged or
+    half done, and the same works once there is more."""
+
+
+class DiskFull(Shortage):
     """There is no room for another file, or a limit of the system stops it from growing."""
 
 
@@ -53,6 +58,12 @@ class WritesRefused(StoreError):
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
+_SHORT = {
+    errno.EMFILE: "the process has no file numbers left; raise ulimit -n (LimitNOFILE= of a unit)",
+    errno.ENFILE: "the system has no file numbers left; raise fs.file-max with sysctl",
+    errno.ENOMEM: "the system gives no more memory; free some, or raise vm.max_map_count",
+    errno.EAGAIN: "the system can't do it now; it is tried again",
+}
 
 
 @contextmanager
@@ -62,6 +73,17 @@ def plain_errors(path: Path | str, action: str) -> Iterator[None]:
         yield
     except OSError as wrong:
         raise plain_error(wrong, path, action) from wrong
+
+
+@contextmanager
+def own_shortages(path: Path | str, action: str) -> Iterator[None]:
+    """Turn an OSError of the block into a Shortage if it is one; others stay what they are."""
+    try:
+        yield
+    except OSError as wrong:
+        if wrong.errno in _SHORT:
+            raise plain_error(wrong, path, action) from wrong
+        raise
 
 
 def plain_error(wrong: OSError, path: Path | str, action: str) -> StoreError:
@@ -74,10 +96,8 @@ def plain_error(wrong: OSError, path: Path | str, action: str) -> StoreError:
             f"can't {action} {path} ({reason}); give the broker's user the right to write there, "
             "or choose another folder with storePathRootDir"
         )
-    if wrong.errno == errno.EMFILE:
-        return StoreError(
-            f"can't {action} {path}: the process has no file numbers left; raise ulimit -n"
-        )
+    if wrong.errno in _SHORT:
+        return Shortage(f"can't {action} {path}: {_SHORT[wrong.errno]}")
     if wrong.errno == errno.ENOTDIR:
         return StoreError(
             f"can't {action} {path}: a part of this path is a file, not a folder; move that file "

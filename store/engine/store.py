@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from ..base.errors import StoreError, WritesRefused, plain_errors
+from ..base.errors import Shortage, StoreError, WritesRefused, plain_errors
 from ..base.kernels import Kernels
 from ..base.settings import StoreSettings
 from ..epochs import Epochs
@@ -107,6 +107,7 @@ class MessageStore:
         self.cut_plan = self.cutter.plan
         self.sync_plan = self.syncs.plan_due
         self.synced = self.syncs.done
+        self.sync_undone = self.syncs.undone
         self.save_checkpoint = self.syncs.save_checkpoint
         self.disk_ratio = self.cleaner.disk_ratio
         self.memory_part = memory_part
@@ -367,6 +368,9 @@ class MessageStore:
         with plain_errors(self.root, "sync"):
             try:
                 plan.run()
+            except Shortage:
+                self.sync_undone(plan)
+                raise
             except OSError as wrong:
                 self.sync_failed(wrong)
                 raise

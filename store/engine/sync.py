@@ -7,7 +7,7 @@ a power cut a file without its name is lost.
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..base.errors import DiskFull
+from ..base.errors import Shortage
 from ..files import checkpoint as checkpoints
 from ..files.checkpoint import Checkpoint
 from ..files.segment import Segment, sync_folder
@@ -19,6 +19,7 @@ from .state import StoreState
 QUEUE_PAGES_MIN = 2  # dirty pages that make a sync of a queue worth it between thorough ones
 QUEUES_CHEAP_MAX = 64  # dirty queues that are all synced each time
 PAGE_BYTES = 4096
+UNKNOWN = -1  # how much of an index file is synced
 INDEX_SYNC_MAX = 1_024  # messages whose keys are added before a sync, as they would be soon
 
 
@@ -46,7 +47,8 @@ class SyncPlan:
     full_index_ms: int = 0
 
     def run(self) -> None:
-        """Wait for the disk. OSError as the system gives it; may run in any one thread."""
+        """Wait for the disk; may run in any one thread. OSError as the system gives it; Shortage
+        when a file can't be opened now."""
         for folder in dict.fromkeys(self.folders):
             sync_folder(folder)
         for segment in self.segments:
@@ -93,6 +95,15 @@ class SyncPlanner:
             checkpoint.index_count = plan.index_count
             checkpoint.index_name = plan.index_name
             self.note_counts(plan.counts, plan.log_end)
+
+    def undone(self, plan: SyncPlan) -> None:
+        """Note that a plan has met a Shortage: all that it had to sync is planned again."""
+        self._state.log.new_files = True
+        for queue, _ in plan.queues:
+            queue.new_files = True
+        self._state.index.new_files = True
+        for file in plan.index_files:
+            file.synced_count = UNKNOWN
 
     def save_checkpoint(self, *, sync: bool = False) -> None:
         """Write the file `checkpoint` if it has changed, with `sync` always and to the disk."""
@@ -169,7 +180,7 @@ class SyncPlanner:
         try:
             if index.waiting <= INDEX_SYNC_MAX:  # more are added in slices elsewhere
                 self._state.index_pending()
-        except DiskFull:
+        except Shortage:
             plan.covers_all = False  # what recovery would have to index again is not all known
             return
         if index.new_files:

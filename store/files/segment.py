@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ..base.errors import StoreError, plain_error, plain_errors
+from ..base.errors import StoreError, own_shortages, plain_error, plain_errors
 from . import disk
 
 ZERO_CHUNK_BYTES = 1 << 20
@@ -57,10 +57,20 @@ class Segment:
         self._array: npt.NDArray[np.uint8] | None = None
 
     @classmethod
-    def create(cls, path: Path, base: int, size: int, *, reserve: int, writable: bool) -> "Segment":
-        """A new file of zeros with room for its first `reserve` bytes.
+    def create(
+        cls,
+        path: Path,
+        base: int,
+        size: int,
+        *,
+        reserve: int,
+        writable: bool,
+        is_open: bool = False,
+    ) -> "Segment":
+        """A new file of zeros with room for its first `reserve` bytes; with `is_open` it has its
+        `open_fd`, so that a write can't want for one.
 
-        DiskFull when there is no room; no file is left then.
+        Shortage, such as DiskFull, when there is no room; no file is left then.
         """
         segment = cls(path, base, size, writable=writable)
         try:
@@ -68,15 +78,17 @@ class Segment:
         except OSError as wrong:
             raise plain_error(wrong, path, "make") from wrong
         try:
-            try:
-                disk.current.truncate(fd, size)
-                if writable:
-                    _reserve_zeros(fd, 0, reserve)
-                elif reserve:
-                    disk.current.allocate(fd, 0, reserve)
-            finally:
-                disk.current.close(fd)
+            segment.open_fd = fd
+            disk.current.truncate(fd, size)
+            if writable:
+                _reserve_zeros(fd, 0, reserve)
+            elif reserve:
+                disk.current.allocate(fd, 0, reserve)
+            if not is_open:
+                segment._close()
         except OSError as wrong:
+            with suppress(OSError):
+                segment._close()
             with suppress(OSError):
                 disk.current.unlink(path)
             raise plain_error(wrong, path, f"reserve {reserve} bytes for") from wrong
@@ -175,7 +187,8 @@ class Segment:
                 disk.current.close(fd)
 
     def sync(self) -> None:
-        """Wait until the disk has what was written. OSError as the system gives it.
+        """Wait until the disk has what was written. OSError as the system gives it; Shortage when
+        the file can't be opened now: nothing was synced then that could have failed.
 
         May run in another thread: a file that was deleted meanwhile is ignored.
         """
@@ -183,7 +196,8 @@ class Segment:
             disk.current.sync_data(self.open_fd)
             return
         try:
-            fd = disk.current.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            with own_shortages(self.path, "open"):
+                fd = disk.current.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return
         try:
@@ -308,12 +322,14 @@ def data_of(fd: int, at: int, end: int) -> Iterator[tuple[int, bytes]]:
 
 
 def sync_folder(path: Path) -> None:
-    """Wait until the disk has the names in this folder. OSError as the system gives it.
+    """Wait until the disk has the names in this folder. OSError as the system gives it; Shortage
+    when it can't be opened now: nothing was synced then that could have failed.
 
     A folder that is gone, or that may not be opened, is ignored.
     """
     try:
-        fd = disk.current.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with own_shortages(path, "open"):
+            fd = disk.current.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, PermissionError):
         return
     try:

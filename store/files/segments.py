@@ -107,11 +107,14 @@ class Segments:
         number = (place - items[0].base) // self.size
         return items[number] if 0 <= number < len(items) else None
 
-    def add(self, base: int, *, reserve: int) -> Segment:
-        """Make the next file, which begins at `base`, with room for `reserve` bytes."""
+    def add(self, base: int, *, reserve: int, is_open: bool = False) -> Segment:
+        """Make the next file, which begins at `base`, with room for `reserve` bytes; as
+        `Segment.create`."""
         make_folder(self.folder)
         path = self.folder / f"{base:0{NAME_DIGITS}d}"
-        segment = Segment.create(path, base, self.size, reserve=reserve, writable=self.writable)
+        segment = Segment.create(
+            path, base, self.size, reserve=reserve, writable=self.writable, is_open=is_open
+        )
         self.items.append(segment)
         return segment
 

@@ -14,6 +14,7 @@ from struct import Struct
 import numpy as np
 
 from ...protocol.message.layout import Layout
+from ..base.errors import StoreError
 from ..base.kernels import Kernels, Numbers
 from ..files.segment import Segment
 from ..log.key_hash import Hashes
@@ -101,11 +102,18 @@ class IndexFile:
         capacity: int,
         previous: "IndexFile | None" = None,
     ) -> "IndexFile":
-        """A new file. As in RocketMQ, it begins with the end of the full file before it."""
+        """A new file. As in RocketMQ, it begins with the end of the full file before it.
+
+        Shortage when there is no room for it; no file is left then.
+        """
         size = file_bytes(slots, capacity)
         entries_at = HEADER_BYTES + SLOT_BYTES * slots
         segment = Segment.create(path, 0, size, reserve=entries_at, writable=True)
-        made = cls(segment, slots, capacity)
+        try:
+            made = cls(segment, slots, capacity)
+        except StoreError:
+            segment.delete()  # in the way of the next try
+            raise
         if previous is not None:
             made.begin_ms = made.end_ms = previous.end_ms
             made.begin_offset = made.end_offset = previous.end_offset

@@ -79,9 +79,15 @@ class CommitLog:
         return self.segments.start
 
     def set_end(self, end: int) -> None:
-        """Where the next record goes, once recovery has found it. No file begins behind it."""
+        """Where the next record goes, once recovery has found it. No file begins behind it.
+
+        The file is opened, so that no write can want for a file number. StoreError when it can't.
+        """
         self.end = self.written = end
         self.set_room()
+        segment = self.segments.find(end)
+        if segment is not None:
+            _ = segment.fd
 
     def roll(self, size: int) -> int:
         """Go on in a new file, because `size` more bytes don't fit; returns where it begins.
@@ -100,7 +106,7 @@ class CommitLog:
             )
         self.write_staged()
         base = segments.last.end if segments.items else self.end
-        segment = segments.add(base, reserve=segments.size)
+        segment = segments.add(base, reserve=segments.size, is_open=True)
         self.new_files = True
         if base > self.end:
             closed = segments.items[-2]
@@ -176,7 +182,7 @@ class CommitLog:
             raise WritesRefused(self.refusal)
         segments = self.segments
         if not segments.items or self.end >= segments.last.end:
-            segments.add(self.end, reserve=segments.size)
+            segments.add(self.end, reserve=segments.size, is_open=True)
             self.new_files = True
         segment = segments.last
         end = self.end + len(data)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ...protocol.names import LMQ_PREFIX
+from ...protocol.open_files import open_files_max
 from ..base.errors import DamagedStore, StoreError, plain_errors
 from ..base.settings import StoreSettings
 from ..files import disk
@@ -20,7 +21,9 @@ Queue = ConsumeQueue | BatchQueue
 Key = tuple[str, int]
 
 QUEUES_MAX = 1_000_000
-QUEUES_MAPPED_MAX = 8_000  # with more queues, idle ones are not kept mapped
+# With more queues, idle ones are not kept mapped; nor do they take more than a quarter of the open
+# files that the process may have.
+QUEUES_MAPPED_MAX = 8_000
 QUEUE_ID_MAX = 1 << 20
 TOPIC_CHARS_MAX = 255  # a record keeps the length of its topic in one byte, or is version 2
 _LEGAL = re.compile(r"[%|+a-zA-Z0-9_-]+")
@@ -148,7 +151,7 @@ class Queues:
 
         A mapping is made again when its queue is used.
         """
-        if len(self.plain) + len(self.batch) > QUEUES_MAPPED_MAX:
+        if len(self.plain) + len(self.batch) > min(QUEUES_MAPPED_MAX, open_files_max() // 4):
             for queue in self.all():
                 if queue.next == queue.synced:
                     queue.release()

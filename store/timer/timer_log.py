@@ -319,8 +319,12 @@ class TimerLog:
         written, folder = self._written, self.segments.folder
         if self._new_files:
             self._new_files = False
-            sync_folder(folder)
-            sync_folder(folder.parent)
+            try:
+                sync_folder(folder)
+                sync_folder(folder.parent)
+            except BaseException:
+                self._new_files = True
+                raise
         if written != self._synced:
             for segment in list(self.segments.items):
                 if segment.end > self._synced:

@@ -200,12 +200,17 @@ class TimerWheel:
 
         May run in another thread.
         """
-        if self._is_new:
-            self._is_new = False
-            sync_folder(self.path.parent)
-        if self._changed:
-            self._changed = False
-            self._segment.sync()
+        is_new, self._is_new = self._is_new, False
+        changed, self._changed = self._changed, False
+        try:
+            if is_new:
+                sync_folder(self.path.parent)
+            if changed:
+                self._segment.sync()
+        except BaseException:
+            self._is_new = self._is_new or is_new
+            self._changed = self._changed or changed
+            raise
 
     def release(self) -> None:
         """Close the file."""

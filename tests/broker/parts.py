@@ -122,6 +122,7 @@ class Parts:
         info = RuntimeInfo(
             config, self.store, self.stats, self.delays,
             clients=self.clients, other_masters=OtherMasters(config, ADDRESS),
+            not_stored=lambda: None,
             started_ms=START_MS, now_ms=clock,
         )  # fmt: skip
         # Its clock stands still, so that each answer is ready within the first slice.

@@ -244,6 +244,7 @@ class PowerDisk(Disk):
     def map(self, fd: int, size: int, *, writable: bool) -> mmap.mmap:
         file = self._file(fd)
         assert size == len(file.data)
+        self._may_fail("map", self._open[fd][0])
         file.is_mapped |= writable
         found: mmap.mmap = file.buffer()
         return found

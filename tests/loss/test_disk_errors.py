@@ -96,6 +96,62 @@ def test_no_acknowledged_message_is_lost_whichever_call_fails(
     assert nth > {"rename": 3, "unlink": 3}.get(kind, 20)
 
 
+@pytest.mark.requirement(
+    "Store: Write path, also under a crash … when the disk fails, is full, or has damage"
+)
+@pytest.mark.parametrize("sync_flush", [False, True])
+@pytest.mark.parametrize("calls", [1, 10, 10_000])
+@pytest.mark.parametrize(
+    ("kind", "number", "do"),
+    [("open", errno.EMFILE, "raise ulimit -n"), ("map", errno.ENOMEM, "vm.max_map_count")],
+)
+def test_a_shortage_refuses_messages_until_it_is_over(
+    kind: str, number: int, do: str, calls: int, sync_flush: bool, quiet: None
+) -> None:
+    """From each call on in turn, this many fail; then the work goes on without a restart."""
+    wanted = False
+    for nth in itertools.count(1):
+        made = 0
+
+        def fail(call: str, path: str, nth: int = nth) -> None:
+            nonlocal made
+            if call == kind:
+                made += 1
+                if nth <= made < nth + calls:
+                    raise OSError(number, os.strerror(number), path)
+
+        disk = PowerDisk()
+        run = Run(disk, sync_flush=sync_flush)
+        with on(disk):
+            run.open()
+            disk.fail = fail
+            for name in (*WORK, "fill the file", "sync"):
+                if name != "restart":
+                    wrong = attempt(run, STEPS[name])
+                    assert wrong is None or do in str(wrong), name
+                    assert run.store.refusal is None
+                    wanted = wanted or wrong is not None
+                    if wrong is not None and name == "delete":
+                        disk.fail = None  # half a topic is for nobody to send to
+                        assert attempt(run, Run.delete) is None
+            disk.fail = None
+            assert attempt(run, lambda run: run.send(A0)) is None
+            run.sync()
+            assert not run.waiting
+            assert not run.unsafe
+            run.store.sync()
+        run.ledger.check()
+        point = Point(run.ledger, frozenset())
+        recovered(disk.killed(), point, sync_flush=sync_flush, power=False).ledger.check()
+        left_over = disk.cut()
+        image = left_over.image([False] * len(left_over.units), Random(1))
+        recovered(image, point, sync_flush=sync_flush, power=True).ledger.check()
+        if made < nth:
+            break
+    assert nth > 5
+    assert wanted
+
+
 def test_a_full_disk_refuses_messages_until_there_is_room(quiet: None) -> None:
     disk = PowerDisk()
     is_full = False

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from aerobee.protocol.message.record import decode_all
 from aerobee.store.base import status
-from aerobee.store.base.errors import StoreError
+from aerobee.store.base.errors import Shortage, StoreError
 from aerobee.store.base.retention import Rules
 from aerobee.store.base.settings import StoreSettings
 from aerobee.store.engine.messages import Batch, Message
@@ -167,6 +167,9 @@ class Run:
         if plan is not None:
             try:
                 plan.run()
+            except Shortage:
+                self.store.sync_undone(plan)
+                raise
             except OSError as wrong:
                 self.on_failed_sync(wrong, plan)
                 return

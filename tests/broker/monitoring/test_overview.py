@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from aerobee.broker.monitoring.overview import fault, not_ready, overview
+from aerobee.broker.monitoring.overview import fault, not_ready, note, overview
 from aerobee.broker.server import Broker
 from aerobee.namesrv.server import NameServer
 from aerobee.protocol.bodies.topic import TopicConfig
@@ -74,6 +74,15 @@ async def test_a_disk_that_failed_is_a_fault(broker: Broker) -> None:
     assert fault(broker) is None
     broker.store.refuse_writes("the disk did not take a sync")
     assert fault(broker) == "the disk did not take a sync"
+
+
+async def test_a_full_disk_is_told_of_a_broker_that_is_ready(broker: Broker) -> None:
+    assert note(broker) is None
+    broker.store.state.log.pause("disk", "the disk is full; free some space")
+    assert note(broker) == "it takes no messages: the disk is full; free some space"
+    assert fault(broker) is None
+    broker.store.state.log.resume("disk")
+    assert note(broker) is None
 
 
 async def test_groups_whose_members_subscribe_differently_are_shown(

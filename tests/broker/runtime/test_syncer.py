@@ -1,4 +1,5 @@
-"""SYNC_FLUSH: a success means that the message is on disk; a failed disk is reported."""
+"""SYNC_FLUSH: a success means that the message is on disk; a failed disk is reported, and a want of
+file numbers passes."""
 
 import asyncio
 import threading
@@ -7,9 +8,12 @@ import pytest
 from aerobee.broker.monitoring import overview
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
+from aerobee.protocol.bodies.cluster import KVTable
+from aerobee.store.base.errors import Shortage
 from aerobee.store.files import disk as disk_calls
 from aerobee.store.files.segment import Segment
 
+from ...waiting import until
 from ..conftest import Caller, Config, Start, parked, records
 
 ON_BOTH_ENGINES = True
@@ -22,6 +26,7 @@ class Disk:
         self.open = threading.Event()
         self.open.set()
         self.is_broken = False
+        self.is_short = False
         self.syncs = 0
         real = Segment.sync
 
@@ -30,6 +35,8 @@ class Disk:
             self.syncs += 1
             if self.is_broken:
                 raise OSError(5, "Input/output error")
+            if self.is_short:
+                raise Shortage("can't open x: raise ulimit -n")
             real(segment)
 
         monkeypatch.setattr(Segment, "sync", sync)
@@ -150,6 +157,52 @@ async def test_after_a_failed_sync_the_broker_refuses_messages(synced: Broker, d
     fault = overview.fault(synced)
     assert fault is not None
     assert "did not take a sync" in fault
+    await caller.peers.close()
+
+
+async def test_a_send_during_a_want_of_file_numbers_waits_until_it_is_over(
+    start: Start, config: Config, disk: Disk
+) -> None:
+    settings = config(
+        flush_disk_type="SYNC_FLUSH", flush_interval_commit_log=1, sync_flush_timeout=1 << 30
+    )
+    broker = await start(settings)
+    caller = Caller(broker)
+    disk.is_short = True
+    waits = asyncio.ensure_future(caller.send("T", b"later"))
+    await until(lambda: overview.note(broker))
+    told = "what it takes is not synced to the disk: can't open x: raise ulimit -n"
+    assert overview.note(broker) == told
+    answer = await caller.ask(codes.GET_BROKER_RUNTIME_INFO)
+    assert KVTable.decode(answer.body or b"").table["notStored"] == told
+    assert overview.fault(broker) is None
+    assert not waits.done()
+    disk.is_short = False
+    assert (await waits).code == 0
+    assert overview.note(broker) is None
+    answer = await caller.ask(codes.GET_BROKER_RUNTIME_INFO)
+    assert "notStored" not in KVTable.decode(answer.body or b"").table
+    assert [record.body for record in records(await caller.pull("T", 0))] == [b"later"]
+    await caller.peers.close()
+
+
+async def test_a_stop_during_a_want_of_file_numbers_answers_that_the_disk_may_lack_it(
+    start: Start, config: Config, disk: Disk
+) -> None:
+    broker = await start(config(flush_disk_type="SYNC_FLUSH", sync_flush_timeout=1 << 30))
+    caller = Caller(broker)
+    disk.is_short = True
+    waits = asyncio.ensure_future(caller.send("T", b"kept"))
+    await until(lambda: overview.note(broker))
+    stopping = asyncio.ensure_future(broker.stop())
+    assert (await waits).code == codes.FLUSH_DISK_TIMEOUT
+    with pytest.raises(Shortage, match="ulimit -n"):
+        await stopping
+    await caller.peers.close()
+    disk.is_short = False
+    again = await start(broker.config)
+    caller = Caller(again)
+    assert [record.body for record in records(await caller.pull("T", 0))] == [b"kept"]
     await caller.peers.close()
 
 

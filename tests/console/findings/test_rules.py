@@ -72,6 +72,12 @@ def test_a_topic_that_keeps_the_log_longer_than_others_is_told_with_both_times()
 # --- brokers --------------------------------------------------------------------------------------
 
 
+def test_a_broker_that_refuses_sends_is_told_with_its_reason() -> None:
+    runtime = {"notStored": "it takes no messages: the disk did not take a sync"}
+    said = one(list(of_broker("b", runtime, SETTINGS)))
+    assert said == "broker b: it reports: it takes no messages: the disk did not take a sync"
+
+
 @pytest.mark.parametrize(
     ("percent", "says"),
     [

@@ -115,7 +115,7 @@ async def test_a_connection_over_the_limit_is_closed(desk: Desk) -> None:
 
 @pytest.mark.parametrize(
     ("files", "connections"),
-    [(60, 1), (256, 192), (1_024, 896), (1 << 20, 50_000), (None, 50_000)],
+    [(1, 1), (1_024, 512), (1 << 16, 49_152), (1 << 20, 50_000), (None, 50_000)],
 )
 async def test_connections_leave_open_files_for_the_store(
     desk: Desk,

@@ -4,7 +4,7 @@ import errno
 from pathlib import Path
 
 import pytest
-from aerobee.store.base.errors import DiskFull, NotWritable, StoreError, plain_errors
+from aerobee.store.base.errors import DiskFull, NotWritable, Shortage, StoreError, plain_errors
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,10 @@ from aerobee.store.base.errors import DiskFull, NotWritable, StoreError, plain_e
         (errno.EFBIG, DiskFull, "free some space"),
         (errno.EACCES, NotWritable, "storePathRootDir"),
         (errno.EROFS, NotWritable, "storePathRootDir"),
-        (errno.EMFILE, StoreError, "ulimit -n"),
+        (errno.EMFILE, Shortage, "ulimit -n"),
+        (errno.ENFILE, Shortage, "fs.file-max"),
+        (errno.ENOMEM, Shortage, "vm.max_map_count"),
+        (errno.EAGAIN, Shortage, "tried again"),
         (errno.EIO, StoreError, "Input/output error"),
     ],
 )

@@ -70,10 +70,12 @@ def test_deleting_a_topic_leaves_those_with_like_names(queues: Queues, tmp_path:
     assert sorted(queue.topic for queue in queues.all()) == ["%RETRY%T", "T1"]
 
 
+@pytest.mark.parametrize(("queues_max", "files_max"), [(10, 1_024), (8_000, 76)])
 def test_idle_queues_give_their_file_numbers_back_when_there_are_many(
-    queues: Queues, monkeypatch: pytest.MonkeyPatch
+    queues_max: int, files_max: int, queues: Queues, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queues_module, "QUEUES_MAPPED_MAX", 10)
+    monkeypatch.setattr(queues_module, "QUEUES_MAPPED_MAX", queues_max)
+    monkeypatch.setattr(queues_module, "open_files_max", lambda: files_max)
     before = len(os.listdir("/proc/self/fd"))
     for number in range(20):
         queue = queues.make(f"T{number}", 0)
