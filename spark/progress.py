@@ -47,12 +47,12 @@ def latest(bounds: Bounds, options: ReadOptions, start: Progress) -> Progress:
 def limited(start: Progress, end: Progress, lows: Progress, rows_max: int) -> Progress:
     """An end at or before `end` with at most `rows_max` messages, in proportion to the lags.
 
-    A queue that is new begins at `lows`. Every queue where messages wait gets at least one. With
-    fewer rows than such queues, they get one each in turn: the sum of all offsets, which the rows
-    of each round increase, says whose turn it is.
+    A queue that is new, or begins anew, begins at `lows`. Every queue where messages wait gets at
+    least one. With fewer rows than such queues, they get one each in turn: the sum of all offsets,
+    which the rows of each round increase, says whose turn it is.
     """
     starts = {
-        (topic, name): _start(start, lows, topic, name)
+        (topic, name): _start(start, lows, topic, name, end[topic][name])
         for topic in sorted(end)
         for name in sorted(end[topic])
     }
@@ -84,17 +84,19 @@ def limited(start: Progress, end: Progress, lows: Progress, rows_max: int) -> Pr
 def rows_between(start: Progress, end: Progress, lows: Progress) -> int:
     """How many messages lie between two progresses."""
     return sum(
-        max(0, stop - _start(start, lows, topic, name))
+        max(0, stop - _start(start, lows, topic, name, stop))
         for topic, queues in end.items()
         for name, stop in queues.items()
     )
 
 
 def lows_of(bounds: Bounds, start: Progress, end: Progress) -> Progress:
-    """The first offsets of new queues, which are in `end` only: they are read from the start."""
+    """The first offsets of new queues, which are in `end` only, and of those that begin anew, which
+    end before their start: they are read from their first message."""
     found: Progress = {}
     for queue in queues_in(end):
-        if name_of(queue) not in start.get(queue.topic, {}):
+        begin = start.get(queue.topic, {}).get(name_of(queue))
+        if begin is None or begin > end[queue.topic][name_of(queue)]:
             found.setdefault(queue.topic, {})[name_of(queue)] = bounds.min_offset(queue)
     return found
 
@@ -107,7 +109,9 @@ def ranges(
     found = []
     for queue in queues_in(end):
         name, stop = name_of(queue), end[queue.topic][name_of(queue)]
-        begin = _start(start, lows, queue.topic, name)
+        begin = start.get(queue.topic, {}).get(name)
+        if begin is None:
+            begin = lows[queue.topic][name]
         if begin == stop:
             continue
         wanted = QueueRange(queue.topic, queue.broker_name, queue.queue_id, begin, max(begin, stop))
@@ -118,9 +122,8 @@ def ranges(
                 "deleted before they were read, or the store was replaced; set failOnDataLoss to "
                 "false to go on with what is left"
             )
-        kept = QueueRange(
-            queue.topic, queue.broker_name, queue.queue_id, max(begin, low), min(stop, high)
-        )
+        begin = max(_start(start, lows, queue.topic, name, stop), low)
+        kept = QueueRange(queue.topic, queue.broker_name, queue.queue_id, begin, min(stop, high))
         if kept.end > kept.start:
             found.append(kept)
     return split(found, options.partitions_min) if found else []
@@ -143,6 +146,6 @@ def _all(queues: dict[str, list[MessageQueue]]) -> Iterable[MessageQueue]:
     return (queue for each in queues.values() for queue in each)
 
 
-def _start(start: Progress, lows: Progress, topic: str, name: str) -> int:
+def _start(start: Progress, lows: Progress, topic: str, name: str, stop: int) -> int:
     found = start.get(topic, {}).get(name)
-    return lows[topic][name] if found is None else found
+    return lows[topic][name] if found is None or found > stop else found

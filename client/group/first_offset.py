@@ -1,7 +1,11 @@
-"""The offset at which a queue is pulled first: computePullFromWhere.
+"""The offset at which a queue is pulled first (computePullFromWhere), and after an offset that is
+not in it.
 
-Once the group has an offset there, that one counts and nothing else does.
+Once the group has an offset there, that one counts and nothing else does, until the queue begins
+anew: a topic that is deleted and made again has queues of the same names.
 """
+
+import logging
 
 from ...protocol import codes
 from ...protocol.bodies.body import MessageQueue
@@ -11,6 +15,9 @@ from ..base.responses import header_of
 from ..base.start_from import FIRST, LAST, StartFrom
 from ..cluster.cluster import Cluster
 from .offsets import OffsetStore, ReadFrom
+from .process_queue import ProcessQueue, name_of
+
+log = logging.getLogger(__name__)
 
 
 class FirstOffset:
@@ -35,8 +42,54 @@ class FirstOffset:
         Raises the errors of the requests; the queue is then not assigned in this round.
         """
         known = await self._store.read(queue, self._where)
-        if known >= 0:
-            return known
+        return known if known >= 0 else await self._of_new(queue)
+
+    async def after(
+        self, process_queue: ProcessQueue, offset: int, next_offset: int, end: int
+    ) -> int:
+        """Where to go on when `offset` is not in the queue, which has `end` as its next offset, and
+        the broker says `next_offset`. It logs what that means.
+
+        A queue that ends before the offset was made again, or has lost its end, for example with a
+        master whose slave was behind. Messages that were stored since the last one pulled are new.
+        Where none was pulled, it begins where `start` says. Errors as above.
+        """
+        queue, last_ms = process_queue.queue, process_queue.last_store_ms
+        if offset <= end:
+            log.warning(
+                "going on at offset %d of %s instead of %d: the messages before it were deleted, "
+                "or an administrator has reset it",
+                next_offset,
+                name_of(queue),
+                offset,
+            )
+            return next_offset
+        if last_ms:
+            found = await self._at(queue, last_ms)
+        elif self._start.where == LAST or queue.topic.startswith(RETRY_PREFIX):
+            found = next_offset
+        else:
+            found = await self._of_new(queue)
+        log.warning(
+            "going on at offset %d of %s instead of %d: it ends at %d, so it was made again, or "
+            "has lost its last messages",
+            found,
+            name_of(queue),
+            offset,
+            end,
+        )
+        return found
+
+    async def _at(self, queue: MessageQueue, ms: int) -> int:
+        """The offset of the first message stored at `ms` (since the epoch) or later."""
+        code, search = (
+            codes.SEARCH_OFFSET_BY_TIMESTAMP,
+            SearchOffset(queue.topic, queue.queue_id, ms),
+        )
+        answer = await self._cluster.ask(self._cluster.address_for(queue), code, search)
+        return header_of(answer, OffsetResponse, code).offset
+
+    async def _of_new(self, queue: MessageQueue) -> int:
         start = self._start
         is_retry = queue.topic.startswith(RETRY_PREFIX)
         if start.where == FIRST or (is_retry and start.where == LAST):
@@ -49,7 +102,4 @@ class FirstOffset:
             # between the two requests, and must not be skipped.
             known = await self._store.read(queue, self._where)
             return known if known >= 0 else end.offset
-        code = codes.SEARCH_OFFSET_BY_TIMESTAMP
-        search = SearchOffset(queue.topic, queue.queue_id, start.ms)
-        answer = await self._cluster.ask(address, code, search)
-        return header_of(answer, OffsetResponse, code).offset
+        return await self._at(queue, start.ms)

@@ -80,6 +80,7 @@ class ProcessQueue:
         "last_pull",
         "last_pull_ms",
         "last_settle_ms",
+        "last_store_ms",
         "limits",
         "locked",
         "namespace",
@@ -117,6 +118,7 @@ class ProcessQueue:
         self.last_pull = 0.0
         self.last_pull_ms = 0
         self.last_settle_ms = 0
+        self.last_store_ms = 0  # when the last pulled message was stored; 0 before the first one
         self._open = OpenOffsets()
         self._sizes: dict[int, int] = {}  # of the open messages, by offset
         self._has_room = asyncio.Event()
@@ -134,6 +136,8 @@ class ProcessQueue:
     def hold_all(self, records: list[Record]) -> list[Record]:
         """Add pulled messages, in this order; returns the records that were neither open nor
         settled before."""
+        if records:
+            self.last_store_ms = records[-1].store_ms
         offsets = [record.queue_offset for record in records]
         if self._open.open_all(offsets):  # as nearly always
             lengths = [len(record.body) for record in records]
@@ -141,6 +145,13 @@ class ProcessQueue:
             self.bytes += sum(lengths)
             return records
         return [each for each in records if self.hold(each.queue_offset, len(each.body))]
+
+    def restart(self) -> None:
+        """Forget all messages: earlier offsets come again, as other messages."""
+        self._open = OpenOffsets()
+        self._sizes = {}
+        self.bytes = 0
+        self._has_fewer()
 
     def settle(self, offset: int) -> int:
         """Settle a message; returns the offset to commit, -1 if nothing changed.

@@ -92,11 +92,12 @@ class PullSettings:
 
 
 class OffsetMoved(Exception):
-    """The requested offset is not in the queue; continue at `offset`."""
+    """The requested offset is not in the queue, which ends at `end`; the broker says `offset`."""
 
-    def __init__(self, offset: int) -> None:
+    def __init__(self, offset: int, end: int) -> None:
         super().__init__(f"go on at offset {offset}")
         self.offset = offset
+        self.end = end
 
 
 @dataclass(slots=True)
@@ -206,7 +207,7 @@ class Puller:
         seconds = cluster.loop.time() - request.began
         header = header_of(answer, PullMessageResponse, codes.PULL_MESSAGE)
         if answer.code == codes.PULL_OFFSET_MOVED:
-            raise OffsetMoved(header.next_offset)
+            raise OffsetMoved(header.next_offset, header.max_offset)
         offset, process_queue.next_offset = process_queue.next_offset, header.next_offset
         process_queue.suggested_broker_id = header.suggested_broker_id
         if answer.code != codes.SUCCESS:

@@ -158,6 +158,12 @@ class PullTasks:
                 PullSettings(settings.batch, suspend_ms, settings.timeout_s),
                 lite=True,
             )
+        if result.code == codes.PULL_OFFSET_MOVED and not process_queue.dropped:
+            result.next_offset = await self._first_offset.after(
+                process_queue, offset, result.next_offset, result.max_offset
+            )
+            if result.next_offset < offset:
+                process_queue.restart()
         if not process_queue.dropped:
             self._take(state, process_queue, result)
         return NOT_HERE_SECONDS if result.says_elsewhere(offset) else 0.0
@@ -173,13 +179,6 @@ class PullTasks:
     def _take(
         self, state: MessageQueueState, process_queue: ProcessQueue, result: PullResult
     ) -> None:
-        if result.code == codes.PULL_OFFSET_MOVED:
-            log.warning(
-                "going on at offset %d of %s instead of %d, which is not in it",
-                result.next_offset,
-                name_of(process_queue.queue),
-                state.pull_offset,
-            )
         fresh = process_queue.hold_all(result.records)
         if fresh:
             process_queue.stats.pulls += 1

@@ -14,6 +14,7 @@ from ...protocol.message.record import Record
 from ..base.identity import now_ms
 from ..cluster.cluster import Cluster
 from ..errors import BrokerError, ClientError
+from ..group.first_offset import FirstOffset
 from ..group.process_queue import ProcessQueue, name_of
 from ..group.pull import LOST_US, OffsetMoved, Puller
 
@@ -42,6 +43,7 @@ class PullLoop:
         puller: Puller,
         subscriptions: Mapping[str, SubscriptionData],
         deliver: Deliver,
+        first_offset: FirstOffset,
         *,
         interval_s: float = 0.0,
         in_order: bool = False,
@@ -51,6 +53,7 @@ class PullLoop:
         self._puller = puller
         self._subscriptions = subscriptions
         self._deliver = deliver
+        self._first_offset = first_offset
         self._interval_s = interval_s
         self._in_order = in_order
         self._is_explained = is_explained
@@ -95,23 +98,23 @@ class PullLoop:
                 subscription = self._subscriptions.get(process_queue.queue.topic)
                 if subscription is None:
                     return  # unsubscribed: the next rebalance lets go of the queue
-                records = await self._puller.pull(process_queue, subscription, self._may_pull_ahead)
+                try:
+                    records = await self._puller.pull(
+                        process_queue, subscription, self._may_pull_ahead
+                    )
+                except OffsetMoved as gone:
+                    offset = await self._first_offset.after(
+                        process_queue, process_queue.next_offset, gone.offset, gone.end
+                    )
+                    if not process_queue.dropped:
+                        moved(offset)
+                    return
                 failures = 0
                 if records:
                     self._deliver(process_queue, records)
                 if self._interval_s:
                     await asyncio.sleep(self._interval_s)
                 continue
-            except OffsetMoved as gone:
-                log.warning(
-                    "going on at offset %d of %s instead of %d: it was out of range, or an "
-                    "administrator has reset it",
-                    gone.offset,
-                    name_of(process_queue.queue),
-                    process_queue.next_offset,
-                )
-                moved(gone.offset)
-                return
             except BrokerError as wrong:
                 if wrong.code == codes.FLOW_CONTROL:
                     wait = FLOW_CONTROL_SECONDS

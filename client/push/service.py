@@ -97,11 +97,12 @@ class PushService:
             self.workers = Workers(group, settings.listener, self.settling)
         self._batch_max = (settings.listener and settings.listener.batch_max) or 1
         puller = Puller(self.cluster, group, self.store, settings.pull, clustering=clustering)
-        self.loop = self._pull_loop(puller, settings.pull, wanted)
+        first_offset = FirstOffset(self.cluster, self.store, membership.start)
+        self.loop = self._pull_loop(puller, settings.pull, wanted, first_offset)
         self.assigned = AssignedQueues(
             self.store,
             self.loop,
-            FirstOffset(self.cluster, self.store, membership.start),
+            first_offset,
             settings.limits,
             self.stats,
             self.locks,
@@ -192,13 +193,18 @@ class PushService:
     # --- inside ---------------------------------------------------------------------------------
 
     def _pull_loop(
-        self, puller: Puller, settings: PullSettings, wanted: Mapping[str, SubscriptionData]
+        self,
+        puller: Puller,
+        settings: PullSettings,
+        wanted: Mapping[str, SubscriptionData],
+        first_offset: FirstOffset,
     ) -> PullLoop:
         return PullLoop(
             self.cluster,
             puller,
             wanted,
             self.consume_service.deliver,
+            first_offset,
             interval_s=settings.interval_s,
             in_order=self.locks is not None,
             is_explained=lambda: self.subscription_check.is_broken,

@@ -7,7 +7,6 @@ from ...protocol.headers.transactions import EndTransaction
 from ...protocol.message.record import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from ..http2.call import Call
 from ..messages import definitions
-from ..messages.names import topic_of
 from ..messages.status import OK_STATUS, Code, StatusError
 from ..messages.transaction_id import read
 from .service import Service
@@ -23,7 +22,7 @@ _FROM_CHECK = definitions.enum("TransactionSource")["SOURCE_SERVER_CHECK"]
 
 async def end_transaction(service: Service, call: Call, client_id: str, request: Any) -> Any:
     """An unknown outcome changes nothing: the broker asks again."""
-    topic = topic_of(request.topic)
+    topic = await service.received_topic(request.topic)
     half = service.recent.take(topic, request.transaction_id) or read(request.transaction_id)
     outcome = _OUTCOMES.get(request.resolution)
     if outcome is None:

@@ -59,7 +59,10 @@ async def pull_message(service: Service, call: Call, client_id: str, request: An
         now = service.brokers.now_ms()
         try:
             records = [each for outer in decode_all(answer.body or b"") for each in unwrap(outer)]
-            messages = [message_of(record, topic, now_ms=now) for record in records]
+            messages = [
+                message_of(record, topic, now_ms=now, asked=request.message_queue.topic)
+                for record in records
+            ]
         except (Malformed, ValueError) as wrong:
             raise StatusError(
                 Code.INTERNAL_SERVER_ERROR, f"the messages of {address} can't be read: {wrong}"

@@ -51,6 +51,7 @@ class Wish:
     client_id: str
     group: str
     topic: str
+    asked: Any  # the Resource that names the topic
     wanted: SubscriptionData
     max_messages: int
     invisible_ms: int
@@ -104,7 +105,7 @@ async def _deliver(
     try:
         for number, each in enumerate(found, 1):
             answer = ReceiveMessageResponse()
-            answer.message.CopyFrom(_message(each, wish.group, now))
+            answer.message.CopyFrom(_message(each, wish, now))
             answers.append(answer)
             size += len(each.record.body)
             if size < CHUNK_BYTES and number < len(found):
@@ -127,15 +128,16 @@ async def _deliver(
         call.when_received(lambda got: None if got else _not_received(service, wish, found))
 
 
-def _message(delivery: Delivery, group: str, now_ms: int) -> Any:
+def _message(delivery: Delivery, wish: Wish, now_ms: int) -> Any:
     record = delivery.record
     return message_of(
         record,
-        pop_handles.normal_topic(record.topic, group),
+        pop_handles.normal_topic(record.topic, wish.group),
         now_ms=now_ms,
         handle=delivery.receipt.full_text,
         attempt=delivery.attempt,
         pairs=delivery.pairs,
+        asked=wish.asked,
     )
 
 
@@ -215,6 +217,7 @@ async def _wish(service: Service, client_id: str, request: Any) -> Wish:
         client_id,
         group,
         topic,
+        request.message_queue.topic,
         filter_of(topic, request.filter_expression),
         max(1, min(request.batch_size, BATCH_MAX)),
         invisible_ms,

@@ -13,6 +13,7 @@ from ..handles.keeper import Keeper
 from ..handles.popped import Popped
 from ..http2.call import SERVER_STREAM, UNARY, Call, Method
 from ..messages import definitions, times
+from ..messages.names import joined, topic_of
 from ..messages.recent_transactions import RecentTransactions
 from ..messages.status import Code, Status, StatusError, of_error
 from ..routes.brokers import Brokers
@@ -46,6 +47,15 @@ class Service:
     access: Access
     own_port: Callable[[], int]  # known once the proxy listens
     spans: ProxySpans | None  # with a collector of spans
+
+    async def received_topic(self, resource: Any) -> str:
+        """The topic of a received message. Requests name it by the name alone, whatever their
+        namespace, as at RocketMQ's proxy; where there is no such topic, namespace and name are
+        one, as RocketMQ's proxy parts them in messages. StatusError ILLEGAL_TOPIC."""
+        topic, other = topic_of(resource), joined(resource)
+        if other is None or await self.topics.is_there(topic):
+            return topic
+        return other if await self.topics.is_there(other) else topic
 
 
 def client_id_of(call: Call) -> str:

@@ -7,7 +7,7 @@ from ...client.errors import AerobeeError
 from ..handles.receipt import read
 from ..http2.call import Call
 from ..messages import definitions, times
-from ..messages.names import group_of, topic_of
+from ..messages.names import group_of
 from ..messages.status import OK_STATUS, Code, StatusError, of_error, shared
 from .receive_message import check_invisible
 from .service import Service
@@ -21,7 +21,7 @@ ENTRIES_MAX = 1_000  # of one call
 
 async def ack_message(service: Service, call: Call, client_id: str, request: Any) -> Any:
     """One entry for each of the request, in its order."""
-    topic, group = topic_of(request.topic), group_of(request.group)
+    topic, group = await service.received_topic(request.topic), group_of(request.group)
     if len(request.entries) > ENTRIES_MAX:
         raise StatusError(
             Code.PAYLOAD_TOO_LARGE,
@@ -51,7 +51,7 @@ async def change_invisible_duration(
     service: Service, call: Call, client_id: str, request: Any
 ) -> Any:
     """The new handle."""
-    topic, group = topic_of(request.topic), group_of(request.group)
+    topic, group = await service.received_topic(request.topic), group_of(request.group)
     ms = times.to_ms(request.invisible_duration, "invisible_duration", Code.ILLEGAL_INVISIBLE_TIME)
     check_invisible(service, ms)
     receipt = read(request.receipt_handle)
@@ -63,7 +63,7 @@ async def forward_to_dead_letters(
     service: Service, call: Call, client_id: str, request: Any
 ) -> Any:
     """The message goes to %DLQ% of the group."""
-    topic, group = topic_of(request.topic), group_of(request.group)
+    topic, group = await service.received_topic(request.topic), group_of(request.group)
     receipt = read(request.receipt_handle)
     await service.keeper.forward(client_id, group, topic, request.message_id, receipt)
     return ForwardResponse(status=OK_STATUS)

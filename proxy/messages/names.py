@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from ...protocol.names import is_system_topic
+from ...protocol.names import DLQ_PREFIX, NAMESPACE_SEPARATOR, RETRY_PREFIX, is_system_topic
 from .status import Code, StatusError
 
 TOPIC_CHARS_MAX = 127
@@ -24,6 +24,22 @@ def topic_of(resource: Any) -> str:
     if why is not None:
         raise StatusError(Code.ILLEGAL_TOPIC, why)
     return name
+
+
+def joined(resource: Any) -> str | None:
+    """The topic of a Resource that has a namespace apart from its name; None without one."""
+    if not resource.resource_namespace:
+        return None
+    name = f"{resource.resource_namespace}{NAMESPACE_SEPARATOR}{resource.name}"
+    return name if _fault("topic", name, TOPIC_CHARS_MAX) is None else None
+
+
+def parted(topic: str) -> tuple[str, str]:
+    """Namespace ("" without one) and name of a topic."""
+    namespace, _, name = topic.partition(NAMESPACE_SEPARATOR)
+    if namespace and name and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        return namespace, name
+    return "", topic
 
 
 def group_of(resource: Any) -> str:

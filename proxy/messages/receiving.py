@@ -10,8 +10,9 @@ from ...protocol.errors import Malformed
 from ...protocol.message import properties as props
 from ...protocol.message.compression import CompressionMissing, decompress
 from ...protocol.message.record import COMPRESSED, COMPRESSION_MASK, Record
-from ...protocol.names import DLQ_PREFIX, NAMESPACE_SEPARATOR, RETRY_PREFIX
+from ...protocol.names import DLQ_PREFIX
 from . import definitions, times
+from .names import parted
 from .sending import DELAY, FIFO, KINDS, NORMAL, TRANSACTION
 
 log = logging.getLogger(__name__)
@@ -38,16 +39,20 @@ def message_of(
     handle: str | None = None,
     attempt: int | None = None,
     pairs: dict[str, str] | None = None,
+    asked: Any = None,
 ) -> Any:
     """The message in a record. `topic` is the one that it was sent to, `attempt` the number of this
-    delivery, from 1; by the record without it. `pairs` are its properties, if they are known."""
+    delivery, from 1; by the record without it. `pairs` are its properties, if they are known.
+
+    Its topic has the form of the Resource by which the client `asked` for it. For a client that
+    did not, it is namespace and name, as RocketMQ's proxy always gives it.
+    """
     pairs = record.properties if pairs is None else pairs
     found = Message()
-    namespace, _, bare = topic.partition(NAMESPACE_SEPARATOR)
-    if namespace and bare and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
-        found.topic.resource_namespace, found.topic.name = namespace, bare
+    if asked is None:
+        found.topic.resource_namespace, found.topic.name = parted(topic)
     else:
-        found.topic.name = topic
+        found.topic.CopyFrom(asked)
     for name, value in pairs.items():
         if name not in _LEFT_OUT:
             found.user_properties[name] = value

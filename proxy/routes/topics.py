@@ -73,6 +73,16 @@ class Topics:
         """The route; StatusError TOPIC_NOT_FOUND without one, UNSUPPORTED for a static topic."""
         return await self.routes.get(topic)
 
+    async def is_there(self, topic: str) -> bool:
+        """Whether the topic has a route; StatusError when that can't be known."""
+        try:
+            await self.routes.get(topic)
+        except StatusError as wrong:
+            if wrong.code != Code.TOPIC_NOT_FOUND:
+                raise
+            return False
+        return True
+
     async def type_of(self, topic: str) -> str:
         """The topic's type of messages, NORMAL if none is set."""
         return await self.types.get(topic)

@@ -53,6 +53,16 @@ class Client:
             return []
         return [entry.topic.name for entry in self.settings.subscription.subscriptions]
 
+    def named(self, topic: str) -> Any:
+        """The Resource by which it publishes or subscribes to a topic; None if it doesn't."""
+        if self.settings is None:
+            return None
+        resources = [
+            *self.settings.publishing.topics,
+            *(entry.topic for entry in self.settings.subscription.subscriptions),
+        ]
+        return next((one for one in resources if one.name == topic), None)
+
     @property
     def consume_type(self) -> str:
         """What remoting calls its kind of consumer, as RocketMQ's proxy does."""

@@ -102,7 +102,11 @@ class Commands:
         real_topic = pairs.get(props.REAL_TOPIC) or record.topic
         told = TelemetryCommand()
         command_to = told.recover_orphaned_transaction_command
-        command_to.message.CopyFrom(message_of(record, real_topic, now_ms=self._brokers.now_ms()))
+        command_to.message.CopyFrom(
+            message_of(
+                record, real_topic, now_ms=self._brokers.now_ms(), asked=client.named(real_topic)
+            )
+        )
         command_to.transaction_id = half.text
         client.streams[-1].put(told)
         self.checks += 1
@@ -136,7 +140,9 @@ class Commands:
         topic = record.properties.get(props.RETRY_TOPIC) or record.topic
         told = TelemetryCommand()
         nonce = told.verify_message_command.nonce = uuid.uuid4().hex
-        message = message_of(record, topic, now_ms=self._brokers.now_ms())
+        message = message_of(
+            record, topic, now_ms=self._brokers.now_ms(), asked=client.named(topic)
+        )
         told.verify_message_command.message.CopyFrom(message)
         began = asyncio.get_running_loop().time()
         answer = await self._ask(client, nonce, told)

@@ -166,7 +166,7 @@ def test_each_queue_that_waits_moves_in_turn_however_few_rows_a_round_has(
         ({"a": {"x:1": 40}}, {"a": {"x:1": 60}}, [("x:1", 50, 60)]),  # old ones were deleted
         ({"a": {"x:1": 40}}, {"a": {"x:1": 45}}, []),
         ({"a": {"x:0": 90}}, {"a": {"x:0": 120}}, [("x:0", 90, 100)]),  # the store is another
-        ({"a": {"x:0": 120}}, {"a": {"x:0": 100}}, []),
+        ({"a": {"x:0": 120}}, {"a": {"x:0": 100}}, [("x:0", 0, 100)]),  # it was made again
     ],
 )
 def test_lost_messages_fail_the_stream_unless_told_otherwise(
@@ -175,6 +175,17 @@ def test_lost_messages_fail_the_stream_unless_told_otherwise(
     with pytest.raises(DataLossError, match=r"queue \d of topic a on x .* holds .* failOnDataLoss"):
         taken(FakeReader(HELD), start, end)
     assert taken(FakeReader(HELD), start, end, failOnDataLoss="false") == left
+
+
+def test_a_limit_holds_for_a_queue_that_was_made_again() -> None:
+    start, reader = {"a": {"x:0": 120, "x:1": 60}}, FakeReader(HELD)
+    end: Progress = {"a": {"x:0": 100, "x:1": 60}}
+    lows = lows_of(reader, start, end)
+    assert rows_between(start, end, lows) == 100
+    part = limited(start, end, lows, 30)
+    assert part == {"a": {"x:0": 30, "x:1": 60}}
+    assert taken(reader, start, part, failOnDataLoss="false") == [("x:0", 0, 30)]
+    assert taken(reader, part, end, failOnDataLoss="false") == [("x:0", 30, 100)]
 
 
 def test_a_micro_batch_can_be_split_into_more_tasks() -> None:

@@ -76,6 +76,6 @@ async def test_the_next_pull_may_be_sent_ahead_unless_its_time_depends_on_the_me
     process_queue.locked, process_queue.last_lock = True, asyncio.get_running_loop().time()
     wanted = {"orders": subscription("orders", "*")}
     cluster: Any = None
-    pulls = PullLoop(cluster, puller, wanted, lambda *_: None, **settings)
+    pulls = PullLoop(cluster, puller, wanted, lambda *_: None, cluster, **settings)
     await pulls.run(process_queue, lambda _: None)
     assert puller.ahead is ahead

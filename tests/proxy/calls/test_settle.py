@@ -46,6 +46,49 @@ async def test_entries_have_a_status_each_in_the_order_of_the_request(proxied: S
     assert code_of(await client.ack("Acked", "readers")) == "INTERNAL_SERVER_ERROR"
 
 
+@pytest.mark.parametrize("parted", [False, True])
+async def test_a_topic_with_a_percent_sign_is_settled_by_what_its_message_says(
+    proxied: Setup, parted: bool
+) -> None:
+    """Also in the form in which RocketMQ's proxy gives it, whose clients may have kept it."""
+    client = proxied.client()
+    topic = f"111%222{parted}"
+    found = await received(proxied, client, topic, invisible_duration={"seconds": 60})
+    assert (found.topic.resource_namespace, found.topic.name) == ("", topic)
+    if parted:
+        found.topic.resource_namespace, found.topic.name = topic.split("%")
+    changed = await change(client, found, 600)
+    assert code_of(changed) == "OK"
+    answer = await client.call(
+        "AckMessage",
+        topic=found.topic,
+        group=resource("readers"),
+        entries=[
+            {
+                "message_id": found.system_properties.message_id,
+                "receipt_handle": changed.receipt_handle,
+            }
+        ],
+    )
+    assert code_of(answer) == "OK"
+    await proxied.ready(client, topic, "others")
+    await client.send(topic, "two")
+    _, (other,) = await client.receive(topic, "others")
+    forwarded = await client.call(
+        "ForwardMessageToDeadLetterQueue",
+        topic=found.topic,
+        group=resource("others"),
+        receipt_handle=other.system_properties.receipt_handle,
+        message_id=other.system_properties.message_id,
+    )
+    assert code_of(forwarded) == "OK"
+    proxied.cluster.advance(seconds=900)
+    _, messages = await client.receive(topic, "readers", long_polling_timeout=NOW)
+    assert bodies(messages) == ["two"]
+    _, messages = await client.receive(topic, "others", long_polling_timeout=NOW)
+    assert other.body.decode() not in bodies(messages)
+
+
 async def test_an_expired_handle_is_refused(proxied: Setup) -> None:
     client = proxied.client()
     found = await received(proxied, client, "Expired")
