@@ -90,25 +90,28 @@ async def test_a_forged_id_is_refused_with_the_broker_s_remark(proxied: Setup) -
     assert "offset wrong" in answer.status.message
 
 
-async def test_a_check_reaches_the_producer_which_ends_it(cluster: LocalCluster) -> None:
+@pytest.mark.parametrize("topic", ["Checked", "111%Checked"])
+async def test_a_check_reaches_the_producer_which_ends_it(
+    topic: str, cluster: LocalCluster
+) -> None:
     async with setup(cluster) as proxied:
-        await proxied.create("Checked", "TRANSACTION")
+        await proxied.create(topic, "TRANSACTION")
         client = proxied.client()
-        await proxied.ready(client, "Checked", "readers")
+        await proxied.ready(client, topic, "readers")
         stream = client.telemetry()
         settings = new("Settings", client_type=CLIENT_TYPES["PRODUCER"])
-        settings.publishing.topics.add(name="Checked")
+        settings.publishing.topics.add(name=topic)
         await stream.write(new("TelemetryCommand", settings=settings))
         assert (await stream.read()).WhichOneof("command") == "settings"
         await proxied.proxy.service.membership.refresh()
-        await begin(client, "Checked", "open")
+        await begin(client, topic, "open")
         cluster.advance(minutes=2)
         command = (await stream.read()).recover_orphaned_transaction_command
         assert command.message.body == b"open"
-        assert command.message.topic.name == "Checked"
+        assert command.message.topic == resource(topic)
         half = new("SendResultEntry", transaction_id=command.transaction_id)
-        answer = await end(client, "Checked", half, COMMIT, source=SERVER_CHECK)
+        answer = await end(client, topic, half, COMMIT, source=SERVER_CHECK)
         assert code_of(answer) == "OK", answer
-        _, found = await client.receive("Checked", "readers")
+        _, found = await client.receive(topic, "readers")
         assert bodies(found) == ["open"]
         await stream.done_writing()
