@@ -74,7 +74,7 @@ class QueueCopy:
         """Copy up to the source's `end`; `failure` says why it could not.
 
         A queue without any copied message begins at `first_offset`, which is told whether the
-        target has never had a message.
+        target has never had one.
         """
         before, self.failure = self.failure, None
         try:
@@ -123,7 +123,7 @@ class QueueCopy:
 
     async def _resume(self, first_offset: Callable[[bool], Awaitable[int]]) -> None:
         """Find out how far the copy is."""
-        end = count = await self._to.max_offset(self.target)
+        end = await self._to.max_offset(self.target)
         begin = max(await self._to.min_offset(self.target), end - TAIL_MESSAGES_MAX)
         while end > begin:
             start = max(begin, end - TAIL_MESSAGES)
@@ -136,7 +136,7 @@ class QueueCopy:
                     return
             end = start
         if not self.offset:
-            self.offset = await first_offset(count == 0)
+            self.offset = await first_offset(begin == 0)
         self._is_doubtful = False
 
     async def _copy_some(self) -> None:

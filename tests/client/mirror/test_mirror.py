@@ -90,6 +90,20 @@ async def mirrored(
         return mirror
 
 
+def assert_copies(copies: list[Record], records: list[Record]) -> None:
+    """Each is the copy of the record in its place."""
+    for was, now in zip(records, copies, strict=True):
+        pairs = now.properties
+        assert pairs.pop(PROPERTY).startswith("DefaultCluster/broker-")
+        names = ("KEYS", "TAGS", "number", "UNIQ_KEY")
+        assert [pairs[name] for name in names] == [was.properties[name] for name in names]
+        assert (now.born_ms, now.flag, now.body) == (was.born_ms, was.flag, was.body)
+
+
+def in_order(found: dict[MessageQueue, list[Record]]) -> list[Record]:
+    return [one for queue in sorted(found) for one in found[queue]]
+
+
 async def test_each_message_is_copied_once_and_in_order(
     source: LocalCluster, target: LocalCluster
 ) -> None:
@@ -101,16 +115,7 @@ async def test_each_message_is_copied_once_and_in_order(
     assert report.failures == ()
     after = await stored(target, "orders")
     assert numbers(after) == numbers(before)
-    for was, now in zip(
-        (one for queue in sorted(before) for one in before[queue]),
-        (one for queue in sorted(after) for one in after[queue]),
-        strict=True,
-    ):
-        pairs = now.properties
-        assert pairs.pop(PROPERTY).startswith("DefaultCluster/broker-")
-        names = ("KEYS", "TAGS", "number", "UNIQ_KEY")
-        assert [pairs[name] for name in names] == [was.properties[name] for name in names]
-        assert (now.born_ms, now.flag, now.body) == (was.born_ms, was.flag, was.body)
+    assert_copies(in_order(after), in_order(before))
 
 
 async def test_another_mirror_goes_on_where_the_first_ended(
@@ -138,7 +143,9 @@ async def test_a_second_target_gets_all_messages_as_well(
     with LocalCluster() as second:
         mirror = await mirrored(source, second, "twice")
         assert mirror.report().copied == 10
-        assert numbers(await stored(second, "twice")) == numbers(await stored(source, "twice"))
+        records = in_order(await stored(source, "twice"))
+        for each in (target, second):
+            assert_copies(in_order(await stored(each, "twice")), records)
 
 
 async def test_a_second_target_with_messages_of_its_own_gets_all_as_well(
@@ -161,6 +168,63 @@ async def test_a_topic_that_was_deleted_at_the_target_is_copied_again(
         await admin.delete_topic("again")
     mirror = await mirrored(source, target, "again")
     assert mirror.report().copied == 10
+    records = in_order(await stored(source, "again"))
+    assert_copies(in_order(await stored(target, "again")), records)
+
+
+async def test_a_topic_that_others_have_made_again_at_the_target_is_copied_again(
+    source: LocalCluster, target: LocalCluster
+) -> None:
+    """Its progress at the source is that of the old one, whose copies are gone."""
+    await fill(source, "rebuilt", 10)
+    await mirrored(source, target, "rebuilt")
+    async with Admin(target.name_server) as admin:
+        await admin.delete_topic("rebuilt")
+    await fill(target, "rebuilt", 4, queues=4)
+    mirror = await mirrored(source, target, "rebuilt")
+    assert mirror.report().copied == 10
+    copies = [one for one in in_order(await stored(target, "rebuilt")) if PROPERTY in one.properties]
+    assert_copies(copies, in_order(await stored(source, "rebuilt")))
+
+
+async def left(cluster: LocalCluster, topic: str) -> list[Record]:
+    """The messages of queue 0 that retention has left."""
+    async with Reader(cluster.name_server) as reader:
+        (queue,) = await reader.queues(topic)
+        begin = await reader.min_offset(queue)
+        count = await reader.max_offset(queue) - begin
+        return decode_all((await reader.pull(queue, begin, 1_024, bulk=True)).body) if count else []
+
+
+async def forget(cluster: LocalCluster, topic: str) -> None:
+    """All messages of a topic so far are older than it keeps them."""
+    async with Admin(cluster.name_server) as admin:
+        await admin.create_topic(topic, 1, attributes={"retention.ms": "3600000"})
+    cluster.advance(hours=2)
+    cluster.restart()
+    assert await left(cluster, topic) == []
+
+
+async def test_copies_that_retention_took_at_the_target_do_not_come_again() -> None:
+    with LocalCluster() as source, LocalCluster() as target:
+        await fill(source, "orders", 10, queues=1)
+        await mirrored(source, target, "orders")
+        await forget(target, "orders")
+        await fill(source, "orders", 10, queues=1, first=10)
+        mirror = await mirrored(source, target, "orders")
+        assert mirror.report().copied == 10
+        records = await left(source, "orders")
+        assert_copies(await left(target, "orders"), records[10:])
+
+
+async def test_what_retention_has_left_at_the_source_is_copied() -> None:
+    with LocalCluster() as source, LocalCluster() as target:
+        await fill(source, "orders", 10, queues=1)
+        await forget(source, "orders")
+        await fill(source, "orders", 10, queues=1, first=10)
+        mirror = await mirrored(source, target, "orders")
+        assert (mirror.report().copied, mirror.report().lag) == (10, 0)
+        assert_copies(await left(target, "orders"), await left(source, "orders"))
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
