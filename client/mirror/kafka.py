@@ -2,7 +2,8 @@
 
 A partition becomes the queue of its number. The key of a record becomes the sharding key and the
 key of its message, headers become properties; what is no text is written in Base64 under a name
-that says so. A message has at least one byte: the body of a record without a value (a tombstone),
+that says so. The second header of a name gets `.2` behind it. A header whose name RocketMQ, or this
+module, uses gets `kafka.` before it. A message has at least one byte: the body of a record without a value (a tombstone),
 or with an empty one, is a zero byte, and the property `kafka.value` says null or empty.
 """
 
@@ -30,7 +31,8 @@ SCHEME = "kafka://"
 BROKER = "kafka"  # the broker name of all queues
 READ_MESSAGES = 1_024
 READ_MS = 1_000
-KEY, VALUE, BASE64 = "kafka.key", "kafka.value", ".base64"
+PREFIX = "kafka."  # of what is no header, and of a header whose name is taken
+KEY, VALUE, BASE64 = f"{PREFIX}key", f"{PREFIX}value", ".base64"
 NO_BODY = b"\0"
 _NO_TEXT = re.compile("[\x00-\x02]")  # the separators of properties
 
@@ -205,9 +207,8 @@ def copyable(record: "ConsumerRecord") -> Copyable:
     """A record of Kafka as a message."""
     pairs: dict[str, str] = {}
     for name, value in record.headers:
-        _add(
-            pairs, name if name not in props.SYSTEM | {PROPERTY} else f"kafka.{name}", value or b""
-        )
+        is_taken = name in props.SYSTEM or name == PROPERTY or name.startswith(PREFIX)
+        _add(pairs, PREFIX + name if is_taken else name, value or b"")
     if record.key is not None:
         text = _add(pairs, KEY, record.key)
         pairs[props.SHARDING_KEY] = text
@@ -228,7 +229,7 @@ def _encode(pairs: dict[str, str]) -> bytes:
 
 
 def _add(pairs: dict[str, str], name: str, value: bytes) -> str:
-    """Add a property, and return its text."""
+    """Add a property, and return its text. One whose name is there gets a number behind it."""
     try:
         text = value.decode()
     except UnicodeDecodeError:
@@ -236,5 +237,10 @@ def _add(pairs: dict[str, str], name: str, value: bytes) -> str:
     if _NO_TEXT.search(text):
         text = base64.b64encode(value).decode()
         name += BASE64
-    pairs[_NO_TEXT.sub("_", name)] = text
+    name = unique = _NO_TEXT.sub("_", name)
+    number = 1
+    while unique in pairs:
+        number += 1
+        unique = f"{name}.{number}"
+    pairs[unique] = text
     return text

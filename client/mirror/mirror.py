@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -58,7 +58,9 @@ class Mirror(Startable):
     writes its own store time, host and offset. Retry and dead letter topics go with their groups.
     Copies of another mirror are left out unless `relay`, so that two mirrors may run in opposite
     directions. `cluster` is the name of the source in the copies; its own cluster names without it.
-    ClientError for a pattern that is no regular expression.
+    `rename` is a regular expression and what stands for each part of a topic's or group's name that
+    it fits: ("\\.", "-") copies Kafka's orders.v1 to orders-v1. ClientError for a pattern that is no
+    regular expression.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Mirror(Startable):
         start: Start = "earliest",
         relay: bool = False,
         cluster: str | None = None,
+        rename: tuple[str, str] | None = None,
         source_security: Security = OPEN,
         target_security: Security = OPEN,
     ) -> None:
@@ -78,7 +81,9 @@ class Mirror(Startable):
         self._from = _source(source, source_security, self._progress_group, relay=relay)
         self._to = Side(target, group=GROUP, security=target_security)
         self._pattern = _pattern("topics", topics)
-        self._groups = GroupCopy((self._from, self._to), _pattern("groups", groups))
+        self._rename = None if rename is None else _rename(*rename)
+        sides = self._from, self._to
+        self._groups = GroupCopy(sides, _pattern("groups", groups), self._named)
         self._begin = StartFrom.read(start)
         self._cluster = cluster
         self._topics: dict[str, TopicCopy] = {}
@@ -140,7 +145,7 @@ class Mirror(Startable):
             len(self._topics),
             len(copies),
             sum(copy.copied for copy in copies),
-            sum(copy.lag for copy in copies),
+            sum(copy.lag for copy in copies) + sum(one.waiting for one in self._topics.values()),
             max(late, default=0),
             tuple(failures),
         )
@@ -157,14 +162,36 @@ class Mirror(Startable):
                 return self._groups.matches(topic.removeprefix(prefix))
         return self._pattern.fullmatch(topic) is not None
 
+    def _named(self, name: str) -> str:
+        """The name at the target of a topic or group."""
+        if self._rename is None:
+            return name
+        for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+            if name.startswith(prefix):
+                return prefix + self._rename(name.removeprefix(prefix))
+        return self._rename(name)
+
     async def _look_for_topics(self) -> None:
         assert self._cluster is not None
         with self._reported("looking for topics and groups"):
             names = await self._from.topics()
+            taken = {each.target: name for name, each in self._topics.items()}
+            doubled = []
             for name in names:
-                if name not in self._topics and self._matches(name):
-                    sides = (self._from, self._to)
-                    self._topics[name] = TopicCopy(sides, name, self._cluster, self._begin)
+                if name in self._topics or not self._matches(name):
+                    continue
+                target = self._named(name)
+                if target in taken:
+                    doubled.append(
+                        f"the copies of {taken[target]} and {name} would both be {target}; rename "
+                        "them otherwise"
+                    )
+                    continue
+                sides = (self._from, self._to)
+                self._topics[name] = TopicCopy(sides, name, target, self._cluster, self._begin)
+                taken[target] = name
+            if doubled:
+                raise ClientError(doubled[0])
             await self._groups.copy_settings()
             if self._pattern.pattern != ALL and not any(map(self._pattern.fullmatch, names)):
                 raise ClientError(
@@ -228,6 +255,15 @@ def _source(
     if isinstance(addresses, str) and addresses.startswith(SCHEME):
         return KafkaSource(addresses.removeprefix(SCHEME), security, group)
     return RocketMQSource(Side(addresses, group=GROUP, security=security), group, relay=relay)
+
+
+def _rename(pattern: str, text: str) -> Callable[[str], str]:
+    compiled = _pattern("rename", pattern)
+    try:
+        compiled.sub(text, "")
+    except (re.error, IndexError) as wrong:
+        raise ClientError(f"rename puts {text!r} in, which can't be: {wrong}") from None
+    return lambda name: compiled.sub(text, name)
 
 
 def _pattern(name: str, text: str) -> re.Pattern[str]:

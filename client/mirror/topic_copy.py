@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.topic import PERM_READ, PERM_WRITE
 from ..base.start_from import StartFrom
-from ..errors import ClientError, NoRouteError
+from ..errors import AerobeeError, ClientError, NoRouteError
 from .queue_copy import QueueCopy
 from .side import Side
 from .source import Source
@@ -22,13 +22,15 @@ COPIES_AT_ONCE = 32  # requests to the target, of all topics
 class TopicCopy:
     """Copies the queues of `topic`, the first to the first of the target, the second to the second,
     in the order of broker names and queue ids. So each queue keeps its order, and queues of several
-    brokers can be on one broker. A queue without any copy begins at `start`.
+    brokers can be on one broker. A queue without any copy begins at `start`. `target` is the
+    topic's name at the target. `waiting` counts the messages of a topic that can't be begun.
     """
 
     def __init__(
-        self, sides: tuple[Source, Side], topic: str, cluster: str, start: StartFrom
+        self, sides: tuple[Source, Side], topic: str, target: str, cluster: str, start: StartFrom
     ) -> None:
-        self.topic = topic
+        self.topic, self.target = topic, target
+        self.waiting = 0
         self._sides = sides
         self._from, self._to = sides
         self._cluster = cluster
@@ -41,36 +43,50 @@ class TopicCopy:
         ClientError when the target has fewer queues than the source.
         """
         sources = await self._from.queues(self.topic)
+        ends = await self._from.ends(sources)
         if sources != list(self.queues):
-            await self._pair(sources)
-        for queue, end in (await self._from.ends(sources)).items():
+            try:
+                await self._pair(sources)
+            except AerobeeError:
+                self.waiting = await self._count(ends)
+                raise
+        self.waiting = 0
+        for queue, end in ends.items():
             self.queues[queue].end = end
 
     async def catch_up(self, room: asyncio.Semaphore) -> None:
         """Copy all queues up to the ends that `look` found."""
 
         async def one(queue: MessageQueue, copy: QueueCopy) -> None:
-            def first_offset(is_new: bool) -> Awaitable[int]:
-                return self._from.first_offset(queue, self._start, is_new=is_new)
-
             async with room:
-                await copy.catch_up(first_offset)
+                await copy.catch_up(lambda is_new: self._first_offset(queue, is_new))
 
         behind = [item for item in self.queues.items() if item[1].is_behind]
         await asyncio.gather(*(one(*item) for item in behind))
 
     # --- inside ---------------------------------------------------------------------------------
 
+    def _first_offset(self, queue: MessageQueue, is_new: bool) -> Awaitable[int]:
+        return self._from.first_offset(queue, self._start, is_new=is_new)
+
+    async def _count(self, ends: Mapping[MessageQueue, int]) -> int:
+        """How many messages are to be copied from queues that have no copy yet."""
+        found = 0
+        for queue, end in ends.items():
+            if queue not in self.queues:
+                found += max(0, end - await self._first_offset(queue, True))
+        return found
+
     async def _pair(self, sources: list[MessageQueue]) -> None:
         try:
-            targets = await self._to.queues(self.topic)
+            targets = await self._to.queues(self.target)
         except NoRouteError:
             targets = await self._make(len(sources))
         if len(targets) < len(sources):
             raise ClientError(
-                f"topic {self.topic} has {len(sources)} queues at the source and {len(targets)} at "
+                f"topic {self.target} has {len(sources)} queues at the source and {len(targets)} at "
                 "the target, and a queue is copied to one of its own so that its order stays; give "
-                f"the target more: aerobee topics create {self.topic} --queues N"
+                f"the target more: aerobee topics create {self.target} --queues N"
             )
         for source, target in zip(sources, targets, strict=False):
             known = self.queues.get(source)
@@ -84,17 +100,17 @@ class TopicCopy:
         masters = await self._to.masters()
         each = -(-count // len(masters))
         await self._to.create_topic(
-            self.topic,
+            self.target,
             each,
             perm=config.perm | PERM_READ | PERM_WRITE,
             order=config.order,
             attributes=config.attributes,
         )
-        log.info("made topic %s with %d queues on %d brokers", self.topic, each, len(masters))
+        log.info("made topic %s with %d queues on %d brokers", self.target, each, len(masters))
         found: list[MessageQueue] = []
         for _ in range(ROUTE_TRIES):
             try:
-                found = await self._to.queues(self.topic)
+                found = await self._to.queues(self.target)
             except NoRouteError:
                 found = []
             if len(found) >= count:

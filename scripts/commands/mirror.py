@@ -43,6 +43,12 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     add("--relay", action="store_true", help="copy what another mirror has copied, too")
     add("--name", metavar="NAME", help="of the source in the copies (its cluster's)")
     add(
+        "--rename",
+        type=_rename,
+        metavar="REGEX=TEXT",
+        help="put TEXT for what fits in names of topics and groups: '\\.=-' for Kafka's dots",
+    )
+    add(
         "--report",
         type=_seconds,
         default=REPORT_SECONDS,
@@ -70,6 +76,7 @@ async def _run(options: argparse.Namespace) -> int:
         start={FIRST: "earliest", LAST: "latest"}.get(start.where, start.ms),
         relay=options.relay,
         cluster=options.name,
+        rename=options.rename,
         source_security=Security.from_environment(prefix=FROM),
         target_security=Security.from_environment(prefix=TO),
     ) as mirror:
@@ -124,6 +131,13 @@ def _line(report: Report, rate: float | None, as_json: bool) -> str:
         f"{counted(report.topics, 'topic')}, {counted(report.queues, 'queue')}"
     )
     return "\n".join([said, *(f"  fails: {plain(each)}" for each in report.failures)])
+
+
+def _rename(text: str) -> tuple[str, str]:
+    pattern, sign, name = text.rpartition("=")
+    if not sign or not pattern:
+        raise argparse.ArgumentTypeError(f"{text!r} is not REGEX=TEXT, such as '\\.=-'")
+    return pattern, name
 
 
 def _seconds(text: str) -> float:

@@ -21,6 +21,15 @@ def test_key_and_headers_become_properties() -> None:
     }  # fmt: skip
 
 
+def test_no_header_takes_the_place_of_another_or_of_the_key() -> None:
+    headers = ("h", b"1"), ("h", b"2"), ("h.2", b"3"), ("kafka.key", b"4"), ("kafka.value", b"5")
+    pairs = props.decode(copyable(record(b"k", None, *headers)).raw_properties)
+    assert pairs == {
+        "h": "1", "h.2": "2", "h.2.2": "3", "kafka.kafka.key": "4", "kafka.kafka.value": "5",
+        "kafka.key": "k", "kafka.value": "null", props.SHARDING_KEY: "k", props.KEYS: "k",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("value", [b"\xff", b"a\x01b", b"a\x02b", b"\x00"])
 def test_what_is_no_text_is_written_in_base64(value: bytes) -> None:
     pairs = props.decode(copyable(record(value, b"v", ("h", value))).raw_properties)

@@ -535,3 +535,81 @@ async def test_an_error_of_our_own_ends_one_queue_and_not_the_mirror(
         "topic lost",
     ]
     assert caplog.messages.count("queue 0 of broken on kfk can't be copied") == 1
+
+
+class Dotted(Records):
+    """With groups and offsets, named as Kafka's may be."""
+
+    async def groups(self) -> Mapping[str, SubscriptionGroupConfig]:
+        return {name: SubscriptionGroupConfig(name) for name in ("my.readers", "others")}
+
+    async def offsets(
+        self, matches: Callable[[str], bool]
+    ) -> Mapping[tuple[str, MessageQueue], int]:
+        return {("my.readers", MessageQueue("orders.v1", "kfk", 0)): 2}
+
+
+async def test_a_topic_that_can_not_be_made_counts_as_lag_and_holds_up_no_other(
+    target: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"orders.v1": records(b"a", b"b", b"c"), "plain": records(b"d")}
+    monkeypatch.setattr(mirroring, "_source", lambda *_, **__: Dotted(given))
+    async with Mirror("kafka://nowhere", target.name_server) as mirror:
+        await mirror.copy_once()
+        report = mirror.report()
+    assert (report.copied, report.lag) == (1, 3)
+    group, topic = sorted(report.failures)
+    assert "group my.readers can't be made at the target" in group
+    assert topic.startswith("topic orders.v1: ")
+    assert "others" in (await groups_of(target))
+
+
+async def test_names_are_changed_on_the_way(
+    target: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"orders.v1": records(b"a", b"b", b"c")}
+    monkeypatch.setattr(mirroring, "_source", lambda *_, **__: Dotted(given))
+    async with Mirror("kafka://nowhere", target.name_server, rename=(r"\.", "-")) as mirror:
+        await mirror.copy_once()
+        assert (mirror.report().copied, mirror.report().lag) == (3, 0)
+        assert mirror.report().failures == ()
+    (copied,) = (each for each in (await stored(target, "orders-v1")).values() if each)
+    assert [each.properties["kafka.key"] for each in copied] == ["a", "b", "c"]
+    assert "my-readers" in await groups_of(target)
+    async with Admin(target.name_server) as admin:
+        stats = await admin.consume_stats("my-readers", "orders-v1")
+        assert 2 in {each.consumer_offset for each in stats.offset_table.values()}
+
+
+async def test_two_topics_are_not_copied_into_one(
+    target: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"one.v1": records(b"a"), "one-v1": records(b"b")}
+    monkeypatch.setattr(mirroring, "_source", lambda *_, **__: Records(given))
+    async with Mirror("kafka://nowhere", target.name_server, rename=(r"\.", "-")) as mirror:
+        await mirror.copy_once()
+        report = mirror.report()
+    assert report.copied == 1
+    (failure,) = report.failures
+    assert "the copies of one-v1 and one.v1 would both be one-v1" in failure
+
+
+@pytest.mark.parametrize(
+    ("rename", "says"),
+    [
+        (("(", "x"), r"rename is '\(', which is no regular expression"),
+        (("a", r"\2"), r"rename puts '\\\\2' in, which can't be: invalid group reference"),
+    ],
+)
+def test_a_wrong_change_of_names_is_refused(rename: tuple[str, str], says: str) -> None:
+    with pytest.raises(ClientError, match=says):
+        Mirror("127.0.0.1:1", "127.0.0.1:2", rename=rename)
+
+
+async def groups_of(cluster: LocalCluster) -> set[str]:
+    async with Admin(cluster.name_server) as admin:
+        return {
+            name
+            for wrapper in (await admin.groups()).values()
+            for name in wrapper.subscription_group_table
+        }
