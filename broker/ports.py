@@ -26,13 +26,19 @@ async def listen_for_clients(
 ) -> tuple[int, int]:
     """Hold the listen port and the fast port; returns both.
 
-    OSError when a port is taken.
+    OSError when a port is taken. Where any listen port will do, any fast port does, too, but the
+    usual one is taken if it can be: a start on the same listen port wants it.
     """
     config, member = broker.config, broker.membership
     bound = (None, None) if member is None else (member.ports.clients, member.ports.fast)
     port = await _listen(broker.server, config.bind_address, config.listen_port, rows, bound[0])
-    fast_port = max(0, config.listen_port - VIP_PORT_DISTANCE)
-    return port, await _listen(broker.server, config.bind_address, fast_port, fast_rows, bound[1])
+    fast_port, host = max(0, port - VIP_PORT_DISTANCE), config.bind_address
+    try:
+        return port, await _listen(broker.server, host, fast_port, fast_rows, bound[1])
+    except OSError:
+        if config.listen_port:
+            raise
+        return port, await _listen(broker.server, host, 0, fast_rows, bound[1])
 
 
 async def _listen(

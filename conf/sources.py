@@ -86,7 +86,7 @@ def _text_of(path: Path) -> str:
     if b"\0" in data:
         raise ConfigError(f"the config file {path} is no text; is it the right file?")
     try:
-        return data.decode()
+        return data.decode("utf-8-sig")  # editors on Windows put a byte order mark first
     except UnicodeDecodeError:
         return data.decode("latin-1")  # what java.util.Properties reads
 

@@ -1,4 +1,4 @@
-"""Addresses that servers are bound to."""
+"""Addresses that servers are bound to, or that clients are told."""
 
 import ipaddress
 
@@ -11,3 +11,12 @@ def is_loopback(address: str) -> bool:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
         return False
+
+
+def is_nobodys(address: str) -> bool:
+    """Whether it is no address of one machine: 0.0.0.0, ::, of a group or of a whole network."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return found.is_unspecified or found.is_multicast or str(found) == "255.255.255.255"

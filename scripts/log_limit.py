@@ -1,8 +1,8 @@
-"""One line for each connection problem, and of many alike their number.
+"""One line for each problem of a connection or with a message, and of many alike their number.
 
 A client in a loop, a port scanner or a name server that is down can cause thousands of lines a
-second. Of one kind of line about connections, `LINES_MAX` pass in `SECONDS`. The others are
-counted; one line at the end of that time says how many they were and what the last one said.
+second, a file of the log that is lost one for each of its messages. Of one kind, `LINES_MAX` pass
+in `SECONDS`. The others are counted; one line at the end of that time says how many they were and what the last one said.
 """
 
 import atexit
@@ -15,15 +15,19 @@ LINES_MAX = 5
 SECONDS = 60.0
 KINDS_MAX = 1_000  # at a time, since each has a thread; lines of further kinds all pass
 SERVED = "aerobee.protocol.aio"  # all of its lines are limited, of the others the warnings
-# Loggers about connections: what they log comes as often as a peer tries.
-CONNECTIONS = (
+# Loggers about connections, which log as often as a peer tries, and about single messages.
+LIMITED = (
     SERVED,
+    "aerobee.broker.pop",
+    "aerobee.broker.scheduled",
     "aerobee.broker.naming",
     "aerobee.broker.replication",
     "aerobee.namesrv.handlers",
     "aerobee.namesrv.server",
     "aerobee.controller.server",
     "aerobee.proxy",
+    "aerobee.store.engine.derive",
+    "aerobee.store.log.walk",
     "asyncio",
 )
 
@@ -104,7 +108,7 @@ def _is_limited(record: logging.LogRecord) -> bool:
     name = record.name + "."
     if record.levelno < logging.WARNING:
         return name.startswith(SERVED + ".")
-    return any(name.startswith(one + ".") for one in CONNECTIONS)
+    return any(name.startswith(one + ".") for one in LIMITED)
 
 
 def _by_thread(seconds: float, act: Callable[[], None]) -> None:

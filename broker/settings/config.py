@@ -36,7 +36,7 @@ from ...conf.kinds import (
 from ...conf.load import Keys, load, text_of
 from ...conf.secret import secret_of
 from ...conf.sources import ConfigError
-from ...protocol.addresses import is_loopback
+from ...protocol.addresses import is_loopback, is_nobodys
 from ...protocol.codec import java_properties
 from ...protocol.ha import CHUNK_BYTES_MAX
 from ...store.base.retention import HOUR_MS, Rules
@@ -77,6 +77,10 @@ RELIED_ON = {
     "migrateAuthFromV1Enabled": NO_MIGRATION,
     "enableDLegerCommitLog": NO_REPLICAS,
 }
+NO_SLAVE_NEEDED = (
+    "brokerRole is SYNC_MASTER and inSyncReplicas is 1, the master itself: no send waits for a "
+    "slave, as in RocketMQ 5; set inSyncReplicas=2 for one that does"
+)
 ACKS_CAN_BE_LOST = (
     "allAckInSyncStateSet=false: a send is acknowledged before every member of the sync state set "
     "has the message, so an election can lose acknowledged messages; leave it out, or set it to "
@@ -621,6 +625,14 @@ def load_broker(
         )
     if config.enable_controller_mode and not config.all_ack_in_sync_state_set:
         warnings.append(ACKS_CAN_BE_LOST)
+    if config.broker_role == SYNC_MASTER and config.acks_needed == 0:
+        warnings.append(NO_SLAVE_NEEDED)
+    for key, address in (("brokerIP1", config.broker_ip1), ("brokerIP2", config.broker_ip2)):
+        if is_nobodys(address):
+            warnings.append(
+                f"{key} is {address}, at which nobody can connect to this broker, and clients and "
+                "slaves are told it; set it to an address of this machine, or leave it out"
+            )
     if not config.authentication_enabled and not is_loopback(config.bind_address):
         warnings.append(OPEN_TO_ALL.format(config.bind_address, config.listen_port))
     return config, warnings

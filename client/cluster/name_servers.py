@@ -44,13 +44,27 @@ def read_source(name_server: str | Iterable[str] | None) -> str | tuple[str, ...
     """
     if name_server is None and not os.environ.get("NAMESRV_ADDR"):
         name_server = top_addressing.url_of_environment()
-    if isinstance(name_server, str) and name_server.startswith(top_addressing.SCHEMES):
+    if isinstance(name_server, str) and _is_page(name_server):
         return name_server
     return read_addresses(name_server)
 
 
+def _is_page(text: str) -> bool:
+    """Whether it is the URL of a page. One without a path is that of a name server."""
+    rest = _without_scheme(text)
+    return rest != text and rest.rstrip("/").count("/") > 0
+
+
+def _without_scheme(text: str) -> str:
+    for scheme in top_addressing.SCHEMES:
+        if text.startswith(scheme):
+            return text.removeprefix(scheme)
+    return text
+
+
 def read_addresses(name_server: str | Iterable[str] | None) -> tuple[str, ...]:
-    """The addresses in "a:9876;b:9876" (commas do as well) or in a list of such texts.
+    """The addresses in "a:9876;b:9876" (commas do as well) or in a list of such texts; an address
+    may be written as a URL, such as "http://a:9876".
 
     None takes the environment's NAMESRV_ADDR and, without it, 127.0.0.1:9876. A missing port is
     9876. ClientError when a text is no address.
@@ -73,9 +87,17 @@ def read_addresses(name_server: str | Iterable[str] | None) -> tuple[str, ...]:
 
 
 def _address(text: str) -> str:
+    if _is_page(text):
+        raise ClientError(f"{text!r} is a page that lists name servers; give it alone")
+    text = _without_scheme(text).rstrip("/")
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, port = text, str(DEFAULT_PORT)
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise ClientError(
+            f"{text!r} is an IPv6 address without brackets; give [{text}]:{DEFAULT_PORT}, with the "
+            "port of the name server behind the brackets"
+        )
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ClientError(f"{text!r} is not the address of a name server; give host:port")
     return f"{host}:{port}"

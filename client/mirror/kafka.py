@@ -3,8 +3,10 @@
 A partition becomes the queue of its number. The key of a record becomes the sharding key and the
 key of its message, headers become properties; what is no text is written in Base64 under a name
 that says so. The second header of a name gets `.2` behind it. A header whose name RocketMQ, or this
-module, uses gets `kafka.` before it. A message has at least one byte: the body of a record without a value (a tombstone),
-or with an empty one, is a zero byte, and the property `kafka.value` says null or empty.
+module, uses gets `kafka.` before it.
+
+A message has at least one byte: the body of a record without a value (a tombstone), or with an
+empty one, is a zero byte, and the property `kafka.value` says null or empty.
 """
 
 import asyncio

@@ -59,8 +59,8 @@ class Mirror(Startable):
     Copies of another mirror are left out unless `relay`, so that two mirrors may run in opposite
     directions. `cluster` is the name of the source in the copies; its own cluster names without it.
     `rename` is a regular expression and what stands for each part of a topic's or group's name that
-    it fits: ("\\.", "-") copies Kafka's orders.v1 to orders-v1. ClientError for a pattern that is no
-    regular expression.
+    it fits: ("\\.", "-") copies Kafka's orders.v1 to orders-v1. ClientError for a pattern that is
+    no regular expression.
     """
 
     def __init__(

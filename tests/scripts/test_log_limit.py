@@ -36,6 +36,15 @@ class Lines(logging.Handler):
         self.handle(logging.LogRecord(name, level, "", 0, text, values, None))
 
 
+def test_lines_about_single_messages_are_counted_too() -> None:
+    handler = Lines()
+    for place in range(1_000):
+        handler.log("aerobee.broker.scheduled.delays", "message at %d is not there", place)
+    handler.pass_time()
+    assert len(handler.lines) == LINES_MAX + 1
+    assert handler.lines[-1].endswith("and 995 more in 60 s, the last: message at 999 is not there")
+
+
 def test_of_many_lines_alike_the_first_ones_and_the_number_are_written() -> None:
     handler = Lines()
     for number in range(1_209):

@@ -201,6 +201,29 @@ def test_what_somebody_relies_on_and_does_not_get_is_told(key: str, instead: str
     assert load_broker(options=[f"{key}=false"])[1] == []
 
 
+@pytest.mark.parametrize("key", ["brokerIP1", "brokerIP2"])
+@pytest.mark.parametrize("address", ["0.0.0.0", "255.255.255.255", "::", "224.0.0.1"])
+def test_an_address_of_no_machine_is_told(key: str, address: str) -> None:
+    _, warnings = load_broker(options=[f"{key}={address}"])
+    assert f"{key} is {address}, at which nobody can connect" in warnings[0]
+    assert load_broker(options=[f"{key}=127.0.0.1"])[1] == []
+
+
+def test_a_master_whose_sends_wait_for_no_slave_is_told() -> None:
+    _, warnings = load_broker(options=["brokerRole=SYNC_MASTER"])
+    assert ["set inSyncReplicas=2" in warning for warning in warnings] == [True]
+    assert load_broker(options=["brokerRole=SYNC_MASTER", "inSyncReplicas=2"])[1] == []
+
+
+@pytest.mark.parametrize("name", ["broker.conf", "broker.yaml"])
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    line = "brokerClusterName: C" if name.endswith("yaml") else "brokerClusterName=C"
+    file.write_text(line + "\n", "utf-8-sig")
+    config, warnings = load_broker(file=file)
+    assert (config.broker_cluster_name, warnings) == ("C", [])
+
+
 @pytest.mark.parametrize("key", ["enableLmq", "enableMultiDispatch"])
 def test_light_queues_need_both_of_their_switches(key: str) -> None:
     config, warnings = load_broker(options=[f"{key}=true"])

@@ -4,7 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 from aerobee.client import Admin, Message, Producer
-from aerobee.client.cluster.name_servers import ADDRESSES_MAX, NameServers, read_addresses
+from aerobee.client.cluster.name_servers import (
+    ADDRESSES_MAX,
+    NameServers,
+    read_addresses,
+    read_source,
+)
 from aerobee.client.cluster.routes import Routes
 from aerobee.client.errors import BrokerError, ClientError, NoRouteError, UnreachableError
 from aerobee.protocol import codes
@@ -31,6 +36,8 @@ def cluster() -> Iterator[LocalCluster]:
         (["a:1", "b:2;c"], ("a:1", "b:2", "c:9876")),
         (" a:1 ;; a:1", ("a:1",)),
         ("[::1]:1;[::1]", ("[::1]:1", "[::1]:9876")),
+        ("http://a:1;https://b:2/", ("a:1", "b:2")),
+        ("http://a", ("a:9876",)),
     ],
 )
 def test_addresses_are_read_from_a_text_or_a_list(
@@ -50,6 +57,21 @@ def test_none_means_the_environment_and_then_the_loopback(monkeypatch: pytest.Mo
 def test_what_is_no_address_is_refused_with_the_form_to_give(given: str | list[str]) -> None:
     with pytest.raises(ClientError, match="host:port"):
         read_addresses(given)
+
+
+@pytest.mark.parametrize(("given", "do"), [("::1", "[::1]:9876"), ("a:1;fe80::1:2", "[fe80::1:2]")])
+def test_an_ipv6_address_without_brackets_is_refused_with_them(given: str, do: str) -> None:
+    with pytest.raises(ClientError, match="is an IPv6 address without brackets") as refused:
+        read_addresses(given)
+    assert do in str(refused.value)
+
+
+def test_a_url_with_a_path_is_a_page_and_one_without_is_a_name_server() -> None:
+    page = "http://a:8080/rocketmq/nsaddr"
+    assert read_source(page) == page
+    assert read_source("http://a:9876") == read_source("http://a:9876/") == ("a:9876",)
+    with pytest.raises(ClientError, match="give it alone"):
+        read_source(f"b:1;{page}")
 
 
 def test_too_many_addresses_are_refused_with_the_limit() -> None:

@@ -183,7 +183,9 @@ async def test_a_topic_that_others_have_made_again_at_the_target_is_copied_again
     await fill(target, "rebuilt", 4, queues=4)
     mirror = await mirrored(source, target, "rebuilt")
     assert mirror.report().copied == 10
-    copies = [one for one in in_order(await stored(target, "rebuilt")) if PROPERTY in one.properties]
+    copies = [
+        one for one in in_order(await stored(target, "rebuilt")) if PROPERTY in one.properties
+    ]
     assert_copies(copies, in_order(await stored(source, "rebuilt")))
 
 
