@@ -2,7 +2,8 @@
 
 A client in a loop, a port scanner or a name server that is down can cause thousands of lines a
 second, a file of the log that is lost one for each of its messages. Of one kind, `LINES_MAX` pass
-in `SECONDS`. The others are counted; one line at the end of that time says how many they were and what the last one said.
+in `SECONDS`. The others are counted; one line at the end of that time says how many they were and
+what the last one said.
 """
 
 import atexit

@@ -85,8 +85,8 @@ class TopicCopy:
         if len(targets) < len(sources):
             raise ClientError(
                 f"topic {self.target} has {len(sources)} queues at the source and {len(targets)} "
-                "at the target, and a queue is copied to one of its own so that its order stays; give "
-                f"the target more: aerobee topics create {self.target} --queues N"
+                "at the target, and a queue is copied to one of its own so that its order stays; "
+                f"give the target more: aerobee topics create {self.target} --queues N"
             )
         for source, target in zip(sources, targets, strict=False):
             known = self.queues.get(source)
