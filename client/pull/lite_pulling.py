@@ -101,7 +101,7 @@ class PullTasks:
     def begin(self, state: MessageQueueState) -> None:
         """Start the task of a queue, at once."""
         self._count += 1
-        name = f"PullMsgThread-{self._group}_{self._count}"
+        name = f"PullMsgThread-{self._group}{self._count}"
         state.task = asyncio.create_task(self._run(state, state.process_queue), name=name)
 
     async def _run(self, state: MessageQueueState, process_queue: ProcessQueue) -> None:
