@@ -28,7 +28,8 @@ from ...protocol.aio.tasks import end
 if TYPE_CHECKING:
     from .fast_path import CompiledSends
 
-NICENESS = 10  # requests go first
+NICENESS = 10  # of the process that a broker starts: requests go first
+BEHIND = "--behind-requests"
 # The rooms with compiled functions, and the file in numba's cache that names the states of them
 # whose machine code is there, a digest a line.
 SOURCES = ("protocol/kernels", "store/kernels", "broker/send")
@@ -97,7 +98,7 @@ class CompiledEngine:
 async def _make() -> None:
     """Have another process fill numba's cache. RuntimeError with the last line of what it said."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", __name__),
+        *(sys.executable, "-m", __name__, BEHIND),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
@@ -174,9 +175,9 @@ def _note_made() -> None:
 
 
 def main() -> None:
-    """Make the machine code, or find it made."""
+    """Make the machine code, or find it made. Who waits for it does so on a busy machine, too."""
     choose_cache_folder()
-    if hasattr(os, "nice"):
+    if BEHIND in sys.argv[1:] and hasattr(os, "nice"):
         os.nice(NICENESS)
     _load()
     _note_made()

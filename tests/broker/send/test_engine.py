@@ -166,3 +166,18 @@ def test_compilation_works_without_a_writable_cache_folder(tmp_path: Path) -> No
     (tmp_path / "aerobee").write_text("in the way")
     folder = kept(BY_HAND, XDG_CACHE_HOME=str(tmp_path))
     assert not folder.is_relative_to(tmp_path)
+
+
+@pytest.mark.parametrize("asked_by", ["a user", "a broker"])
+def test_only_what_a_broker_has_made_stands_behind_other_work(
+    asked_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[object] = []
+    monkeypatch.setattr(os, "nice", steps.append)
+    monkeypatch.setattr(engine, "_load", lambda: steps.append("made"))
+    monkeypatch.setattr(engine, "_note_made", lambda: None)
+    words = ["engine", *([engine.BEHIND] if asked_by == "a broker" else [])]
+    monkeypatch.setattr(sys, "argv", words)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "unused")
+    engine.main()
+    assert steps == (["made"] if asked_by == "a user" else [engine.NICENESS, "made"])
