@@ -49,7 +49,10 @@ async def _listen(
     except OSError as wrong:
         if wrong.errno != errno.EADDRINUSE:
             raise
-        more = "a broker's status page is seven ports above its listenPort unless httpPort is set"
+        more = (
+            "a broker's listenPort, or two below it, or the status page of another, seven above its "
+            "listenPort unless httpPort is set; `aerobee up` takes --listen-port"
+        )
         raise OSError(wrong.errno, f"{wrong.strerror} ({more})") from None
 
 

@@ -27,6 +27,7 @@ from ..protocol.aio.tls import Tls
 from ..protocol.message.message_id import UniqueIds
 from ..store.base.errors import StoreError, WritesRefused
 from ..store.engine.store import MessageStore
+from ..store.log.commit_log import NOWHERE
 from ..store.files import json_file
 from ..store.files.segment import make_folder
 from ..store.log.walk import Progress
@@ -161,6 +162,7 @@ class Broker:
         self.missed_deletions = MissedDeletions(self.root)
         self.engine = CompiledEngine(self._use_compiled)
         self._compiled: CompiledSends | None = None
+        self._idle_end = NOWHERE  # the end of the log before the first message of this run
         self.periodic = Periodic()
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self.timers: Timers | None = None
@@ -612,6 +614,7 @@ class Broker:
                 self.periodic.start(stands_in.run(self.registration.register_all), "acting master")
         if self._may_compile and not config.is_slave:
             self.engine.start()
+            self._idle_end = self.store.log_end
 
     @property
     def _may_compile(self) -> bool:
@@ -828,6 +831,9 @@ class Broker:
             store.write_staged()
         finally:
             dropped, store.state.dropped = store.state.dropped, False
+        if store.log_end > self._idle_end:
+            self._idle_end = NOWHERE
+            self.engine.want()
         if dropped:
             # Some were dropped earlier in this iteration, for example when a file was full.
             raise WritesRefused(store.refusal or "messages were dropped")

@@ -106,7 +106,11 @@ class NameServer:
             rows = self.audit.watch(rows)
             if self.access is not None:
                 self.access.refusals.audit = self.audit
-        self.port = await server.listen(config.bind_address, config.listen_port, rows)
+        try:
+            self.port = await server.listen(config.bind_address, config.listen_port, rows)
+        except OSError as wrong:
+            more = "a name server's listenPort; `aerobee up` takes --namesrv-port"
+            raise OSError(wrong.errno, f"{wrong.strerror} ({more})") from None
         self._server = server
         self._schedule_scan(FIRST_SCAN_SECONDS)
         log.info("name server listens on %s", self.address)

@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from . import logs
+from .entry import INTERRUPTED
 from .output.command_error import CommandError
 from .output.sanitize import PlainFormatter, plain
 
@@ -45,7 +46,6 @@ COMMANDS = {
     "mirror": ("mirror", "copy topics, messages and offsets from one cluster to another"),
     "ingest": ("ingest", "write a topic to Parquet, JSON or CSV files, through Spark"),
 }
-INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
 # Objects between two runs of the garbage collector: with Python's 700 it takes a fifteenth of the
 # start of a daemon, since imports make hundreds of thousands of objects and few cycles.
 COLLECT_OBJECTS = 100_000

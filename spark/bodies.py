@@ -26,10 +26,14 @@ FROM_MESSAGE = ("key", "tags", "topic", "partition", "offset", "timestamp")
 _BROKEN, _BODY, _FIELDS = "__broken", "__body", "__fields"
 
 
-def read_schema_text(path: str) -> str:
-    """The text of a schema file; SparkFailed when it can't be read or is too long."""
+def read_schema_text(given: str) -> str:
+    """A schema, given as its text or as the file that has it; SparkFailed when the file can't be
+    read or is too long. What has a blank or a brace is a text, unless a file has that name."""
+    path = Path(given)
+    if any(sign in given for sign in " {") and not path.is_file():
+        return given.strip()
     try:
-        data = Path(path).read_bytes()
+        data = path.read_bytes()
         text = data.decode().strip()
     except (OSError, UnicodeDecodeError) as wrong:
         raise SparkFailed(f"the schema {path} can't be read: {wrong}") from None

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql.functions import col, count, hour, lit, to_date
 
 from ..client.base.security import Security
 from ..client.base.start_from import FIRST, StartFrom
@@ -30,6 +30,7 @@ from .session import SparkFailed, session
 FORMATS = ("parquet", "json", "csv", "delta")
 AVAILABLE_NOW, CONTINUOUS = "available-now", "continuous"
 MALFORMED = ".malformed"  # behind the name of the table whose rows don't fit the schema
+OBSERVED, ROWS = "malformed", "rows"  # Spark's names of their number
 CHECKPOINT = ".checkpoint"  # behind the name of the table of a stream
 EARLIEST = StartFrom(FIRST)
 SCAN = "BatchScan"  # how Spark's plans call the reading of such a source as ours
@@ -77,6 +78,14 @@ class Tables:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """How many rows were read, and how many of them did not fit the schema."""
+
+    rows: int
+    malformed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Span:
     """The offsets to be read, as the source takes them, and how many messages they hold."""
 
@@ -98,25 +107,27 @@ def measure(job: Ingest) -> Span:
     return Span({job.topic: starting}, {job.topic: ending}, messages)
 
 
-def ingest(job: Ingest, span: Span, on_rows: OnRows) -> int:
-    """Writes the span and returns the number of rows; calls `on_rows` with the progress.
+def ingest(job: Ingest, span: Span, on_rows: OnRows) -> Written:
+    """Writes the span and returns the numbers of rows; calls `on_rows` with the progress.
 
     SparkFailed, with one sentence, when Java is missing, the folder is unusable or a task fails.
     """
     check_target(job)
     with session(f"aerobee ingest {job.topic}", job.master, delta=job.format == "delta") as spark:
-        tables = _tables(spark, job, span)
+        bad = Observation(OBSERVED)
+        tables = _tables(spark, job, span, bad)
         with _reported(spark, lambda rows: on_rows(rows, max(0, span.messages - rows))):
             mode = "overwrite" if job.overwrite else "error"
             for rows, target in tables:
+                rows = with_times(job, rows)
                 writer = rows.write.format(job.format).mode(mode)
                 writer.partitionBy(*folders_of(job, rows, target)).save(target)
         # Spark's status store learns of the end slightly later.
         spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
-        return _rows_read(spark)
+        return Written(_rows_read(spark), 0 if job.schema is None else bad.get[ROWS])
 
 
-def follow(job: Ingest, on_rows: OnRows) -> int:
+def follow(job: Ingest, on_rows: OnRows) -> Written:
     """Writes the topic as a stream and returns the rows of this run, as `ingest` does."""
     from . import ingest_stream
 
@@ -186,6 +197,22 @@ def source_options(job: Ingest) -> dict[str, str]:
     return options
 
 
+def with_times(job: Ingest, rows: DataFrame) -> DataFrame:
+    """The rows with the columns `date` and `hour` of their time of storing, where the table is
+    partitioned by them and has no such column of its own. In the time zone of the session."""
+    names = ("message_timestamp", "timestamp")  # a body may have a field of the second name
+    stamp = col(next(name for name in names if name in rows.columns))
+    for name, part in (("date", to_date), ("hour", hour)):
+        if name in job.partition_by and name not in rows.columns:
+            rows = rows.withColumn(name, part(stamp))
+    return rows
+
+
+def counted(rows: DataFrame, by: Observation | str) -> DataFrame:
+    """The rows; Spark notes their number (ROWS) under this name while it writes them."""
+    return rows.observe(by, count(lit(1)).alias(ROWS))
+
+
 def folders_of(job: Ingest, rows: DataFrame, target: str) -> list[str]:
     """The columns that a table is partitioned by; SparkFailed when it has no such column.
 
@@ -194,7 +221,8 @@ def folders_of(job: Ingest, rows: DataFrame, target: str) -> list[str]:
     missing = [name for name in job.partition_by if name not in rows.columns]
     if missing and not target.endswith(MALFORMED):
         raise SparkFailed(
-            f"--partition-by names {', '.join(missing)}; the columns are {', '.join(rows.columns)}"
+            f"--partition-by names {', '.join(missing)}; the columns are {', '.join(rows.columns)}, "
+            "and date and hour are made of the time of storing"
         )
     return [name for name in job.partition_by if name in rows.columns]
 
@@ -206,15 +234,17 @@ def text_values(rows: DataFrame, format: str) -> DataFrame:
     return rows.withColumn("value", col("value").cast("string"))
 
 
-def _tables(spark: SparkSession, job: Ingest, span: Span) -> list[tuple[DataFrame, str]]:
-    """The folders of a job."""
+def _tables(
+    spark: SparkSession, job: Ingest, span: Span, bad: Observation
+) -> list[tuple[DataFrame, str]]:
+    """The folders of a job; `bad` counts the malformed rows."""
     rows = _rows(spark, job, span)
     if job.schema is None:
         return [(text_values(rows, job.format), job.target)]
     from .bodies import malformed, schema_of, typed
 
     schema = schema_of(job.schema)
-    rest = text_values(malformed(rows, schema), job.format)
+    rest = counted(text_values(malformed(rows, schema), job.format), bad)
     return [(typed(rows, schema), job.target), (rest, Tables(job).target + MALFORMED)]
 
 

@@ -6,6 +6,7 @@ query, a checkpoint and a table of their own; each of the two is exactly-once by
 """
 
 import json
+import logging
 import signal
 import threading
 import time
@@ -29,17 +30,24 @@ from .ingest import (
     AVAILABLE_NOW,
     CONTINUOUS,
     MALFORMED,
+    OBSERVED,
+    ROWS,
     Ingest,
     OnRows,
     Tables,
+    Written,
+    counted,
     folders_of,
     source_options,
     text_values,
+    with_times,
 )
 from .options import read_options
-from .progress import Progress, latest, rows_between
+from .progress import Progress, latest, name_of, queues_in, rows_between
 from .session import SIGNALS, SparkFailed, Stopped, sentence
 from .stream import SPARK_ADMITS
+
+log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.2
 SIGNAL_SECONDS = 0.5  # between the JVM's end and our own signal, when both are signalled
@@ -61,8 +69,9 @@ def check_checkpoint(tables: Tables) -> None:
         )
 
 
-def follow(spark: SparkSession, tables: Tables, on_rows: OnRows) -> int:
-    """Run until everything is read or a signal arrives; returns the rows of this run.
+def follow(spark: SparkSession, tables: Tables, on_rows: OnRows) -> Written:
+    """Run until everything is read or a signal arrives; returns the rows of this run, whose offsets
+    are then committed, so that the group has no lag.
 
     A signal waits for the running micro-batch; one that takes too long is repeated by the next run.
     A signal is the normal end of a continuous stream. Stopped when it interrupts another job, or
@@ -71,11 +80,12 @@ def follow(spark: SparkSession, tables: Tables, on_rows: OnRows) -> int:
     with _stop_signals() as stop, _ends(tables.job) as ends:
         running = _RunningQueries(ends)
         try:
-            rows = 0
+            rows = Written(0)
             for _ in range(_runs(tables.job)):
                 if not stop.is_set():
                     _start(spark, tables, running)
                     rows = running.wait(stop, on_rows)
+                    _commit(tables.job, running.end)
         except (PySparkException, Py4JError, SparkFailed, OSError) as wrong:
             # The JVM may have received the signal first.
             if not stop.wait(SIGNAL_SECONDS) or stop.number is None:
@@ -86,6 +96,17 @@ def follow(spark: SparkSession, tables: Tables, on_rows: OnRows) -> int:
     if stop.number is not None and tables.job.follow != CONTINUOUS:
         raise Stopped(stop.number)
     return rows
+
+
+def _commit(job: Ingest, end: Progress) -> None:
+    """Commit what the query has read: Spark commits a micro-batch with the next one only."""
+    options = read_options(source_options(job), stream=True)
+    with Reader(options.name_server, **options.reader) as reader:
+        for queue in queues_in(end):
+            try:
+                reader.commit(queue, end[queue.topic][name_of(queue)])
+            except AerobeeError as wrong:
+                log.warning("the offset of %s is not committed: %s", queue, wrong)
 
 
 def _runs(job: Ingest) -> int:
@@ -125,7 +146,7 @@ def _start(spark: SparkSession, tables: Tables, running: "_RunningQueries") -> N
     rows = typed(source.load(), schema)
     running.start(rows, tables.target, tables.checkpoint, tables)
     source = source.option("commitOffsets", "false")
-    rest = text_values(malformed(source.load(), schema), tables.job.format)
+    rest = counted(text_values(malformed(source.load(), schema), tables.job.format), OBSERVED)
     side = tables.target + MALFORMED
     running.start(rest, side, tables.checkpoint + MALFORMED, tables)
 
@@ -141,11 +162,13 @@ class _RunningQueries:
     ends: Callable[[], Progress] | None = None
     queries: list[StreamingQuery] = field(default_factory=list)
     rows: dict[int, int] = field(default_factory=dict)
+    malformed: dict[int, int] = field(default_factory=dict)
     lag: int | None = None
     reported_at: str = ""
 
     def start(self, rows: Any, target: str, checkpoint: str, tables: Tables) -> None:
         job = tables.job
+        rows = with_times(job, rows)
         writer = rows.writeStream.format(job.format).option("checkpointLocation", checkpoint)
         if job.partition_by:
             writer = writer.partitionBy(*folders_of(job, rows, target))
@@ -155,9 +178,15 @@ class _RunningQueries:
             writer = writer.trigger(availableNow=True)
         self.queries.append(writer.start(target))
 
-    def wait(self, stop: threading.Event, on_rows: OnRows) -> int:
+    @property
+    def end(self) -> Progress:
+        """What the first query has read."""
+        last = self.queries[0].lastProgress
+        return _offsets(last["sources"][0]["endOffset"]) if last else {}
+
+    def wait(self, stop: threading.Event, on_rows: OnRows) -> Written:
         while any(query.isActive for query in self.queries) and not stop.wait(LOOK_SECONDS):
-            on_rows(self._count(), self._lag())
+            on_rows(self._count().rows, self._lag())
             for query in self.queries:
                 self._check(query)
         self._end_batches()
@@ -179,10 +208,14 @@ class _RunningQueries:
             for query in self.queries:
                 query.stop()
 
-    def _count(self) -> int:
+    def _count(self) -> Written:
         for each in self.queries[0].recentProgress:
             self.rows[each["batchId"]] = each["numInputRows"]
-        return sum(self.rows.values())
+        for query in self.queries[1:]:
+            for each in query.recentProgress:
+                if (found := each["observedMetrics"].get(OBSERVED)) is not None:
+                    self.malformed[each["batchId"]] = found[ROWS]
+        return Written(sum(self.rows.values()), sum(self.malformed.values()))
 
     def _lag(self) -> int | None:
         """Messages that the first query has not read yet; None before its first report."""

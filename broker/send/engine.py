@@ -3,7 +3,7 @@ slave makes queues and index from the master's log.
 
 A process of its own makes the machine code while the broker serves in plain Python: that takes ten
 seconds, once for these sources on a machine. Later brokers load it from numba's cache in a third of
-a second. `python -m aerobee.broker.send.engine` makes it beforehand, as when an image is built.
+a second. A master does so with its first message: it takes 50 MiB, which one without needs not. `python -m aerobee.broker.send.engine` makes it beforehand, as when an image is built.
 
 The cache is in the user's cache folder. In the package's own folder, which is numba's choice, it
 would stay behind when the package is uninstalled, and `import aerobee` would find an empty package.
@@ -47,9 +47,11 @@ class CompiledEngine:
     def __init__(self, use: "Callable[[type[CompiledSends]], None]") -> None:
         self._use = use
         self._task: asyncio.Task[bool] | None = None
+        self._wanted = asyncio.Event()
 
     def start(self) -> None:
-        """Begin, in the loop that runs. Does nothing where numba is not installed."""
+        """Have it made, in the loop that runs, if it is not there; it is loaded once it is wanted.
+        Does nothing where numba is not installed."""
         if CompiledEngine._found is not None:
             self._use(CompiledEngine._found)
         elif importlib.util.find_spec("numba") is None:
@@ -58,10 +60,15 @@ class CompiledEngine:
             choose_cache_folder()
             self._task = asyncio.create_task(self._run(), name="compiled-sends")
 
+    def want(self) -> None:
+        """Load it now, or once it is made."""
+        self._wanted.set()
+
     async def start_loaded(self) -> None:
         """Like `start`, but machine code that is made already is in use on return: a slave spends
         far less on each byte of its master's log then."""
         self.start()
+        self.want()
         if self._task is not None and await asyncio.to_thread(is_made):
             await self.ready()
 
@@ -73,7 +80,9 @@ class CompiledEngine:
         self._use(found)
 
     async def ready(self) -> bool:
-        """Wait until machine code does the sends; False where plain Python goes on doing them."""
+        """Want it, and wait until machine code does the sends; False where plain Python goes on
+        doing them."""
+        self.want()
         if self._task is not None:
             return await asyncio.shield(self._task)
         return CompiledEngine._found is not None
@@ -87,6 +96,7 @@ class CompiledEngine:
         try:
             if not await asyncio.to_thread(is_made):
                 await _make()
+            await self._wanted.wait()
             await self.load()
         except Exception as wrong:
             log.warning("plain Python is used, as the machine code failed: %s", wrong)

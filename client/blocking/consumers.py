@@ -16,6 +16,7 @@ from ..base.loop_thread import LoopThread
 from ..base.message_view import MessageView
 from ..base.stop_signals import Stop, stop_signals
 from ..errors import ClosedError
+from ..group.received import FAILED
 from ..group.received import ReceivedMessage as _ReceivedMessage
 from ..group.subscriptions import Expression, Topics
 from ..pop import simple as _simple
@@ -183,7 +184,7 @@ class Processing:
         if error is None:
             self._message.ack()
         elif isinstance(error, Exception):
-            log_failure(log, error, "processing %r failed, it comes again", self._message)
+            log_failure(log, error, FAILED, self._message)
             self._message.nack()
             return True
         else:

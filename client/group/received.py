@@ -19,6 +19,8 @@ from .process_queue import ProcessQueue
 
 log = logging.getLogger(__name__)
 
+FAILED = "processing %r failed; it comes again, unless this was its last try"
+
 
 class Settler(Protocol):
     """Settles messages: the consumer that received them."""
@@ -140,7 +142,7 @@ class Processing:
         if error is None:
             self._message.settle()
         elif isinstance(error, Exception):
-            log_failure(log, error, "processing %r failed, it comes again", self._message)
+            log_failure(log, error, FAILED, self._message)
             await self._message.nack()
             return True
         else:

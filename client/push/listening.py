@@ -183,7 +183,7 @@ class Workers:
                 outcome, result = Outcome.LATER, "CR_RETURN_NULL"
             error = None
         except Exception as raised:
-            log_failure(log, raised, "consuming %r failed, it comes again", messages[0])
+            log_failure(log, raised, "consuming %r failed; it comes again, unless this was its last try", messages[0])
             outcome, result, error = Outcome.LATER, "CR_THROW_EXCEPTION", raised
         process_queue.last_settle_ms = now_ms()
         process_queue.stats.consumed += 1

@@ -24,6 +24,7 @@ from .replicas import Replicas
 # Default limits of disk use: above the first old messages are deleted early, above the second
 # sends are refused.
 CLEAN_PERCENT, REFUSE_PERCENT = 75, 90
+SPARK_GROUP = "aerobee-spark"  # of Spark queries that name none
 RETENTION_MS = "retention.ms"  # the attribute of a topic
 HOUR_MS, KEEP_HOURS = 3_600_000, 72
 NEAR_PERCENT = 5  # a warning comes this far below a limit
@@ -397,7 +398,10 @@ def of_topic(
         yield Finding(
             where,
             Text("it has %(messages)s, and no group has ever read it", messages=_messages(stored)),
-            Text("start a consumer before they are deleted, unless they are for broadcasting"),
+            Text(
+                "start a consumer before they are deleted, unless they are read without a group "
+                "(broadcasting, `aerobee sub`)"
+            ),
         )
 
 
@@ -459,11 +463,14 @@ def of_group(
     if not total:
         return
     if online is None or not online.connection_set:
-        yield Finding(
-            where,
-            Text("it has no member online, and %(wait)s for it", wait=_wait(total)),
-            Text("start its consumers before they are deleted, or delete the group"),
-        )
+        do = Text("start its consumers before they are deleted, or delete the group")
+        if name == SPARK_GROUP:  # its queries have no members
+            do = Text(
+                "run its query on, or delete the group if it has ended: Spark commits a "
+                "micro-batch with the next one"
+            )
+        what = Text("it has no member online, and %(wait)s for it", wait=_wait(total))
+        yield Finding(where, what, do)
         return
     for topic, left in sorted(behind.items()):
         if left and topic not in online.subscription_table:

@@ -8,7 +8,8 @@ from ..errors import reason_of
 # tlsServerMode=enforcing does.
 UNANSWERED = (
     "before it answered anything; does it want TLS? A command takes --tls or AEROBEE_TLS=true, a "
-    "client Security(tls=True), a broker useTLS=true"
+    "client Security(tls=True), a broker useTLS=true. Or it speaks something else, as a proxy does "
+    "at its gRPC port (8081)"
 )
 NO_TLS_HERE = "it does not speak TLS there; switch TLS off, or set its tlsServerMode to permissive"
 CUT_OFF = (

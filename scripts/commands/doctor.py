@@ -33,8 +33,12 @@ async def doctor(admin: Admin, options: argparse.Namespace) -> int:
     lines, of_sets = await controlled(admin)
     found = sorted({*await examine(admin), *of_sets, *await of_proxies(admin, options.grpc)})
     if not options.json:
+        if lines:
+            print("in controller mode, as they are:")
         for line in lines:
-            print(plain(line))
+            print(f"  {plain(line)}")
+        if lines and found:
+            print("found:")
     for finding in found:
         if options.json:
             print(json.dumps({one: getattr(finding, one) for one in ("where", "what", "do")}))

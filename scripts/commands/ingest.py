@@ -7,15 +7,22 @@ import argparse
 import sys
 import time
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from ...client.base.start_from import StartFrom
+from ...client.base.words import counted
 from ..begin_at import add_from, start_of
 from ..connecting import add_connection, security
 from ..output.command_error import CommandError
 from ..output.progress import rows_bar
 
+if TYPE_CHECKING:
+    from ...spark import ingest
+
 INSTALL = "pip install 'aerobee[spark]'"
 SIGNALLED = 128  # plus the signal's number is the exit code that shells expect
+FORMATS = ("parquet", "json", "csv", "delta")
+MALFORMED = ".malformed"  # as spark/ingest.py names the table beside
 PARTS = ("pyspark", "py4j", "pyarrow", "pandas")  # the packages of that extra
 
 
@@ -29,13 +36,21 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("topic", metavar="TOPIC")
     add("--to", required=True, dest="target", metavar="DIR", help="a new folder, or a Spark URI")
-    add("--format", choices=("parquet", "json", "csv", "delta"), default="parquet")
+    add("--format", choices=FORMATS, help="by the ending of DIR, else parquet")
     add("--master", default="local[*]", metavar="URL", help="a Spark cluster (this machine)")
     add_from(parser, latest=False)
     add("--overwrite", action="store_true", help="replace what is in DIR")
-    add("--partition-by", metavar="COLUMN,COLUMN", help="a folder for each value of these columns")
+    add(
+        "--partition-by",
+        metavar="COLUMN,COLUMN",
+        help="a folder for each value of these columns; date and hour are of the time of storing",
+    )
     add("--parse", choices=("json",), help="typed columns out of bodies; needs --schema")
-    add("--schema", metavar="FILE", help='"id bigint, price double", or a schema in JSON')
+    add(
+        "--schema",
+        metavar="SCHEMA",
+        help="'id bigint, price double', a schema in JSON, or a file with one",
+    )
     how = parser.add_mutually_exclusive_group()
     how.add_argument(
         "--available-now", action="store_true", help="what is new since the last time, then end"
@@ -63,22 +78,27 @@ def run(options: argparse.Namespace) -> int:
     begin = time.monotonic()
     try:
         with session.ended_by_signals():
-            rows = _write(options, start)
+            written = _write(options, start)
     except session.SparkFailed as wrong:
         raise CommandError(str(wrong)) from wrong
     except session.Stopped as stopped:
         print(f"aerobee ingest: stopped; {_what_now(options)}", file=sys.stderr)
         return SIGNALLED + stopped.number
     seconds = time.monotonic() - begin
+    good = written.rows - written.malformed
+    rest = ""
+    if options.schema is not None:
+        bad = counted(written.malformed, "malformed one")
+        rest = f", and {bad} to {options.target.rstrip('/')}{MALFORMED},"
     print(
-        f"wrote {rows:,} row{'' if rows == 1 else 's'} of {options.topic} as {options.format} "
-        f"to {options.target} in {seconds:.1f} s"
+        f"wrote {counted(good, 'row')} of {options.topic} as {options.format} "
+        f"to {options.target}{rest} in {seconds:.1f} s"
     )
     return 0
 
 
-def _write(options: argparse.Namespace, start: StartFrom) -> int:
-    """Check everything possible without Spark, then run it; returns the number of rows."""
+def _write(options: argparse.Namespace, start: StartFrom) -> "ingest.Written":
+    """Check everything possible without Spark, then run it; returns the numbers of rows."""
     from ...spark import ingest, session
     from ...spark.bodies import check_schema, read_schema_text
 
@@ -111,9 +131,9 @@ def _write(options: argparse.Namespace, start: StartFrom) -> int:
         flush=True,
     )
     with rows_bar(f"ingesting {job.topic}", span.messages if follow is None else None) as show:
-        rows = ingest.ingest(job, span, show) if follow is None else ingest.follow(job, show)
-        show(rows, None)
-    return rows
+        written = ingest.ingest(job, span, show) if follow is None else ingest.follow(job, show)
+        show(written.rows, None)
+    return written
 
 
 def _what_now(options: argparse.Namespace) -> str:
@@ -127,7 +147,15 @@ def _what_now(options: argparse.Namespace) -> str:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """CommandError when options contradict each other."""
+    """CommandError when options contradict each other. Fills in the format."""
+    ending = options.target.rstrip("/").rpartition(".")[2]
+    if options.format is None:
+        options.format = ending if ending in FORMATS else "parquet"
+    elif ending in FORMATS and ending != options.format:
+        raise CommandError(
+            f"--to {options.target} ends like {ending}, and --format is {options.format}; leave "
+            "one out, or give another folder"
+        )
     streamed = options.available_now or options.continuous
     if (options.parse is None) != (options.schema is None):
         raise CommandError("--parse and --schema belong together; give both or none")

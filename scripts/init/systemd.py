@@ -19,7 +19,8 @@ SETTINGS = "etc/aerobee"
 USERS, FILES = "etc/sysusers.d/aerobee.conf", "etc/tmpfiles.d/aerobee.conf"
 STATE = "/var/lib/aerobee"
 NAME_SERVER = "127.0.0.1:9876"
-HOMES = ("/home/", "/root/", "/run/user/")
+# What units don't see: ProtectHome and PrivateTmp.
+UNSEEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108 - no file is made
 PROGRAM = re.compile(r"/[\w./+@-]*")
 
 UNIT = """\
@@ -124,16 +125,23 @@ def add_options(parser: argparse.ArgumentParser, kinds: "argparse._MutuallyExclu
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write all files, or none when one is there."""
+    """Write all files, or none when one is there. CommandError when units can't see the program
+    that runs here and no other is named."""
     program = options.program or _this_program()
+    unseen = (
+        f"the units would start {program}, but see no home folder and no temporary file "
+        "(ProtectHome, PrivateTmp)"
+    )
+    if not options.program and program.startswith(UNSEEN):
+        raise CommandError(
+            f"{unseen}; install aerobee elsewhere, such as in /opt/aerobee, and run that one, or "
+            "give the path of its command as --program"
+        )
     written = write(options.systemd, program)
     for path in written:
         print(f"written {path}")
-    if program.startswith(HOMES):
-        print(
-            f"note: the units start {program}, but see no home folder (ProtectHome); install "
-            "aerobee elsewhere, such as in /opt/aerobee, and give its command as --program"
-        )
+    if program.startswith(UNSEEN):
+        print(f"note: {unseen}; install aerobee elsewhere, such as in /opt/aerobee")
     print(
         "next: systemd-sysusers && systemd-tmpfiles --create && systemctl daemon-reload; look "
         "through /etc/aerobee; then systemctl enable --now aerobee-namesrv aerobee-broker"

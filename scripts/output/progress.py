@@ -54,6 +54,8 @@ def rows_bar(what: str, total: int | None) -> Iterator[RowsProgress]:
     with tqdm(total=total, unit=" rows", unit_scale=True, desc=what) as bar:
 
         def show(rows: int, lag: int | None) -> None:
+            if rows and not bar.n:
+                bar.unpause()  # the start of Spark is not counted
             if lag is not None:
                 bar.set_postfix_str(f"lag {lag:,}", refresh=False)
             bar.update(rows - bar.n)
@@ -72,6 +74,8 @@ class _RowLines:
 
     def show(self, rows: int, lag: int | None) -> None:
         now = time.monotonic()
+        if rows and not self._rows:  # the start of Spark is not counted
+            self._last, self._rows = now, rows
         passed = now - self._last
         if passed < ROWS_LINE_SECONDS or rows == self._rows:
             return

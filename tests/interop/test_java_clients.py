@@ -120,6 +120,7 @@ def test_a_member_gets_the_tags_it_asked_for_and_no_other(
     assert {message["tag"] for message in consumed(some)} == {"Aa", "other"}
 
 
+@pytest.mark.smoke
 @pytest.mark.requirement("Consuming: Pull type")
 def test_a_lite_pull_consumer_reads_all_and_goes_on_where_it_committed(
     server: Cluster, java: Java, mqadmin: Mqadmin

@@ -13,7 +13,7 @@ from aerobee.client.base.start_from import StartFrom
 from aerobee.client.blocking import MessageQueue
 from aerobee.scripts.commands import ingest as command
 from aerobee.scripts.output.command_error import CommandError
-from aerobee.spark import ingest
+from aerobee.spark import ingest, session
 from aerobee.spark.bodies import read_schema_text
 from aerobee.spark.ingest import Ingest, Tables, check_target, measure, source_options
 from aerobee.spark.ingest_stream import check_checkpoint, lag_of
@@ -128,6 +128,8 @@ def test_a_schema_file_that_says_nothing_is_refused(tmp_path: Path) -> None:
         read_schema_text(str(file))
     file.write_text(" id bigint\n")
     assert read_schema_text(str(file)) == "id bigint"
+    assert read_schema_text(" id bigint, price double") == "id bigint, price double"
+    assert read_schema_text('{"type":"struct"}') == '{"type":"struct"}'
 
 
 @pytest.mark.requirement("Spark: The bar has rows, rate and lag")
@@ -151,6 +153,7 @@ def test_the_lag_is_what_lies_between_a_querys_offsets_and_the_ends() -> None:
         (["--schema", "file"], "--parse and --schema belong together"),
         (["--overwrite", "--continuous"], "--overwrite is for a table written once"),
         (["--checkpoint", "x"], "--checkpoint is for a stream"),
+        (["--to", "out.json", "--format", "csv"], "ends like json, and --format is csv"),
     ],
 )
 def test_words_that_contradict_each_other_are_refused(words: list[str], said: str) -> None:
@@ -158,6 +161,28 @@ def test_words_that_contradict_each_other_are_refused(words: list[str], said: st
     command.declare("ingest", parser)
     with pytest.raises(CommandError, match=said):
         command.run(parser.parse_args(["a", "--to", "out", *words]))
+
+
+@pytest.mark.parametrize(
+    ("target", "format"),
+    [("out", "parquet"), ("out.json", "json"), ("s3://b/out.csv/", "csv"), ("out.d", "parquet")],
+)
+def test_the_format_follows_from_the_ending(
+    target: str, format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs: list[Ingest] = []
+
+    def measure(job: Ingest) -> None:
+        jobs.append(job)
+        raise SparkFailed("that is enough")
+
+    monkeypatch.setattr(ingest, "measure", measure)
+    monkeypatch.setattr(session, "check_java", lambda: None)
+    parser = argparse.ArgumentParser()
+    command.declare("ingest", parser)
+    with pytest.raises(CommandError, match="that is enough"):
+        command.run(parser.parse_args(["a", "--to", target]))
+    assert [job.format for job in jobs] == [format]
 
 
 def test_a_wrong_schema_is_told_before_anything_is_started(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from aerobee.broker.send.engine import CompiledEngine
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 
+from ...waiting import SHORT
 from ..conftest import Caller, Config
 
 PYTHON = sys.executable
@@ -66,6 +67,33 @@ async def test_a_broker_uses_the_compiled_engine_and_a_second_one_has_it_at_once
         assert await broker.engine.ready()
         assert broker.server.scheduler.batch is not None
         await broker.stop()
+
+
+async def test_machine_code_is_loaded_with_the_first_message(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CompiledEngine, "_found", None)
+    monkeypatch.setattr(engine, "is_made", lambda: True)
+    loads: list[str] = []
+    loaded = asyncio.Event()
+
+    async def load(self: CompiledEngine) -> None:
+        loads.append("once")
+        loaded.set()
+
+    monkeypatch.setattr(CompiledEngine, "load", load)
+    broker = Broker(config(compiled_sends=True))
+    await broker.start()
+    caller = Caller(broker)
+    await caller.ask(codes.GET_BROKER_CONFIG)
+    await caller.pull("orders", 0)
+    assert loads == []
+    for _ in range(2):
+        assert (await caller.send("orders")).code == codes.SUCCESS
+    await asyncio.wait_for(loaded.wait(), SHORT)
+    assert loads == ["once"]
+    await caller.peers.close()
+    await broker.stop()
 
 
 async def test_a_broker_with_compiled_sends_off_has_no_compiled_engine(config: Config) -> None:

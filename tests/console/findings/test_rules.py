@@ -181,6 +181,14 @@ def test_a_backlog_without_a_member() -> None:
     for online in (None, ConsumerConnection()):
         found = one(list(of_group("g", ON, online, progress((1, 4), (5, 5)), {})))
         assert found == "group g: it has no member online, and 3 messages wait for it"
+
+
+def test_a_group_of_spark_has_no_consumers_to_start() -> None:
+    spark = "aerobee-spark"
+    (found,) = of_group(spark, SubscriptionGroupConfig(spark), None, progress((1, 4)), {})
+    assert "consumers" not in found.do
+    assert "run its query on" in found.do
+    assert_chinese(found.do)
     assert list(of_group("g", ON, None, progress((4, 4)), {})) == []
     assert list(of_group("g", ON, members("T"), progress((1, 4)), {})) == []
 

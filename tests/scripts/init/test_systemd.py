@@ -127,6 +127,22 @@ def test_a_program_that_a_unit_cant_have_is_refused(tmp_path: Path, program: str
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("folder", ["/home/me/", "/root/", "/tmp/", "/var/tmp/", "/run/user/1/"])
+def test_a_program_that_units_dont_see_is_refused_unless_it_is_named(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = f"{folder}venv/bin/aerobee"
+    monkeypatch.setattr(systemd, "_this_program", lambda: program)
+    words = ["init", "--systemd", str(tmp_path)]
+    assert cli.main(words) == 1
+    told = capsys.readouterr().err
+    assert f"the units would start {program}, but see no home folder" in told
+    assert "--program" in told
+    assert list(tmp_path.iterdir()) == []
+    assert cli.main([*words, "--program", program]) == 0
+    assert f"note: the units would start {program}" in capsys.readouterr().out
+
+
 def test_the_command_tells_what_it_wrote_and_what_comes_next(tmp_path: Path) -> None:
     words = ("init", "--systemd", str(tmp_path))
     printed = output(*words, "--program", PROGRAM).splitlines()

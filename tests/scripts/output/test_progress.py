@@ -87,12 +87,13 @@ def test_rows_are_told_now_and_then_where_there_is_no_terminal(
     clock = Seconds()
     monkeypatch.setattr("aerobee.scripts.output.progress.time.monotonic", clock)
     with rows_bar("ingesting orders", 50_000) as told:
+        clock.now += 60  # Spark starts
         for step in range(1, 30):
             clock.now += 1
             told(min(step, 15) * 1000, 50_000 - 1000 * min(step, 15))
     assert capsys.readouterr().err.splitlines() == [
-        "ingesting orders: 10,000 of 50,000 rows, 1,000 a second, 40,000 left",
-        "ingesting orders: 15,000 of 50,000 rows, 500 a second, 35,000 left",
+        "ingesting orders: 11,000 of 50,000 rows, 1,000 a second, 39,000 left",
+        "ingesting orders: 15,000 of 50,000 rows, 400 a second, 35,000 left",
     ]
 
 
