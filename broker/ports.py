@@ -50,7 +50,7 @@ async def _listen(
         if wrong.errno != errno.EADDRINUSE:
             raise
         more = (
-            "a broker's listenPort, or two below it, or the status page of another, seven above its "
+            "a broker's listenPort, or two below it; the status page of another is seven above its "
             "listenPort unless httpPort is set; `aerobee up` takes --listen-port"
         )
         raise OSError(wrong.errno, f"{wrong.strerror} ({more})") from None

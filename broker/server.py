@@ -27,9 +27,9 @@ from ..protocol.aio.tls import Tls
 from ..protocol.message.message_id import UniqueIds
 from ..store.base.errors import StoreError, WritesRefused
 from ..store.engine.store import MessageStore
-from ..store.log.commit_log import NOWHERE
 from ..store.files import json_file
 from ..store.files.segment import make_folder
+from ..store.log.commit_log import NOWHERE
 from ..store.log.walk import Progress
 from . import replicas
 from .access.access import Access, open_access

@@ -221,8 +221,8 @@ def folders_of(job: Ingest, rows: DataFrame, target: str) -> list[str]:
     missing = [name for name in job.partition_by if name not in rows.columns]
     if missing and not target.endswith(MALFORMED):
         raise SparkFailed(
-            f"--partition-by names {', '.join(missing)}; the columns are {', '.join(rows.columns)}, "
-            "and date and hour are made of the time of storing"
+            f"--partition-by names {', '.join(missing)}; the columns are {', '.join(rows.columns)},"
+            " and date and hour are made of the time of storing"
         )
     return [name for name in job.partition_by if name in rows.columns]
 

@@ -3,7 +3,8 @@ slave makes queues and index from the master's log.
 
 A process of its own makes the machine code while the broker serves in plain Python: that takes ten
 seconds, once for these sources on a machine. Later brokers load it from numba's cache in a third of
-a second. A master does so with its first message: it takes 50 MiB, which one without needs not. `python -m aerobee.broker.send.engine` makes it beforehand, as when an image is built.
+a second. A master does so with its first message: it takes 50 MiB, which one without needs not.
+`python -m aerobee.broker.send.engine` makes it beforehand, as when an image is built.
 
 The cache is in the user's cache folder. In the package's own folder, which is numba's choice, it
 would stay behind when the package is uninstalled, and `import aerobee` would find an empty package.
