@@ -38,8 +38,9 @@ class BatchQueueAppender:
         self._log = state.log
         self._index = state.index
 
-    def put(self, message: Message, number: int) -> Placed:
-        """Store a record of `number` messages; result and errors are those of `Appender.put`.
+    def put(self, message: Message, number: int, body_bytes_max: int | None = None) -> Placed:
+        """Store a record of `number` messages; result and errors are those of `Appender.put`. The
+        limit of the body is maxMessageSize unless it is given.
 
         With the flag NEED_UNWRAP the messages are in the body, in the layout of a batch.
         """
@@ -62,7 +63,8 @@ class BatchQueueAppender:
         if b"INNER_" in properties:  # it was read from such a queue before
             properties = without(properties, INNER_NUM, INNER_BASE)
         properties += f"{INNER_NUM}\x01{number}\x02{INNER_BASE}\x01{base}\x02".encode()
-        body_bytes_max = self._state.settings.max_message_bytes
+        if body_bytes_max is None:
+            body_bytes_max = self._state.settings.max_message_bytes
         if len(body) > body_bytes_max or len(properties) > PROPERTIES_BYTES_MAX:
             raise too_large(len(body), len(properties), body_bytes_max)
         record = Record(

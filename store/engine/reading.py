@@ -296,6 +296,11 @@ class Reader:
         messages_max = min(messages_max, self._state.settings.pull_messages_max)
         bytes_max = min(bytes_max, self._state.settings.pull_bytes_max)
         for unit in queue.units(offset, messages_max, limit):
+            if unit.base > found.next_offset:
+                self._report(
+                    unit.log_offset,
+                    f"what lies before message {unit.base} of batch queue {queue_id} of {topic}",
+                )
             too_many = found.count + unit.number > messages_max
             if found.records and (too_many or found.size + unit.size > bytes_max):
                 break

@@ -212,7 +212,7 @@ class Appender:
             due = self._due_code(queue_id, message.properties, store_ms, None)
             message = message._replace(tags_code=due)
         if queue is None and self._state.has_batch_queue(topic, queue_id):
-            return self._batch_queues.put(message, 1)
+            return self._batch_queues.put(message, 1, self._body_bytes_max(is_moved))
         body_bytes, properties_bytes = len(message.body), len(message.properties)
         body_bytes_max = self._body_bytes_max(is_moved)
         if body_bytes > body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:

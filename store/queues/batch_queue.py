@@ -5,6 +5,7 @@ entry has 46 bytes. Offsets count inner messages, so an entry covers [base, base
 found by binary search.
 """
 
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ UNIT = LAYOUT.struct
 UNIT_BYTES = LAYOUT.size
 UNIT_TYPE: np.dtype[np.void] = np.dtype(LAYOUT.dtype())
 NOT_COMPACTED = -1
+NO_END = 1 << 64
 
 
 class Unit(NamedTuple):
@@ -42,6 +44,15 @@ class Unit(NamedTuple):
     store_ms: int
     base: int
     number: int
+
+    def has(self, offset: int) -> bool:
+        """Whether it has the message at this offset."""
+        return self.base <= offset < self.base + self.number
+
+    def is_sound(self, log_end: int) -> bool:
+        """Whether it can be one, of a record before `log_end`."""
+        is_valid = self.log_offset >= 0 and self.size > 0 and self.base >= 0 and self.number > 0
+        return is_valid and self.log_offset + self.size <= log_end
 
 
 class BatchQueue:
@@ -75,7 +86,7 @@ class BatchQueue:
         """Find the files and the last unit; `sure` as in `Segments.load`."""
         self.segments.load(sure=sure)
         count = self._first
-        while self._has_place(count) and _is_valid(self._unit(count)):
+        while self._has_place(count) and self._unit(count).is_sound(NO_END):
             count += 1
         self.cut(count)
         if is_clean:
@@ -135,7 +146,7 @@ class BatchQueue:
         `log_start`."""
         for number in range(self._first, self._count):
             unit = self._unit(number)
-            if unit.log_offset >= log_start:
+            if self._is_sound(unit, NO_END) and unit.log_offset >= log_start:
                 self.min_offset = unit.base
                 return
         self.min_offset = self.next
@@ -145,8 +156,8 @@ class BatchQueue:
         items = self.segments.items
         if len(items) < 2:
             return None
-        last = items[0].end // UNIT_BYTES - 1
-        return items[0] if self._unit(last).log_offset < log_start else None
+        last = self._unit(items[0].end // UNIT_BYTES - 1)
+        return items[0] if 0 <= last.log_offset < log_start else None
 
     @property
     def can_spare_first_file(self) -> bool:
@@ -156,7 +167,7 @@ class BatchQueue:
 
     def units(self, offset: int, count: int, log_end: int) -> list[Unit]:
         """Up to `count` units from the one with message `offset` on; their records lie before
-        `log_end`."""
+        `log_end`. Damaged ones, which a later unit shows not to be beyond that, are left out."""
         low, high = self._first, self._count
         while low < high:
             middle = (low + high) // 2
@@ -165,13 +176,22 @@ class BatchQueue:
                 low = middle + 1
             else:
                 high = middle
-        found = []
-        for number in range(low, min(low + count, self._count)):
+        if low < self._count and not self._unit(low).has(offset):
+            low = self._searched(offset, log_end)
+        units = map(self._unit, range(low, self._count))
+        return list(islice((unit for unit in units if self._is_sound(unit, log_end)), count))
+
+    def _searched(self, offset: int, log_end: int) -> int:
+        """The number of the first sound unit that ends behind message `offset`, one by one: a
+        damaged unit leads a binary search astray."""
+        for number in range(self._first, self._count):
             unit = self._unit(number)
-            if unit.log_offset + unit.size > log_end:
-                break
-            found.append(unit)
-        return found
+            if self._is_sound(unit, log_end) and unit.base + unit.number > offset:
+                return number
+        return self._count
+
+    def _is_sound(self, unit: Unit, log_end: int) -> bool:
+        return unit.is_sound(log_end) and unit.base + unit.number <= self.next
 
     def offset_at(self, moment_ms: int, upper: bool) -> int:
         """The offset of the first message of the first record stored at this moment, with `upper`
@@ -195,7 +215,7 @@ class BatchQueue:
         """The offset behind the last message whose record lies before `log_end`."""
         for number in range(self._count - 1, self._first - 1, -1):
             unit = self._unit(number)
-            if unit.log_offset + unit.size <= log_end:
+            if self._is_sound(unit, log_end):
                 return unit.base + unit.number
         return self.min_offset
 
@@ -223,7 +243,3 @@ class BatchQueue:
         segment = self.segments.find(place)
         assert segment is not None
         return Unit(*UNIT.unpack_from(segment.view, place - segment.base)[:6])
-
-
-def _is_valid(unit: Unit) -> bool:
-    return unit.log_offset >= 0 and unit.size > 0 and unit.base >= 0 and unit.number > 0

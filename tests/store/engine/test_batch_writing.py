@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from aerobee.store.base.settings import StoreSettings
 from aerobee.store.engine.messages import Message
 from aerobee.store.engine.store import MessageStore
 from aerobee.store.inspect.check import check
+from aerobee.store.queues.batch_queue import UNIT_BYTES
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 SETTINGS = StoreSettings(segment_bytes=1 << 20)
@@ -131,4 +133,34 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing(
     with pytest.raises(StoreError, match="no place in a batch queue"):
         store.put_in_batch_queue(Message(("B", 0), 0, 4, 1, HOST, b"x", b"", 0), 1)
     assert store.max_offset("B", 0) == 0
+    store.close()
+
+
+def test_a_message_that_was_taken_before_a_limit_was_lowered_is_moved(
+    opened: Callable[..., MessageStore],
+) -> None:
+    store = opened(replace(SETTINGS, max_message_bytes=100))
+    large = Message(("B", 0), 7, 0, 1, HOST, bytes(101), b"", 0)
+    with pytest.raises(MessageTooLarge):
+        store.put(large)
+    store.put(large, is_moved=True)
+    assert store.max_offset("B", 0) == 1
+    store.close()
+
+
+def test_a_damaged_entry_costs_its_own_messages_and_is_told_once(
+    opened: Callable[..., MessageStore], caplog: pytest.LogCaptureFixture
+) -> None:
+    store = opened()
+    put_batch(store, b"a", b"b")
+    put_batch(store, b"c", b"d")
+    put(store, b"e")
+    store.write_staged()
+    view = store.state.queues.batch["B", 0].segments.last.view
+    view[UNIT_BYTES : UNIT_BYTES + 1] = b"\xff"  # the sign of its position
+    for _ in range(2):
+        assert [one.body for one in messages(store)] == [b"a", b"b", b"e"]
+        found = store.get("B", 0, 2, 1, 1 << 20)  # a reader that stands there goes on behind it
+        assert (found.status, found.next_offset) == (status.FOUND, 5)
+    assert caplog.text.count("what lies before message 4 of batch queue 0 of B is damaged") == 1
     store.close()

@@ -40,6 +40,25 @@ def test_the_unit_that_holds_a_message_is_found(queue: BatchQueue, offset: int, 
     assert queue.units(offset, 1, 600)[0].base == base
 
 
+@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize(
+    ("field", "value"), [(0, -1), (0, 1 << 40), (1, -5), (4, 1 << 40), (4, -1), (5, -1)]
+)
+def test_a_damaged_unit_is_left_out_and_none_behind_it(
+    queue: BatchQueue, number: int, field: int, value: int
+) -> None:
+    segment = queue.segments.items[number * 46 // 184]
+    numbers = list(UNIT.unpack_from(segment.view, number * 46 % 184))
+    numbers[field] = value
+    UNIT.pack_into(segment.view, number * 46 % 184, *numbers)
+    bases = [0, 1, 5, 7, 8, 11]
+    sound = [each for at, each in enumerate(zip(bases, ENDS, strict=True)) if at != number]
+    assert queue.readable_end(600) == 16
+    for offset in range(16):
+        found = [unit.base for unit in queue.units(offset, 99, 600)]
+        assert found == [base for base, end in sound if end > offset], offset
+
+
 def test_beyond_the_last_message_there_is_no_unit(queue: BatchQueue) -> None:
     assert queue.units(16, 1, 600) == []
     assert [unit.base for unit in queue.units(0, 99, 250)] == [0, 1]
