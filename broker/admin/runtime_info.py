@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...conf.java_keys import JAVA_KEYS
 from ...protocol.bodies.cluster import DIFFERING_PREFIX, NOT_STORED, OTHER_MASTERS
-from ...protocol.command import VERSION
+from ...protocol.command import VERSION, VERSION_NAME
 from ...protocol.message.record import store_ms_of
 from ...store.engine.store import MessageStore
 from ..groups.clients import Clients
@@ -22,7 +22,6 @@ from ..scheduled.delays import SCHEDULE_TOPIC, Delays
 from ..scheduled.timers import NO_FIGURES, Timers
 from ..settings.config import BrokerConfig
 
-VERSION_NAME = "V5_3_3"
 BYTE_UNITS = "KMGTPE"
 LATENCIES = (
     "[<=0ms]:0 [0~10ms]:0 [10~50ms]:0 [50~100ms]:0 [100~200ms]:0 [200~500ms]:0 [500ms~1s]:0 "

@@ -4,8 +4,8 @@ from collections.abc import Generator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ...protocol.command import VERSION_NAME
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
-from ..admin.runtime_info import VERSION_NAME
 from .metrics_lag import lags
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.heartbeat import ConsumerData
 from ...protocol.bodies.running import ConsumerRunningInfo, ProcessQueueInfo
-from ...protocol.command import VERSION
+from ...protocol.command import VERSION_NAME
 from ..cluster.cluster import Cluster
 from .consume_stats import ConsumeStats
 
@@ -24,12 +24,12 @@ def running_info(
     now = asyncio.get_running_loop().time()
     return ConsumerRunningInfo(
         properties={
-            "PROP_NAMESERVER_ADDR": ";".join(cluster.name_servers.addresses),
+            "PROP_NAMESERVER_ADDR": "".join(f"{one};" for one in cluster.name_servers.addresses),
             "PROP_CONSUME_TYPE": data.consume_type or "",
             "PROP_CONSUMEORDERLY": "true" if ordered else "false",
             "PROP_THREADPOOL_CORE_SIZE": "1",
             "PROP_CONSUMER_START_TIMESTAMP": str(started_ms),
-            "PROP_CLIENT_VERSION": str(VERSION),
+            "PROP_CLIENT_VERSION": VERSION_NAME,
             "consumerGroup": data.group_name,
             "messageModel": data.message_model or "",
             "consumeFromWhere": data.consume_from_where or "",

@@ -32,6 +32,7 @@ from . import (
     grpc_measures,
     limit_measures,
     measures,
+    redistribution_measures,
     replication_measures,
     spark_measures,
     store_measures,
@@ -213,6 +214,9 @@ def _measure_alone(
         found.compared, found.held = failover_measures.failover(
             folder, program, rounds, scale, gib, flags, _say
         )
+    elif part == "redistribution":
+        found.held = redistribution_measures.redistribution(folder, rounds, _say)
+        found.held += redistribution_measures.kills(folder, rounds, _say)
     elif part == "tables":
         found.compared, found.held = table_measures.tables(
             folder, program, rounds, scale, flags, _say

@@ -27,6 +27,7 @@ PARTS = {
     "processes": "Groups of brokers",
     "replication": "A master with a slave",
     "failover": "Controller mode",
+    "redistribution": "When members and brokers come and go",
     "calls": "Calls for a send",
     "start": "Start",
     "memory": "Memory",
@@ -47,7 +48,8 @@ PARTS = {
     "client": "Clients",
     "spark": "PySpark's source",
 }
-ALONE = ("client", "limit", "processes", "mirror", "backup", "spark")  # medians of aerobee alone
+# Medians of aerobee alone.
+ALONE = ("client", "limit", "processes", "redistribution", "mirror", "backup", "spark")
 CALLS_MAX = 12.0
 IDLE_SECONDS = 2.0  # the period over which the idle fraction is measured
 MISSED = "**no**"

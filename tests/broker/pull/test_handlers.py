@@ -24,7 +24,7 @@ from aerobee.store.base import status
 from aerobee.store.engine.messages import Batch, Message
 from aerobee.store.engine.store import Found
 
-from ..conftest import Caller, Config, Start, parked, records
+from ..conftest import Caller, Config, Run, Start, parked, records
 from ..virtual_time import in_virtual_time
 
 
@@ -163,6 +163,22 @@ async def test_a_waiting_pull_is_answered_by_the_message(broker: Broker, caller:
     await caller.send("T", b"news", queue_id=1)
     assert not waiting.done()
     await caller.send("T", b"news")
+    assert [record.body for record in records(await waiting)] == [b"news"]
+
+
+@in_virtual_time
+@pytest.mark.requirement("Consuming: Push type: a waiting pull is woken by the message")
+@pytest.mark.parametrize("batch", [False, True])
+async def test_a_waiting_pull_is_woken_although_its_time_is_never_up(
+    run: Run, config: Config, batch: bool
+) -> None:
+    """The broker's clock stands still, so that no sweep answers the pull."""
+    broker, caller = await run(config())
+    await filled(caller, 1)
+    waiting = asyncio.ensure_future(caller.pull("T", 1, suspend_ms=15_000))
+    await parked(broker, 1)
+    body = encode_batch([Entry(0, b"news", b"")]) if batch else b"news"
+    await caller.send("T", body, batch=batch)
     assert [record.body for record in records(await waiting)] == [b"news"]
 
 

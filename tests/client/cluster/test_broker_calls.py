@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aerobee.client import Consumer, LitePullConsumer, Outcome
 from aerobee.client.group.received import ReceivedMessage
+from aerobee.client.push import consumer as consumer_module
 from aerobee.protocol import codes
 from aerobee.protocol.aio.connection import Connection
 from aerobee.protocol.bodies.body import MessageQueue
@@ -14,7 +15,7 @@ from aerobee.protocol.bodies.running import ConsumeMessageDirectlyResult, Consum
 from aerobee.protocol.command import Command
 
 from ...waiting import LONG
-from ..fakes import FakeCluster, record, until
+from ..fakes import FakeCluster, FakeServer, record, until
 from ..queue_log import Log, committed, take
 from ..shelf import Shelf
 
@@ -72,8 +73,42 @@ async def test_running_info_tells_what_is_held(fake: FakeCluster, member: Consum
     assert info.mq_table[QUEUE].commit_offset == 1
     assert info.mq_table[QUEUE].cached_msg_count == 2
     assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
-    assert info.properties["PROP_NAMESERVER_ADDR"] == fake.address
+    assert info.properties["PROP_NAMESERVER_ADDR"] == f"{fake.address};"
     assert {each.topic for each in info.subscription_set} == {"orders", "%RETRY%g"}
+
+
+@pytest.mark.requirement("Rebalance: State dump")
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_running_info_has_all_properties(
+    fake: FakeCluster, ordered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer_module, "now_ms", lambda: 1_700_000_000_123)
+    fake.topics = {"orders": 1, "%RETRY%g": 1}
+    Shelf(fake.broker)
+    other = FakeServer()  # a second name server
+    other.answers = fake.answers
+    await other.start()
+    servers = [fake.address, other.address]
+    consumer = Consumer(servers, group="g", topics=["orders"], ordered=ordered, start="earliest")
+
+    @consumer.listener(concurrency=7)
+    async def listen(_: ReceivedMessage) -> None:
+        pass
+
+    async with consumer:
+        answer = await ask(fake, codes.GET_CONSUMER_RUNNING_INFO, consumerGroup="g", clientId="x")
+    await other.stop()
+    assert ConsumerRunningInfo.decode(answer.body).properties == {
+        "PROP_NAMESERVER_ADDR": f"{fake.address};{other.address};",
+        "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+        "PROP_CONSUMEORDERLY": "true" if ordered else "false",
+        "PROP_THREADPOOL_CORE_SIZE": "7",
+        "PROP_CONSUMER_START_TIMESTAMP": "1700000000123",
+        "PROP_CLIENT_VERSION": "V5_3_3",
+        "consumerGroup": "g",
+        "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+    }
 
 
 @pytest.mark.parametrize(("fails", "result"), [(False, "CR_SUCCESS"), (True, "CR_LATER")])

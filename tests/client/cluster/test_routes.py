@@ -38,6 +38,25 @@ async def test_a_refresh_learns_new_queues_and_keeps_a_route_that_is_gone(
     await cluster.close()
 
 
+async def test_routes_are_refreshed_every_30_seconds_although_nothing_fails(
+    fake: FakeCluster, clock: Clock
+) -> None:
+    asked = fake.requests[codes.GET_ROUTEINFO_BY_TOPIC]
+    cluster = Cluster(fake.address)
+    await cluster.route("orders")
+    cluster.start()
+    await clock.advance(1)
+    before = len(asked)
+    fake.topics["orders"] = 6
+    await clock.advance(25)
+    assert len(asked) == before
+    await clock.advance(5)
+    assert len(asked) == before + 1
+    assert len((await cluster.route("orders")).publish) == 6
+    assert not fake.broker.order  # no request to a broker had an effect on that
+    await cluster.close()
+
+
 async def test_a_borrowed_route_gives_way_once_the_topic_is_there(fake: FakeCluster) -> None:
     fake.topics["TBW102"] = 8
     cluster = Cluster(fake.address)

@@ -332,6 +332,23 @@ async def test_every_member_computes_the_same_plan_from_shuffled_responses(
     ]
 
 
+@pytest.mark.requirement("Rebalance: The same plan for all; missing ids keep the old one")
+@pytest.mark.parametrize("body", [b'{"consumerIdList":[]}', b'{"consumerIdList":null}', b"{}"])
+async def test_a_list_without_any_member_takes_no_queue_away(
+    fake: FakeCluster, shelf: Shelf, body: bytes
+) -> None:
+    asked = fake.broker.requests[codes.GET_CONSUMER_LIST_BY_GROUP]
+    async with member(fake) as consumer:
+        await until(lambda: len(consumer.queues) == 1)
+        fake.broker.answers[codes.GET_CONSUMER_LIST_BY_GROUP] = lambda *_: Response(body=body)
+        before = len(asked)
+        await consumer.rebalance()
+        assert len(asked) > before
+        assert consumer.queues == [MessageQueue("orders", "broker-a", 0)]
+        shelf.put("orders", 0, b"0")
+        assert await consumer.receive(LONG) is not None
+
+
 @pytest.mark.requirement("Rebalance: A user's own strategy")
 @pytest.mark.parametrize(
     ("strategy", "said"),

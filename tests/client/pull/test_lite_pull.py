@@ -19,7 +19,7 @@ from aerobee.protocol.headers.pull import LITE_PULL, SUBSCRIPTION, SUSPEND, Pull
 
 from ...waiting import LONG
 from ..clock import Clock
-from ..fakes import FakeCluster, pulled, until
+from ..fakes import FakeCluster, pulled, record, until
 from ..shelf import Shelf
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -462,6 +462,34 @@ async def test_few_pull_tasks_serve_many_queues(fake: FakeCluster) -> None:
             command, connection = waiting.popleft()
             connection.respond(command, pulled(next_offset=0, code=codes.PULL_NOT_FOUND))
     assert at_once == {1, 2}
+
+
+@pytest.mark.requirement("Lite pull: 20 pull tasks")
+async def test_queues_with_messages_do_not_wait_for_the_long_polls_of_empty_ones(
+    fake: FakeCluster, clock: Clock
+) -> None:
+    """Both tasks wait at empty queues; each of the other four queues has a message."""
+    fake.topics["orders"] = 6
+    empty: list[int] = []  # the first two queues that are pulled
+    loop = asyncio.get_running_loop()
+
+    def answer(command: Command, connection: Connection) -> Response | None:
+        header = command.header(PullMessage)
+        if len(empty) < 2:
+            empty.append(header.queue_id)
+        if header.queue_id not in empty and header.offset == 0:
+            return pulled([record(0, queue_id=header.queue_id)], 1)
+        nothing = pulled(next_offset=header.offset, code=codes.PULL_NOT_FOUND)
+        loop.call_later(header.suspend_ms / 1000, connection.respond, command, nothing)
+        return None
+
+    fake.broker.answers[codes.LITE_PULL_MESSAGE] = answer
+    fake.broker.answers[codes.QUERY_CONSUMER_OFFSET] = lambda *_: Response(fields={"offset": "0"})
+    async with member(fake, pull=LitePullSettings(tasks=2)) as consumer:
+        await consumer.subscribe("orders")
+        await clock.advance(10)
+        found = [each.queue_id for _ in range(6) for each in await consumer.poll(0)]
+    assert sorted(found + empty) == list(range(6))
 
 
 async def test_an_offset_reset_by_an_administrator_takes_effect(
