@@ -83,6 +83,7 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     config_store_path: str = ""  # empty: changes of settings are not stored
     config_black_list: str = "configBlackList;configStorePath;kvConfigPath"
 
+    # As in 5.3.3; 4.9 and RocketMQ's texts have 10 s. A broker is dead after 120 s in all of them.
     scan_not_active_broker_interval: IntervalMs = 5_000
     delete_topic_with_broker_registration: bool = False
     support_acting_master: bool = False

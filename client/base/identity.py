@@ -34,7 +34,8 @@ current = Machine()
 
 
 def new_client_id(ip: str | None = None, instance: str | None = None) -> str:
-    """A client id as Java makes one: ip@pid#ns, or ip@instance when the instance has a name."""
+    """A client id as Java makes one: ip@pid#ns, or ip@instance when the instance has a name. Texts
+    have a timestamp there; it is System.nanoTime()."""
     return f"{ip or current.ip()}@{instance or f'{current.pid()}#{current.time_ns()}'}"
 
 

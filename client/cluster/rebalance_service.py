@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 
 log = logging.getLogger(__name__)
 
-SECONDS = 20.0  # rocketmq.client.rebalance.waitInterval
-MIN_SECONDS = 1.0  # rocketmq.client.rebalance.minInterval
+SECONDS = 20.0  # rocketmq.client.rebalance.waitInterval; the only one in 4.9 and in texts
+MIN_SECONDS = 1.0  # rocketmq.client.rebalance.minInterval, of 5.3: while a queue is not taken yet
 MISSING_TOPIC_SECONDS = 1.0  # until the next look for a topic without a route
 
 

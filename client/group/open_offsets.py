@@ -1,7 +1,8 @@
 """The open offsets of one queue: received by this consumer and not settled yet.
 
 The offset to commit is the smallest open one, or the one after the last message if none is open: a
-crash repeats messages, it never skips one.
+crash repeats messages, it never skips one. So a committed offset is that of the next message to be
+read; texts that call it the last consumed one, and add 1, differ from RocketMQ's program.
 """
 
 from collections import deque

@@ -30,6 +30,8 @@ from ..group.received import ReceivedMessage
 
 log = logging.getLogger(__name__)
 
+FAILED = "consuming %r failed; it comes again, unless this was its last try"
+
 CONCURRENCY = 20  # consumeThreadMin and consumeThreadMax
 CONCURRENCY_MAX = 1_000
 BATCH_MAX = 1_024  # Java's client takes no larger consumeMessageBatchMaxSize
@@ -183,7 +185,7 @@ class Workers:
                 outcome, result = Outcome.LATER, "CR_RETURN_NULL"
             error = None
         except Exception as raised:
-            log_failure(log, raised, "consuming %r failed; it comes again, unless this was its last try", messages[0])
+            log_failure(log, raised, FAILED, messages[0])
             outcome, result, error = Outcome.LATER, "CR_THROW_EXCEPTION", raised
         process_queue.last_settle_ms = now_ms()
         process_queue.stats.consumed += 1

@@ -38,7 +38,8 @@ def average(me: str, queues: Sequence[MessageQueue], ids: Sequence[str]) -> list
 
 
 def circle(me: str, queues: Sequence[MessageQueue], ids: Sequence[str]) -> list[MessageQueue]:
-    """AVG_BY_CIRCLE: dealt out like cards."""
+    """AVG_BY_CIRCLE: dealt out like cards. Of q1 to q6 the third of three members has q3 and q6,
+    where a text says q3 and q5."""
     if me not in ids:
         return []
     return list(queues[ids.index(me) :: len(ids)])
