@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from aerobee.client import Consumer
+from aerobee.client import Admin, Consumer
 from aerobee.client.mirror.mirror import Mirror
+from aerobee.client.pull.reader import Reader
 from aerobee.protocol.message import properties as props
+from aerobee.protocol.message.record import decode_all
 from aerobee.scripts.harness.kafka_side import KafkaBroker
 from aerobee.testing.cluster import LocalCluster
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -123,3 +125,51 @@ async def test_a_tombstone_and_a_key_that_is_no_text_are_copied(
         pairs = message.stored_properties
         assert (pairs["kafka.key.base64"], pairs["kafka.value"]) == ("AP8=", "null")
         await message.ack()
+
+
+@pytest.mark.java
+async def test_each_target_gets_every_record_also_after_it_was_emptied(
+    kafka: KafkaBroker, target: LocalCluster
+) -> None:
+    """What the mirror has committed in Kafka for one target says nothing of another, or of what
+    has been made again."""
+    await make_topic(kafka, "spread.v1", 2)
+    producer = AIOKafkaProducer(bootstrap_servers=kafka.address)
+    await producer.start()
+    wanted: list[tuple[bytes, bytes]] = []
+    for number in range(COUNT):
+        key, value = f"k{number}".encode(), str(number).encode()
+        wanted.append((key, value))
+        await producer.send_and_wait("spread.v1", value, key=key, partition=number % 2)
+    await producer.stop()
+
+    async def mirrored(to: LocalCluster) -> int:
+        async with Mirror(
+            f"kafka://{kafka.address}",
+            to.name_server,
+            topics=r"spread\.v1",
+            groups="none",
+            rename=(r"\.", "-"),
+        ) as mirror:
+            await mirror.copy_once()
+            report = mirror.report()
+            assert (report.lag, report.failures) == (0, ())
+            return report.copied
+
+    async def stored(at: LocalCluster) -> list[tuple[bytes, bytes]]:
+        found = []
+        async with Reader(at.name_server) as reader:
+            for queue in await reader.queues("spread-v1"):
+                for record in decode_all((await reader.pull(queue, 0, 1_024, bulk=True)).body):
+                    found.append((record.properties["kafka.key"].encode(), record.body))
+        return sorted(found)
+
+    assert await mirrored(target) == COUNT
+    assert await mirrored(target) == 0
+    with LocalCluster() as second:
+        assert await mirrored(second) == COUNT
+        assert await stored(second) == sorted(wanted)
+    async with Admin(target.name_server) as admin:
+        await admin.delete_topic("spread-v1")
+    assert await mirrored(target) == COUNT
+    assert await stored(target) == sorted(wanted)
