@@ -5,6 +5,7 @@ server's refusal. `retriable` says whether the same call may succeed later. A me
 cause, the value, the limit and what to do.
 """
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -30,12 +31,23 @@ RETRIABLE_CODES = frozenset(
 
 # A broker that answers so has not looked at the request: it stops, or another one is the master.
 NOT_IN_SERVICE = frozenset((codes.SERVICE_NOT_AVAILABLE, codes.GO_AWAY))
+QUEUE_GONE = re.compile(r"queueId\[\d+\] is illegal")
 REJECTED = "[REJECTREQUEST]"  # in the remark of SYSTEM_BUSY where the whole kind is not served
 
 
 def is_not_in_service(code: int, remark: str | None) -> bool:
     """Whether a broker with this answer has not looked at the request."""
     return code in NOT_IN_SERVICE or (code == codes.SYSTEM_BUSY and REJECTED in (remark or ""))
+
+
+def is_queue_gone(code: int, remark: str | None) -> bool:
+    """Whether a broker with this answer says that its topic has fewer queues by now.
+
+    The remark is RocketMQ's, "request queueId[12] is illegal, ..." for a send and "queueId[12] is
+    illegal, ..." for a pull; the code of a send was SYSTEM_ERROR before version 5.
+    """
+    is_code = code in (codes.INVALID_PARAMETER, codes.SYSTEM_ERROR)
+    return is_code and QUEUE_GONE.search(remark or "") is not None
 
 
 class AerobeeError(Exception):

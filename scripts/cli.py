@@ -30,7 +30,7 @@ COMMANDS = {
     "init": ("init.command", "write units for systemd and settings"),
     "pub": ("pub", "send messages, one a line"),
     "sub": ("sub", "show the messages of a topic as they come"),
-    "topics": ("topics", "list, show, create and delete topics"),
+    "topics": ("topics", "list, show, create, shrink and delete topics"),
     "groups": ("groups", "list consumer groups, reset one to a time, or delete one"),
     "cluster": ("brokers", "list the brokers and what they do"),
     "drain": ("brokers", "empty a broker: no new messages, read to the end by all groups"),

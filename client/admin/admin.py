@@ -6,12 +6,13 @@ from .brokers import BrokerAdmin
 from .dead_letters import DeadLetterAdmin
 from .drain import DrainAdmin
 from .messages import MessageAdmin
-from .topics import READ_WRITE, TopicAdmin
+from .shrinking import ShrinkAdmin
+from .topics import READ_WRITE
 
 __all__ = ["QUEUES_MAX", "READ_WRITE", "Admin"]
 
 
-class Admin(BrokerAdmin, DrainAdmin, TopicAdmin, DeadLetterAdmin, MessageAdmin, AccessAdmin):
+class Admin(BrokerAdmin, DrainAdmin, ShrinkAdmin, DeadLetterAdmin, MessageAdmin, AccessAdmin):
     """Asks and changes a cluster.
 
     async with Admin("127.0.0.1:9876") as admin:

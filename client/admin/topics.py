@@ -48,22 +48,30 @@ class TopicAdmin(Asking):
         topic: str,
         queues: int = 4,
         *,
+        read_queues: int | None = None,
         perm: int = READ_WRITE,
         order: bool = False,
         attributes: Mapping[str, str] | None = None,
         cluster: str | None = None,
         broker: str | None = None,
     ) -> None:
-        """Make or change `topic` on every master (of a cluster, or of one broker name)."""
+        """Make or change `topic` on every master (of a cluster, or of one broker name).
+
+        `queues` is the number of queues per broker. With `read_queues` it is the number of those
+        that take messages, and `read_queues` of those that are read. Attributes that are not named
+        stay. ClientError for a number out of range; `shrink_topic` takes queues away.
+        """
         try:
             check_topic(topic)
         except Refusal as refusal:
             raise ClientError(refusal.remark) from None
-        if not 0 < queues <= QUEUES_MAX:
-            raise ClientError(f"queues is {queues}; give 1 to {QUEUES_MAX}")
+        reads = queues if read_queues is None else read_queues
+        for name, number in (("queues", queues), ("read_queues", reads)):
+            if not 0 < number <= QUEUES_MAX:
+                raise ClientError(f"{name} is {number}; give 1 to {QUEUES_MAX}")
         text = ",".join(f"+{name}={value}" for name, value in (attributes or {}).items())
         header = UpdateTopic(
-            topic, queues, queues, perm, sys_flag=0, order=order, attributes=text or None
+            topic, reads, queues, perm, sys_flag=0, order=order, attributes=text or None
         )
         masters = await self.masters(cluster=cluster, broker=broker)
         await self._ask_each(masters, codes.UPDATE_AND_CREATE_TOPIC, header)

@@ -33,6 +33,7 @@ class Admin(Blocking[_Admin]):
     topics = awaited(_Admin.topics)
     create_topic = awaited(_Admin.create_topic)
     delete_topic = awaited(_Admin.delete_topic)
+    shrink_topic = awaited(_Admin.shrink_topic)
     topic_stats = awaited(_Admin.topic_stats)
     offsets_at = awaited(_Admin.offsets_at)
     topics_of_cluster = awaited(_Admin.topics_of_cluster)

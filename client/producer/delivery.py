@@ -7,7 +7,7 @@ if it fails.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from ...protocol import codes
@@ -27,10 +27,12 @@ from ..cluster.route import Route
 from ..cluster.routes import RENEW_SECONDS
 from ..errors import (
     BrokerError,
+    ClientError,
     NoAnswerError,
     NoRouteError,
     RequesterGoneError,
     UnreachableError,
+    is_queue_gone,
 )
 from .encoding import EncodedMessage
 from .quick_send import FirstTry
@@ -186,6 +188,12 @@ class Delivery:
                     return receipt
                 stored = receipt
             except (UnreachableError, NoAnswerError, BrokerError, NoRouteError) as wrong:
+                if isinstance(wrong, BrokerError) and is_queue_gone(wrong.code, wrong.remark):
+                    await self._look_again(encoded.topic, deadline)
+                    if wanted is not None:
+                        raise
+                    tries.found_gone(queue, wrong)
+                    continue
                 if not wrong.retriable and not isinstance(wrong, RequesterGoneError):
                     raise
                 log.debug("sending to %s failed: %s", queue.broker_name, wrong)
@@ -197,10 +205,22 @@ class Delivery:
         raise tries.error()
 
     async def _next(self, topic: str, tries: Tries) -> MessageQueue:
-        queues = (await self.route(topic)).publish
+        queues: Sequence[MessageQueue] = (await self.route(topic)).publish
+        if tries.gone:
+            queues = [queue for queue in queues if queue not in tries.gone]
+            if not queues:
+                raise tries.error()
         now = asyncio.get_running_loop().time()
         free = tries.candidates(queues, now, self._open().leader_of)
         return self.round_robin.next(free or queues, tries.last, self._faults)
+
+    async def _look_again(self, topic: str, deadline: float) -> None:
+        """Fetch the route of a topic that has fewer queues by now; on failure the old one stays."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._open().route(topic, fresh=True)
+        except (TimeoutError, ClientError, BrokerError) as wrong:
+            log.debug("keeping the last known route of topic %s: %s", topic, wrong)
 
     async def _one_may_be_tried(
         self, topic: str, wanted: MessageQueue | None, tries: Tries

@@ -7,7 +7,7 @@ queue keep their order as long as they are started in that order and none is ret
 import asyncio
 import random
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...protocol import codes
@@ -30,14 +30,16 @@ from ..base.security import OPEN, Security
 from ..cluster.cluster import Cluster
 from ..errors import (
     AerobeeError,
+    BrokerError,
     ClientError,
     ClosedError,
     NoAnswerError,
+    is_queue_gone,
 )
 from .batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Part, send_parts, split
 from .broker_requests import ProducerCalls
 from .delivery import Delivery
-from .encoding import COMPRESS_BYTES_MIN, Packer
+from .encoding import COMPRESS_BYTES_MIN, EncodedMessage, Packer
 from .quick_send import QuickSends
 from .select_queue import Selector, by_hash
 from .trace import Tracer, trace_topic
@@ -191,13 +193,19 @@ class Producer(Startable):
         more = {} if sharding_key is None else {props.SHARDING_KEY: sharding_key}
         if queue is None and selector is None and sharding_key is not None:
             selector, selector_arg = by_hash, sharding_key
-        if queue is None and selector is not None:
-            queues = (await self._delivery.route(self._topic(message.topic))).publish
-            queue = selector(queues, message, selector_arg)
+
+        async def send() -> SendReceipt:
+            encoded = self._packer.pack(message, more)
+            if queue is not None or selector is None:
+                return await self._delivery.send(encoded, queue, timeout)
+            return await self._send_selected(
+                encoded, lambda queues: selector(queues, message, selector_arg), timeout
+            )
+
         if not telemetry.is_wanted():
-            return await self._delivery.send(self._packer.pack(message, more), queue, timeout)
+            return await send()
         with telemetry.sending(message.topic, self.group, more) as span:
-            receipt = await self._delivery.send(self._packer.pack(message, more), queue, timeout)
+            receipt = await send()
             span.set_attribute("messaging.message.id", receipt.msg_id)
             return receipt
 
@@ -370,6 +378,24 @@ class Producer(Startable):
             return None
         cluster.check_loop()
         return self._quick.begin(cluster, message, timeout)
+
+    async def _send_selected(
+        self,
+        encoded: EncodedMessage,
+        select: Callable[[Sequence[MessageQueue]], MessageQueue],
+        timeout_s: float,
+    ) -> SendReceipt:
+        """Send to the queue that `select` chooses of all; chosen once more if that one is gone."""
+        deadline = monotonic() + timeout_s
+        queue = select((await self._delivery.route(encoded.topic)).publish)
+        try:
+            return await self._delivery.send(encoded, queue, timeout_s)
+        except BrokerError as wrong:
+            if not is_queue_gone(wrong.code, wrong.remark):
+                raise
+        # Nothing was stored there, and the delivery has fetched the route.
+        queue = select((await self._delivery.route(encoded.topic)).publish)
+        return await self._delivery.send(encoded, queue, max(deadline - monotonic(), 0.0))
 
     def _topic(self, name: str) -> str:
         """A topic as brokers know it."""

@@ -27,6 +27,7 @@ class Tries:
         self.deadline = deadline
         self.failure: AerobeeError | None = None  # of the last try
         self.last: str | None = None  # the broker of the last try
+        self.gone: set[MessageQueue] = set()  # queues that their brokers have no more
         self._most = most
         self._timeout_s = timeout_s
         self._counted: list[str] = []  # the brokers of the tries that count
@@ -62,6 +63,12 @@ class Tries:
             doubled = self._pauses.get(self.last, PAUSE_SECONDS / 2) * 2
             pause = self._pauses[self.last] = min(doubled, PAUSE_SECONDS_MAX)
         self._away_until[self.last] = now + pause
+
+    def found_gone(self, queue: MessageQueue, wrong: AerobeeError) -> None:
+        """Record that the last try found its queue gone: nothing was stored, so it costs none."""
+        self.failure = wrong
+        self._counted.pop()
+        self.gone.add(queue)
 
     def candidates(
         self,

@@ -15,7 +15,7 @@ from ...protocol.bodies.subscription import SubscriptionData
 from ..base.identity import now_ms
 from ..base.message_view import MessageView
 from ..cluster.cluster import Cluster
-from ..errors import AerobeeError, BrokerError, ClientError
+from ..errors import AerobeeError, BrokerError, ClientError, is_queue_gone
 from ..group.first_offset import FirstOffset
 from ..group.inbox import Inbox
 from ..group.process_queue import BYTES_MAX, MESSAGES_MAX, SPAN_MAX, Limits, ProcessQueue, name_of
@@ -116,6 +116,9 @@ class PullTasks:
                     wait = FLOW_CONTROL_SECONDS if flow else FAILED_SECONDS
                     if not flow:
                         log.warning("next try in %g s: %s", wait, wrong)
+                    if is_queue_gone(wrong.code, wrong.remark):
+                        await self._cluster.renew(process_queue.queue.topic)
+                        self._cluster.rebalance_soon()
                 except ClientError as wrong:
                     wait = FAILED_SECONDS
                     queue = name_of(process_queue.queue)

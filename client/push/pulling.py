@@ -13,7 +13,7 @@ from ...protocol.bodies.subscription import SubscriptionData
 from ...protocol.message.record import Record
 from ..base.identity import now_ms
 from ..cluster.cluster import Cluster
-from ..errors import BrokerError, ClientError
+from ..errors import BrokerError, ClientError, is_queue_gone
 from ..group.first_offset import FirstOffset
 from ..group.process_queue import ProcessQueue, name_of
 from ..group.pull import LOST_US, OffsetMoved, Puller
@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 PULL_AGAIN_SECONDS = (1.0, 2.0, 4.0)  # pullTimeDelayMillsWhenException, then growing
 FLOW_CONTROL_SECONDS = 0.02  # pullTimeDelayMillsWhenBrokerFlowControl
+GONE_SECONDS = 2.0  # more than a rebalance takes to let go of a queue that is gone
 NOT_LOCKED_SECONDS = 1.0  # until the next look whether a queue in order is ours alone
 SAY_AGAIN_SECONDS = 300.0  # log an unknown subscription again after this time
 NO_ROOM_SECONDS = 60.0  # log a queue that is full for this long
@@ -120,6 +121,12 @@ class PullLoop:
                     wait = FLOW_CONTROL_SECONDS
                 elif wrong.code in LOST_US:
                     self._say_lost(process_queue.queue.topic, wrong, failures, loop.time())
+                elif is_queue_gone(wrong.code, wrong.remark):
+                    # Usual once for each queue of a topic that gets fewer: the rebalance drops it.
+                    wait = max(wait, GONE_SECONDS)
+                    log.log(logging.WARNING if failures else logging.INFO, "%s", wrong)
+                    await self._look_again(process_queue.queue.topic)
+                    self._cluster.rebalance_soon()
                 else:
                     log.warning("next try in %g s: %s", wait, wrong)
             except ClientError as wrong:

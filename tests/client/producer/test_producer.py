@@ -658,3 +658,85 @@ async def test_a_broker_in_its_reconnect_pause_costs_no_try(
             await to_each()
         receipts = await to_each()
     assert {each.queue.broker_name for each in receipts} == {two.brokers[1].name}
+
+
+GONE = "request queueId[3] is illegal, TopicConfig [topicName=orders] Producer: 127.0.0.1:1"
+
+
+def shrink(cluster: FakeCluster, code: int, *, queues: int, route: int | None = None) -> list[int]:
+    """From now on brokers refuse the queues from this number on, and the route says so, or has
+    `route` queues still. The ids of the queues that they refused."""
+    refused: list[int] = []
+    cluster.topics["orders"] = queues if route is None else route
+
+    for broker in cluster.brokers:
+
+        def answer(
+            command: Command,
+            connection: Connection,
+            take: Callable[[Command, Connection], Response] = broker.take,
+        ) -> Response:
+            queue_id = command.header(SendMessage).queue_id
+            if queue_id < queues:
+                return take(command, connection)
+            refused.append(queue_id)
+            return Response(code, remark=GONE)
+
+        broker.answers[codes.SEND_MESSAGE_V2] = answer
+    return refused
+
+
+@pytest.mark.parametrize("code", [codes.INVALID_PARAMETER, codes.SYSTEM_ERROR])
+async def test_a_queue_that_is_gone_costs_no_try_and_the_route_is_fetched_at_once(
+    fake: FakeCluster, code: int
+) -> None:
+    async with Producer(fake.address, tries=1) as producer:
+        await producer.send(Message("orders", b"x"))  # now it has the route with 4 queues
+        refused = shrink(fake, code, queues=2)
+        receipts = await asyncio.gather(*(producer.send(Message("orders", b"x")) for _ in range(8)))
+        assert {receipt.queue.queue_id for receipt in receipts} == {0, 1}
+        assert len(await producer.queues("orders")) == 2
+        count = len(refused)
+        assert set(refused) == {2, 3}
+        await asyncio.gather(*(producer.send(Message("orders", b"x")) for _ in range(8)))
+        assert len(refused) == count
+
+
+async def test_each_queue_that_is_gone_is_tried_once_while_the_route_is_an_old_one(
+    fake: FakeCluster,
+) -> None:
+    async with Producer(fake.address, tries=1) as producer:
+        refused = shrink(fake, codes.INVALID_PARAMETER, queues=1, route=4)
+        receipt = await producer.send(Message("orders", b"x"))
+        assert receipt.queue.queue_id == 0
+        assert len(refused) == len(set(refused))
+        refused = shrink(fake, codes.INVALID_PARAMETER, queues=0, route=4)
+        with pytest.raises(BrokerError, match=r"queueId\[3\] is illegal"):
+            await producer.send(Message("orders", b"x"))
+        assert sorted(refused) == [0, 1, 2, 3]
+
+
+async def test_a_key_chooses_again_when_its_queue_is_gone_and_a_given_queue_fails(
+    fake: FakeCluster,
+) -> None:
+    async with Producer(fake.address) as producer:
+        queues = await producer.queues("orders")
+        refused = shrink(fake, codes.INVALID_PARAMETER, queues=2)
+        with pytest.raises(BrokerError, match=r"queueId\[3\] is illegal"):
+            await producer.send(Message("orders", b"x"), queue=queues[3])
+        assert await producer.queues("orders") == queues[:2]
+        assert refused == [3]
+
+        fake.topics["orders"] = 4
+        async with Producer(fake.address) as other:
+            assert len(await other.queues("orders")) == 4
+            fake.topics["orders"] = 2
+            receipt = await other.send(
+                Message("orders", b"x"), selector=lambda found, *_: found[-1]
+            )
+            assert receipt.queue == queues[1]
+            assert refused == [3, 3]
+            refused_keys = shrink(fake, codes.INVALID_PARAMETER, queues=0, route=2)
+            with pytest.raises(BrokerError, match="is illegal"):
+                await other.send(Message("orders", b"x"), sharding_key="k")
+            assert len(refused_keys) == 2  # no third choice

@@ -5,18 +5,21 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aerobee.client import Consumer
+from aerobee.client import Consumer, LitePullConsumer
 from aerobee.client.group.process_queue import Limits, ProcessQueue
 from aerobee.client.push.pulling import PullLoop
 from aerobee.protocol import codes
+from aerobee.protocol.aio.connection import Connection
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.protocol.bodies.subscription import subscription
-from aerobee.protocol.command import Response
+from aerobee.protocol.command import Command, Response
+from aerobee.protocol.headers.pull import PullMessage
 
 from ..clock import Clock
 from ..fakes import FakeCluster, until
 from ..shelf import Shelf
 
+PULLS = (codes.PULL_MESSAGE, codes.LITE_PULL_MESSAGE)
 LOST = "SUBSCRIPTION_NOT_EXIST"
 
 
@@ -43,6 +46,63 @@ async def test_a_broker_that_does_not_know_the_subscription_is_spoken_of_once(
         assert len(said()) == 2  # one for the retry topic
         await clock.advance(300)
         assert len(said()) == 4
+
+
+class Shrinking:
+    """Parks all pulls. Once `shrink` is called "orders" has 2 queues, and those of the others are
+    refused; `refused` are their queues."""
+
+    def __init__(self, fake: FakeCluster) -> None:
+        fake.topics |= {"orders": 4, "%RETRY%g": 1}
+        self.refused: list[int] = []
+        self.pulled: set[int] = set()
+        self._fake = fake
+        self._is_shrunk = asyncio.Event()
+        fake.broker.answers |= dict.fromkeys(PULLS, self._answer)
+
+    def shrink(self) -> None:
+        self._fake.topics["orders"] = 2
+        self._is_shrunk.set()
+
+    def _answer(self, command: Command, _: Connection) -> Any:
+        header = command.header(PullMessage)
+        if header.topic != "orders":
+            return None  # parked
+        self.pulled.add(header.queue_id)
+        return None if header.queue_id < 2 else self._refuse(header.queue_id)
+
+    async def _refuse(self, queue_id: int) -> Response:
+        await self._is_shrunk.wait()
+        self.refused.append(queue_id)
+        remark = f"queueId[{queue_id}] is illegal, topic:[orders] refresh the route"
+        return Response(codes.INVALID_PARAMETER, remark=remark)
+
+
+async def test_a_consumer_lets_go_at_once_of_a_queue_that_is_gone(
+    fake: FakeCluster, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else at its next look at the route and the rebalance after it, up to 50 s later."""
+    broker = Shrinking(fake)
+    async with Consumer(fake.address, group="g", topics=["orders"], client_id="b") as consumer:
+        await clock.advance(3)
+        assert broker.pulled == {0, 1, 2, 3}
+        broker.shrink()
+        await clock.advance(3)
+        assert sorted(queue.queue_id for queue in consumer.queues) == [0, 1]
+        await clock.advance(5)
+    assert sorted(broker.refused) == [2, 3]
+    assert not [each for each in caplog.records if each.levelname == "WARNING"]
+
+
+async def test_a_lite_pull_consumer_does_so_too(fake: FakeCluster, clock: Clock) -> None:
+    broker = Shrinking(fake)
+    async with LitePullConsumer(fake.address, group="g", client_id="b") as consumer:
+        await consumer.subscribe("orders")
+        await clock.advance(3)
+        assert broker.pulled == {0, 1, 2, 3}
+        broker.shrink()
+        await clock.advance(3)
+        assert [queue.queue_id for queue in consumer.assignment] == [0, 1]
 
 
 class OnePull:

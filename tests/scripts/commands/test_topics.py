@@ -1,10 +1,33 @@
-"""`aerobee topics show` against a broker; the other actions are in test_cli.py."""
+"""`aerobee topics show`, `create` and `shrink` against brokers; the rest is in test_cli.py."""
+
+import argparse
+import asyncio
 
 import pytest
+from aerobee.client import Admin as AsyncAdmin
+from aerobee.client.admin.shrinking import Unread
 from aerobee.client.blocking import Admin, Consumer, Message, Producer
+from aerobee.scripts.commands.topics import _waiting, declare, topics
 from aerobee.testing.cluster import LocalCluster
 
+from ...waiting import until
 from ..command import here, objects
+
+
+def sizes(cluster: LocalCluster, topic: str) -> dict[str, tuple[int, int, int, bool]]:
+    """Write queues, read queues, permission and order of a topic, by broker name."""
+    with Admin(cluster.name_server) as admin:
+        return {
+            name: (one.write_queue_nums, one.read_queue_nums, one.perm, one.order)
+            for name, one in admin.topic_config(topic).items()
+        }
+
+
+def fill(cluster: LocalCluster, topic: str) -> None:
+    """A message in each queue."""
+    with Producer(cluster.name_server) as producer:
+        for queue in producer.queues(topic):
+            producer.send(Message(topic, b"x"), queue=queue)
 
 
 def test_a_topic_is_shown_with_its_settings_queues_and_groups(
@@ -85,3 +108,138 @@ def test_a_topic_gets_its_retention_when_it_is_made_and_later(
         "write: aerobee topics create NAME --retention-ms N"
         in here(capsys, "topics", "list", "--retention-ms", "5", *where)[2]
     )
+
+
+def test_a_topic_is_made_on_one_broker_or_the_brokers_of_one_cluster(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with LocalCluster(brokers=2) as cluster:
+        where = ("-n", cluster.name_server)
+        _, out, error = here(capsys, "topics", "create", "one", "--broker", "broker-b", *where)
+        assert (out, error) == ("created topic one with 4 queues on broker broker-b\n", "")
+        assert list(sizes(cluster, "one")) == ["broker-b"]
+        _, out, _ = here(capsys, "topics", "create", "all", "--cluster", "DefaultCluster", *where)
+        assert out == "created topic all with 4 queues on each broker of cluster DefaultCluster\n"
+        assert list(sizes(cluster, "all")) == ["broker-a", "broker-b"]
+        code, _, error = here(capsys, "topics", "create", "no", "--broker", "broker-c", *where)
+        assert (code, "no master broker (cluster any, broker broker-c)" in error) == (1, True)
+
+        change = ("topics", "create", "all", "--broker", "broker-a", "--queues", "2", *where)
+        assert here(capsys, *change)[1] == "topic all has 2 queues on broker broker-a now\n"
+        found = sizes(cluster, "all")
+        assert (found["broker-a"][:2], found["broker-b"][:2]) == ((2, 2), (4, 4))
+        more = ("topics", "create", "one", "--broker", "broker-a", *where)  # it is on b alone
+        assert here(capsys, *more)[1] == "created topic one with 4 queues on broker broker-a\n"
+
+
+def test_a_topic_gets_another_number_of_queues_to_read_and_keeps_the_rest(
+    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make = ("topics", "create", "sized", "-n", cluster.name_server)
+    _, out, error = here(capsys, *make, "--queues", "4", "--read-queues", "6")
+    assert error == ""
+    assert out == "created topic sized with 4 queues, 6 to read, on each broker\n"
+    assert here(capsys, *make, "--retention-ms", "9")[1] == "topic sized has retention.ms=9 now\n"
+    assert sizes(cluster, "sized") == {"broker-a": (4, 6, 6, False)}
+    with Admin(cluster.name_server) as admin:
+        admin.create_topic("sized", 4, read_queues=6, perm=4, order=True)
+    _, out, _ = here(capsys, *make, "--read-queues", "5")
+    assert out == "topic sized has 5 queues to read on each broker now\n"
+    assert sizes(cluster, "sized") == {"broker-a": (4, 5, 4, True)}
+    assert (
+        here(capsys, *make, "--queues", "3")[1] == "topic sized has 3 queues on each broker now\n"
+    )
+    assert sizes(cluster, "sized") == {"broker-a": (3, 3, 4, True)}
+
+
+def test_a_topic_shrinks_and_says_what_it_waits_for(
+    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ("-n", cluster.name_server)
+    with Admin(cluster.name_server) as admin:
+        admin.create_topic("wide", 4)
+    fill(cluster, "wide")
+    with Consumer(
+        cluster.name_server, group="wide-readers", topics=["wide"], start="earliest"
+    ) as consumer:
+        for _ in range(4):
+            message = consumer.receive(20)
+            assert message is not None
+            message.ack()
+    fill(cluster, "wide")
+    shrink = ("topics", "shrink", "wide", "--queues", "2", "--settle", "0", *where)
+    code, out, error = here(capsys, *shrink, "--timeout", "0")
+    held = "2 messages of group wide-readers (no member)"
+    assert code == 1
+    assert out.splitlines() == [
+        "topic wide takes messages in 2 queues on each broker now; the others are read to their "
+        "end, which is waited for, 0 s at least",
+        f"waiting for {held}",
+        "  nobody reads for group wide-readers: start it, or have it skip what is there: aerobee "
+        "groups reset wide-readers --topic wide --to latest",
+    ]
+    assert error == (
+        f"aerobee topics: topic wide is not ready within 0 s: {held}, in the queues from 2 on; it "
+        "takes messages in 2 queues and is read in 4, and the same again goes on\n"
+    )
+    here(capsys, "groups", "reset", "wide-readers", "--topic", "wide", "--to", "latest", *where)
+    code, out, error = here(capsys, *shrink)
+    assert (code, error) == (0, "")
+    assert out.splitlines()[1:] == [
+        "nothing is left in them; waiting for producers with an older route",
+        "topic wide has 2 queues on each broker now",
+    ]
+    assert sizes(cluster, "wide") == {"broker-a": (2, 2, 6, False)}
+
+
+def test_a_topic_that_can_not_shrink_is_left_alone(
+    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Admin(cluster.name_server) as admin:
+        admin.create_topic("lonely", 4)
+    fill(cluster, "lonely")
+    shrink = ("topics", "shrink", "lonely", "-n", cluster.name_server)
+    for words, said in (
+        ([], "to how many? write: aerobee topics shrink lonely --queues N"),
+        (["--queues", "0"], "queues is 0; give 1 or more"),
+        (["--queues", "5"], "topic lonely has 4 queues on broker-a, and 5 is not less"),
+        (["--queues", "4"], "topic lonely has 4 queues on broker-a already, and 4 is not less"),
+        (["--queues", "1"], "no group reads topic lonely or has read it: its 3 messages in the"),
+        (["--queues", "1", "--broker", "a"], "--broker is for create; write: aerobee topics"),
+    ):
+        code, out, error = here(capsys, *shrink, *words)
+        assert (code, out) == (1, "")
+        assert said in error
+    assert (
+        "--force is for shrink; write: aerobee topics shrink NAME --force"
+        in (here(capsys, "topics", "create", "lonely", "--force", "-n", cluster.name_server)[2])
+    )
+    assert sizes(cluster, "lonely") == {"broker-a": (4, 4, 6, False)}
+    code, _, _ = here(capsys, *shrink, "--queues", "1", "--settle", "0", "--force")
+    assert (code, sizes(cluster, "lonely")) == (0, {"broker-a": (1, 1, 6, False)})
+
+
+async def test_an_interrupted_shrink_says_how_to_go_on(
+    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    declare("topics", parser)
+    options = parser.parse_args(["shrink", "begun", "--queues", "1"])
+    async with AsyncAdmin(cluster.name_server) as admin:
+        await admin.create_topic("begun", 4)
+        running = asyncio.create_task(topics(admin, options))
+        await until(lambda: "nothing is left" in capsys.readouterr().out)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        [config] = (await admin.topic_config("begun")).values()
+        assert (config.write_queue_nums, config.read_queue_nums) == (1, 4)
+    assert capsys.readouterr().err == (
+        "topic begun is left as it is: it takes messages in 1 queues, and is read in all; go on "
+        "with: aerobee topics shrink begun --queues 1\n"
+    )
+
+
+def test_a_group_with_members_needs_no_advice() -> None:
+    text = _waiting("t", [Unread("g", 2, 1), Unread("h", 1, 3)])
+    assert text == "waiting for 1 message of group g (2 members), 3 messages of group h (1 member)"
