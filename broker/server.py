@@ -389,6 +389,7 @@ class Broker:
         config, now_ms = self.config, self.now_ms
         folder = self.root / "config"
         self.topics = Topics(folder / "topics.json", config, self.stats, now_ms)
+        self.store.queue_left = self.topics.queue_left
         self.store.state.batch_topics = self.topics.with_batch_queues
         self.store.state.topic_rules = self.topics.retention
         self.groups = Groups(folder / "subscriptionGroup.json", config, now_ms)

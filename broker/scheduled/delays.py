@@ -230,10 +230,11 @@ class Delays(PersistentTable):
             return None
         message = decode_record(data)
         raw = message.raw_properties
-        place = topic, queue_id = real_place(raw)
+        topic, queue_id = real_place(raw)
         if not topic or queue_id < 0:
             log.error("the delayed message at %d names no topic; it is left alone", log_offset)
             return None
+        place = topic, self._store.queue_left(topic, queue_id)
         return Message(
             place, message.flag, message.sys_flag, message.born_ms, message.born_host,
             message.body, raw, raw_tags_code(raw), message.reconsume_times,

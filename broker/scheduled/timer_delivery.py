@@ -94,6 +94,8 @@ class TimerDelivery:
                 "left alone", record.log_offset, topic, queue_id,
             )  # fmt: skip
             return None
+        else:
+            queue_id = self._store.queue_left(topic, queue_id)
         marks = f"TIMER_ENQUEUE_MS\x01{written_ms}\x02TIMER_DEQUEUE_MS\x01{now_ms}\x02"
         marked = properties.ended(raw)
         if rolled or DEQUEUE_MS in raw:  # it has gone around, or goes now

@@ -147,6 +147,15 @@ class Topics:
             self.targets[config.topic_name or ""].special = self._is_special(config)
             self.on_change(config)
 
+    def queue_left(self, name: str, queue_id: int) -> int:
+        """Where a message of this queue goes that has waited for its time: to the same one, or to
+        another if the topic takes messages in fewer queues by now."""
+        config = self._topics.get(name)
+        if config is None or name in self.static.table:
+            return queue_id
+        count = config.write_queue_nums
+        return queue_id % count if queue_id >= count > 0 else queue_id
+
     def get(self, name: str) -> TopicConfig | None:
         found = self._topics.get(name)
         if found is None and self._is_light(name):

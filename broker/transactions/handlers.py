@@ -148,7 +148,8 @@ class TransactionHandlers:
 
     def _commit(self, half: Record, pairs: dict[str, str]) -> int:
         """Store the message for its readers; the log offset after it."""
-        topic, queue_id = pairs[properties.REAL_TOPIC], int(pairs[properties.REAL_QID])
+        topic = pairs[properties.REAL_TOPIC]
+        queue_id = self.store.queue_left(topic, int(pairs[properties.REAL_QID]))
         # The properties stay as they are: consumers may see those of the half message.
         raw = properties.ended(half.raw_properties)
         place = (topic, queue_id)

@@ -67,7 +67,7 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="SECONDS",
         help=f"for shrink: wait so long at least ({SETTLE_SECONDS:g}), as clients with an older "
-        "route still send; more than the longest delay of a message to the topic",
+        "route still send; on RocketMQ's brokers more than the longest delay of a message",
     )
     add("--timeout", type=float, metavar="SECONDS", help="for shrink: give up then (never)")
     add(

@@ -47,8 +47,11 @@ class MessageStore:
     """A store folder. `host` is the ip and port of this broker as records have it.
 
     Its parts work on one `state`. Their methods that callers use most are attributes of the store.
-    `kernels` are the inner loops; `use` changes them later.
+    `kernels` are the inner loops; `use` changes them later. `queue_left(topic, queue_id)` is the
+    queue for a message that has waited: its own, unless a broker says that the topic has fewer.
     """
+
+    queue_left: Callable[[str, int], int] = staticmethod(lambda _, queue_id: queue_id)
 
     def __init__(
         self,

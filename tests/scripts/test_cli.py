@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from aerobee.scripts import cli
 from aerobee.scripts.commands import pub
+from aerobee.scripts.entry import INTERRUPTED
 from aerobee.scripts.harness.java_side import free_broker_port
 from aerobee.testing import LocalCluster
 
@@ -280,7 +281,7 @@ def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_traceback(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli, "import_module", interrupted)
-    assert cli.main(["topics"]) == cli.INTERRUPTED
+    assert cli.main(["topics"]) == INTERRUPTED
     assert capfd.readouterr() == ("", "")
 
 

@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.client import Admin, Consumer, Message, Producer
+from aerobee.client import (
+    Admin,
+    Consumer,
+    Message,
+    MessageView,
+    Producer,
+    TransactionProducer,
+    TransactionState,
+)
 from aerobee.client.admin.shrinking import Unread
 from aerobee.client.cluster import cluster as client_cluster
 from aerobee.client.errors import ClientError
@@ -16,6 +24,7 @@ from aerobee.testing.cluster import LocalCluster
 
 from ...waiting import LONG, until
 
+UNKNOWN = TransactionState.UNKNOWN
 AT_ONCE: dict[str, Any] = {"settle_s": 0.0, "look_s": 0.02}
 
 
@@ -267,3 +276,50 @@ async def test_a_topic_has_at_least_one_queue_to_write_and_one_to_read(
             await admin.create_topic(
                 "none", numbers["queues"], read_queues=numbers.get("read_queues")
             )
+
+
+async def test_what_waited_for_its_time_comes_in_a_queue_that_is_left() -> None:
+    """Delayed, timed and half messages keep the queue that they were sent to."""
+    topic, bodies = (
+        "waiting",
+        [f"{kind} {n}" for kind in ("level", "timer", "half") for n in range(8)],
+    )
+    with LocalCluster() as own:
+        async with Admin(own.name_server) as admin:
+            await admin.create_topic(topic, 8)
+            async with TransactionProducer(own.name_server, group="p", check=commits) as producer:
+                for body in bodies:
+                    kind = body.split()[0]
+                    if kind == "half":
+                        message = Message(topic, body.encode())
+                        await producer.send_in_transaction(message, lambda _: UNKNOWN)
+                    elif kind == "timer":
+                        await producer.send(Message(topic, body.encode(), delay=30.5))
+                    else:
+                        await producer.send(Message(topic, body.encode(), delay_level=4))
+                await admin.shrink_topic(topic, 2, force=True, **AT_ONCE)
+                assert await sizes(admin, topic) == {"broker-a": (2, 2)}
+                stats = admin.topic_stats
+
+                async def all_there() -> bool:
+                    own.advance(minutes=2)
+                    table = (await stats(topic)).offset_table
+                    return sum(one.max_offset for one in table.values()) == len(bodies)
+
+                await until(all_there, "not all came")
+        async with (
+            asyncio.timeout(LONG),
+            Consumer(own.name_server, group="late", topics=[topic], start="earliest") as consumer,
+        ):
+            found: list[str] = []
+            while len(found) < len(bodies):
+                got = await consumer.receive()
+                assert got is not None
+                assert got.queue.queue_id < 2
+                found.append(got.body.decode())
+                await got.ack()
+    assert sorted(found) == sorted(bodies)
+
+
+def commits(_: MessageView) -> TransactionState:
+    return TransactionState.COMMIT
