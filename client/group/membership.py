@@ -46,6 +46,14 @@ class Membership:
     offsets_folder: str | os.PathLike[str]
     security: Security
 
+    @property
+    def strategy_text(self) -> str:
+        """The name of the strategy; "" where each member has all queues."""
+        if not self.is_clustering:
+            return ""
+        given = self.strategy_name
+        return given if isinstance(given, str) else getattr(given, "__name__", repr(given))
+
     @classmethod
     def read(
         cls,

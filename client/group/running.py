@@ -19,8 +19,12 @@ def running_info(
     *,
     ordered: bool,
     started_ms: int,
+    strategy: str = "",
 ) -> ConsumerRunningInfo:
-    """The running info, with the properties that mqadmin reads, as strings."""
+    """The running info, with the properties that mqadmin reads, as strings, and two of ours: the
+    name of the strategy, where there is one, and the queues of each topic as they are divided."""
+    routes = {one.topic: cluster.known_route(one.topic) for one in data.subscription_data_set}
+    sizes = {topic: len(route.subscribe) for topic, route in routes.items() if route is not None}
     now = asyncio.get_running_loop().time()
     return ConsumerRunningInfo(
         properties={
@@ -33,6 +37,8 @@ def running_info(
             "consumerGroup": data.group_name,
             "messageModel": data.message_model or "",
             "consumeFromWhere": data.consume_from_where or "",
+            "allocateMessageQueueStrategy": strategy,
+            "topicSubscribeInfoTable": ";".join(f"{one}={sizes[one]}" for one in sorted(sizes)),
         },
         subscription_set=list(data.subscription_data_set),
         mq_table=dict(queues),

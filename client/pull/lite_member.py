@@ -69,7 +69,13 @@ class LiteMember(ABC):
         }
         data = self.consumer_data()
         return running_info(
-            service.cluster, data, infos, service.stats, ordered=False, started_ms=self._started_ms
+            service.cluster,
+            data,
+            infos,
+            service.stats,
+            ordered=False,
+            started_ms=self._started_ms,
+            strategy=self._membership.strategy_text,
         )
 
     async def consume_directly(

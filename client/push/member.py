@@ -70,6 +70,7 @@ class PushMember(ABC):
             service.stats,
             ordered=self._settings.ordered,
             started_ms=self._started_ms,
+            strategy=self._membership.strategy_text,
         )
         if service.popped is not None:
             info.mq_pop_table = service.popped.infos()

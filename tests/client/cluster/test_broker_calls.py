@@ -108,6 +108,8 @@ async def test_running_info_has_all_properties(
         "consumerGroup": "g",
         "messageModel": "CLUSTERING",
         "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+        "allocateMessageQueueStrategy": "AVG",
+        "topicSubscribeInfoTable": "%RETRY%g=1;orders=1",
     }
 
 
