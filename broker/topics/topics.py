@@ -285,6 +285,7 @@ class Topics:
                 f"topic[{name}] not exist, apply first please! Create it, or switch on "
                 f"autoCreateTopicEnable (asked by {peer} with default topic {default_topic})" + FAQ,
             )
+        # Texts have 4 queues: what clients ask for, 4 by default, and at most 8 (TBW102).
         count = max(1, min(queues, model.write_queue_nums))
         config = TopicConfig(name, count, count, perm & ~PERM_INHERIT, model.topic_filter_type)
         if unit:

@@ -125,7 +125,8 @@ def nearby(
 ) -> Strategy:
     """MACHINE_ROOM_NEARBY: each room's queues among its own members, by `inner`.
 
-    Queues of a room without a member are shared by all. Raises ValueError when a queue or a member
+    Queues of a room without a member are shared by all. A text has all queues shared where a member
+    finds none in its own room. Raises ValueError when a queue or a member
     has no room.
     """
 
