@@ -46,6 +46,7 @@ SEND_FORBIDDEN_TOPICS = frozenset(
         "OFFSET_MOVED_EVENT",
     }
 )
+SPARK_GROUP = "aerobee-spark"  # of Spark queries that name none
 SYSTEM_GROUPS = (
     "TOOLS_CONSUMER",
     "FILTERSRV_CONSUMER",

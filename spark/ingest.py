@@ -22,14 +22,13 @@ from ..client.base.security import Security
 from ..client.base.start_from import FIRST, StartFrom
 from ..client.blocking.reader import Reader
 from ..client.cluster.route import MessageQueue
+from ..protocol.names import SPARK_GROUP
 from . import register
-from .options import DEFAULT_GROUP, Offsets
+from .options import FORMATS, MALFORMED, Offsets
 from .security_options import options_of
 from .session import SparkFailed, session
 
-FORMATS = ("parquet", "json", "csv", "delta")
 AVAILABLE_NOW, CONTINUOUS = "available-now", "continuous"
-MALFORMED = ".malformed"  # behind the name of the table whose rows don't fit the schema
 OBSERVED, ROWS = "malformed", "rows"  # Spark's names of their number
 CHECKPOINT = ".checkpoint"  # behind the name of the table of a stream
 EARLIEST = StartFrom(FIRST)
@@ -98,7 +97,7 @@ def measure(job: Ingest) -> Span:
     """The offsets that the topic holds now, from the job's start on; raises the client's errors."""
     starting: dict[str, int] = {}
     ending: dict[str, int] = {}
-    with Reader(job.name_server, group=DEFAULT_GROUP, security=job.security) as reader:
+    with Reader(job.name_server, group=SPARK_GROUP, security=job.security) as reader:
         for queue in reader.queues(job.topic):
             name = f"{queue.broker_name}:{queue.queue_id}"
             ending[name] = reader.max_offset(queue)

@@ -6,7 +6,6 @@ query, a checkpoint and a table of their own; each of the two is exactly-once by
 """
 
 import json
-import logging
 import signal
 import threading
 import time
@@ -29,7 +28,6 @@ from .bodies import malformed, schema_of, typed
 from .ingest import (
     AVAILABLE_NOW,
     CONTINUOUS,
-    MALFORMED,
     OBSERVED,
     ROWS,
     Ingest,
@@ -42,12 +40,10 @@ from .ingest import (
     text_values,
     with_times,
 )
-from .options import read_options
-from .progress import Progress, latest, name_of, queues_in, rows_between
+from .options import MALFORMED, read_options
+from .progress import Progress, commit, latest, rows_between
 from .session import SIGNALS, SparkFailed, Stopped, sentence
 from .stream import SPARK_ADMITS
-
-log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.2
 SIGNAL_SECONDS = 0.5  # between the JVM's end and our own signal, when both are signalled
@@ -102,11 +98,7 @@ def _commit(job: Ingest, end: Progress) -> None:
     """Commit what the query has read: Spark commits a micro-batch with the next one only."""
     options = read_options(source_options(job), stream=True)
     with Reader(options.name_server, **options.reader) as reader:
-        for queue in queues_in(end):
-            try:
-                reader.commit(queue, end[queue.topic][name_of(queue)])
-            except AerobeeError as wrong:
-                log.warning("the offset of %s is not committed: %s", queue, wrong)
+        commit(reader.commit, end)
 
 
 def _runs(job: Ingest) -> int:

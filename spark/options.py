@@ -15,11 +15,12 @@ from typing import Any
 
 from ..client.base.security import Security
 from ..protocol.errors import Refusal
-from ..protocol.names import check_group, check_topic
+from ..protocol.names import SPARK_GROUP, check_group, check_topic
 from .security_options import SECURITY_OPTIONS, flag, security_of
 
 DEFAULT_NAME_SERVER = "127.0.0.1:9876"
-DEFAULT_GROUP = "aerobee-spark"
+FORMATS = ("parquet", "json", "csv", "delta")  # of the tables that `aerobee ingest` writes
+MALFORMED = ".malformed"  # behind the name of the table whose rows don't fit the schema
 MESSAGES_PER_PULL_MAX = 1024
 PARTITIONS_MAX = 100_000  # of one read
 TOPICS_MAX = 1_000  # of one read
@@ -109,7 +110,7 @@ class ReadOptions:
     pattern: str | None = None
     queues: Queues | None = None
     name_server: str = DEFAULT_NAME_SERVER
-    group: str = DEFAULT_GROUP
+    group: str = SPARK_GROUP
     tags: str | None = None
     sql: str | None = None
     starting: Place = Place(EARLIEST)
@@ -152,7 +153,7 @@ def read_options(given: Mapping[str, str], *, stream: bool | None = False) -> Re
         _check_kind(said, stream)
     if said.get("rowSchema", "kafka").lower() not in ("kafka", "full"):
         raise ValueError(f"option rowSchema is {said['rowSchema']!r}; give kafka or full")
-    group = said.get("group") or DEFAULT_GROUP
+    group = said.get("group") or SPARK_GROUP
     _legal("group", group)
     topics, pattern, queues = _what(said)
     if "subExpression" in said and "filterSql" in said:

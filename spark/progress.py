@@ -4,12 +4,16 @@ Spark keeps a progress in its checkpoint, for example {"orders": {"broker-a:0": 
 a queue: one whose broker is away keeps its offset and continues when the broker is back.
 """
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator
 
 from ..client.cluster.route import MessageQueue
+from ..client.errors import AerobeeError
 from .errors import DataLossError
 from .options import ReadOptions
 from .plan import Bounds, QueueRange, check_place, offset_of, queues_of, split
+
+log = logging.getLogger(__name__)
 
 Progress = dict[str, dict[str, int]]
 
@@ -127,6 +131,17 @@ def ranges(
         if kept.end > kept.start:
             found.append(kept)
     return split(found, options.partitions_min) if found else []
+
+
+def commit(commit_one: Callable[[MessageQueue, int], object], end: Progress) -> None:
+    """Commit an end at the brokers, for tools that show the lag of the group. What fails is logged:
+    no row depends on it."""
+    for queue in queues_in(end):
+        try:
+            commit_one(queue, end[queue.topic][name_of(queue)])
+        except AerobeeError as wrong:
+            name = name_of(queue)
+            log.warning("the offset of %s of %s is not committed: %s", name, queue.topic, wrong)
 
 
 def queues_in(progress: Progress) -> Iterator[MessageQueue]:

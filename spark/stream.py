@@ -111,14 +111,8 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
 
     def commit(self, end: Progress) -> None:
         """Commit the group's offsets at the brokers, for monitoring its lag."""
-        if not self.options.commit_offsets:
-            return
-        bounds = self._open()
-        for queue in progress.queues_in(end):
-            try:
-                bounds.commit(queue, end[queue.topic][progress.name_of(queue)])
-            except AerobeeError as wrong:
-                log.warning("group %s: %s", self.options.group, wrong)
+        if self.options.commit_offsets:
+            progress.commit(self._open().commit, end)
 
     def stop(self) -> None:
         """Close the connection."""

@@ -17,14 +17,13 @@ from ...protocol.bodies.ha import HARuntimeInfo
 from ...protocol.bodies.route import QueueData
 from ...protocol.bodies.stats import ConsumeStats, TopicStatsTable
 from ...protocol.bodies.topic import PERM_READ, PERM_WRITE
-from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
+from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, SPARK_GROUP
 from ..texts import Text
 from .replicas import Replicas
 
 # Default limits of disk use: above the first old messages are deleted early, above the second
 # sends are refused.
 CLEAN_PERCENT, REFUSE_PERCENT = 75, 90
-SPARK_GROUP = "aerobee-spark"  # of Spark queries that name none
 RETENTION_MS = "retention.ms"  # the attribute of a topic
 HOUR_MS, KEEP_HOURS = 3_600_000, 72
 NEAR_PERCENT = 5  # a warning comes this far below a limit

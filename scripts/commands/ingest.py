@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...client.base.start_from import StartFrom
 from ...client.base.words import counted
+from ...spark.options import FORMATS, MALFORMED
 from ..begin_at import add_from, start_of
 from ..connecting import add_connection, security
 from ..output.command_error import CommandError
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 INSTALL = "pip install 'aerobee[spark]'"
 SIGNALLED = 128  # plus the signal's number is the exit code that shells expect
-FORMATS = ("parquet", "json", "csv", "delta")
-MALFORMED = ".malformed"  # as spark/ingest.py names the table beside
 PARTS = ("pyspark", "py4j", "pyarrow", "pandas")  # the packages of that extra
 
 

@@ -13,6 +13,7 @@ from aerobee.testing import LocalCluster
 from ...waiting import LONG
 
 Receive = Callable[[], Awaitable[bytes]]
+Consuming = Callable[[str, str, str], AbstractAsyncContextManager[Receive]]
 
 
 @pytest.fixture(scope="module")
@@ -55,56 +56,57 @@ async def lite_pulled(address: str, topic: str, start: str):  # type: ignore[no-
         yield receive
 
 
+OLD, NEW = [b"old%d" % n for n in range(20)], [b"new%d" % n for n in range(5)]
+
+
+@asynccontextmanager
+async def having_read(cluster: LocalCluster, consuming: Consuming, topic: str, start: str):  # type: ignore[no-untyped-def]
+    """A consumer that has read OLD a second ago: how it receives, an Admin, and how NEW is sent."""
+    address = cluster.name_server
+    async with Admin(address) as admin, Producer(address) as producer, asyncio.timeout(LONG):
+        await admin.create_topic(topic, 1)
+
+        async def send_new() -> None:
+            for body in NEW:
+                await producer.send(Message(topic, body))
+
+        async with consuming(address, topic, start) as receive:
+            for body in OLD:
+                await producer.send(Message(topic, body))
+                cluster.advance(seconds=0.002)
+            assert [await receive() for _ in OLD] == OLD
+            cluster.advance(seconds=1)
+            yield receive, admin, send_new
+
+
 @pytest.mark.parametrize("start", ["earliest", "latest"])
 @pytest.mark.parametrize("consuming", [pushed, lite_pulled])
 async def test_a_consumer_misses_nothing_of_it(
-    consuming: Callable[[str, str, str], AbstractAsyncContextManager[Receive]],
-    start: str,
-    cluster: LocalCluster,
-    caplog: pytest.LogCaptureFixture,
+    consuming: Consuming, start: str, cluster: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    topic, address = f"again-{consuming.__name__}-{start}", cluster.name_server
-    old, new = [b"old%d" % n for n in range(20)], [b"new%d" % n for n in range(5)]
-    async with Admin(address) as admin, Producer(address) as producer:
+    topic = f"again-{consuming.__name__}-{start}"
+    async with having_read(cluster, consuming, topic, start) as (receive, admin, send_new):
+        await admin.delete_topic(topic)
         await admin.create_topic(topic, 1)
-        async with asyncio.timeout(LONG), consuming(address, topic, start) as receive:
-            for body in old:
-                await producer.send(Message(topic, body))
-            assert [await receive() for _ in old] == old
-            cluster.advance(seconds=1)
-            await admin.delete_topic(topic)
-            await admin.create_topic(topic, 1)
-            for body in new:
-                await producer.send(Message(topic, body))
-            assert [await receive() for _ in new] == new
+        await send_new()
+        assert [await receive() for _ in NEW] == NEW
     assert f"going on at offset 0 of queue 0 of {topic} on broker-a instead of 20" in caplog.text
 
 
 @pytest.mark.parametrize("consuming", [pushed, lite_pulled])
 async def test_one_that_has_lost_its_end_goes_on_there(
-    consuming: Callable[[str, str, str], AbstractAsyncContextManager[Receive]],
-    cluster: LocalCluster,
-    caplog: pytest.LogCaptureFixture,
+    consuming: Consuming, cluster: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As when a slave that was behind takes the place of its master."""
-    topic, address = f"shorter-{consuming.__name__}", cluster.name_server
-    old, new = [b"old%d" % n for n in range(20)], [b"new%d" % n for n in range(5)]
-    async with Admin(address) as admin, Producer(address) as producer:
-        await admin.create_topic(topic, 1)
-        async with asyncio.timeout(LONG), consuming(address, topic, "earliest") as receive:
-            for body in old:
-                await producer.send(Message(topic, body))
-                cluster.advance(seconds=0.002)
-            assert [await receive() for _ in old] == old
-            cluster.advance(seconds=1)
-            queues = cluster.brokers[0].store.state.queues
-            cluster.call(lambda: queues.plain[topic, 0].cut(18))
-            for body in new:
-                await producer.send(Message(topic, body))
-            found = [await receive()]
-            while found[-1] != new[-1]:
-                found.append(await receive())
-            # Those of the last millisecond may come once more.
-            assert [body for body in found if body not in old] == new
-            assert len(found) < len(new) + len(old) - 2
+    topic = f"shorter-{consuming.__name__}"
+    async with having_read(cluster, consuming, topic, "earliest") as (receive, _, send_new):
+        queues = cluster.brokers[0].store.state.queues
+        cluster.call(lambda: queues.plain[topic, 0].cut(18))
+        await send_new()
+        found = [await receive()]
+        while found[-1] != NEW[-1]:
+            found.append(await receive())
+        # Those of the last millisecond may come once more.
+        assert [body for body in found if body not in OLD] == NEW
+        assert len(found) < len(NEW) + len(OLD) - 2
     assert f"of queue 0 of {topic} on broker-a instead of 20: it ends at" in caplog.text
