@@ -5,20 +5,24 @@ end.
 """
 
 import asyncio
-import errno
-import socket
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..conf.secret import secret_of
 from ..protocol.aio.connection import Row
-from ..protocol.aio.server import Refused, Server, listen
+from ..protocol.aio.server import Refused, listen
 from .member.ports import VIP_PORT_DISTANCE
 from .replication.prologue import Gates
 from .replication.tls import tls_of_master
 
 if TYPE_CHECKING:
     from .server import Broker
+
+CLIENTS_PORT = (
+    "a broker's listenPort, or two below it; the status page of another is seven above its "
+    "listenPort unless httpPort is set; `aerobee up` takes --listen-port"
+)
 
 
 async def listen_for_clients(
@@ -31,29 +35,15 @@ async def listen_for_clients(
     """
     config, member = broker.config, broker.membership
     bound = (None, None) if member is None else (member.ports.clients, member.ports.fast)
-    port = await _listen(broker.server, config.bind_address, config.listen_port, rows, bound[0])
-    fast_port, host = max(0, port - VIP_PORT_DISTANCE), config.bind_address
+    listen_on = partial(broker.server.listen, config.bind_address, accept=False, what=CLIENTS_PORT)
+    port = await listen_on(config.listen_port, rows, bound=bound[0])
+    fast_port = max(0, port - VIP_PORT_DISTANCE)
     try:
-        return port, await _listen(broker.server, host, fast_port, fast_rows, bound[1])
+        return port, await listen_on(fast_port, fast_rows, bound=bound[1])
     except OSError:
         if config.listen_port:
             raise
-        return port, await _listen(broker.server, host, 0, fast_rows, bound[1])
-
-
-async def _listen(
-    server: Server, address: str, port: int, rows: dict[int, Row], bound: socket.socket | None
-) -> int:
-    try:
-        return await server.listen(address, port, rows, accept=False, bound=bound)
-    except OSError as wrong:
-        if wrong.errno != errno.EADDRINUSE:
-            raise
-        more = (
-            "a broker's listenPort, or two below it; the status page of another is seven above its "
-            "listenPort unless httpPort is set; `aerobee up` takes --listen-port"
-        )
-        raise OSError(wrong.errno, f"{wrong.strerror} ({more})") from None
+        return port, await listen_on(0, fast_rows, bound=bound[1])
 
 
 async def listen_for_slaves(
@@ -73,13 +63,11 @@ async def listen_for_slaves(
         is_refused = member is not None and not member.role.is_master
         return Refused() if is_refused else gates.before(lambda: broker.ha.connection())
 
-    try:
-        server, port = await listen(
-            factory, config.bind_address, config.ha_listen_port, accept=False,
-            bound=None if member is None else member.ports.slaves, tls=tls_of_master(config),
-        )  # fmt: skip
-    except OSError as wrong:
-        raise OSError(wrong.errno, f"{wrong.strerror} (haListenPort)") from None
+    server, port = await listen(
+        factory, config.bind_address, config.ha_listen_port, accept=False,
+        bound=None if member is None else member.ports.slaves, tls=tls_of_master(config),
+        what="haListenPort",
+    )  # fmt: skip
 
     async def close() -> None:
         server.close()

@@ -106,11 +106,8 @@ class NameServer:
             rows = self.audit.watch(rows)
             if self.access is not None:
                 self.access.refusals.audit = self.audit
-        try:
-            self.port = await server.listen(config.bind_address, config.listen_port, rows)
-        except OSError as wrong:
-            more = "a name server's listenPort; `aerobee up` takes --namesrv-port"
-            raise OSError(wrong.errno, f"{wrong.strerror} ({more})") from None
+        what = "a name server's listenPort; `aerobee up` takes --namesrv-port"
+        self.port = await server.listen(config.bind_address, config.listen_port, rows, what=what)
         self._server = server
         self._schedule_scan(FIRST_SCAN_SECONDS)
         log.info("name server listens on %s", self.address)

@@ -56,8 +56,10 @@ async def listen(
     accept: bool = True,
     bound: socket.socket | None = None,
     tls: ssl.SSLContext | None = None,
+    what: str = "",
 ) -> tuple[asyncio.Server, int]:
-    """Listen on `host` and `port` (0: any free one); what listens, and the port.
+    """Listen on `host` and `port` (0: any free one); what listens, and the port. Errors say `what`
+    the port is for, such as its setting.
 
     With `accept` False connections are accepted from its `start_serving` on. With `bound` it
     listens on a duplicate of that socket, which stays open. With `tls` it speaks nothing else.
@@ -83,7 +85,8 @@ async def listen(
             reason = "another program listens there; stop it or choose another port"
         elif wrong.errno == errno.EADDRNOTAVAIL:
             reason = "the address is not one of this machine's; choose another"
-        raise OSError(wrong.errno, f"can't listen on {host}:{port}: {reason}") from None
+        of_what = f" ({what})" if what else ""
+        raise OSError(wrong.errno, f"can't listen on {host}:{port}: {reason}{of_what}") from None
     return server, server.sockets[0].getsockname()[1]
 
 
@@ -139,15 +142,16 @@ class Server:
         *,
         accept: bool = True,
         bound: socket.socket | None = None,
+        what: str = "",
     ) -> int:
         """Listen on `host` and `port` (0: any free one) and give the port.
 
         With `accept` False the port is taken, and connections are accepted from `accept()` on.
-        `bound` is as in `listen`. OSError with a plain sentence when the port is taken or the
-        address isn't this machine's.
+        `bound` and `what` are as in `listen`. OSError with a plain sentence when the port is taken
+        or the address isn't this machine's.
         """
         server, found = await listen(
-            lambda: self._accept(rows), host, port, accept=accept, bound=bound
+            lambda: self._accept(rows), host, port, accept=accept, bound=bound, what=what
         )
         self._servers.append(server)
         if self._idle_timer is None:

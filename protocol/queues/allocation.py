@@ -126,8 +126,7 @@ def nearby(
     """MACHINE_ROOM_NEARBY: each room's queues among its own members, by `inner`.
 
     Queues of a room without a member are shared by all. A text has all queues shared where a member
-    finds none in its own room. Raises ValueError when a queue or a member
-    has no room.
+    finds none in its own room. Raises ValueError when a queue or a member has no room.
     """
 
     def allocate(me: str, queues: Sequence[MessageQueue], ids: Sequence[str]) -> list[MessageQueue]:
