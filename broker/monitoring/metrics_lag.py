@@ -164,6 +164,7 @@ def lag_of(broker: "Broker", pair: Pair) -> Lag:
     store, offsets, pop = broker.store, broker.offsets, broker.pop
     topic, group = pair.read, pair.group
     tags = _tags_wanted(broker, topic, group)
+    is_online = broker.clients.consumer_group(group) is not None
     messages = in_flight = ready = 0
     first_ms = first_ready_ms = 0
     for queue_id in range(config.write_queue_nums):
@@ -180,7 +181,8 @@ def lag_of(broker: "Broker", pair: Pair) -> Lag:
             ready += waits
             consumed = given - out
         else:
-            given = offsets.pull_offset(topic, group, queue_id)
+            # What members had and did not confirm is delivered again once they are gone.
+            given = offsets.pull_offset(topic, group, queue_id) if is_online else consumed
             ready += 0 if given == NEVER else _count(broker, topic, queue_id, given, end, tags)
             given = max(0, given)
             since = given if consumed == NEVER else consumed
@@ -193,6 +195,17 @@ def lag_of(broker: "Broker", pair: Pair) -> Lag:
     latency_ms = max(0, now_ms - first_ms) if first_ms else 0
     queueing_ms = max(0, now_ms - first_ready_ms) if first_ready_ms else 0
     return Lag(messages, latency_ms, in_flight, queueing_ms, ready)
+
+
+def is_at_most(broker: "Broker", pair: Pair) -> bool:
+    """Whether the lag may count messages that the group's filter skips: no member is there to tell
+    the filter, or it is one that is not counted."""
+    members = broker.clients.consumer_group(pair.group)
+    wanted = members and members.subscriptions.get(pair.topic)
+    if pair.is_retry or not wanted:
+        return not pair.is_retry
+    is_whole = is_by_tags(wanted.expression_type) and tags_of(wanted) is None
+    return not is_whole and _tags_wanted(broker, pair.topic, pair.group) is None
 
 
 def _earlier(

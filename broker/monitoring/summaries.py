@@ -25,7 +25,7 @@ from ...protocol.errors import Refusal
 from ...protocol.headers.summaries import SummaryPage
 from ...protocol.names import DLQ_PREFIX
 from ..topics.attributes import MESSAGE_TYPE
-from .metrics_lag import lag_of, pairs_of
+from .metrics_lag import is_at_most, lag_of, pairs_of
 
 if TYPE_CHECKING:
     from ...protocol.bodies.topic import TopicConfig
@@ -87,7 +87,13 @@ class SummaryHandlers:
                 tps = round(broker.stats.get_tps(pair.read, name), 2)
                 row.topics.append(
                     GroupTopicSummary(
-                        pair.read, pair.is_retry, lag.messages, lag.in_flight, age, tps
+                        pair.read,
+                        pair.is_retry,
+                        lag.messages,
+                        lag.in_flight,
+                        age,
+                        tps,
+                        lag.messages > 0 and is_at_most(broker, pair),
                     )
                 )
                 yield

@@ -118,12 +118,14 @@ class GroupTopicRow:
     lag_ms: int | None
     in_flight: int | None
     rate_out: float | None
+    lag_is_at_most: bool
 
 
 @dataclass(slots=True)
 class GroupRow:
     """A group over all brokers. `members_at_least`: a proxy that may have more was not asked.
-    `differing` names members that subscribe differently, and is empty when all agree."""
+    `differing` names members that subscribe differently, and is empty when all agree.
+    `lag_is_at_most`: messages that the group's filter skips may be counted."""
 
     name: str
     at_ms: int | None
@@ -138,6 +140,7 @@ class GroupRow:
     drain_s: float | None
     dead_letters: int | None
     differing: str | None
+    lag_is_at_most: bool
     topics: list[GroupTopicRow]
 
 
@@ -174,16 +177,26 @@ def group_row(
     rows = [one.row for one in samples]
     parts: dict[tuple[str, bool], list[tuple[int | None, ...]]] = {}
     rates: dict[tuple[str, bool], list[float | None]] = {}
+    most_only: set[tuple[str, bool]] = set()
     for row in rows:
         for one in row.topics:
             key = (one.topic, one.is_retry)
             parts.setdefault(key, []).append((one.lag, one.lag_ms, one.in_flight))
             rates.setdefault(key, []).append(one.get_tps)
+            if one.lag_is_at_most:
+                most_only.add(key)
     topics = []
     for key, figures in sorted(parts.items()):
         lags, ages, flights = zip(*figures, strict=True)
         topics.append(
-            GroupTopicRow(*key, total(lags), most(ages), total(flights), total(rates[key]))
+            GroupTopicRow(
+                *key,
+                total(lags),
+                most(ages),
+                total(flights),
+                total(rates[key]),
+                key in most_only,
+            )
         )
     at_ms = _oldest(one.at_ms for one in samples)
     is_known = at_ms is not None
@@ -210,6 +223,7 @@ def group_row(
         lag / rate if lag is not None and rate else None,
         total([one.dead_letters for one in rows]),
         _differing(rows, behind, members),
+        lag is not None and any(one.lag_is_at_most for one in topics),
         topics,
     )
 

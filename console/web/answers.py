@@ -126,6 +126,7 @@ class TopicGroup(TypedDict):
     lag_ms: int | None
     in_flight: int | None
     rate_out: float | None
+    lag_is_at_most: bool
 
 
 class Topic(TypedDict):

@@ -80,6 +80,15 @@ NO_ADDRESS = {
     404: Text("no page has this address; see the menu"),
     405: Text("this address takes no such request; use the console's own pages"),
 }
+# The heading of a page that says what is wrong, by status.
+HEADINGS = {
+    401: Text("Log in"),
+    403: Text("Not allowed"),
+    404: Text("Not found"),
+    429: Text("Too many requests"),
+    502: Text("The cluster did not do it"),
+    503: Text("Busy"),
+}
 FAULTS: tuple[type[Exception], ...] = (*STATUSES, web.HTTPException)
 
 log = logging.getLogger(__name__)
@@ -334,11 +343,12 @@ class Console:
             if isinstance(wrong, TooMany):
                 answer.headers["Retry-After"] = str(round(wrong.wait_s))
             return answer
+        heading = HEADINGS.get(status, Text("Error"))
         try:
             look = self._look(request, request.query)
         except (BadQuery, Forbidden, web.HTTPUnauthorized):
-            return self._plain(request, "outside", Text("Not shown"), {"error": text}, status)
-        return self._page(request, look, "error", Text("Not shown"), {"error": text}, status)
+            return self._plain(request, "outside", heading, {"error": text}, status)
+        return self._page(request, look, "error", heading, {"error": text}, status)
 
     def _look(
         self, request: web.Request, query: Mapping[str, str], page: Page | None = None

@@ -90,6 +90,7 @@ async def topic(look: Look) -> answers.Topic:
             "lag_ms": one.lag_ms,
             "in_flight": one.in_flight,
             "rate_out": one.rate_out,
+            "lag_is_at_most": one.lag_is_at_most,
         }
         for group in look.group_rows().values()
         for one in group.topics

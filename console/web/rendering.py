@@ -36,7 +36,7 @@ def environment(language: Language = ENGLISH) -> Environment:
     )
     found.filters |= {
         one.__name__: partial(one, language=language)
-        for one in (number, rate, when, age, size, percent, spark)
+        for one in (number, rate, when, clock, age, size, percent, spark)
     }
     install(found, language, final)
     found.globals["static"] = static_name
@@ -108,6 +108,16 @@ def when(ms: int | None, language: Language = ENGLISH) -> Markup:
     found = datetime.fromtimestamp(ms / 1000, UTC)
     text = found.isoformat(" ", "milliseconds").replace("+00:00", "")
     return Markup('<time datetime="{}">{} UTC</time>').format(found.isoformat(), text)
+
+
+def clock(ms: int | None, language: Language = ENGLISH) -> Markup:
+    """The time of day of a moment that has just been, in UTC."""
+    if ms is None:
+        return unknown(language)
+    if not 0 <= ms <= TIME_MS_MAX:
+        return when(ms, language)
+    found = datetime.fromtimestamp(ms / 1000, UTC)
+    return Markup('<time datetime="{}">{:%H:%M:%S} UTC</time>').format(found.isoformat(), found)
 
 
 def spark(values: list[float | None], language: Language = ENGLISH) -> Markup:

@@ -36,6 +36,7 @@ class GroupTopicSummary(Body):
 
     `lag` are messages that it has not consumed, `in_flight` those of them that a member has;
     `lag_ms` is the age of the first of them. `is_retry`: the messages are in a retry topic.
+    `lag_is_at_most`: messages that the group's filter skips may be counted.
     """
 
     topic: str = ""
@@ -44,6 +45,7 @@ class GroupTopicSummary(Body):
     in_flight: Int64 | None = None
     lag_ms: Int64 | None = None
     get_tps: float | None = None
+    lag_is_at_most: bool = False
 
 
 class GroupSummary(Body):

@@ -85,6 +85,40 @@ async def test_a_group_has_its_lag_in_messages_and_in_time(timed: Broker, clock:
     assert (row.topics[0].lag, row.topics[0].lag_ms) == (0, 0)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "kind", "lag", "at_most"),
+    [("*", "TAG", 3, False), ("a", "TAG", 2, False), ("n > 1", "SQL92", 3, True)],
+)
+async def test_a_lag_says_whether_it_may_hold_what_the_filter_skips(
+    timed: Broker, wanted: str, kind: str, lag: int, at_most: bool
+) -> None:
+    caller = Caller(timed)
+    timed.groups.put(SubscriptionGroupConfig("G"))
+    for tag in ("a", "b", "a"):
+        await caller.send("T", TAGS=tag)
+    await caller.ask(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset("G", "T", 0, 0))
+    (offline,) = [one for one in await groups(caller) if one.group == "G"]
+    assert (offline.topics[0].lag, offline.topics[0].lag_is_at_most) == (3, True)
+    await caller.heartbeat(topics={"T": wanted}, group="G", kind=kind)
+    (online,) = [one for one in await groups(caller) if one.group == "G"]
+    assert (online.topics[0].lag, online.topics[0].lag_is_at_most) == (lag, at_most)
+
+
+async def test_nothing_is_in_flight_for_a_group_without_members(timed: Broker) -> None:
+    caller = Caller(timed)
+    timed.groups.put(SubscriptionGroupConfig("G"))
+    for _ in range(3):
+        await caller.send("T")
+    await caller.heartbeat(topics={"T": "*"}, group="G")
+    await caller.ask(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset("G", "T", 0, 1))
+    await caller.pull("T", 1, group="G")
+    (row,) = [one for one in await groups(caller) if one.group == "G"]
+    assert (row.members, row.topics[0].lag, row.topics[0].in_flight) == (1, 2, 2)
+    await caller.ask(codes.UNREGISTER_CLIENT, {"clientID": "c1", "consumerGroup": "G"})
+    (row,) = [one for one in await groups(caller) if one.group == "G"]
+    assert (row.members, row.topics[0].lag, row.topics[0].in_flight) == (0, 2, 0)
+
+
 @pytest.mark.parametrize("count", [1, 3, 700])
 async def test_pages_put_together_have_every_name_once_and_in_order(
     broker: Broker, caller: Caller, count: int

@@ -264,6 +264,7 @@ async def test_a_query_that_can_not_be_used_is_refused_with_its_reason(site: Sit
     for path, query, status, says in REFUSED:
         found, text, headers = await site.get(path, **query)
         assert (found, says in " ".join(Parsed(text).text.split())) == (status, True), text
+        assert status != 404 or "<h1>Not found</h1>" in text
         assert "Content-Security-Policy" in headers
 
 

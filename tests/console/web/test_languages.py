@@ -196,7 +196,7 @@ async def test_a_fault_and_the_login_are_chinese(site: Site) -> None:
     headers = {"Accept-Language": "zh"}
     status, text, _ = await site.get("nowhere", headers=headers)
     assert status == 404
-    assert "无法显示" in text
+    assert "未找到" in text
     login = f"{site.console.url}login"
     async with site.visitor() as other, other.get(login, headers=headers) as answer:
         assert "在终端打印新链接" in await answer.text()

@@ -11,7 +11,7 @@ from aerobee.protocol.bodies.subscription import SubscriptionData
 from aerobee.protocol.command import Command, Response
 
 from ...client.fakes import until
-from ..fake_cluster import Shop
+from ..fake_cluster import Shop, by_group
 from .site import Parsed, Site
 
 Wanted = dict[str, dict[str, str] | None]
@@ -87,3 +87,22 @@ async def test_the_list_never_leaves_it_open_whether_subscriptions_differ(
         assert row["differing"] == (None if says == "not known" else "")
         cells = Parsed(await site.html("groups")).text.split("Asked")[1]
         assert says in cells
+
+
+@pytest.mark.parametrize(("wanted", "is_at_most"), [("*", False), ("a", True), (None, True)])
+async def test_the_lag_of_a_filter_that_is_not_counted_is_at_most_that(
+    wanted: str | None, is_at_most: bool
+) -> None:
+    shop = Shop("shop", is_java=True)
+    table = {"shop": SubscriptionData("shop", wanted or "")}
+    online = ConsumerConnection([Connection("c", "c", "JAVA", 3)], table, "PUSH", "CLUSTERING")
+    answer = by_group({"shop": online} if wanted else {})
+    shop.broker.answers[codes.GET_CONSUMER_CONNECTION_LIST] = answer
+    await shop.start()
+    async with Site({"main": shop.address}) as site:
+        collector = site.console.clusters.by_name["main"].collector
+        await until(lambda: collector.groups()["shop"].at_ms is not None)
+        for page in ("group", "topic"):
+            text = Parsed(await site.html(page, name="shop")).text
+            assert ("at most 3" in text) is is_at_most, page
+    await shop.stop()
