@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..conf.secret import secret_of
-from ..protocol.aio.connection import Row
 from ..protocol.aio.server import Refused, listen
 from .member.ports import VIP_PORT_DISTANCE
 from .replication.prologue import Gates
@@ -25,9 +24,7 @@ CLIENTS_PORT = (
 )
 
 
-async def listen_for_clients(
-    broker: "Broker", rows: dict[int, Row], fast_rows: dict[int, Row]
-) -> tuple[int, int]:
+async def listen_for_clients(broker: "Broker") -> tuple[int, int]:
     """Hold the listen port and the fast port; returns both.
 
     OSError when a port is taken. Where any listen port will do, any fast port does, too, but the
@@ -35,15 +32,15 @@ async def listen_for_clients(
     """
     config, member = broker.config, broker.membership
     bound = (None, None) if member is None else (member.ports.clients, member.ports.fast)
-    listen_on = partial(broker.server.listen, config.bind_address, accept=False, what=CLIENTS_PORT)
-    port = await listen_on(config.listen_port, rows, bound=bound[0])
+    listen_on = partial(broker.server.listen, config.bind_address, what=CLIENTS_PORT)
+    port = await listen_on(config.listen_port, bound=bound[0])
     fast_port = max(0, port - VIP_PORT_DISTANCE)
     try:
-        return port, await listen_on(fast_port, fast_rows, bound=bound[1])
+        return port, await listen_on(fast_port, bound=bound[1])
     except OSError:
         if config.listen_port:
             raise
-        return port, await listen_on(0, fast_rows, bound=bound[1])
+        return port, await listen_on(0, bound=bound[1])
 
 
 async def listen_for_slaves(

@@ -1,21 +1,20 @@
 """What a broker does besides its log because it is one of several with its name.
 
 A slave copies tables, and may stand in for its master; a master takes back what an acting master
-did. Each function prepares that and returns the request table with its rows.
+did. Each function prepares that, sets its gates, and returns its rows of the request table.
 """
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from ..protocol import codes
 from ..protocol.aio.connection import Row
 from ..protocol.aio.peers import Peers
-from ..protocol.aio.server import table
 from ..protocol.headers.admin import HaAddresses
+from .access.gates import Gates
 from .acting.acting import ActingMaster
 from .acting.due_work import DueWork
 from .acting.escape import Escape
-from .acting.handlers import PairHandlers, relayed
+from .acting.handlers import PairHandlers, relay
 from .acting.members import Members
 from .acting.pair_locks import PairLocks
 from .acting.replica import PairReplica
@@ -29,7 +28,6 @@ from .replication.following_timers import FollowingTimers
 from .replication.master import HaMaster
 from .replication.replica import Replica
 from .replication.slave import HaSlave
-from .replication.slave_requests import as_slave
 from .replication.synchronize import ALL_MS, SlaveSynchronize
 from .runtime.peers import open_peers
 
@@ -41,7 +39,7 @@ SWEEP_SECONDS = 1.0
 MEMBER_ALL_MS, MEMBER_OFFSETS_MS = 10_000, 2_500
 
 
-def follow(broker: "Broker", rows: dict[int, Row]) -> dict[int, Row]:
+def follow(broker: "Broker", gates: Gates) -> list[Row]:
     """Start a slave's work besides following the log."""
     b, config, member, slave = broker, broker.config, broker.membership, broker.ha_slave
     assert slave is not None
@@ -65,13 +63,13 @@ def follow(broker: "Broker", rows: dict[int, Row]) -> dict[int, Row]:
     b.replica = replica
     b.periodic.start(replica.run(), "replica")
     b.periodic.every(SWEEP_SECONDS, replica.sweep)
-    rows = as_slave(rows, replica.master)
-    return _act(b, rows, replica, slave, peers) if isinstance(replica, PairReplica) else rows
+    gates.master = replica.master
+    return _act(b, gates, replica, slave, peers) if isinstance(replica, PairReplica) else []
 
 
 def _act(
-    broker: "Broker", rows: dict[int, Row], replica: PairReplica, slave: HaSlave, peers: Peers
-) -> dict[int, Row]:
+    broker: "Broker", gates: Gates, replica: PairReplica, slave: HaSlave, peers: Peers
+) -> list[Row]:
     """Prepare to stand in for the master."""
     b, config, timers = broker, broker.config, broker.timers
     assert timers is None or isinstance(timers, ActingTimers)
@@ -93,15 +91,12 @@ def _act(
     def live_master() -> str:
         return replica.master() if replica.is_master_there() else ""
 
-    handlers = _pair_handlers(b, acting.look, acting.returning, locks)
-    offset_row = relayed(rows[codes.UPDATE_CONSUMER_OFFSET], peers, live_master)
-    lock_row = locks.gate.guarded(rows[codes.LOCK_BATCH_MQ])
-    return rows | table((*handlers.rows(), offset_row, lock_row))
+    gates.relay = relay(peers, live_master)
+    gates.locks = locks.gate.refusal
+    return _pair_handlers(b, acting.look, acting.returning, locks).rows()
 
 
-def take_back(
-    broker: "Broker", rows: dict[int, Row], left: LeftLocks, *, knows_locks: bool
-) -> dict[int, Row]:
+def take_back(broker: "Broker", gates: Gates, left: LeftLocks, *, knows_locks: bool) -> list[Row]:
     """Prepare a master to take back what an acting master did. `left` and `knows_locks` are as in
     `ReturningMaster`."""
     b, config, timers = broker, broker.config, broker.timers
@@ -119,9 +114,8 @@ def take_back(
         left, knows_locks,
     )  # fmt: skip
     b.periodic.every(config.broker_heartbeat_interval / 1000, members.report)
-    handlers = _pair_handlers(b, lambda: None)
-    lock_row = locks.gate.guarded(rows[codes.LOCK_BATCH_MQ])
-    return rows | table((*handlers.rows(), lock_row))
+    gates.locks = locks.gate.refusal
+    return _pair_handlers(b, lambda: None).rows()
 
 
 def _pair_locks(broker: "Broker") -> PairLocks:

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..conf import log_levels
-from ..protocol import codes
 from ..protocol.aio.audit import AuditLog, open_audit_log
 from ..protocol.aio.clocks import steady_ms
 from ..protocol.aio.connection import Connection, Row, host_text
 from ..protocol.aio.memory_budget import MemoryBudget
 from ..protocol.aio.rpc_latency import RpcLatency
-from ..protocol.aio.server import Server, table
+from ..protocol.aio.server import Server
 from ..protocol.aio.slices import Slices
 from ..protocol.aio.tls import Tls
 from ..protocol.message.message_id import UniqueIds
@@ -33,6 +32,7 @@ from ..store.log.commit_log import NOWHERE
 from ..store.log.walk import Progress
 from . import replicas
 from .access.access import Access, open_access
+from .access.gates import Gates
 from .acting.acting import ActingMaster
 from .acting.returning import ReturningMaster
 from .acting.timers import ActingTimers
@@ -45,7 +45,6 @@ from .groups.offsets import Offsets
 from .groups.permissions import Permissions
 from .groups.queue_lock_gate import CLIENT_LOCK_MS, QueueLockGate
 from .groups.queue_locks import LeftLocks, LockTable, QueueLocks
-from .member.guard import guarded
 from .member.handlers import MemberHandlers
 from .member.membership import Membership
 from .member.topics import add_missing
@@ -265,16 +264,14 @@ class Broker:
 
     async def _start(self) -> None:
         self.started_ms = self.now_ms()
-        rows: dict[int, Row] = {}
-        fast_rows: dict[int, Row] = {}
         # The ports come first: the port is part of each record. Clients get in at the end.
-        slaves = await self._open_ports(rows, fast_rows)
+        slaves = await self._open_ports()
         await self._open_store(slaves)
         self._open_tables()
         self._make_services()
         self._make_handlers()
         self._on_dynamic_settings()
-        self._fill_tables(rows, fast_rows)
+        rows = self._request_table()
         await self.other_masters.check_start()
         if not self.config.is_slave:
             for topic in self.missed_deletions.topics():
@@ -282,10 +279,10 @@ class Broker:
         self._work_periodically()
         if isinstance(self.ha, AutoSwitchMaster):
             await self.ha.start()
-        await self.server.accept()
+        await self.server.accept({self.port: rows, self.fast_port: fast_table(rows)})
         await self._join_cluster()
 
-    async def _open_ports(self, rows: dict[int, Row], fast_rows: dict[int, Row]) -> asyncio.Server:
+    async def _open_ports(self) -> asyncio.Server:
         """Listen for clients and slaves; returns the server for slaves."""
         config = self.config
         self.server = Server(
@@ -305,7 +302,7 @@ class Broker:
             self._threads.executor("aerobee-files"),
             lambda: self.syncer.reach(self.store.log_end),
         )
-        self.port, self.fast_port = await listen_for_clients(self, rows, fast_rows)
+        self.port, self.fast_port = await listen_for_clients(self)
         slaves, self.ha_port, close = await listen_for_slaves(self)
         self.at_stop(close)
         return slaves
@@ -464,7 +461,7 @@ class Broker:
         self.static_cleaner = StaticCleaner(
             config, self.store, self.topics.static, self.forwarding, now_ms
         )
-        self.access = open_access(config, self.store.message_at, now_ms)
+        self.access = open_access(config, now_ms)
         self.audit = open_audit_log(config.audit_log, config.broker_name)
         if self.audit is not None:
             self.at_stop(self.audit.close)
@@ -475,7 +472,7 @@ class Broker:
         config, now_ms = self.config, self.now_ms
         pull_parts = (
             config, self.store, self.permissions, self.groups, self.offsets, self.clients,
-            self.filters, self.stats, now_ms, self.spans,
+            self.filters, self.stats, now_ms, self.spans, lambda: self.change_refusal() is None,
         )  # fmt: skip
         self.pulls = (
             SlavePullHandlers(*pull_parts, is_master_there=self._is_master_there)
@@ -501,38 +498,39 @@ class Broker:
         self.saving.tables.append(self.pop.orders)
         self.at_stop(self.pop.close)
 
-    def _fill_tables(self, rows: dict[int, Row], fast_rows: dict[int, Row]) -> None:
-        """The requests that the two ports serve."""
-        full = full_table(self, self.pulls)
-        member = self.membership
+    def _request_table(self) -> dict[int, Row]:
+        """The requests that the listen port serves, behind their gates."""
+        member, access = self.membership, self.access
+        rows = [*full_table(self).values()]
+        self._open_lock_gate()
+        gates = Gates(
+            self.creation_times.timed,
+            self.audit,
+            access.guard if access is not None and access.is_enabled else None,
+            authority=self.change_refusal if self.sync_state is not None else None,
+            locks=None if self._lock_gate is None else self._lock_gate.refusal,
+        )
         if member is not None:
-            handlers = MemberHandlers(
+            rows += MemberHandlers(
                 self.config,
                 self.store,
                 self.address,
                 self.ha_address,
                 member.look,
                 member.handover,
-            )
-            full |= table(handlers.rows())
-        full[codes.LOCK_BATCH_MQ] = self._gated(full[codes.LOCK_BATCH_MQ])
-        if member is not None:
-            full = guarded(full, self.change_refusal)
+            ).rows()
         if self.config.is_slave:
-            full = replicas.follow(self, full)
+            rows += replicas.follow(self, gates)
         elif self.config.has_acting_master:
-            full = replicas.take_back(self, full, self._left_locks, knows_locks=self._knows_locks)
-        if self.access is not None:
-            full = self.access.guard(full)
-        if self.audit is not None:
-            full = self.audit.watch(full)
-        rows.update(full)
-        fast_rows.update(fast_table(full))
-        self._serve_static_topics(self.pulls, rows)
+            left, knows_locks = self._left_locks, self._knows_locks
+            rows += replicas.take_back(self, gates, left, knows_locks=knows_locks)
+        self._serve_static_topics()
+        return gates.table(rows)
 
-    def _gated(self, row: Row) -> Row:
-        """The row of LOCK_BATCH_MQ, for a time in which consumers may have locks that this broker
-        doesn't know: those of a master before it, or of its own last run."""
+    def _open_lock_gate(self) -> None:
+        """Make the gate for a time in which consumers may have locks that this broker doesn't know:
+        those of a master before it, or of its own last run. A slave, and a master that returns, get
+        another one that opens when they act, or have returned."""
         member, config = self.membership, self.config
         if member is not None:
             self._lock_gate = gate = QueueLockGate(member.now_ms)
@@ -541,25 +539,23 @@ class Broker:
                 # The master before this one may give locks until its authority ends.
                 gate.open(after_ms=0 if is_first else member.authority.limit_ms + CLIENT_LOCK_MS)
                 member.handover.ask(self._take_locks)
-            return gate.guarded(row)
+            return
         self._left_locks = left = LeftLocks(self.root / "config" / "queueLocks.json")
         table = left.take()
         if table is not None and table.epoch:
             table = None
         is_first = self._is_new and not self._has_tables
         if config.is_slave or config.has_acting_master:
-            # It gets a gate that opens when it acts, or returns.
             is_young = table is not None and 0 <= self.now_ms() - table.at_ms < CLIENT_LOCK_MS
             if table is not None and is_young:  # later a slave may have acted, and stopped
                 self.locks.restore(table, self.now_ms())
             self._knows_locks = is_first or is_young
-            return row
+            return
         self._lock_gate = gate = QueueLockGate(self.lock_gate_ms)
         gate.open(after_ms=0 if is_first else CLIENT_LOCK_MS)
         if table is not None:
             self._take_locks(table)
         self.at_stop(self._leave_locks)
-        return gate.guarded(row)
 
     async def _leave_locks(self) -> None:
         """Keep the locks for the next start."""
@@ -701,21 +697,15 @@ class Broker:
     def _is_master_there(self) -> bool:
         return self.replica is not None and self.replica.is_master_there()
 
-    def _serve_static_topics(self, pulls: PullHandlers, rows: dict[int, Row]) -> None:
-        """Once there is a static topic, check each pull for whether its topic is static."""
+    def _serve_static_topics(self) -> None:
+        """Once there is a static topic, look at each pull for whether its topic is one."""
         static = self.topics.static
         logical = StaticPulls(
-            pulls, static, self.offsets, self.forwarding, is_slave=self.config.is_slave
+            self.pulls, static, self.offsets, self.forwarding, is_slave=self.config.is_slave
         )
-        with_static = table(logical.rows())
-        if self.membership is not None:
-            with_static = guarded(with_static, self.change_refusal)
-        if self.access is not None:
-            with_static = self.access.guard(with_static)
 
         def changed(topic: str) -> None:
-            rows.update(with_static)
-            self.long_polls.rerun = logical.rerun
+            self.pulls.logical = logical
             target = self.topics.targets.get(topic)
             for key in [] if target is None else target.keys:
                 self.wake(key)  # pulls parked there may have to go to another broker

@@ -27,7 +27,6 @@ from .groups.offset_handlers import OffsetHandlers
 from .monitoring.overview import not_stored
 from .monitoring.summaries import SummaryHandlers
 from .pull.cold_data_handlers import AdminColdDataHandlers
-from .pull.handlers import PullHandlers
 from .pull.query_handlers import QueryHandlers
 from .replication.admin_handlers import AdminHaHandlers
 from .scheduled.admin_handlers import AdminTimerHandlers
@@ -50,9 +49,9 @@ SLOW = {
 }
 
 
-def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
-    """The rows of the listen port by code."""
-    b = broker
+def full_table(broker: "Broker") -> dict[int, Row]:
+    """The rows of the listen port by code, without what stands before them (`access/gates`)."""
+    b, pulls = broker, broker.pulls
     syncer = b.syncer.for_responses
     name, address = b.config.broker_name, b.address
     runtime = RuntimeInfo(
@@ -101,8 +100,7 @@ def full_table(broker: "Broker", pulls: PullHandlers) -> dict[int, Row]:
         ),
         SummaryHandlers(b),
     )  # fmt: skip
-    rows = table(row for family in families for row in family.rows())
-    return b.creation_times.timed(rows)
+    return table(row for family in families for row in family.rows())
 
 
 def fast_table(rows: Mapping[int, Row]) -> dict[int, Row]:

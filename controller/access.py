@@ -5,28 +5,30 @@ innerClientAuthenticationCredentials. Reading the members of a broker name needs
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from ..protocol.aio.connection import Connection, Row
-from ..protocol.aio.guard import Refusals, fields_of, guarded, proven
-from ..protocol.command import Command, read_ext
-from ..protocol.errors import Refusal
+from ..protocol.aio.guard import Guard, Refusals
+from ..protocol.bodies.access import UserInfo
+from ..protocol.security.policies import Need
 from .config import ControllerConfig
 
 log = logging.getLogger(__name__)
 
-READ = "ANY"  # the access of rows that need no signature
-UNSIGNED = (
+NO_USER = (
     "the request has no AccessKey, and this controller serves it only when it is signed with a "
     "user's name and password"
 )
 
 
 class Access:
-    """Lets requests through to their handlers, or refuses them."""
+    """The users of a controller, each of whom may do everything, and the guard before the
+    handlers."""
 
     def __init__(self, config: ControllerConfig, now_ms: Callable[[], int]) -> None:
         self.refusals = Refusals(now_ms)
+        self.guard = Guard(
+            self, self.refusals, cluster="", no_user=NO_USER, is_limited=False, all_sign=False
+        )
         self._users = config.users()
         if not self._users:
             log.warning(
@@ -34,19 +36,8 @@ class Access:
                 "initAuthenticationUser"
             )
 
-    def guard(self, table: Mapping[int, Row]) -> dict[int, Row]:
-        """The same table, in which requests are looked at first."""
-        return {
-            code: row if row.access == READ else guarded(row, self.check)
-            for code, row in table.items()
-        }
+    def user(self, name: str) -> UserInfo | None:
+        return self._users.get(name)
 
-    def check(self, row: Row, command: Command, connection: Connection) -> None:
-        """Refusal (NO_PERMISSION) when the request may not be served."""
-        try:
-            fields = fields_of(command)
-            command.ext = read_ext(fields)
-            proven(command, fields, self._users.get, UNSIGNED)
-        except Refusal as refusal:
-            self.refusals.note(command, connection, refusal)
-            raise
+    def denial(self, name: str, need: Need, ip: str) -> str | None:
+        return None

@@ -18,6 +18,7 @@ from ..protocol.bodies.controller import SyncStateSet
 from ..protocol.command import Command, Response
 from ..protocol.errors import Refusal
 from ..protocol.headers import controller as headers
+from ..protocol.security.needs import ANYONE, CLUSTER_GET
 from ..store.base.errors import StoreError
 from . import rules
 from .config import ControllerConfig
@@ -66,12 +67,12 @@ class Handlers:
                 codes.CONTROLLER_GET_REPLICA_INFO,
                 headers.GetReplicaInfo,
                 self.on_replica_info,
-                "ANY",
+                ANYONE,
             ),
-            Row(codes.CONTROLLER_GET_METADATA_INFO, None, self.on_metadata, "ANY"),
-            Row(codes.CONTROLLER_GET_SYNC_STATE_DATA, None, self.on_sync_state_data, "ANY"),
+            Row(codes.CONTROLLER_GET_METADATA_INFO, None, self.on_metadata, ANYONE),
+            Row(codes.CONTROLLER_GET_SYNC_STATE_DATA, None, self.on_sync_state_data, ANYONE),
             Row(codes.UPDATE_CONTROLLER_CONFIG, None, self.on_update_config),
-            Row(codes.GET_CONTROLLER_CONFIG, None, self.on_get_config),
+            Row(codes.GET_CONTROLLER_CONFIG, None, self.on_get_config, CLUSTER_GET),
             Row(codes.CLEAN_BROKER_DATA, headers.CleanBrokerData, self.on_clean),
             Row(codes.CONTROLLER_GET_NEXT_BROKER_ID, headers.GetNextBrokerId, self.on_next_id),
             Row(codes.CONTROLLER_APPLY_BROKER_ID, headers.ApplyBrokerId, self.on_apply_id),

@@ -6,15 +6,13 @@ unless the settings ask every client for one.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 from ..conf.secret import check_mode
 from ..conf.sources import ConfigError
-from ..protocol import codes
-from ..protocol.aio.connection import Connection, Row
-from ..protocol.aio.guard import SHOWN_CHARS_MAX, Refusals, fields_of, guarded, proven
+from ..protocol.aio.guard import SHOWN_CHARS_MAX, USER_PREFIX, Guard, Refusals
 from ..protocol.bodies.access import (
     DISABLED,
     ENABLED,
@@ -24,51 +22,42 @@ from ..protocol.bodies.access import (
     UserInfo,
     UserTable,
 )
-from ..protocol.command import Command, read_ext
 from ..protocol.errors import Refusal
 from ..protocol.security import policies as rules
-from ..protocol.security.policies import CLUSTER, CREATE, DELETE, GET, TOPIC, UPDATE, Need
+from ..protocol.security.policies import Need
 from .config import NamesrvConfig
 
 log = logging.getLogger(__name__)
 
 ITSELF = "NameServer"  # the resource Cluster:NameServer: key-value config, permissions, settings
-READ = "ANY"  # the access of rows that any client may ask for
 USERS, LISTS = "users.json", "acls.json"
-USER_PREFIX = "User:"
 TYPES, STATUSES = (SUPER, NORMAL), (ENABLED, DISABLED)
 FILE_BYTES_MAX = 64 << 20
-UNSIGNED = (
+NO_USER = (
     "the request has no AccessKey, and this name server serves it only when it is signed with a "
     "user's name and password"
 )
-
-OF_BROKERS = frozenset(
-    {
-        *(codes.REGISTER_BROKER, codes.UNREGISTER_BROKER),
-        *(codes.QUERY_DATA_VERSION, codes.BROKER_HEARTBEAT),
-    }
-)
-OF_TOPICS = {codes.REGISTER_TOPIC_IN_NAMESRV: CREATE, codes.DELETE_TOPIC_IN_NAMESRV: DELETE}
 
 Table = TypeVar("Table", UserTable, AclTable)
 Lists = dict[str, dict[str, list[rules.PolicyEntry]]]  # entries by user and type of policy
 
 
 class Access:
-    """Users and access lists; lets requests through to their handlers, or refuses them."""
+    """Users and access lists, and the guard before the handlers."""
 
-    def __init__(
-        self, config: NamesrvConfig, now_ms: Callable[[], int], cluster_of: Callable[[str], str]
-    ) -> None:
-        """`cluster_of` gives the cluster of a registered broker name, "" for an unknown one.
-        ConfigError for a file that can't be read, or that others can read."""
+    def __init__(self, config: NamesrvConfig, now_ms: Callable[[], int]) -> None:
+        """ConfigError for a file that can't be read, or that others can read."""
         self.refusals = Refusals(now_ms)
-        self._is_limited = config.authorization_enabled
-        self._all_sign = config.namesrv_authentication_required
+        self.guard = Guard(
+            self,
+            self.refusals,
+            cluster=ITSELF,
+            no_user=NO_USER,
+            is_limited=config.authorization_enabled,
+            all_sign=config.namesrv_authentication_required,
+        )
         self._first = config.first_users()
         self._folder = Path(config.auth_users_path).expanduser() if config.auth_users_path else None
-        self._cluster_of = cluster_of
         self._seen: object = self._stamp()
         self._users, self._lists = self._read()
         if not self._users:
@@ -90,38 +79,11 @@ class Access:
         else:
             log.info("users and rules are read again: %d users", len(self._users))
 
-    def guard(self, table: Mapping[int, Row]) -> dict[int, Row]:
-        """The same table, in which requests are looked at first."""
-        return {
-            code: row if row.access == READ and not self._all_sign else guarded(row, self.check)
-            for code, row in table.items()
-        }
+    def user(self, name: str) -> UserInfo | None:
+        return self._users.get(name)
 
-    def check(self, row: Row, command: Command, connection: Connection) -> None:
-        """Refusal (NO_PERMISSION) when the request may not be served."""
-        try:
-            fields = fields_of(command)
-            command.ext = read_ext(fields)
-            user = proven(command, fields, self._users.get, UNSIGNED)
-            if self._is_limited and not user.is_super and row.access != READ:
-                name = user.username or ""
-                self._check_rules(name, _need(command.code, fields), connection)
-                owner = self._cluster_of(fields.get("brokerName", ""))
-                if command.code in OF_BROKERS and owner:  # what the request says may be another
-                    self._check_rules(name, Need(CLUSTER, owner, (UPDATE,)), connection)
-        except Refusal as refusal:
-            self.refusals.note(command, connection, refusal)
-            raise
-
-    def _check_rules(self, name: str, need: Need, connection: Connection) -> None:
-        ip = connection.address.rpartition(":")[0].strip("[]")
-        denial = rules.denial(self._lists.get(name, {}), need, ip)
-        if denial is not None:
-            raise Refusal(
-                codes.NO_PERMISSION,
-                f"{USER_PREFIX}{name} has no permission to access {need.kind}:{need.name} from "
-                f"{ip}, {denial}",
-            )
+    def denial(self, name: str, need: Need, ip: str) -> str | None:
+        return rules.denial(self._lists.get(name, {}), need, ip)
 
     # ---- the files
 
@@ -141,16 +103,6 @@ class Access:
             lists = _lists_of(self._folder / LISTS)
         users |= {first.username or "": first for first in self._first}
         return users, lists
-
-
-def _need(code: int, fields: Mapping[str, str]) -> Need:
-    """The permission that a request needs where authorization is on."""
-    if code in OF_BROKERS:
-        return Need(CLUSTER, fields.get("clusterName", ""), (UPDATE,))
-    action = OF_TOPICS.get(code)
-    if action is not None:
-        return Need(TOPIC, fields.get("topic", ""), (action,))
-    return Need(CLUSTER, ITSELF, (GET if code == codes.GET_NAMESRV_CONFIG else UPDATE,))
 
 
 def _users_of(path: Path) -> dict[str, UserInfo]:

@@ -29,8 +29,11 @@ from ..protocol.codec import fastjson
 from ..protocol.command import Command, Response
 from ..protocol.errors import Refusal
 from ..protocol.headers import namesrv as headers
+from ..protocol.security.needs import ANYONE, CLUSTER_GET
+from ..protocol.security.policies import CREATE, DELETE
 from .config import NamesrvConfig
 from .master_changes import MasterChanges
+from .needs import registration, topic
 from .registration import Notice, Registration
 from .routes import Names, RouteTable, only_zone
 from .settings import ORDER_TOPIC_CONFIG, Settings, store
@@ -74,31 +77,54 @@ class Handlers:
 
     def rows(self) -> list[Row]:
         """The request table."""
+        of_broker = registration(self._cluster_of)
         return [
             Row(codes.PUT_KV_CONFIG, headers.KVConfigItem, self.on_put_kv),
-            Row(codes.GET_KV_CONFIG, headers.KVConfigItem, self.on_get_kv, "ANY"),
+            Row(codes.GET_KV_CONFIG, headers.KVConfigItem, self.on_get_kv, ANYONE),
             Row(codes.DELETE_KV_CONFIG, headers.KVConfigItem, self.on_delete_kv),
-            Row(codes.GET_KVLIST_BY_NAMESPACE, headers.KVNamespace, self.on_list_kv, "ANY"),
-            Row(codes.REGISTER_BROKER, headers.RegisterBroker, self.on_register),
-            Row(codes.UNREGISTER_BROKER, headers.BrokerIdentity, self.on_unregister),
-            Row(codes.QUERY_DATA_VERSION, headers.BrokerIdentity, self.on_query_data_version),
-            Row(codes.BROKER_HEARTBEAT, headers.BrokerHeartbeat, self.on_broker_heartbeat),
-            Row(codes.GET_ROUTEINFO_BY_TOPIC, headers.GetRoute, self.on_route, "ANY"),
-            Row(codes.GET_BROKER_CLUSTER_INFO, None, self.on_cluster_info, "ANY"),
-            Row(codes.GET_BROKER_MEMBER_GROUP, headers.MemberGroup, self.on_member_group, "ANY"),
+            Row(codes.GET_KVLIST_BY_NAMESPACE, headers.KVNamespace, self.on_list_kv, ANYONE),
+            Row(codes.REGISTER_BROKER, headers.RegisterBroker, self.on_register, of_broker),
+            Row(codes.UNREGISTER_BROKER, headers.BrokerIdentity, self.on_unregister, of_broker),
+            Row(
+                codes.QUERY_DATA_VERSION,
+                headers.BrokerIdentity,
+                self.on_query_data_version,
+                of_broker,
+            ),
+            Row(
+                codes.BROKER_HEARTBEAT, headers.BrokerHeartbeat, self.on_broker_heartbeat, of_broker
+            ),
+            Row(codes.GET_ROUTEINFO_BY_TOPIC, headers.GetRoute, self.on_route, ANYONE),
+            Row(codes.GET_BROKER_CLUSTER_INFO, None, self.on_cluster_info, ANYONE),
+            Row(codes.GET_BROKER_MEMBER_GROUP, headers.MemberGroup, self.on_member_group, ANYONE),
             Row(codes.WIPE_WRITE_PERM_OF_BROKER, headers.BrokerName, self.on_wipe_write_perm),
             Row(codes.ADD_WRITE_PERM_OF_BROKER, headers.BrokerName, self.on_add_write_perm),
-            Row(codes.REGISTER_TOPIC_IN_NAMESRV, headers.RegisterTopic, self.on_register_topic),
-            Row(codes.DELETE_TOPIC_IN_NAMESRV, headers.DeleteTopicInNamesrv, self.on_delete_topic),
-            Row(codes.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, None, self.on_all_topics, "ANY"),
-            Row(codes.GET_TOPICS_BY_CLUSTER, headers.TopicsByCluster, self.on_by_cluster, "ANY"),
-            Row(codes.GET_SYSTEM_TOPIC_LIST_FROM_NS, None, self.on_system_topics, "ANY"),
-            Row(codes.GET_UNIT_TOPIC_LIST, None, self.on_unit_topics, "ANY"),
-            Row(codes.GET_HAS_UNIT_SUB_TOPIC_LIST, None, self.on_unit_sub_topics, "ANY"),
-            Row(codes.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, None, self.on_ununit_topics, "ANY"),
+            Row(
+                codes.REGISTER_TOPIC_IN_NAMESRV,
+                headers.RegisterTopic,
+                self.on_register_topic,
+                topic(CREATE),
+            ),
+            Row(
+                codes.DELETE_TOPIC_IN_NAMESRV,
+                headers.DeleteTopicInNamesrv,
+                self.on_delete_topic,
+                topic(DELETE),
+            ),
+            Row(codes.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, None, self.on_all_topics, ANYONE),
+            Row(codes.GET_TOPICS_BY_CLUSTER, headers.TopicsByCluster, self.on_by_cluster, ANYONE),
+            Row(codes.GET_SYSTEM_TOPIC_LIST_FROM_NS, None, self.on_system_topics, ANYONE),
+            Row(codes.GET_UNIT_TOPIC_LIST, None, self.on_unit_topics, ANYONE),
+            Row(codes.GET_HAS_UNIT_SUB_TOPIC_LIST, None, self.on_unit_sub_topics, ANYONE),
+            Row(codes.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, None, self.on_ununit_topics, ANYONE),
             Row(codes.UPDATE_NAMESRV_CONFIG, None, self.on_update_config),
-            Row(codes.GET_NAMESRV_CONFIG, None, self.on_get_config),
+            Row(codes.GET_NAMESRV_CONFIG, None, self.on_get_config, CLUSTER_GET),
         ]
+
+    def _cluster_of(self, broker_name: str) -> str:
+        """The cluster of a registered broker name, "" for an unknown one."""
+        broker = self._routes.brokers.get(broker_name)
+        return "" if broker is None else broker.cluster or ""
 
     # --- brokers --------------------------------------------------------------------------------
 

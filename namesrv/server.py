@@ -56,7 +56,7 @@ class NameServer:
             Path(config.kv_config_path).expanduser() if config.kv_config_path else None
         )
         is_closed = config.authentication_enabled
-        self.access = Access(config, clock, self._cluster_of) if is_closed else None
+        self.access = Access(config, clock) if is_closed else None
         self.audit: AuditLog | None = None
         self.port = 0
         self._clock = clock
@@ -65,10 +65,6 @@ class NameServer:
         self._peers: Peers | None = None
         self._scan_timer: asyncio.TimerHandle | None = None
         self._notices: dict[asyncio.Task[None], None] = {}
-
-    def _cluster_of(self, broker_name: str) -> str:
-        broker = self.routes.brokers.get(broker_name)
-        return "" if broker is None else broker.cluster or ""
 
     @property
     def config(self) -> NamesrvConfig:
@@ -100,7 +96,7 @@ class NameServer:
         self.slices = self._handlers.slices = Slices(server.scheduler)
         rows = table(self._handlers.rows())
         if self.access is not None:
-            rows = self.access.guard(rows)
+            rows = self.access.guard.guard(rows)
         self.audit = open_audit_log(config.audit_log, "name server")
         if self.audit is not None:
             rows = self.audit.watch(rows)

@@ -1,1 +1,1 @@
-"""Access control (ACL 2.0): users, access lists, authentication and authorization."""
+"""Access control (ACL 2.0): users, access lists, permissions; and all gates before handlers."""

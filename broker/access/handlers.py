@@ -7,7 +7,6 @@ each of them SYSTEM_ERROR, and so does this broker, which says why.
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -22,6 +21,7 @@ from ...store.base.errors import StoreError
 from ..settings.user_rules import with_known_words
 from .access import Access
 from .access_lists import user_of
+from .needs import CLUSTER_GET, CLUSTER_UPDATE
 
 SUPER_ONLY = "The super user can only be {} by super user"
 
@@ -36,19 +36,18 @@ class AdminAuthHandlers:
     has_lists: bool
 
     def rows(self) -> list[Row]:
-        asked: list[tuple[int, Any, Any]] = [
-            (codes.AUTH_CREATE_USER, UserName, self.on_create_user),
-            (codes.AUTH_UPDATE_USER, UserName, self.on_update_user),
-            (codes.AUTH_DELETE_USER, UserName, self.on_delete_user),
-            (codes.AUTH_GET_USER, UserName, self.on_get_user),
-            (codes.AUTH_LIST_USER, UserFilter, self.on_list_users),
-            (codes.AUTH_CREATE_ACL, AclSubject, self.on_put_acl),
-            (codes.AUTH_UPDATE_ACL, AclSubject, self.on_put_acl),
-            (codes.AUTH_DELETE_ACL, AclResource, self.on_delete_acl),
-            (codes.AUTH_GET_ACL, AclSubject, self.on_get_acl),
-            (codes.AUTH_LIST_ACL, AclFilter, self.on_list_acls),
+        return [
+            Row(codes.AUTH_CREATE_USER, UserName, self.on_create_user, CLUSTER_UPDATE),
+            Row(codes.AUTH_UPDATE_USER, UserName, self.on_update_user, CLUSTER_UPDATE),
+            Row(codes.AUTH_DELETE_USER, UserName, self.on_delete_user, CLUSTER_UPDATE),
+            Row(codes.AUTH_GET_USER, UserName, self.on_get_user, CLUSTER_GET),
+            Row(codes.AUTH_LIST_USER, UserFilter, self.on_list_users, CLUSTER_GET),
+            Row(codes.AUTH_CREATE_ACL, AclSubject, self.on_put_acl, CLUSTER_UPDATE),
+            Row(codes.AUTH_UPDATE_ACL, AclSubject, self.on_put_acl, CLUSTER_UPDATE),
+            Row(codes.AUTH_DELETE_ACL, AclResource, self.on_delete_acl, CLUSTER_UPDATE),
+            Row(codes.AUTH_GET_ACL, AclSubject, self.on_get_acl, CLUSTER_GET),
+            Row(codes.AUTH_LIST_ACL, AclFilter, self.on_list_acls, CLUSTER_GET),
         ]
-        return [Row(*one) for one in asked]
 
     # --- users ----------------------------------------------------------------------------------
 

@@ -1,27 +1,35 @@
-"""The permissions that each request needs, where authorization is on.
+"""The permissions that the requests of a broker need, for the rows of its request table.
 
 They follow RocketMQ's DefaultAuthorizationContextBuilder and the annotations of its header classes.
 RocketMQ allows some requests to every user that signs them, such as changing the broker's settings
-or reading all offsets. Here each of these needs a permission for the cluster, a topic or a group;
-`SEEN_HERE_ALONE` lists them. A request that this file doesn't know needs UPDATE on the cluster.
+or reading all offsets. Here each of these needs a permission for the cluster, a topic or a group
+(`is_ours`).
 """
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from dataclasses import replace
 
-from ...protocol import codes
 from ...protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupList
 from ...protocol.bodies.heartbeat import HeartbeatData
 from ...protocol.bodies.pop import BatchAckMessageRequestBody
 from ...protocol.bodies.queues import LockBatchRequestBody
 from ...protocol.bodies.topic import CreateTopicListRequestBody
 from ...protocol.command import Command
-from ...protocol.errors import Refusal
 from ...protocol.headers.clients import ConsumeMessageDirectly
 from ...protocol.headers.send import ConsumerSendMsgBack
 from ...protocol.headers.topics import ViewMessage
 from ...protocol.message.message_id import parse_offset_message_id
+from ...protocol.message.record import decode_record
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
+from ...protocol.security.needs import (
+    ANY_USER,
+    CLUSTER_GET,
+    CLUSTER_UPDATE,
+    Access,
+    Actions,
+    Fields,
+    on_cluster,
+)
 from ...protocol.security.policies import (
     CLUSTER,
     CREATE,
@@ -35,188 +43,34 @@ from ...protocol.security.policies import (
     Need,
 )
 
-Fields = dict[str, str]
-Actions = tuple[str, ...]
+__all__ = ["ANY_USER", "CLUSTER_GET", "CLUSTER_UPDATE"]  # for rows
 
-# Allowed to every user that signs: requests about the user itself, and state that RocketMQ shows
-# every user, such as the broker's and the settings of topics and groups.
-FREE = frozenset(
-    {
-        codes.CHECK_CLIENT_CONFIG,
-        codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
-        codes.GET_ALL_TOPIC_CONFIG,
-        codes.GET_BROKER_RUNTIME_INFO,
-        codes.QUERY_ASSIGNMENT,
-        codes.SEND_REPLY_MESSAGE,
-        codes.SEND_REPLY_MESSAGE_V2,
-    }
-)
-CLUSTER_GET = frozenset(
-    {
-        codes.GET_PRODUCER_CONNECTION_LIST,
-        codes.VIEW_BROKER_STATS_DATA,
-        codes.GET_BROKER_CONSUME_STATS,
-        codes.GET_ALL_PRODUCER_INFO,
-        codes.AUTH_GET_USER,
-        codes.AUTH_LIST_USER,
-        codes.AUTH_GET_ACL,
-        codes.AUTH_LIST_ACL,
-    }
-)
-CLUSTER_UPDATE = frozenset(
-    {
-        codes.RESET_MASTER_FLUSH_OFFSET,
-        codes.AUTH_CREATE_USER,
-        codes.AUTH_UPDATE_USER,
-        codes.AUTH_DELETE_USER,
-        codes.AUTH_CREATE_ACL,
-        codes.AUTH_UPDATE_ACL,
-        codes.AUTH_DELETE_ACL,
-    }
-)
-# The same for requests that RocketMQ doesn't check.
-OWN_CLUSTER_GET = frozenset(
-    {
-        codes.GET_BROKER_CONFIG,
-        codes.GET_ALL_CONSUMER_OFFSET,
-        codes.GET_ALL_DELAY_OFFSET,
-        codes.GET_TIMER_CHECK_POINT,
-        codes.GET_TIMER_METRICS,
-        codes.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,
-        codes.GET_COLD_DATA_FLOW_CTR_INFO,
-        codes.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
-        codes.GET_ALL_MESSAGE_REQUEST_MODE,
-        codes.GET_BROKER_HA_STATUS,
-        codes.GET_BROKER_EPOCH_CACHE,
-        codes.EXCHANGE_BROKER_HA_INFO,
-        codes.NOTIFY_BROKER_ROLE_CHANGED,
-        codes.GET_TOPIC_SUMMARIES,
-        codes.GET_GROUP_SUMMARIES,
-        codes.NOTIFY_MIN_BROKER_ID_CHANGE,
-    }
-)
-OWN_CLUSTER_UPDATE = frozenset(
-    {
-        codes.UPDATE_BROKER_CONFIG,
-        codes.CLEAN_EXPIRED_CONSUMEQUEUE,
-        codes.CLEAN_UNUSED_TOPIC,
-        codes.DELETE_EXPIRED_COMMITLOG,
-        codes.SET_MESSAGE_REQUEST_MODE,
-        codes.POP_ROLLBACK,
-        codes.EXPORT_ROCKSDB_CONFIG_TO_JSON,
-        codes.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
-        codes.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
-        codes.SET_COMMITLOG_READ_MODE,
-        codes.HAND_OVER_QUEUE_LOCKS,
-    }
-)
+# Gives the record at a log offset, None where there is none.
+MessageAt = Callable[[int], bytes | None]
 
-
-class _Named(NamedTuple):
-    """A request whose header fields name topics and groups."""
-
-    actions: Actions
-    topics: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-
-
-_TOPIC, _GROUP, _CONSUMERS = ("topic",), ("group",), ("consumerGroup",)
-NAMED = {
-    codes.QUERY_MESSAGE: _Named((SUB, GET), _TOPIC),
-    codes.QUERY_CONSUMER_OFFSET: _Named((SUB, GET), _TOPIC, _CONSUMERS),
-    codes.UPDATE_CONSUMER_OFFSET: _Named((SUB, UPDATE), _TOPIC, _CONSUMERS),
-    codes.UPDATE_AND_CREATE_TOPIC: _Named((CREATE,), _TOPIC),
-    codes.UPDATE_AND_CREATE_STATIC_TOPIC: _Named((CREATE,), _TOPIC),
-    codes.SEARCH_OFFSET_BY_TIMESTAMP: _Named((GET,), _TOPIC),
-    codes.GET_MAX_OFFSET: _Named((GET,), _TOPIC),
-    codes.GET_MIN_OFFSET: _Named((GET,), _TOPIC),
-    codes.GET_EARLIEST_MSG_STORETIME: _Named((GET,), _TOPIC),
-    codes.CONSUMER_SEND_MSG_BACK: _Named((SUB,), (), _GROUP),
-    codes.GET_CONSUMER_LIST_BY_GROUP: _Named((SUB, GET), (), _CONSUMERS),
-    codes.GET_TOPIC_STATS_INFO: _Named((GET,), _TOPIC),
-    codes.GET_CONSUMER_CONNECTION_LIST: _Named((GET,), (), _CONSUMERS),
-    codes.DELETE_SUBSCRIPTIONGROUP: _Named((DELETE,), (), ("groupName",)),
-    codes.GET_CONSUME_STATS: _Named((GET,), ("topic", "topicList"), _CONSUMERS),
-    codes.DELETE_TOPIC_IN_BROKER: _Named((DELETE,), _TOPIC),
-    codes.INVOKE_BROKER_TO_RESET_OFFSET: _Named((UPDATE,), _TOPIC, _GROUP),
-    codes.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _Named((GET,), _TOPIC, _GROUP),
-    codes.QUERY_TOPIC_CONSUME_BY_WHO: _Named((GET,), _TOPIC),
-    codes.QUERY_CONSUME_TIME_SPAN: _Named((GET,), _TOPIC, _GROUP),
-    codes.GET_CONSUMER_RUNNING_INFO: _Named((GET,), (), _CONSUMERS),
-    codes.QUERY_CORRECTION_OFFSET: _Named((GET,), _TOPIC, ("filterGroups", "compareGroup")),
-    codes.CONSUME_MESSAGE_DIRECTLY: _Named((SUB,), _TOPIC, _CONSUMERS),
-    codes.CLONE_GROUP_OFFSET: _Named((UPDATE,), _TOPIC, ("destGroup",)),
-    codes.QUERY_CONSUME_QUEUE: _Named((GET,), _TOPIC, _CONSUMERS),
-    codes.RESUME_CHECK_HALF_MESSAGE: _Named((UPDATE,), _TOPIC),
-    codes.QUERY_TOPICS_BY_CONSUMER: _Named((GET,), (), _GROUP),
-    codes.QUERY_SUBSCRIPTION_BY_CONSUMER: _Named((GET,), _TOPIC, _GROUP),
-    codes.GET_TOPIC_CONFIG: _Named((GET,), _TOPIC),
-    codes.GET_SUBSCRIPTIONGROUP_CONFIG: _Named((GET,), (), _GROUP),
-    codes.UPDATE_AND_GET_GROUP_FORBIDDEN: _Named((UPDATE,), _TOPIC, _GROUP),
-    codes.RECALL_MESSAGE: _Named((PUB,), _TOPIC),
-    codes.POP_MESSAGE: _Named((SUB,), _TOPIC, _CONSUMERS),
-    codes.PEEK_MESSAGE: _Named((SUB,), _TOPIC, _CONSUMERS),
-    codes.ACK_MESSAGE: _Named((SUB,), _TOPIC, _CONSUMERS),
-    codes.CHANGE_MESSAGE_INVISIBLETIME: _Named((SUB,), _TOPIC, _CONSUMERS),
-    codes.NOTIFICATION: _Named((SUB,), _TOPIC, _CONSUMERS),
-    codes.POLLING_INFO: _Named((GET,), _TOPIC, _CONSUMERS),
-}
-# Fields above with several names in them, and the separator between the names.
+# Fields with several names in them, and the separator between the names.
 _LISTS = {"topicList": ";", "filterGroups": ","}
 
 
-def needs(command: Command, fields: Fields, cluster: str) -> list[Need]:
-    """All permissions that a request needs. Refusal when its body doesn't name its resources."""
-    code = command.code
-    if code in FREE:
-        return []
-    named = NAMED.get(code)
-    if named is not None:
+def names(
+    *actions: str,
+    topics: tuple[str, ...] = (),
+    groups: tuple[str, ...] = (),
+    is_ours: bool = False,
+) -> Access:
+    """One of these actions on each topic and group that these header fields name."""
+
+    def find(command: Command, fields: Fields, cluster: str) -> list[Need]:
         found = [
-            *(topic_need(one, named.actions) for one in _values(fields, named.topics)),
-            *(Need(GROUP, one, named.actions) for one in _values(fields, named.groups)),
+            *(topic_need(one, actions) for one in _values(fields, topics)),
+            *(Need(GROUP, one, actions) for one in _values(fields, groups)),
         ]
         # Without a name the request is for all topics or groups, so it needs the cluster.
-        return found or [Need(CLUSTER, cluster, named.actions)]
-    special = _SPECIAL.get(code)
-    if special is not None:
-        try:
-            return list(special(command, fields))
-        except ValueError as wrong:
-            text = f"parse authorization context error: {wrong}"
-            raise Refusal(codes.NO_PERMISSION, text) from None
-    action = GET if code in CLUSTER_GET or code in OWN_CLUSTER_GET else UPDATE
-    return [Need(CLUSTER, cluster, (action,))]
+        return found or [Need(CLUSTER, cluster, actions)]
 
-
-def place_of(command: Command) -> int | None:
-    """The log offset of the message that a request names by offset; None if it names none.
-
-    Refusal when its header can't be read.
-    """
-    code = command.code
-    if code == codes.VIEW_MESSAGE_BY_ID:
-        return command.header(ViewMessage).offset
-    if code == codes.CONSUMER_SEND_MSG_BACK:
-        return command.header(ConsumerSendMsgBack).offset
-    if code == codes.CONSUME_MESSAGE_DIRECTLY:
-        try:
-            return parse_offset_message_id(command.header(ConsumeMessageDirectly).msg_id or "")[1]
-        except ValueError:
-            return None  # its handler refuses it
-    return None
-
-
-def placed_needs(command: Command, fields: Fields, topic: str) -> list[Need]:
-    """The permission for the topic of the message that the request names.
-
-    RocketMQ checks the topic that the request names, or none: there every user can read every
-    message.
-    """
-    if command.code == codes.VIEW_MESSAGE_BY_ID:
-        return [topic_need(topic, (GET,))]
-    group = fields.get("group") or fields.get("consumerGroup") or ""
-    return _reading(topic, _bare(group))
+    kinds = ((TOPIC, topics), (GROUP, groups))
+    asks = tuple((kind, actions) for kind, fields in kinds if fields)
+    return Access(asks, find, is_ours=is_ours)
 
 
 def topic_need(topic: str, actions: Actions) -> Need:
@@ -226,9 +80,15 @@ def topic_need(topic: str, actions: Actions) -> Need:
     return Need(TOPIC, topic, actions)
 
 
-def _values(fields: Fields, names: tuple[str, ...]) -> list[str]:
+def sending_needs(topic: str) -> list[Need]:
+    """The permissions to send to a topic: PUB on it, or for a retry topic SUB on its group."""
+    need = topic_need(topic, (PUB,))
+    return [need if need.kind == TOPIC else Need(GROUP, need.name, (SUB,))]
+
+
+def _values(fields: Fields, wanted: tuple[str, ...]) -> list[str]:
     found: list[str] = []
-    for name in names:
+    for name in wanted:
         text = fields.get(name)
         if text is None:
             continue
@@ -237,21 +97,19 @@ def _values(fields: Fields, names: tuple[str, ...]) -> list[str]:
     return found
 
 
-def sending_needs(topic: str) -> list[Need]:
-    """The permissions to send to a topic: PUB on it, or for a retry topic SUB on its group."""
-    need = topic_need(topic, (PUB,))
-    return [need if need.kind == TOPIC else Need(GROUP, need.name, (SUB,))]
+def _bare(group: str) -> str:
+    return group.removeprefix(RETRY_PREFIX).removeprefix(DLQ_PREFIX)
 
 
-def _send(command: Command, fields: Fields) -> list[Need]:
+def _send(command: Command, fields: Fields, cluster: str) -> list[Need]:
     return sending_needs(fields.get("topic", ""))
 
 
-def _send_short(command: Command, fields: Fields) -> list[Need]:
+def _send_short(command: Command, fields: Fields, cluster: str) -> list[Need]:
     return sending_needs(fields.get("b", ""))
 
 
-def _pull(command: Command, fields: Fields) -> list[Need]:
+def _pull(command: Command, fields: Fields, cluster: str) -> list[Need]:
     topic, group = fields.get("topic", ""), _bare(fields.get("consumerGroup", ""))
     return list(dict.fromkeys([*_reading(topic, group), Need(GROUP, group, (SUB,))]))
 
@@ -264,16 +122,12 @@ def _reading(topic: str, group: str) -> list[Need]:
     return [] if is_own else [need]
 
 
-def _view(command: Command, fields: Fields) -> list[Need]:
-    return [topic_need(one, (GET,)) for one in _values(fields, _TOPIC)]
-
-
-def _end_transaction(command: Command, fields: Fields) -> list[Need]:
+def _end_transaction(command: Command, fields: Fields, cluster: str) -> list[Need]:
     topic = fields.get("topic", "")  # clients before 5.0 don't send it
     return [Need(TOPIC, topic, (PUB,))] if topic.strip() else []
 
 
-def _heartbeat(command: Command, fields: Fields) -> Iterable[Need]:
+def _heartbeat(command: Command, fields: Fields, cluster: str) -> Iterable[Need]:
     for consumer in HeartbeatData.decode(command.body).consumer_data_set:
         yield Need(GROUP, _bare(consumer.group_name), (SUB,))
         for wanted in consumer.subscription_data_set:
@@ -281,12 +135,12 @@ def _heartbeat(command: Command, fields: Fields) -> Iterable[Need]:
                 yield Need(TOPIC, wanted.topic or "", (SUB,))
 
 
-def _unregister(command: Command, fields: Fields) -> list[Need]:
+def _unregister(command: Command, fields: Fields, cluster: str) -> list[Need]:
     group = fields.get("consumerGroup", "")
     return [Need(GROUP, _bare(group), (SUB,))] if group.strip() else []
 
 
-def _lock(command: Command, fields: Fields) -> Iterable[Need]:
+def _lock(command: Command, fields: Fields, cluster: str) -> Iterable[Need]:
     body = LockBatchRequestBody.decode(command.body)
     yield Need(GROUP, _bare(body.consumer_group), (SUB,))
     for topic in dict.fromkeys(queue.topic for queue in body.mq_set):
@@ -294,7 +148,7 @@ def _lock(command: Command, fields: Fields) -> Iterable[Need]:
             yield Need(TOPIC, topic, (SUB,))
 
 
-def _batch_ack(command: Command, fields: Fields) -> list[Need]:
+def _batch_ack(command: Command, fields: Fields, cluster: str) -> list[Need]:
     acks = BatchAckMessageRequestBody.decode(command.body).acks
     found = []
     for ack in acks:
@@ -302,54 +156,121 @@ def _batch_ack(command: Command, fields: Fields) -> list[Need]:
     return list(dict.fromkeys(found))
 
 
-def _create_topics(command: Command, fields: Fields) -> list[Need]:
+def _create_topics(command: Command, fields: Fields, cluster: str) -> list[Need]:
     configs = CreateTopicListRequestBody.decode(command.body).topic_config_list
     return [topic_need(config.topic_name or "", (CREATE,)) for config in configs]
 
 
-def _create_group(command: Command, fields: Fields) -> list[Need]:
+def _create_group(command: Command, fields: Fields, cluster: str) -> list[Need]:
     config = SubscriptionGroupConfig.decode(command.body)
     return [Need(GROUP, config.group_name or "", (CREATE,))]
 
 
-def _create_groups(command: Command, fields: Fields) -> list[Need]:
+def _create_groups(command: Command, fields: Fields, cluster: str) -> list[Need]:
     configs = SubscriptionGroupList.decode(command.body).group_config_list
     return [Need(GROUP, config.group_name or "", (CREATE,)) for config in configs]
 
 
-def _bare(group: str) -> str:
-    return group.removeprefix(RETRY_PREFIX).removeprefix(DLQ_PREFIX)
+def _view(command: Command, fields: Fields, cluster: str) -> list[Need]:
+    return [topic_need(one, (GET,)) for one in _values(fields, _TOPIC)]
 
 
-_SPECIAL: dict[int, Callable[[Command, Fields], Iterable[Need]]] = {
-    codes.SEND_MESSAGE: _send,
-    codes.SEND_MESSAGE_V2: _send_short,
-    codes.SEND_BATCH_MESSAGE: _send_short,
-    codes.PULL_MESSAGE: _pull,
-    codes.LITE_PULL_MESSAGE: _pull,
-    codes.END_TRANSACTION: _end_transaction,
-    codes.VIEW_MESSAGE_BY_ID: _view,
-    codes.HEART_BEAT: _heartbeat,
-    codes.UNREGISTER_CLIENT: _unregister,
-    codes.LOCK_BATCH_MQ: _lock,
-    codes.UNLOCK_BATCH_MQ: _lock,
-    codes.BATCH_ACK_MESSAGE: _batch_ack,
-    codes.UPDATE_AND_CREATE_TOPIC_LIST: _create_topics,
-    codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _create_group,
-    codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _create_groups,
-}
-SEEN_HERE_ALONE = (
-    OWN_CLUSTER_GET
-    | OWN_CLUSTER_UPDATE
-    | {
-        codes.LITE_PULL_MESSAGE,
-        codes.BATCH_ACK_MESSAGE,
-        codes.UPDATE_AND_CREATE_TOPIC_LIST,
-        codes.UPDATE_AND_CREATE_STATIC_TOPIC,
-        codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-        codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-    }
+# --- for rows: what is named in the header, in the body, and in a message -------------------------
+
+OUR_CLUSTER_GET, OUR_CLUSTER_UPDATE = (
+    on_cluster(GET, is_ours=True),
+    on_cluster(UPDATE, is_ours=True),
 )
-KNOWN = frozenset(
-    {*FREE, *CLUSTER_GET, *CLUSTER_UPDATE, *NAMED, *_SPECIAL, *OWN_CLUSTER_GET, *OWN_CLUSTER_UPDATE}
-)
+
+_TOPIC, _GROUP, _CONSUMERS = ("topic",), ("group",), ("consumerGroup",)
+TOPIC_GET = names(GET, topics=_TOPIC)
+TOPIC_READ = names(SUB, GET, topics=_TOPIC)
+TOPIC_PUB = names(PUB, topics=_TOPIC)
+TOPIC_CREATE = names(CREATE, topics=_TOPIC)
+TOPIC_UPDATE = names(UPDATE, topics=_TOPIC)
+TOPIC_DELETE = names(DELETE, topics=_TOPIC)
+STATIC_TOPIC_CREATE = replace(TOPIC_CREATE, is_ours=True)
+GROUP_GET = names(GET, groups=_GROUP)
+GROUP_DELETE = names(DELETE, groups=("groupName",))
+CONSUMERS_GET = names(GET, groups=_CONSUMERS)
+CONSUMERS_READ = names(SUB, GET, groups=_CONSUMERS)
+GROUP_IN_TOPIC_GET = names(GET, topics=_TOPIC, groups=_GROUP)
+GROUP_IN_TOPIC_UPDATE = names(UPDATE, topics=_TOPIC, groups=_GROUP)
+CONSUMERS_OF_TOPIC_GET = names(GET, topics=_TOPIC, groups=_CONSUMERS)
+CONSUMERS_OF_TOPICS_GET = names(GET, topics=("topic", "topicList"), groups=_CONSUMERS)
+OFFSET_READ = names(SUB, GET, topics=_TOPIC, groups=_CONSUMERS)
+OFFSET_UPDATE = names(SUB, UPDATE, topics=_TOPIC, groups=_CONSUMERS)
+OFFSETS_COMPARE = names(GET, topics=_TOPIC, groups=("filterGroups", "compareGroup"))
+OFFSETS_CLONE = names(UPDATE, topics=_TOPIC, groups=("destGroup",))
+POP = names(SUB, topics=_TOPIC, groups=_CONSUMERS)
+
+_SENDING = ((TOPIC, (PUB,)),)
+_CONSUMING = ((TOPIC, (SUB,)), (GROUP, (SUB,)))
+SEND = Access(_SENDING, _send)
+SEND_SHORT = Access(_SENDING, _send_short)
+PULL = Access(_CONSUMING, _pull)
+LITE_PULL = replace(PULL, is_ours=True)
+BATCH_ACK = Access(_CONSUMING, _batch_ack, is_ours=True)
+END_TRANSACTION = Access(_SENDING, _end_transaction)
+HEARTBEAT = Access(_CONSUMING, _heartbeat)
+UNREGISTER = Access(((GROUP, (SUB,)),), _unregister)
+LOCK = Access(_CONSUMING, _lock)
+TOPICS_CREATE = Access(((TOPIC, (CREATE,)),), _create_topics, is_ours=True)
+GROUP_CREATE = Access(((GROUP, (CREATE,)),), _create_group, is_ours=True)
+GROUPS_CREATE = Access(((GROUP, (CREATE,)),), _create_groups, is_ours=True)
+
+
+def view(message_at: MessageAt) -> Access:
+    """VIEW_MESSAGE_BY_ID: the topic of the message. RocketMQ checks the topic that the request
+    names, or none: there every user can read every message."""
+
+    def find(command: Command, fields: Fields, cluster: str) -> list[Need]:
+        topic = _topic_at(command.header(ViewMessage).offset, message_at)
+        return _view(command, fields, cluster) + (
+            [] if topic is None else [topic_need(topic, (GET,))]
+        )
+
+    return Access(((TOPIC, (GET,)),), find)
+
+
+def send_back(message_at: MessageAt) -> Access:
+    """CONSUMER_SEND_MSG_BACK: the group, and the topic of the message."""
+    group = names(SUB, groups=_GROUP)
+
+    def find(command: Command, fields: Fields, cluster: str) -> list[Need]:
+        place = command.header(ConsumerSendMsgBack).offset
+        return _with_message(group, command, fields, cluster, _topic_at(place, message_at))
+
+    return Access(_CONSUMING, find)
+
+
+def consume_directly(message_at: MessageAt) -> Access:
+    """CONSUME_MESSAGE_DIRECTLY: group, topic, and the topic of the message."""
+    named = names(SUB, topics=_TOPIC, groups=_CONSUMERS)
+
+    def find(command: Command, fields: Fields, cluster: str) -> list[Need]:
+        try:
+            place = parse_offset_message_id(command.header(ConsumeMessageDirectly).msg_id or "")[1]
+        except ValueError:
+            topic = None  # its handler refuses it
+        else:
+            topic = _topic_at(place, message_at)
+        return _with_message(named, command, fields, cluster, topic)
+
+    return Access(_CONSUMING, find)
+
+
+def _topic_at(place: int, message_at: MessageAt) -> str | None:
+    record = message_at(place)
+    return None if record is None else decode_record(record).topic
+
+
+def _with_message(
+    named: Access, command: Command, fields: Fields, cluster: str, topic: str | None
+) -> list[Need]:
+    """What the names of a request need, and to read the topic of the message that it is about."""
+    found = named.needs(command, fields, cluster)
+    if topic is not None:
+        group = fields.get("group") or fields.get("consumerGroup") or ""
+        found += _reading(topic, _bare(group))
+    return found

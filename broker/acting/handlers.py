@@ -3,7 +3,6 @@ a slave while its master is there."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -12,7 +11,9 @@ from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.admin import HaAddresses
 from ...protocol.headers.namesrv import MinBrokerIdChange
+from ...protocol.headers.offsets import UpdateConsumerOffset
 from ...store.engine.store import MessageStore
+from ..access import needs
 from ..groups.lock_sending import handed_over
 from ..groups.queue_locks import LockTable
 from .pair_locks import PairLocks
@@ -33,11 +34,20 @@ class PairHandlers:
 
     def rows(self) -> list[Row]:
         rows = [
-            Row(codes.NOTIFY_MIN_BROKER_ID_CHANGE, MinBrokerIdChange, self.on_change, "ANY"),
-            Row(codes.EXCHANGE_BROKER_HA_INFO, HaAddresses, self.on_addresses),
+            Row(
+                codes.NOTIFY_MIN_BROKER_ID_CHANGE,
+                MinBrokerIdChange,
+                self.on_change,
+                needs.OUR_CLUSTER_GET,
+            ),
+            Row(
+                codes.EXCHANGE_BROKER_HA_INFO, HaAddresses, self.on_addresses, needs.OUR_CLUSTER_GET
+            ),
         ]
         if self.locks is not None:
-            rows.append(Row(codes.HAND_OVER_QUEUE_LOCKS, None, self.on_locks))
+            rows.append(
+                Row(codes.HAND_OVER_QUEUE_LOCKS, None, self.on_locks, needs.OUR_CLUSTER_UPDATE)
+            )
         return rows
 
     def on_change(
@@ -73,16 +83,13 @@ class PairHandlers:
         return OK
 
 
-def relayed(row: Row, peers: Peers, master: Callable[[], str]) -> Row:
-    """The row of UPDATE_CONSUMER_OFFSET on a slave: what a client reports here because it takes the
-    slave for the master still, the master gets as well. `master()` is "" where there is none."""
-    handler = row.handler
+def relay(peers: Peers, master: Callable[[], str]) -> Callable[[Command, Connection], None]:
+    """Tells the master what a client reports to a slave (UPDATE_CONSUMER_OFFSET) because it takes
+    the slave for the master still. `master()` is "" where there is none."""
 
-    def take(header: Any, command: Command, connection: Connection) -> Any:
-        response = handler(header, command, connection)
+    def tell(command: Command, connection: Connection) -> None:
         peer = peers.connected(master())
         if peer is not None and not peer.is_full:
-            peer.oneway(codes.UPDATE_CONSUMER_OFFSET, header.to_fields())
-        return response
+            peer.oneway(command.code, command.header(UpdateConsumerOffset).to_fields())
 
-    return Row(row.code, row.header, take, row.access, row.hot, row.bulk)
+    return tell

@@ -17,6 +17,7 @@ from ...protocol.headers.admin import RuntimeInfoResponse
 from ...protocol.headers.groups import ConfigVersion
 from ...protocol.names import LMQ_PREFIX, is_system_topic
 from ...store.engine.store import MessageStore
+from ..access import gates, needs
 from ..settings.config import BrokerConfig, to_text
 from ..settings.dynamic import DynamicSettings
 from ..topics.topics import Topics
@@ -40,11 +41,17 @@ class AdminBrokerHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.UPDATE_BROKER_CONFIG, None, self.on_update_config),
-            Row(codes.GET_BROKER_CONFIG, None, self.on_config),
-            Row(codes.GET_BROKER_RUNTIME_INFO, None, self.on_runtime_info),
-            Row(codes.CLEAN_UNUSED_TOPIC, None, self.on_clean_unused),
-            Row(codes.POP_ROLLBACK, None, self.on_pop_rollback),
+            Row(codes.UPDATE_BROKER_CONFIG, None, self.on_update_config, needs.OUR_CLUSTER_UPDATE),
+            Row(codes.GET_BROKER_CONFIG, None, self.on_config, needs.OUR_CLUSTER_GET),
+            Row(codes.GET_BROKER_RUNTIME_INFO, None, self.on_runtime_info, needs.ANY_USER),
+            Row(
+                codes.CLEAN_UNUSED_TOPIC,
+                None,
+                self.on_clean_unused,
+                needs.OUR_CLUSTER_UPDATE,
+                gates.CHANGE,
+            ),
+            Row(codes.POP_ROLLBACK, None, self.on_pop_rollback, needs.OUR_CLUSTER_UPDATE),
         ]
 
     def on_update_config(self, header: None, command: Command, connection: Connection) -> Response:

@@ -9,6 +9,7 @@ from ...protocol.errors import Refusal
 from ...protocol.headers.clients import ConsumeMessageDirectly, ConsumerRunningInfo
 from ...protocol.message.message_id import parse_offset_message_id
 from ...store.engine.store import MessageStore
+from ..access import needs
 from ..groups.clients import Clients
 from ..groups.groups import Groups
 from ..pull.query_handlers import WHY_NOT_THERE
@@ -31,8 +32,18 @@ class AdminClientHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.GET_CONSUMER_RUNNING_INFO, ConsumerRunningInfo, self.on_running_info),
-            Row(codes.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectly, self.on_directly),
+            Row(
+                codes.GET_CONSUMER_RUNNING_INFO,
+                ConsumerRunningInfo,
+                self.on_running_info,
+                needs.CONSUMERS_GET,
+            ),
+            Row(
+                codes.CONSUME_MESSAGE_DIRECTLY,
+                ConsumeMessageDirectly,
+                self.on_directly,
+                needs.consume_directly(self.store.message_at),
+            ),
         ]
 
     async def on_running_info(

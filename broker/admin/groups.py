@@ -24,6 +24,7 @@ from ...protocol.headers.clients import ConsumerGroup, ProducerGroup
 from ...protocol.headers.groups import DeleteGroup, GroupName, GroupTopic
 from ...protocol.headers.topics import TopicName
 from ...protocol.names import check_group, check_topic
+from ..access import gates, needs
 from ..groups.clients import Clients, Member
 from ..groups.groups import Groups
 from ..groups.offsets import Offsets
@@ -45,18 +46,64 @@ class AdminGroupHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, self.on_update),
-            Row(codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, self.on_update_list),
-            Row(codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, None, self.on_all),
-            Row(codes.GET_SUBSCRIPTIONGROUP_CONFIG, GroupName, self.on_config, "ANY"),
-            Row(codes.DELETE_SUBSCRIPTIONGROUP, DeleteGroup, self.on_delete),
-            Row(codes.UPDATE_AND_GET_GROUP_FORBIDDEN, admin.GroupForbidden, self.on_forbidden),
-            Row(codes.GET_CONSUMER_CONNECTION_LIST, ConsumerGroup, self.on_consumers),
-            Row(codes.GET_PRODUCER_CONNECTION_LIST, ProducerGroup, self.on_producers),
-            Row(codes.GET_ALL_PRODUCER_INFO, None, self.on_all_producers),
-            Row(codes.QUERY_TOPIC_CONSUME_BY_WHO, TopicName, self.on_groups_of_topic),
-            Row(codes.QUERY_TOPICS_BY_CONSUMER, GroupName, self.on_topics_of_group),
-            Row(codes.QUERY_SUBSCRIPTION_BY_CONSUMER, GroupTopic, self.on_subscription),
+            Row(
+                codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+                None,
+                self.on_update,
+                needs.GROUP_CREATE,
+                gates.TIMED_CHANGE,
+            ),
+            Row(
+                codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+                None,
+                self.on_update_list,
+                needs.GROUPS_CREATE,
+                gates.TIMED_CHANGE,
+            ),
+            Row(codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, None, self.on_all, needs.ANY_USER),
+            Row(codes.GET_SUBSCRIPTIONGROUP_CONFIG, GroupName, self.on_config, needs.GROUP_GET),
+            Row(
+                codes.DELETE_SUBSCRIPTIONGROUP,
+                DeleteGroup,
+                self.on_delete,
+                needs.GROUP_DELETE,
+                gates.CHANGE,
+            ),
+            Row(
+                codes.UPDATE_AND_GET_GROUP_FORBIDDEN,
+                admin.GroupForbidden,
+                self.on_forbidden,
+                needs.GROUP_IN_TOPIC_UPDATE,
+                gates.CHANGE,
+            ),
+            Row(
+                codes.GET_CONSUMER_CONNECTION_LIST,
+                ConsumerGroup,
+                self.on_consumers,
+                needs.CONSUMERS_GET,
+            ),
+            Row(
+                codes.GET_PRODUCER_CONNECTION_LIST,
+                ProducerGroup,
+                self.on_producers,
+                needs.CLUSTER_GET,
+            ),
+            Row(codes.GET_ALL_PRODUCER_INFO, None, self.on_all_producers, needs.CLUSTER_GET),
+            Row(
+                codes.QUERY_TOPIC_CONSUME_BY_WHO,
+                TopicName,
+                self.on_groups_of_topic,
+                needs.TOPIC_GET,
+            ),
+            Row(
+                codes.QUERY_TOPICS_BY_CONSUMER, GroupName, self.on_topics_of_group, needs.GROUP_GET
+            ),
+            Row(
+                codes.QUERY_SUBSCRIPTION_BY_CONSUMER,
+                GroupTopic,
+                self.on_subscription,
+                needs.GROUP_IN_TOPIC_GET,
+            ),
         ]
 
     # --- the groups' settings -------------------------------------------------------------------

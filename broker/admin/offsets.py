@@ -28,6 +28,7 @@ from ...protocol.errors import Refusal
 from ...protocol.headers.admin import ConsumerStatus, CorrectionOffset, ResetOffset
 from ...protocol.headers.groups import CloneGroupOffset
 from ...store.engine.store import MessageStore
+from ..access import gates, needs
 from ..groups.clients import Clients, ConsumerGroup, Member
 from ..groups.groups import Groups
 from ..groups.offsets import Offsets
@@ -58,12 +59,34 @@ class AdminOffsetHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.GET_ALL_CONSUMER_OFFSET, None, self.on_all),
-            Row(codes.GET_ALL_DELAY_OFFSET, None, self.on_delays),
-            Row(codes.CLONE_GROUP_OFFSET, CloneGroupOffset, self.on_clone),
-            Row(codes.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffset, self.on_reset),
-            Row(codes.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, ConsumerStatus, self.on_status),
-            Row(codes.QUERY_CORRECTION_OFFSET, CorrectionOffset, self.on_correction),
+            Row(codes.GET_ALL_CONSUMER_OFFSET, None, self.on_all, needs.OUR_CLUSTER_GET),
+            Row(codes.GET_ALL_DELAY_OFFSET, None, self.on_delays, needs.OUR_CLUSTER_GET),
+            Row(
+                codes.CLONE_GROUP_OFFSET,
+                CloneGroupOffset,
+                self.on_clone,
+                needs.OFFSETS_CLONE,
+                gates.RESET,
+            ),
+            Row(
+                codes.INVOKE_BROKER_TO_RESET_OFFSET,
+                ResetOffset,
+                self.on_reset,
+                needs.GROUP_IN_TOPIC_UPDATE,
+                gates.RESET,
+            ),
+            Row(
+                codes.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+                ConsumerStatus,
+                self.on_status,
+                needs.GROUP_IN_TOPIC_GET,
+            ),
+            Row(
+                codes.QUERY_CORRECTION_OFFSET,
+                CorrectionOffset,
+                self.on_correction,
+                needs.OFFSETS_COMPARE,
+            ),
         ]
 
     def on_all(self, header: None, command: Command, connection: Connection) -> LongResponse:

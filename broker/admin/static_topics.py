@@ -14,6 +14,7 @@ from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.topics import UpdateTopic
 from ...store.base.errors import StoreError
+from ..access import gates, needs
 from ..topics.topics import Topics
 from .topics import AdminTopicHandlers
 
@@ -26,7 +27,15 @@ class AdminStaticTopicHandlers:
     topic_handlers: AdminTopicHandlers
 
     def rows(self) -> list[Row]:
-        return [Row(codes.UPDATE_AND_CREATE_STATIC_TOPIC, UpdateTopic, self.on_update)]
+        return [
+            Row(
+                codes.UPDATE_AND_CREATE_STATIC_TOPIC,
+                UpdateTopic,
+                self.on_update,
+                needs.STATIC_TOPIC_CREATE,
+                gates.CHANGE,
+            )
+        ]
 
     def on_update(
         self, header: UpdateTopic, command: Command, connection: Connection

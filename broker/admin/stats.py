@@ -23,6 +23,7 @@ from ...protocol.errors import Refusal
 from ...protocol.headers import groups as headers
 from ...protocol.headers.topics import QueryConsumeTimeSpan
 from ...store.engine.store import MessageStore
+from ..access import needs
 from ..groups.clients import Clients
 from ..groups.groups import Groups
 from ..groups.offsets import Offsets
@@ -53,10 +54,25 @@ class AdminStatsHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.GET_CONSUME_STATS, headers.ConsumeStats, self.on_consume_stats),
-            Row(codes.GET_BROKER_CONSUME_STATS, headers.BrokerConsumeStats, self.on_all),
-            Row(codes.QUERY_CONSUME_TIME_SPAN, QueryConsumeTimeSpan, self.on_time_span),
-            Row(codes.VIEW_BROKER_STATS_DATA, headers.StatsData, self.on_item),
+            Row(
+                codes.GET_CONSUME_STATS,
+                headers.ConsumeStats,
+                self.on_consume_stats,
+                needs.CONSUMERS_OF_TOPICS_GET,
+            ),
+            Row(
+                codes.GET_BROKER_CONSUME_STATS,
+                headers.BrokerConsumeStats,
+                self.on_all,
+                needs.CLUSTER_GET,
+            ),
+            Row(
+                codes.QUERY_CONSUME_TIME_SPAN,
+                QueryConsumeTimeSpan,
+                self.on_time_span,
+                needs.GROUP_IN_TOPIC_GET,
+            ),
+            Row(codes.VIEW_BROKER_STATS_DATA, headers.StatsData, self.on_item, needs.CLUSTER_GET),
         ]
 
     def on_consume_stats(

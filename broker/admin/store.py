@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.command import OK, Command, Response
+from ..access import needs
 from ..runtime.cleaner import Cleaner
 
 
@@ -19,8 +20,18 @@ class AdminStoreHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.CLEAN_EXPIRED_CONSUMEQUEUE, None, self.on_clean_queues),
-            Row(codes.DELETE_EXPIRED_COMMITLOG, None, self.on_delete_expired),
+            Row(
+                codes.CLEAN_EXPIRED_CONSUMEQUEUE,
+                None,
+                self.on_clean_queues,
+                needs.OUR_CLUSTER_UPDATE,
+            ),
+            Row(
+                codes.DELETE_EXPIRED_COMMITLOG,
+                None,
+                self.on_delete_expired,
+                needs.OUR_CLUSTER_UPDATE,
+            ),
         ]
 
     def on_clean_queues(self, header: None, command: Command, connection: Connection) -> Response:

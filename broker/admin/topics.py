@@ -29,6 +29,7 @@ from ...protocol.headers.topics import GetTopicConfig, TopicName, UpdateTopic
 from ...protocol.names import RETRY_PREFIX, SYSTEM_TOPICS, check_topic, is_system_topic
 from ...store.base.errors import StoreError
 from ...store.engine.store import MessageStore
+from ..access import gates, needs
 from ..groups.offsets import Offsets
 from ..runtime.stats import Stats
 from ..settings.config import BrokerConfig
@@ -109,13 +110,36 @@ class AdminTopicHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic, self.on_update),
-            Row(codes.UPDATE_AND_CREATE_TOPIC_LIST, None, self.on_update_list),
-            Row(codes.GET_ALL_TOPIC_CONFIG, None, self.on_all),
-            Row(codes.GET_TOPIC_STATS_INFO, TopicName, self.on_stats),
-            Row(codes.DELETE_TOPIC_IN_BROKER, TopicName, self.on_delete),
-            Row(codes.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, None, self.on_system_list),
-            Row(codes.GET_TOPIC_CONFIG, GetTopicConfig, self.on_config, "ANY"),
+            Row(
+                codes.UPDATE_AND_CREATE_TOPIC,
+                UpdateTopic,
+                self.on_update,
+                needs.TOPIC_CREATE,
+                gates.TIMED_CHANGE,
+            ),
+            Row(
+                codes.UPDATE_AND_CREATE_TOPIC_LIST,
+                None,
+                self.on_update_list,
+                needs.TOPICS_CREATE,
+                gates.TIMED_CHANGE,
+            ),
+            Row(codes.GET_ALL_TOPIC_CONFIG, None, self.on_all, needs.ANY_USER),
+            Row(codes.GET_TOPIC_STATS_INFO, TopicName, self.on_stats, needs.TOPIC_GET),
+            Row(
+                codes.DELETE_TOPIC_IN_BROKER,
+                TopicName,
+                self.on_delete,
+                needs.TOPIC_DELETE,
+                gates.CHANGE,
+            ),
+            Row(
+                codes.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
+                None,
+                self.on_system_list,
+                needs.OUR_CLUSTER_GET,
+            ),
+            Row(codes.GET_TOPIC_CONFIG, GetTopicConfig, self.on_config, needs.TOPIC_GET),
         ]
 
     def on_update(

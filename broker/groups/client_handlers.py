@@ -13,6 +13,7 @@ from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.clients import ConsumerGroup, Heartbeat, UnregisterClient
 from ...protocol.names import PROXIED, RETRY_PREFIX
+from ..access import needs
 from ..filters.filters import Filters
 from ..settings.config import BrokerConfig
 from ..topics.topics import Topics, retry_config
@@ -41,10 +42,15 @@ class ClientHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.HEART_BEAT, Heartbeat, self.on_heartbeat, "ANY"),
-            Row(codes.UNREGISTER_CLIENT, UnregisterClient, self.on_unregister, "ANY"),
-            Row(codes.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroup, self.on_consumer_list, "SUB"),
-            Row(codes.CHECK_CLIENT_CONFIG, None, self.on_check, "SUB"),
+            Row(codes.HEART_BEAT, Heartbeat, self.on_heartbeat, needs.HEARTBEAT),
+            Row(codes.UNREGISTER_CLIENT, UnregisterClient, self.on_unregister, needs.UNREGISTER),
+            Row(
+                codes.GET_CONSUMER_LIST_BY_GROUP,
+                ConsumerGroup,
+                self.on_consumer_list,
+                needs.CONSUMERS_READ,
+            ),
+            Row(codes.CHECK_CLIENT_CONFIG, None, self.on_check, needs.ANY_USER),
         ]
 
     def on_heartbeat(

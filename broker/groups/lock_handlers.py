@@ -15,6 +15,7 @@ from ...protocol.bodies.request import body_of
 from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.names import STORED_TOPIC_CHARS_MAX, check_client_id
+from ..access import gates, needs
 from .queue_locks import Queue, QueueLocks
 
 
@@ -27,8 +28,8 @@ class LockHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.LOCK_BATCH_MQ, None, self.on_lock, "SUB"),
-            Row(codes.UNLOCK_BATCH_MQ, None, self.on_unlock, "SUB"),
+            Row(codes.LOCK_BATCH_MQ, None, self.on_lock, needs.LOCK, gates.LOCK),
+            Row(codes.UNLOCK_BATCH_MQ, None, self.on_unlock, needs.LOCK, gates.UNLOCK),
         ]
 
     def on_lock(self, header: None, command: Command, connection: Connection) -> Response:

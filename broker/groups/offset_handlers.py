@@ -15,11 +15,12 @@ from ...protocol.headers.offsets import (
     UpdateConsumerOffset,
 )
 from ...store.engine.store import MessageStore
+from ..access import gates, needs
 from ..runtime.forwarding import Forwarding
 from ..topics.topics import Topics
 from .groups import Groups
 from .offsets import Offsets
-from .static_offset_handlers import StaticOffsets
+from .static_offset_handlers import Answer, StaticOffsets
 
 
 @dataclass(slots=True, eq=False)
@@ -38,19 +39,26 @@ class OffsetHandlers:
         self.static = StaticOffsets(self.store, static, self.offsets, self.forwarding)
 
     def rows(self) -> list[Row]:
-        rows = [
-            Row(codes.QUERY_CONSUMER_OFFSET, QueryConsumerOffset, self.on_query, "SUB"),
-            Row(codes.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffset, self.on_update, "SUB"),
-            Row(codes.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffset, self.on_search, "ANY"),
-            Row(codes.GET_MAX_OFFSET, QueueAddress, self.on_max, "ANY"),
-            Row(codes.GET_MIN_OFFSET, QueueAddress, self.on_min, "ANY"),
-            Row(codes.GET_EARLIEST_MSG_STORETIME, QueueAddress, self.on_earliest, "ANY"),
+        return [
+            Row(codes.QUERY_CONSUMER_OFFSET, QueryConsumerOffset, self.on_query, needs.OFFSET_READ),
+            Row(
+                codes.UPDATE_CONSUMER_OFFSET,
+                UpdateConsumerOffset,
+                self.on_update,
+                needs.OFFSET_UPDATE,
+                gates.PROGRESS,
+            ),
+            Row(codes.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffset, self.on_search, needs.TOPIC_GET),
+            Row(codes.GET_MAX_OFFSET, QueueAddress, self.on_max, needs.TOPIC_GET),
+            Row(codes.GET_MIN_OFFSET, QueueAddress, self.on_min, needs.TOPIC_GET),
+            Row(codes.GET_EARLIEST_MSG_STORETIME, QueueAddress, self.on_earliest, needs.TOPIC_GET),
         ]
-        return self.static.before(rows)
 
     def on_query(
         self, header: QueryConsumerOffset, command: Command, connection: Connection
-    ) -> Response:
+    ) -> Answer:
+        if self.static.has(header):
+            return self.static.on_query(header, lambda one: self.on_query(one, command, connection))
         offset = self.offsets.get(header.topic, header.group, header.queue_id)
         if offset >= 0:
             return _offset(offset)
@@ -74,7 +82,11 @@ class OffsetHandlers:
 
     def on_update(
         self, header: UpdateConsumerOffset, command: Command, connection: Connection
-    ) -> Response:
+    ) -> Answer:
+        if self.static.has(header):
+            return self.static.on_update(
+                header, lambda one: self.on_update(one, command, connection)
+            )
         # An offset alone creates no group, not even with autoCreateSubscriptionGroup: a consumer's
         # heartbeat or its first pull did.
         if self.groups.get(header.group) is None:
@@ -88,20 +100,26 @@ class OffsetHandlers:
         self.offsets.commit(header.topic, header.group, header.queue_id, header.commit_offset)
         return OK
 
-    def on_search(self, header: SearchOffset, command: Command, connection: Connection) -> Response:
+    def on_search(self, header: SearchOffset, command: Command, connection: Connection) -> Answer:
+        if self.static.has(header):
+            return self.static.on_search(header)
         upper = header.boundary.upper() == "UPPER"
         found = self.store.offset_at(header.topic, header.queue_id, header.timestamp_ms, upper)
         return _offset(found)
 
-    def on_max(self, header: QueueAddress, command: Command, connection: Connection) -> Response:
+    def on_max(self, header: QueueAddress, command: Command, connection: Connection) -> Answer:
+        if self.static.has(header):
+            return self.static.on_max(header)
         return _offset(self.store.max_offset(header.topic, header.queue_id))
 
-    def on_min(self, header: QueueAddress, command: Command, connection: Connection) -> Response:
+    def on_min(self, header: QueueAddress, command: Command, connection: Connection) -> Answer:
+        if self.static.has(header):
+            return self.static.on_min(header)
         return _offset(self.store.min_offset(header.topic, header.queue_id))
 
-    def on_earliest(
-        self, header: QueueAddress, command: Command, connection: Connection
-    ) -> Response:
+    def on_earliest(self, header: QueueAddress, command: Command, connection: Connection) -> Answer:
+        if self.static.has(header):
+            return self.static.on_earliest(header)
         found = self.store.earliest_store_ms(header.topic, header.queue_id)
         return Response(codes.SUCCESS, TimestampResponse(found).to_fields())
 

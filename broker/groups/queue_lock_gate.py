@@ -7,12 +7,6 @@ which an answer without the queue would end.
 """
 
 from collections.abc import Callable
-from typing import Any
-
-from ...protocol import codes
-from ...protocol.aio.connection import Connection, Row
-from ...protocol.command import Command
-from ...protocol.errors import Refusal
 
 # rocketmq.client.rebalance.lockMaxLiveTime, and a second: it counts from the answer's arrival.
 CLIENT_LOCK_MS = 31_000
@@ -44,19 +38,10 @@ class QueueLockGate:
         """Give no locks: another broker does."""
         self._from_ms = None
 
-    def guarded(self, row: Row) -> Row:
-        """The row of LOCK_BATCH_MQ behind this gate: closed, it is refused, and the consumer tries
-        again."""
-        handler = row.handler
-
-        def lock(header: Any, command: Command, connection: Connection) -> Any:
-            if self.is_open:
-                return handler(header, command, connection)
-            raise Refusal(codes.SERVICE_NOT_AVAILABLE, self._why())
-
-        return Row(row.code, row.header, lock, row.access, row.hot, row.bulk)
-
-    def _why(self) -> str:
+    def refusal(self) -> str | None:
+        """Why no lock is given at this moment, None while locks are. The consumer asks again."""
+        if self.is_open:
+            return None
         if self._from_ms is None:
             return "this broker gives no locks, another broker of its name does; ask that one"
         return (

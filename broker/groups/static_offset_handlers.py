@@ -4,15 +4,13 @@ The broker that leads a logical queue answers for all of it. For the part in an 
 broker it asks that one, with `lo=false`: queue ids and offsets are physical between brokers.
 """
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any, TypeVar
 
 import msgspec
 
 from ...protocol import codes
-from ...protocol.aio.connection import Connection, Handler, Row
 from ...protocol.bodies.topic_queue_mapping import LogicQueueMappingItem
 from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
@@ -39,7 +37,6 @@ from .offsets import Offsets
 
 LAST = (1 << 63) - 1  # a logical offset behind all messages
 Answer = Response | Coroutine[Any, Any, Response]
-Logical = Callable[[Any, Handler, Command, Connection], Answer]
 Header = QueryConsumerOffset | UpdateConsumerOffset | QueueAddress | SearchOffset
 Address = TypeVar("Address", QueryConsumerOffset, UpdateConsumerOffset, QueueAddress, SearchOffset)
 
@@ -53,44 +50,33 @@ class StaticOffsets:
     offsets: Offsets
     forwarding: Forwarding
 
-    def before(self, rows: Iterable[Row]) -> list[Row]:
-        """The same rows, from which static topics are taken out and served here."""
-        logical: dict[int, Logical] = {
-            codes.QUERY_CONSUMER_OFFSET: self.on_query,
-            codes.UPDATE_CONSUMER_OFFSET: self.on_update,
-            codes.SEARCH_OFFSET_BY_TIMESTAMP: self.on_search,
-            codes.GET_MAX_OFFSET: self.on_max,
-            codes.GET_MIN_OFFSET: self.on_min,
-            codes.GET_EARLIEST_MSG_STORETIME: self.on_earliest,
-        }
-        return [
-            Row(row.code, row.header, self._before(row.handler, logical[row.code]), row.access)
-            for row in rows
-        ]
+    def has(self, header: Header) -> bool:
+        """Whether the request is about a logical queue, so that it is answered here."""
+        return header.topic in self.static.table and header.lo is not False
 
     def on_query(
-        self, header: QueryConsumerOffset, plain: Handler, command: Command, connection: Connection
+        self, header: QueryConsumerOffset, plain: Callable[[QueryConsumerOffset], Answer]
     ) -> Answer:
+        """`plain` answers for a queue that is not logical."""
         items = self._items(header)
         if len(items) == 1 and items[0].logic_offset == 0:
-            return plain(_at(header, items[0]), command, connection)  # type: ignore[return-value]
+            return plain(_at(header, items[0]))
         return self._query(header, items)
 
     def on_update(
-        self, header: UpdateConsumerOffset, plain: Handler, command: Command, connection: Connection
+        self, header: UpdateConsumerOffset, plain: Callable[[UpdateConsumerOffset], Answer]
     ) -> Answer:
+        """`plain` is as in `on_query`."""
         items = self._items(header)
         item = self._item_at(header, items, header.commit_offset)
         physical = msgspec.structs.replace(
             _at(header, item), commit_offset=max(0, to_physical(item, header.commit_offset))
         )
         if self._is_here(item):
-            return plain(physical, command, connection)  # type: ignore[return-value]
+            return plain(physical)
         return self._passed_on(item, codes.UPDATE_CONSUMER_OFFSET, physical)
 
-    async def on_search(
-        self, header: SearchOffset, plain: Handler, command: Command, connection: Connection
-    ) -> Response:
+    async def on_search(self, header: SearchOffset) -> Response:
         """As if all items were one queue: RocketMQ takes the last item's answer from elsewhere, and
         an offset 0 here for none."""
         items = decided(self._items(header))
@@ -109,16 +95,12 @@ class StaticOffsets:
                 return _offset(to_logical(item, found))
         return _offset(to_logical(items[-1], await self._search(header, items[-1])))
 
-    async def on_max(
-        self, header: QueueAddress, plain: Handler, command: Command, connection: Connection
-    ) -> Response:
+    async def on_max(self, header: QueueAddress) -> Response:
         # RocketMQ asks for the leader's queue id, also where another item is the last to be read.
         item = self._item_at(header, self._items(header), LAST)
         return _offset(to_logical(item, await self._max(header.topic, item)))
 
-    async def on_min(
-        self, header: QueueAddress, plain: Handler, command: Command, connection: Connection
-    ) -> Response:
+    async def on_min(self, header: QueueAddress) -> Response:
         item = self._item_at(header, self._items(header), 0)
         if self._is_here(item):
             physical = self.store.min_offset(header.topic, item.queue_id)
@@ -126,26 +108,13 @@ class StaticOffsets:
             physical = await self._asked_offset(item, codes.GET_MIN_OFFSET, _at(header, item))
         return _offset(to_logical_within(item, physical))
 
-    async def on_earliest(
-        self, header: QueueAddress, plain: Handler, command: Command, connection: Connection
-    ) -> Response:
+    async def on_earliest(self, header: QueueAddress) -> Response:
         # RocketMQ asks for the logical queue's id there, which may be another queue's.
         item = self._item_at(header, self._items(header), 0)
         found = await self._earliest_ms(header.topic, item)
         return Response(codes.SUCCESS, TimestampResponse(found).to_fields())
 
     # --- inside ---------------------------------------------------------------------------------
-
-    def _before(self, plain: Handler, logical: Logical) -> Handler:
-        table = self.static.table
-
-        @wraps(plain)
-        def handle(header: Any, command: Command, connection: Connection) -> Any:
-            if header.topic in table and header.lo is not False:
-                return logical(header, plain, command, connection)
-            return plain(header, command, connection)
-
-        return handle
 
     def _items(self, header: Header) -> Items:
         items = self.static.led(header.topic, header.queue_id)

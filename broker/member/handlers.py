@@ -11,6 +11,7 @@ from ...protocol.errors import Refusal
 from ...protocol.headers.admin import HaAddresses
 from ...protocol.headers.controller import NotifyRoleChanged
 from ...store.engine.store import MessageStore
+from ..access import needs
 from ..groups.queue_locks import LockTable
 from ..settings.config import BrokerConfig
 from .lock_handover import LockHandover
@@ -32,10 +33,17 @@ class MemberHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.EXCHANGE_BROKER_HA_INFO, HaAddresses, self.on_addresses),
-            Row(codes.GET_BROKER_EPOCH_CACHE, None, self.on_epochs),
-            Row(codes.NOTIFY_BROKER_ROLE_CHANGED, NotifyRoleChanged, self.on_role, "ANY"),
-            Row(codes.HAND_OVER_QUEUE_LOCKS, None, self.on_locks),
+            Row(
+                codes.EXCHANGE_BROKER_HA_INFO, HaAddresses, self.on_addresses, needs.OUR_CLUSTER_GET
+            ),
+            Row(codes.GET_BROKER_EPOCH_CACHE, None, self.on_epochs, needs.OUR_CLUSTER_GET),
+            Row(
+                codes.NOTIFY_BROKER_ROLE_CHANGED,
+                NotifyRoleChanged,
+                self.on_role,
+                needs.OUR_CLUSTER_GET,
+            ),
+            Row(codes.HAND_OVER_QUEUE_LOCKS, None, self.on_locks, needs.OUR_CLUSTER_UPDATE),
         ]
 
     def on_addresses(

@@ -24,6 +24,7 @@ from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.summaries import SummaryPage
 from ...protocol.names import DLQ_PREFIX
+from ..access import needs
 from ..topics.attributes import MESSAGE_TYPE
 from .metrics_lag import is_at_most, lag_of, pairs_of
 
@@ -43,8 +44,8 @@ class SummaryHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.GET_TOPIC_SUMMARIES, SummaryPage, self.on_topics),
-            Row(codes.GET_GROUP_SUMMARIES, SummaryPage, self.on_groups),
+            Row(codes.GET_TOPIC_SUMMARIES, SummaryPage, self.on_topics, needs.OUR_CLUSTER_GET),
+            Row(codes.GET_GROUP_SUMMARIES, SummaryPage, self.on_groups, needs.OUR_CLUSTER_GET),
         ]
 
     def on_topics(

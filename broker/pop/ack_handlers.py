@@ -30,6 +30,7 @@ from ...protocol.message.pop_handles import (
 )
 from ...store.base.errors import StoreError
 from ...store.engine.store import MessageStore
+from ..access import gates, needs
 from ..groups.groups import Groups
 from ..groups.offsets import Offsets
 from ..runtime.stats import Stats
@@ -73,9 +74,15 @@ class PopAckHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.ACK_MESSAGE, AckMessage, self.on_ack, "SUB"),
-            Row(codes.BATCH_ACK_MESSAGE, None, self.on_batch_ack, "SUB"),
-            Row(codes.CHANGE_MESSAGE_INVISIBLETIME, ChangeInvisibleTime, self.on_change, "SUB"),
+            Row(codes.ACK_MESSAGE, AckMessage, self.on_ack, needs.POP, gates.POP),
+            Row(codes.BATCH_ACK_MESSAGE, None, self.on_batch_ack, needs.BATCH_ACK, gates.POP),
+            Row(
+                codes.CHANGE_MESSAGE_INVISIBLETIME,
+                ChangeInvisibleTime,
+                self.on_change,
+                needs.POP,
+                gates.POP,
+            ),
         ]
 
     def on_ack(self, header: AckMessage, command: Command, connection: Connection) -> Response:

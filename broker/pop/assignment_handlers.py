@@ -21,6 +21,7 @@ from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.names import RETRY_PREFIX
 from ...protocol.queues.allocation import STRATEGIES, Strategy
+from ..access import gates, needs
 from ..groups.clients import BROADCASTING, Clients
 from ..groups.groups import Groups
 from ..naming.topic_queues import TopicQueues
@@ -45,9 +46,15 @@ class AssignmentHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.QUERY_ASSIGNMENT, None, self.on_query, "SUB"),
-            Row(codes.SET_MESSAGE_REQUEST_MODE, None, self.on_set_mode),
-            Row(codes.GET_ALL_MESSAGE_REQUEST_MODE, None, self.on_all_modes),
+            Row(codes.QUERY_ASSIGNMENT, None, self.on_query, needs.ANY_USER),
+            Row(
+                codes.SET_MESSAGE_REQUEST_MODE,
+                None,
+                self.on_set_mode,
+                needs.OUR_CLUSTER_UPDATE,
+                gates.CHANGE,
+            ),
+            Row(codes.GET_ALL_MESSAGE_REQUEST_MODE, None, self.on_all_modes, needs.OUR_CLUSTER_GET),
         ]
 
     async def on_query(self, header: None, command: Command, connection: Connection) -> Response:

@@ -24,6 +24,7 @@ from ...protocol.headers.pop import (
     popped_response,
 )
 from ...store.base.errors import StoreError
+from ..access import gates, needs
 from ..filters.filters import Filters
 from ..groups.permissions import Permissions
 from ..pull.long_polls import LongPolls, QueueKey
@@ -89,10 +90,12 @@ class PopHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.POP_MESSAGE, PopMessage, self.on_pop, "SUB", bulk=True),
-            Row(codes.PEEK_MESSAGE, PeekMessage, self.on_peek, "SUB", bulk=True),
-            Row(codes.NOTIFICATION, Notification, self.on_notification, "SUB"),
-            Row(codes.POLLING_INFO, PollingInfo, self.on_polling_info, "SUB"),
+            Row(codes.POP_MESSAGE, PopMessage, self.on_pop, needs.POP, gates.POP, bulk=True),
+            Row(codes.PEEK_MESSAGE, PeekMessage, self.on_peek, needs.POP, bulk=True),
+            Row(codes.NOTIFICATION, Notification, self.on_notification, needs.POP, gates.POP),
+            Row(
+                codes.POLLING_INFO, PollingInfo, self.on_polling_info, needs.CONSUMERS_OF_TOPIC_GET
+            ),
         ]
 
     def on_pop(

@@ -10,6 +10,7 @@ from ...protocol.codec import java_properties
 from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...store.engine.store import MessageStore
+from ..access import needs
 from ..settings.dynamic import DynamicSettings
 from .cold_data import ColdData
 
@@ -30,12 +31,32 @@ class AdminColdDataHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, None, self.on_check_rocksdb),
-            Row(codes.EXPORT_ROCKSDB_CONFIG_TO_JSON, None, self.on_export_rocksdb),
-            Row(codes.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, None, self.on_update),
-            Row(codes.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, None, self.on_remove),
-            Row(codes.GET_COLD_DATA_FLOW_CTR_INFO, None, self.on_info),
-            Row(codes.SET_COMMITLOG_READ_MODE, None, self.on_read_mode),
+            Row(
+                codes.CHECK_ROCKSDB_CQ_WRITE_PROGRESS,
+                None,
+                self.on_check_rocksdb,
+                needs.OUR_CLUSTER_GET,
+            ),
+            Row(
+                codes.EXPORT_ROCKSDB_CONFIG_TO_JSON,
+                None,
+                self.on_export_rocksdb,
+                needs.OUR_CLUSTER_UPDATE,
+            ),
+            Row(
+                codes.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
+                None,
+                self.on_update,
+                needs.OUR_CLUSTER_UPDATE,
+            ),
+            Row(
+                codes.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
+                None,
+                self.on_remove,
+                needs.OUR_CLUSTER_UPDATE,
+            ),
+            Row(codes.GET_COLD_DATA_FLOW_CTR_INFO, None, self.on_info, needs.OUR_CLUSTER_GET),
+            Row(codes.SET_COMMITLOG_READ_MODE, None, self.on_read_mode, needs.OUR_CLUSTER_UPDATE),
         ]
 
     def on_check_rocksdb(self, header: None, command: Command, connection: Connection) -> Response:

@@ -4,9 +4,9 @@ A pull that finds nothing and may wait is parked in `LongPolls`. `LongPolls` lat
 which does the same checks and the same look-up, so a woken pull gets what a new pull would get.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -30,6 +30,7 @@ from ...protocol.names import is_system_group
 from ...store.base import status
 from ...store.engine.store import Found, MessageStore
 from ...store.queues.consume_queue import ENTRY_BYTES
+from ..access import needs
 from ..filters.filters import Filters
 from ..filters.matching import Wanted, look, tags_of
 from ..groups.clients import Clients
@@ -77,9 +78,28 @@ _CODES = {
 }
 
 
+class LogicalPulls(Protocol):
+    """Serves the pulls of static topics (see `static_handlers`)."""
+
+    def has(self, header: PullMessage) -> bool:
+        """Whether the pull is of a logical queue."""
+
+    def on_pull(
+        self, header: PullMessage, command: Command, connection: Connection
+    ) -> Response | bytes | Coroutine[Any, Any, Response] | None:
+        """Serve it."""
+
+    def refusal(self, header: PullMessage) -> Response | None:
+        """The response to a pull that waited, once its logical queue is led elsewhere."""
+
+
 @dataclass(eq=False)  # no slots: a slave's calls super()
 class PullHandlers:
-    """Handles pulls. `long_polls` is created here, because it runs `rerun` for parked pulls."""
+    """Handles pulls. `long_polls` is created here, because it runs `rerun` for parked pulls.
+
+    `takes_progress()` tells whether the offsets are kept that come with pulls. `logical` is set
+    once there is a static topic.
+    """
 
     config: BrokerConfig
     store: MessageStore
@@ -91,6 +111,8 @@ class PullHandlers:
     stats: Stats
     now_ms: Callable[[], int]
     spans: Spans | None
+    takes_progress: Callable[[], bool]
+    logical: LogicalPulls | None = field(init=False, default=None)
     long_polls: LongPolls = field(init=False)
     cold: ColdData = field(init=False)
 
@@ -100,13 +122,22 @@ class PullHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.PULL_MESSAGE, PullMessage, self.on_pull, "SUB", hot=True, bulk=True),
-            Row(codes.LITE_PULL_MESSAGE, PullMessage, self.on_pull, "SUB", hot=True, bulk=True),
+            Row(codes.PULL_MESSAGE, PullMessage, self.on_pull, needs.PULL, hot=True, bulk=True),
+            Row(
+                codes.LITE_PULL_MESSAGE,
+                PullMessage,
+                self.on_pull,
+                needs.LITE_PULL,
+                hot=True,
+                bulk=True,
+            ),
         ]
 
     def on_pull(
         self, header: PullMessage, command: Command, connection: Connection
-    ) -> Response | bytes | None:
+    ) -> Response | bytes | Coroutine[Any, Any, Response] | None:
+        if self.logical is not None and self.logical.has(header):
+            return self.logical.on_pull(header, command, connection)
         is_controlled = self.config.cold_data_flow_control_enable
         if is_controlled and self.cold.delays(header, command, connection):
             return None
@@ -127,7 +158,7 @@ class PullHandlers:
             tags = wanted if isinstance(wanted, frozenset) else None
             self.cold.count(header, found.next_offset, tags)
         flags = header.sys_flag
-        if flags & COMMIT_OFFSET and header.commit_offset >= 0:
+        if flags & COMMIT_OFFSET and header.commit_offset >= 0 and self.takes_progress():
             self.offsets.commit(header.topic, header.group, header.queue_id, header.commit_offset)
         if flags & SUSPEND and found.status != status.FOUND and self._may_wait(header, found):
             now_ms = self.now_ms()
@@ -157,6 +188,9 @@ class PullHandlers:
         self, header: PullMessage, command: Command, connection: Connection, final: bool
     ) -> Response | bytes | None:
         """Look again for a parked pull; None when it stays parked, never if `final`."""
+        refused = None if self.logical is None else self.logical.refusal(header)
+        if refused is not None:
+            return refused
         try:
             wanted, topic, group = self.check(header, command, connection)
         except Refusal as refusal:

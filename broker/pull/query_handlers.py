@@ -17,6 +17,7 @@ from ...protocol.headers.topics import (
     ViewMessage,
 )
 from ...store.engine.store import MessageStore
+from ..access import needs
 from ..groups.clients import Clients
 from ..settings.config import BrokerConfig
 
@@ -39,9 +40,20 @@ class QueryHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.QUERY_MESSAGE, QueryMessage, self.on_query, "SUB", bulk=True),
-            Row(codes.VIEW_MESSAGE_BY_ID, ViewMessage, self.on_view, "SUB", bulk=True),
-            Row(codes.QUERY_CONSUME_QUEUE, QueryConsumeQueue, self.on_consume_queue),
+            Row(codes.QUERY_MESSAGE, QueryMessage, self.on_query, needs.TOPIC_READ, bulk=True),
+            Row(
+                codes.VIEW_MESSAGE_BY_ID,
+                ViewMessage,
+                self.on_view,
+                needs.view(self.store.message_at),
+                bulk=True,
+            ),
+            Row(
+                codes.QUERY_CONSUME_QUEUE,
+                QueryConsumeQueue,
+                self.on_consume_queue,
+                needs.CONSUMERS_OF_TOPIC_GET,
+            ),
         ]
 
     def on_query(

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ...protocol import codes
-from ...protocol.aio.connection import Connection, Row
+from ...protocol.aio.connection import Connection
 from ...protocol.bodies.topic_queue_mapping import LogicQueueMappingItem
 from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
@@ -144,20 +144,16 @@ class StaticPulls:
     _: KW_ONLY
     is_slave: bool
 
-    def rows(self) -> list[Row]:
-        """The rows of a broker with static topics, in the place of the rows of `pulls`."""
-        return [
-            Row(codes.PULL_MESSAGE, PullMessage, self.on_pull, "SUB", hot=True),
-            Row(codes.LITE_PULL_MESSAGE, PullMessage, self.on_pull, "SUB", hot=True),
-        ]
+    def has(self, header: PullMessage) -> bool:
+        """Whether the pull is of a logical queue."""
+        return header.lo is not False and header.topic in self._static.table
 
     def on_pull(
         self, header: PullMessage, command: Command, connection: Connection
     ) -> Answer | Coroutine[Any, Any, Response]:
-        if header.lo is False or header.topic not in self._static.table:
-            return self._pulls.on_pull(header, command, connection)
         items = self._items(header)
-        if header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0:
+        flags = header.sys_flag
+        if flags & COMMIT_OFFSET and header.commit_offset >= 0 and self._pulls.takes_progress():
             self._commit(header, items)
         item = item_at(items, header.offset)
         if item is None:
@@ -170,17 +166,16 @@ class StaticPulls:
         self._pulls.check(leader, command, connection)
         return self._from_elsewhere(header, items, item, command.code)
 
-    def rerun(
-        self, header: PullMessage, command: Command, connection: Connection, final: bool
-    ) -> Answer:
-        """A pull that waited, again: refused when its logical queue has been moved meanwhile."""
+    def refusal(self, header: PullMessage) -> Response | None:
+        """The response to a pull that waited, once its logical queue has been moved; else it has
+        the queue's items of now."""
         if isinstance(header, PhysicalPull):
             try:
                 items = self._items(header.logical)
             except Refusal as refusal:
                 return Response(refusal.code, refusal.fields, refusal.remark)
             header.reading = self._reading(items, header.reading.item)
-        return self._pulls.rerun(header, command, connection, final)
+        return None
 
     # --- inside ---------------------------------------------------------------------------------
 

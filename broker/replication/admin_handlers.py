@@ -7,6 +7,7 @@ from ...protocol.aio.connection import Connection, Row
 from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.admin import MasterFlushOffset
+from ..access import needs
 from .auto_switch_master import AutoSwitchMaster
 from .master import HaMaster
 from .slave import HaSlave
@@ -21,9 +22,14 @@ class AdminHaHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.GET_BROKER_HA_STATUS, None, self.on_status),
-            Row(codes.RESET_MASTER_FLUSH_OFFSET, MasterFlushOffset, self.on_reset_flush_offset),
-            Row(codes.GET_BROKER_EPOCH_CACHE, None, self.on_epochs),
+            Row(codes.GET_BROKER_HA_STATUS, None, self.on_status, needs.OUR_CLUSTER_GET),
+            Row(
+                codes.RESET_MASTER_FLUSH_OFFSET,
+                MasterFlushOffset,
+                self.on_reset_flush_offset,
+                needs.CLUSTER_UPDATE,
+            ),
+            Row(codes.GET_BROKER_EPOCH_CACHE, None, self.on_epochs, needs.OUR_CLUSTER_GET),
         ]
 
     def on_status(self, header: None, command: Command, connection: Connection) -> Response:

@@ -5,8 +5,9 @@ So it never corrects a reader's offset. While the master is up, a pull that find
 the master, after a moment in which a message may come. Without a master the pull waits here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection
@@ -36,7 +37,7 @@ class SlavePullHandlers(PullHandlers):
 
     def on_pull(
         self, header: PullMessage, command: Command, connection: Connection
-    ) -> Response | bytes | None:
+    ) -> Response | bytes | Coroutine[Any, Any, Response] | None:
         if not self.config.slave_read_enable:
             raise Refusal(
                 codes.SYSTEM_BUSY,

@@ -7,6 +7,7 @@ from ...protocol.aio.connection import Connection, Row
 from ...protocol.aio.slices import LongResponse, Slices, reply_of
 from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
+from ..access import needs
 from .timers import Timers
 
 
@@ -19,8 +20,8 @@ class AdminTimerHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.GET_TIMER_CHECK_POINT, None, self.on_check_point),
-            Row(codes.GET_TIMER_METRICS, None, self.on_metrics),
+            Row(codes.GET_TIMER_CHECK_POINT, None, self.on_check_point, needs.OUR_CLUSTER_GET),
+            Row(codes.GET_TIMER_METRICS, None, self.on_metrics, needs.OUR_CLUSTER_GET),
         ]
 
     def on_check_point(self, header: None, command: Command, connection: Connection) -> Response:

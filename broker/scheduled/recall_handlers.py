@@ -20,6 +20,7 @@ from ...store.base.errors import StoreError
 from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
 from ...store.timer.timer_log import WHEEL_TOPIC
+from ..access import gates, needs
 from ..groups.permissions import Permissions
 from ..runtime.syncer import Syncer
 from ..settings.config import BrokerConfig
@@ -41,7 +42,9 @@ class RecallHandlers:
     now_ms: Callable[[], int]
 
     def rows(self) -> list[Row]:
-        return [Row(codes.RECALL_MESSAGE, RecallMessage, self.on_recall, "PUB")]
+        return [
+            Row(codes.RECALL_MESSAGE, RecallMessage, self.on_recall, needs.TOPIC_PUB, gates.RECALL)
+        ]
 
     def on_recall(
         self, header: RecallMessage, command: Command, connection: Connection

@@ -24,6 +24,7 @@ from ...protocol.names import (
 )
 from ...store.base.errors import IllegalMessage, StoreError
 from ...store.engine.store import MessageStore
+from ..access import gates, needs
 from ..pull.long_polls import LongPolls
 from ..runtime.arrivals import DELAY, NORMAL, SMALL_BYTES, TRANSACTION, type_of
 from ..runtime.stats import Stats
@@ -94,9 +95,23 @@ class SendHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.SEND_MESSAGE, SendMessageV1, self.on_send, "PUB"),
-            Row(codes.SEND_MESSAGE_V2, SendMessage, self.on_send, "PUB", hot=True),
-            Row(codes.SEND_BATCH_MESSAGE, SendMessage, self.on_send, "PUB", hot=True),
+            Row(codes.SEND_MESSAGE, SendMessageV1, self.on_send, needs.SEND, gates.SEND),
+            Row(
+                codes.SEND_MESSAGE_V2,
+                SendMessage,
+                self.on_send,
+                needs.SEND_SHORT,
+                gates.SEND,
+                hot=True,
+            ),
+            Row(
+                codes.SEND_BATCH_MESSAGE,
+                SendMessage,
+                self.on_send,
+                needs.SEND_SHORT,
+                gates.SEND,
+                hot=True,
+            ),
         ]
 
     def on_send(

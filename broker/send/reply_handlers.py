@@ -27,6 +27,7 @@ from ...protocol.message.tags import raw_tags_code
 from ...store.base.errors import StoreError
 from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
+from ..access import needs
 from ..groups.clients import Clients
 from ..runtime.arrivals import NORMAL, SMALL_BYTES, type_of
 from ..runtime.stats import Stats
@@ -56,8 +57,8 @@ class ReplyHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.SEND_REPLY_MESSAGE, SendMessageV1, self.on_reply, "PUB"),
-            Row(codes.SEND_REPLY_MESSAGE_V2, SendMessage, self.on_reply, "PUB"),
+            Row(codes.SEND_REPLY_MESSAGE, SendMessageV1, self.on_reply, needs.ANY_USER),
+            Row(codes.SEND_REPLY_MESSAGE_V2, SendMessage, self.on_reply, needs.ANY_USER),
         ]
 
     async def on_reply(

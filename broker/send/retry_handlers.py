@@ -20,6 +20,7 @@ from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from ...store.base.errors import StoreError
 from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
+from ..access import gates, needs
 from ..groups.permissions import Permissions
 from ..pull.query_handlers import WHY_NOT_THERE
 from ..runtime.stats import Stats
@@ -43,7 +44,15 @@ class RetryHandlers:
     stats: Stats
 
     def rows(self) -> list[Row]:
-        return [Row(codes.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBack, self.on_send_back, "SUB")]
+        return [
+            Row(
+                codes.CONSUMER_SEND_MSG_BACK,
+                ConsumerSendMsgBack,
+                self.on_send_back,
+                needs.send_back(self.store.message_at),
+                gates.SEND_BACK,
+            )
+        ]
 
     def on_send_back(
         self, header: ConsumerSendMsgBack, command: Command, connection: Connection

@@ -1,18 +1,17 @@
 """How long it takes to make or change topics and groups: two of RocketMQ's metrics."""
 
-from collections.abc import Coroutine, Mapping
-from dataclasses import replace
+from collections.abc import Coroutine
+from functools import wraps
 from time import perf_counter
 from typing import Any
 
 from ...protocol import codes
-from ...protocol.aio.connection import Connection, Handler, Row
+from ...protocol.aio.connection import Connection, Handler
 from ...protocol.command import Command, Response
 from ...protocol.histogram import Histogram
 from ...protocol.names import is_system_topic
 
 BOUNDS_MS = (10, 100, 1_000, 3_000, 5_000)
-OF_TOPICS = (codes.UPDATE_AND_CREATE_TOPIC, codes.UPDATE_AND_CREATE_TOPIC_LIST)
 OF_GROUPS = (
     codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
     codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
@@ -28,16 +27,10 @@ class CreationTimes:
         self.topics: dict[tuple[str, bool], Histogram] = {}
         self.groups: dict[str, Histogram] = {}
 
-    def timed(self, rows: Mapping[int, Row]) -> dict[int, Row]:
-        """The same table, in which these requests are timed."""
-        return {
-            code: replace(row, handler=self._timed(row.handler))
-            if code in OF_TOPICS or code in OF_GROUPS
-            else row
-            for code, row in rows.items()
-        }
+    def timed(self, handler: Handler) -> Handler:
+        """The same handler, whose requests are timed."""
 
-    def _timed(self, handler: Handler) -> Handler:
+        @wraps(handler)
         def timed(header: Any, command: Command, connection: Connection) -> Any:
             began = perf_counter()
             is_system = is_system_topic(getattr(header, "topic", ""))

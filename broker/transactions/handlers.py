@@ -22,6 +22,7 @@ from ...protocol.message.tags import tag_hash
 from ...store.base.errors import StoreError
 from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
+from ..access import gates, needs
 from ..runtime.stats import Stats
 from ..runtime.syncer import Syncer
 from ..scheduled.delivery_policy import DeliveryPolicy
@@ -49,8 +50,21 @@ class TransactionHandlers:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.END_TRANSACTION, EndTransaction, self.on_end, "PUB", hot=True),
-            Row(codes.RESUME_CHECK_HALF_MESSAGE, ResumeCheck, self.on_resume),
+            Row(
+                codes.END_TRANSACTION,
+                EndTransaction,
+                self.on_end,
+                needs.END_TRANSACTION,
+                gates.TRANSACTION,
+                hot=True,
+            ),
+            Row(
+                codes.RESUME_CHECK_HALF_MESSAGE,
+                ResumeCheck,
+                self.on_resume,
+                needs.TOPIC_UPDATE,
+                gates.TRANSACTION,
+            ),
         ]
 
     def on_end(

@@ -69,11 +69,11 @@ def table_of(
 
     return table(
         (
-            Row(codes.NOTIFY_CONSUMER_IDS_CHANGED, ConsumerGroup, on_ids_changed, "ANY"),
-            Row(codes.RESET_CONSUMER_CLIENT_OFFSET, GroupTopic, on_reset, "ANY"),
-            Row(codes.GET_CONSUMER_STATUS_FROM_CLIENT, GroupTopic, on_status, "ANY"),
-            Row(codes.GET_CONSUMER_RUNNING_INFO, ConsumerRunningInfo, on_running_info, "ANY"),
-            Row(codes.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectly, on_consume, "ANY"),
+            Row(codes.NOTIFY_CONSUMER_IDS_CHANGED, ConsumerGroup, on_ids_changed),
+            Row(codes.RESET_CONSUMER_CLIENT_OFFSET, GroupTopic, on_reset),
+            Row(codes.GET_CONSUMER_STATUS_FROM_CLIENT, GroupTopic, on_status),
+            Row(codes.GET_CONSUMER_RUNNING_INFO, ConsumerRunningInfo, on_running_info),
+            Row(codes.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectly, on_consume),
         )
     )
 

@@ -60,8 +60,8 @@ class ProducerCalls:
 
     def rows(self) -> list[Row]:
         return [
-            Row(codes.CHECK_TRANSACTION_STATE, CheckTransactionState, self.on_check, "ANY"),
-            Row(codes.PUSH_REPLY_MESSAGE_TO_CLIENT, ReplyMessage, self.on_reply, "ANY"),
+            Row(codes.CHECK_TRANSACTION_STATE, CheckTransactionState, self.on_check),
+            Row(codes.PUSH_REPLY_MESSAGE_TO_CLIENT, ReplyMessage, self.on_reply),
         ]
 
     def expect(self, correlation_id: str) -> "asyncio.Future[MessageView]":

@@ -10,7 +10,9 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,7 @@ class AuditLog:
     def _watched(self, row: Row) -> Row:
         handler: Handler = row.handler
 
+        @wraps(handler)
         def noted(header: Any, command: Command, connection: Connection) -> Any:
             try:
                 response = handler(header, command, connection)
@@ -79,7 +82,7 @@ class AuditLog:
             self._note(command, connection.address, ALLOWED)
             return response
 
-        return Row(row.code, row.header, noted, row.access, row.hot, row.bulk)
+        return replace(row, handler=noted)
 
     def _note(self, command: Command, address: str, result: str, remark: str = "") -> None:
         fields: dict[str, str] = {}

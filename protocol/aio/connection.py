@@ -23,6 +23,7 @@ from ..codec.frame import encode_response
 from ..codec.header_json import NOTHING_EXPECTED, Expected
 from ..command import FLAG_ONEWAY, FLAG_RESPONSE, Command, Response
 from ..errors import Refusal, reason_of
+from ..security.needs import CLUSTER_UPDATE, Access
 from ..wire import Header
 from .chunks import ChunkBatch
 from .failures import UNANSWERED
@@ -52,7 +53,8 @@ Handler = Callable[[Any, Command, "Connection"], Answer | Coroutine[Any, Any, An
 class Row:
     """One line of a request table: code, kind of header (None when it has none), handler, access.
 
-    `access` says what a caller must be allowed: "PUB", "SUB", "ANY" or "ADMIN". A `hot` row comes
+    `access` is what access control asks for, where a server has it. `gates` are what else a request
+    passes before its handler, by name; the server that has the row knows them. A `hot` row comes
     with every message: its header is read in one pass. The responses of a `bulk` row may be large:
     once a tick gave many bytes (`Scheduler.has_given`), its requests wait for another.
     """
@@ -60,7 +62,8 @@ class Row:
     code: int
     header: type[Header] | None
     handler: Handler
-    access: str = "ADMIN"
+    access: Access = CLUSTER_UPDATE
+    gates: tuple[object, ...] = ()
     hot: bool = False
     bulk: bool = False
 

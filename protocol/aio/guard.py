@@ -1,26 +1,31 @@
-"""Access control before the handlers of a server: the user of a signature, and notes of refusals.
+"""Access control before the handlers of a server: who sent a request, and whether that user may.
 
-What a proven user may do is for each server to say.
+A request names its user in the header (AccessKey) and proves it by a signature over header and
+body, made with that user's password. The check runs before the handler and the header class see the
+request. What a request needs stands in its row. Without access control no row is changed, so that
+it costs nothing.
 """
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import wraps
+from typing import Any, Protocol
 
 from .. import codes
 from ..bodies.access import UserInfo
-from ..command import Command
+from ..command import Command, read_ext
 from ..errors import Refusal
+from ..security.needs import Access
+from ..security.policies import Need
 from ..security.signature import ACCESS_KEY, is_signed
 from .audit import AuditLog
-from .connection import Connection, Handler, Row
+from .connection import Connection, Row
 
 log = logging.getLogger(__name__)
 
 SHOWN_CHARS_MAX = 64  # of an unknown name, in a remark or the log
 LOG_EVERY_MS = 1_000
-
-Check = Callable[[Row, Command, Connection], None]
+USER_PREFIX = "User:"
 
 
 class Refusals:
@@ -50,16 +55,135 @@ class Refusals:
             )
 
 
-def guarded(row: Row, check: Check) -> Row:
-    """The same row, in which `check` looks at each request first, before its header is read."""
-    kind = row.header
-    handler: Handler = row.handler
+class Rules(Protocol):
+    """What a server knows of its users."""
 
-    def look_first(header: None, command: Command, connection: Connection) -> Any:
-        check(row, command, connection)
-        return handler(None if kind is None else command.header(kind), command, connection)
+    def user(self, name: str) -> UserInfo | None:
+        """The user of this name."""
 
-    return Row(row.code, None, look_first, row.access, bulk=row.bulk)
+    def denial(self, name: str, need: Need, ip: str) -> str | None:
+        """Why this user may not do this from this address; None if allowed."""
+
+
+class Guard:
+    """Lets requests through to their handlers, or refuses them (NO_PERMISSION).
+
+    `cluster` is what requests about the server itself are about; `no_user` is the remark for a
+    request that names no user. Without `is_limited` a signature is enough. Requests with a code of
+    `unsigned` need none, those of `unlimited` no permission. Where `all_sign`, also a row that is
+    open needs a signature.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        refusals: Refusals,
+        *,
+        cluster: str,
+        no_user: str,
+        is_limited: bool,
+        unsigned: frozenset[int] = frozenset(),
+        unlimited: frozenset[int] = frozenset(),
+        all_sign: bool = True,
+    ) -> None:
+        self._rules = rules
+        self._refusals = refusals
+        self._cluster = cluster
+        self._no_user = no_user
+        self._is_limited = is_limited
+        self._unsigned = unsigned
+        self._unlimited = unlimited
+        self._all_sign = all_sign
+
+    def guard(self, rows: Mapping[int, Row]) -> dict[int, Row]:
+        """The same table, in which each request is looked at before its header is read."""
+        return {
+            code: row if row.access.is_open and not self._all_sign else self._guarded(row)
+            for code, row in rows.items()
+        }
+
+    def check(self, access: Access, command: Command, connection: Connection) -> None:
+        """Refusal (NO_PERMISSION) when the request may not be served.
+
+        The handler reads the signed fields: from now on the command has these.
+        """
+        try:
+            fields = fields_of(command)
+            command.ext = read_ext(fields)
+            self._check(access, command, fields, connection)
+        except Refusal as refusal:
+            self._refusals.note(command, connection, refusal)
+            raise
+
+    def allows(self, code: int, user: UserInfo, needs: list[Need], connection: Connection) -> bool:
+        """Whether this user, whose signature is proven, may send a request of this code from
+        there."""
+        if not self._is_limited or code in self._unlimited or user.is_super:
+            return True
+        return self._denied(user, needs, connection) is None
+
+    def proven(self, command: Command, fields: Mapping[str, str]) -> UserInfo:
+        """The user whose password made the signature of a request; Refusal without one."""
+        name = fields.get(ACCESS_KEY, "")
+        if not name:
+            raise Refusal(codes.NO_PERMISSION, self._no_user)
+        user = self._rules.user(name)
+        if user is None:
+            shown = ascii(name[:SHOWN_CHARS_MAX])[1:-1]
+            raise Refusal(codes.NO_PERMISSION, f"{USER_PREFIX}{shown} is not found.")
+        if user.is_disabled:
+            raise Refusal(codes.NO_PERMISSION, f"{USER_PREFIX}{name} is disabled.")
+        if not is_signed(fields, command.body or b"", command.version, user.password or ""):
+            raise Refusal(
+                codes.NO_PERMISSION,
+                "check signature failed: it was not made with this user's password, or the "
+                "request was changed on its way",
+            )
+        return user
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _guarded(self, row: Row) -> Row:
+        kind, handler = row.header, row.handler
+
+        @wraps(handler)
+        def look_first(header: None, command: Command, connection: Connection) -> Any:
+            self.check(row.access, command, connection)
+            return handler(None if kind is None else command.header(kind), command, connection)
+
+        return Row(row.code, None, look_first, row.access, row.gates, bulk=row.bulk)
+
+    def _check(
+        self, access: Access, command: Command, fields: dict[str, str], connection: Connection
+    ) -> None:
+        code = command.code
+        user = None if code in self._unsigned else self.proven(command, fields)
+        if not self._is_limited or code in self._unlimited:
+            return
+        needs = access.needs(command, fields, self._cluster)
+        if needs and user is None:
+            user = self.proven(command, fields)
+        if user is None or user.is_super:
+            return
+        denied = self._denied(user, needs, connection)
+        if denied is not None:
+            need, why = denied
+            raise Refusal(
+                codes.NO_PERMISSION,
+                f"{USER_PREFIX}{user.username} has no permission to access {need.kind}:{need.name} "
+                f"from {ip_of(connection)}, {why}",
+            )
+
+    def _denied(
+        self, user: UserInfo, needs: list[Need], connection: Connection
+    ) -> tuple[Need, str] | None:
+        """The first of the permissions that the user doesn't have, and why."""
+        name, ip = user.username or "", ip_of(connection)
+        for need in needs:
+            why = self._rules.denial(name, need, ip)
+            if why is not None:
+                return need, why
+        return None
 
 
 def fields_of(command: Command) -> dict[str, str]:
@@ -70,27 +194,6 @@ def fields_of(command: Command) -> dict[str, str]:
         raise Refusal(codes.NO_PERMISSION, "the request's header can't be read") from None
 
 
-def proven(
-    command: Command,
-    fields: Mapping[str, str],
-    user_of: Callable[[str], UserInfo | None],
-    unsigned: str,
-) -> UserInfo:
-    """The user whose password made the signature of a request; Refusal without one, with the
-    remark `unsigned` where the request names no user."""
-    name = fields.get(ACCESS_KEY, "")
-    if not name:
-        raise Refusal(codes.NO_PERMISSION, unsigned)
-    user = user_of(name)
-    if user is None:
-        shown = ascii(name[:SHOWN_CHARS_MAX])[1:-1]
-        raise Refusal(codes.NO_PERMISSION, f"User:{shown} is not found.")
-    if user.is_disabled:
-        raise Refusal(codes.NO_PERMISSION, f"User:{name} is disabled.")
-    if not is_signed(fields, command.body or b"", command.version, user.password or ""):
-        raise Refusal(
-            codes.NO_PERMISSION,
-            "check signature failed: it was not made with this user's password, or the request "
-            "was changed on its way",
-        )
-    return user
+def ip_of(connection: Connection) -> str:
+    """The address of a peer, without its port."""
+    return connection.address.rpartition(":")[0].strip("[]")

@@ -102,6 +102,20 @@ async def end_accepting(*servers: asyncio.AbstractServer) -> None:
         await asyncio.sleep(0)
 
 
+class _Table:
+    """What a port serves: the rows by code, and the headers that its decoders expect."""
+
+    __slots__ = ("expected", "rows")
+
+    def __init__(self, rows: Mapping[int, Row]) -> None:
+        self.fill(rows)
+
+    def fill(self, rows: Mapping[int, Row]) -> None:
+        """Serve these rows to the connections from now on."""
+        hot = {row.code: row.header for row in rows.values() if row.hot and row.header}
+        self.rows, self.expected = rows, header_json.expected(hot)
+
+
 class Server:
     """Listens on one or more ports. Make it inside a running loop."""
 
@@ -123,7 +137,7 @@ class Server:
         self._connections_max = _connections_max() if connections_max is None else connections_max
         self._idle_rounds_max = max(1, round(idle_seconds / IDLE_ROUND_SECONDS))
         self._servers: list[asyncio.Server] = []
-        self._expected: dict[int, header_json.Expected] = {}
+        self._tables: dict[int, _Table] = {}  # by port
         self._loop = asyncio.get_running_loop()
         self._idle_timer: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
@@ -138,28 +152,36 @@ class Server:
         self,
         host: str,
         port: int,
-        rows: Mapping[int, Row],
+        rows: Mapping[int, Row] | None = None,
         *,
-        accept: bool = True,
         bound: socket.socket | None = None,
         what: str = "",
     ) -> int:
         """Listen on `host` and `port` (0: any free one) and give the port.
 
-        With `accept` False the port is taken, and connections are accepted from `accept()` on.
-        `bound` and `what` are as in `listen`. OSError with a plain sentence when the port is taken
-        or the address isn't this machine's.
+        Without `rows` the port is taken, and connections are accepted from `accept()` on. `bound`
+        and `what` are as in `listen`. OSError with a plain sentence when the port is taken or the
+        address isn't this machine's.
         """
+        served = _Table(rows or {})
         server, found = await listen(
-            lambda: self._accept(rows), host, port, accept=accept, bound=bound, what=what
+            lambda: self._accept(served),
+            host,
+            port,
+            accept=rows is not None,
+            bound=bound,
+            what=what,
         )
         self._servers.append(server)
+        self._tables[found] = served
         if self._idle_timer is None:
             self._idle_timer = self._loop.call_later(IDLE_ROUND_SECONDS, self._idle_round)
         return found
 
-    async def accept(self) -> None:
-        """Let clients in on every port that was taken without."""
+    async def accept(self, tables: Mapping[int, Mapping[int, Row]]) -> None:
+        """Let clients in on each port that was taken without rows; these are its rows."""
+        for port, rows in tables.items():
+            self._tables[port].fill(rows)
         for server in self._servers:
             if not server.is_serving():
                 await server.start_serving()
@@ -181,7 +203,7 @@ class Server:
                 connection.abort()
         self._servers.clear()
 
-    def _accept(self, rows: Mapping[int, Row]) -> asyncio.Protocol:
+    def _accept(self, served: "_Table") -> asyncio.Protocol:
         if len(self.connections) >= self._connections_max:
             log.warning(
                 "refusing a connection: %d are open, the limit is %d; close some, or raise the "
@@ -191,11 +213,9 @@ class Server:
                 CONNECTIONS_MAX,
             )
             return Refused()
-        expected = self._expected.get(id(rows))
-        if expected is None:  # the table is complete once a client connects
-            hot = {row.code: row.header for row in rows.values() if row.hot and row.header}
-            expected = self._expected[id(rows)] = header_json.expected(hot)
-        connection = Connection(self.scheduler, rows, on_lost=self._lost, expected=expected)
+        connection = Connection(
+            self.scheduler, served.rows, on_lost=self._lost, expected=served.expected
+        )
         self._connections[connection] = None
         self._empty.clear()
         return connection if self._tls is None else Greeting(connection, self._tls)

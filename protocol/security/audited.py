@@ -2,6 +2,8 @@
 
 from .. import codes
 from ..errors import Refusal
+from .needs import Access
+from .policies import CREATE, DELETE, UPDATE
 from .signature import ACCESS_KEY
 
 # Header fields that are left out: the user has a place of its own, the others may be secret.
@@ -17,7 +19,8 @@ READING = (
     "EXPORT_",
     "CONTROLLER_GET_",
 )
-# What brokers, name servers and slaves tell each other all the time.
+CHANGING = {CREATE, UPDATE, DELETE}
+# What brokers, name servers, slaves and consumers tell each other all the time.
 ROUTINE = frozenset(
     {
         codes.REGISTER_BROKER,
@@ -25,6 +28,7 @@ ROUTINE = frozenset(
         codes.EXCHANGE_BROKER_HA_INFO,
         codes.NOTIFY_MIN_BROKER_ID_CHANGE,
         codes.NOTIFY_CONSUMER_IDS_CHANGED,
+        codes.UPDATE_CONSUMER_OFFSET,
     }
 )
 
@@ -34,9 +38,11 @@ def name_of(code: int) -> str:
     return codes.REQUEST_NAMES.get(code, str(code))
 
 
-def is_change(code: int, access: str) -> bool:
+def is_change(code: int, access: Access) -> bool:
     """Whether a request with this code, of a row with this access, is an administrative change."""
-    return access == "ADMIN" and code not in ROUTINE and not name_of(code).startswith(READING)
+    if code in ROUTINE or name_of(code).startswith(READING):
+        return False
+    return bool(access.actions & CHANGING) or code == codes.CONSUME_MESSAGE_DIRECTLY
 
 
 def is_denial(refusal: Refusal) -> bool:

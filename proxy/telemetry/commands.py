@@ -63,9 +63,9 @@ class Commands:
     def rows(self) -> list[Row]:
         """What brokers ask of clients."""
         return [
-            Row(codes.CHECK_TRANSACTION_STATE, CheckTransactionState, self.on_check, "ANY"),
-            Row(codes.GET_CONSUMER_RUNNING_INFO, AskRunningInfo, self.on_running_info, "ANY"),
-            Row(codes.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectly, self.on_directly, "ANY"),
+            Row(codes.CHECK_TRANSACTION_STATE, CheckTransactionState, self.on_check),
+            Row(codes.GET_CONSUMER_RUNNING_INFO, AskRunningInfo, self.on_running_info),
+            Row(codes.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectly, self.on_directly),
         ]
 
     def answered(self, client_id: str, command: Any) -> None:

@@ -6,7 +6,6 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from ...broker.pull.handlers import PullHandlers
 from ...broker.server import Broker
 from ...broker.settings.config import load_broker
 from ...broker.table import full_table
@@ -16,6 +15,7 @@ from ...namesrv.routes import RouteTable
 from ...namesrv.settings import Settings
 from ...protocol import codes
 from ...protocol.aio.connection import Row
+from ...protocol.security.needs import Access
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -62,9 +62,13 @@ def _served(daemon: str, row: Row) -> Served:
         file = row.header.__module__.rpartition(".")[2]
         header = f"`{row.header.__name__}` ({file})"
     return Served(
-        *(daemon, row.code, codes.REQUEST_NAMES[row.code], header, row.access),
+        *(daemon, row.code, codes.REQUEST_NAMES[row.code], header, _asked(row.access)),
         *(str(Path(path).resolve().relative_to(ROOT)), code.__name__),
     )
+
+
+def _asked(access: Access) -> str:
+    return f"{access}; RocketMQ: any user" if access.is_ours else str(access)
 
 
 async def _broker_rows(folder: Path) -> list[Row]:
@@ -79,11 +83,7 @@ async def _broker_rows(folder: Path) -> list[Row]:
     broker = Broker(config)
     await broker.start()
     try:
-        pulls = PullHandlers(
-            *(config, broker.store, broker.permissions, broker.groups, broker.offsets),
-            *(broker.clients, broker.filters, broker.stats, broker.now_ms, None),
-        )
-        return list(full_table(broker, pulls).values())
+        return list(full_table(broker).values())
     finally:
         await broker.stop()
 

@@ -12,6 +12,7 @@ from aerobee.protocol import codes
 from aerobee.protocol.bodies.route import TopicRouteData
 from aerobee.protocol.security.signature import signed
 
+from ..documented_access import ACTIONS, documented
 from .conftest import Answer, Asker, Connect, Start
 from .test_server import register
 
@@ -20,6 +21,13 @@ INIT = json.dumps({"username": ADMIN[0], "password": ADMIN[1]})
 ON: dict[str, Any] = {"authentication_enabled": True, "init_authentication_user": INIT}
 KV = {"namespace": "n", "key": "k", "value": "v"}
 REFUSED = codes.NO_PERMISSION
+# Requests that name the cluster of a broker.
+OF_BROKERS = (
+    codes.REGISTER_BROKER,
+    codes.UNREGISTER_BROKER,
+    codes.QUERY_DATA_VERSION,
+    codes.BROKER_HEARTBEAT,
+)
 
 
 class Signer(Asker):
@@ -72,7 +80,7 @@ async def test_brokers_and_administrators_must_sign_and_clients_get_routes(
     admin = Signer(await connect(server), ADMIN)
     for row in server._handlers.rows():
         answer = await plain.ask(row.code, {"topic": "T"})
-        assert (answer.code == REFUSED) is (row.access != "ANY"), row.code
+        assert (answer.code == REFUSED) is (not row.access.is_open), row.code
     assert "no AccessKey" in await refusal_of(plain, codes.REGISTER_BROKER)
     await register(admin, "T", "U")
     assert (await admin.ask(codes.PUT_KV_CONFIG, KV)).code == codes.SUCCESS
@@ -217,3 +225,41 @@ def test_settings_that_mean_nothing_without_signatures_are_refused(key: str) -> 
 def test_a_first_user_must_have_name_and_password(text: str) -> None:
     with pytest.raises(ConfigError, match="initAuthenticationUser is not JSON like"):
         NamesrvConfig(init_authentication_user=text)
+
+
+async def test_each_request_needs_what_its_document_says_and_no_more(
+    start: Start, connect: Connect, tmp_path: Path
+) -> None:
+    write(tmp_path)
+    server = await start(**ON, authorization_enabled=True, auth_users_path=str(tmp_path))
+    assert server.access is not None
+    plain, admin = await connect(server), Signer(await connect(server), ADMIN)
+    shop = Signer(await connect(server), SHOP)
+    await register(admin, "T")
+    fields = {"topic": "T", "clusterName": "c", "brokerName": "none"}
+
+    async def is_refused(code: int, **actions: list[str]) -> bool:
+        assert server.access is not None
+        write(tmp_path, status="enable", mode=0o600, **actions)
+        server.access.refresh()
+        answer = await shop.ask(code, fields)
+        return "has no permission to access" in (answer.remark or "")
+
+    wrong: list[tuple[str, str]] = []
+    requests = documented("name server")
+    for code, clauses in requests.items():
+        name = codes.REQUEST_NAMES[code]
+        if ((await plain.ask(code, fields)).code == REFUSED) is (clauses is None):
+            wrong.append((name, "nobody"))
+        if await is_refused(code) is not bool(clauses):
+            wrong.append((name, "a user without a rule"))
+        for kind, (action,) in clauses or ():
+            cluster = "c" if code in OF_BROKERS else "NameServer"
+            resource = "Topic_T" if kind == "Topic" else f"Cluster_{cluster}"
+            others = [one for one in ACTIONS if one != action]
+            if not await is_refused(code, **{resource: others, "Topic_other": ["All"]}):
+                wrong.append((name, f"served without {kind} {action}"))
+            if await is_refused(code, **{resource: [action]}):
+                wrong.append((name, f"refused with {kind} {action}"))
+    assert wrong == []
+    assert len(requests) > 20

@@ -4,15 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-from aerobee.broker.access.needs import (
-    CLUSTER_GET,
-    CLUSTER_UPDATE,
-    FREE,
-    KNOWN,
-    NAMED,
-    OWN_CLUSTER_GET,
-    OWN_CLUSTER_UPDATE,
-)
 from aerobee.broker.runtime.peers import open_peers
 from aerobee.broker.server import Broker
 from aerobee.broker.settings.access_settings import credentials_of, first_users, init_user_of
@@ -20,7 +11,6 @@ from aerobee.broker.settings.config import BrokerConfig, describe, load_broker, 
 from aerobee.conf.sources import ConfigError
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.access import UserInfo
-from aerobee.scripts.dev import served
 
 from ..conftest import Config, Start
 
@@ -131,14 +121,3 @@ async def test_a_broker_signs_what_it_asks_of_others(start: Start, config: Confi
         answer = await peers.request(address, codes.GET_ALL_TOPIC_CONFIG)
         await peers.close()
         assert answer.code == code
-
-
-@pytest.mark.requirement(
-    "Access control: Each request needs its rights and no more; every request that is served is "
-    "known"
-)
-def test_every_request_that_is_served_is_known_to_authorization_once() -> None:
-    codes_served = {one.code for one in served.all_served() if one.daemon == "broker"}
-    assert codes_served - KNOWN == set()
-    kinds = (FREE, CLUSTER_GET, CLUSTER_UPDATE, OWN_CLUSTER_GET, OWN_CLUSTER_UPDATE, NAMED.keys())
-    assert sum(map(len, kinds)) == len({code for kind in kinds for code in kind})

@@ -215,7 +215,7 @@ async def test_a_producer_is_asked_about_an_open_transaction(
     def on_check(header: CheckTransactionState, command: Command, _: Connection) -> None:
         asked.put_nowait((header, command.body or b""))
 
-    row = Row(codes.CHECK_TRANSACTION_STATE, CheckTransactionState, on_check, "ANY")
+    row = Row(codes.CHECK_TRANSACTION_STATE, CheckTransactionState, on_check)
     producer = Peers(rows={row.code: row}, upgrade=False)
     beat = HeartbeatData("p1", [ProducerData("pg")], []).encode()
     await producer.request(caller.address, codes.HEART_BEAT, None, beat, 20)
