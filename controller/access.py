@@ -8,8 +8,6 @@ import logging
 from collections.abc import Callable
 
 from ..protocol.aio.guard import Guard, Refusals
-from ..protocol.bodies.access import UserInfo
-from ..protocol.security.policies import Need
 from .config import ControllerConfig
 
 log = logging.getLogger(__name__)
@@ -26,18 +24,18 @@ class Access:
 
     def __init__(self, config: ControllerConfig, now_ms: Callable[[], int]) -> None:
         self.refusals = Refusals(now_ms)
+        users = config.users()
         self.guard = Guard(
-            self, self.refusals, cluster="", no_user=NO_USER, is_limited=False, all_sign=False
+            users.get,
+            lambda *_: None,
+            self.refusals,
+            cluster="",
+            no_user=NO_USER,
+            is_limited=False,
+            all_sign=False,
         )
-        self._users = config.users()
-        if not self._users:
+        if not users:
             log.warning(
                 "access control is on and there is no user, so no broker can join; name one in "
                 "initAuthenticationUser"
             )
-
-    def user(self, name: str) -> UserInfo | None:
-        return self._users.get(name)
-
-    def denial(self, name: str, need: Need, ip: str) -> str | None:
-        return None

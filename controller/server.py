@@ -144,7 +144,7 @@ class Controller:
 
     def _watched(self, rows: Mapping[int, Row]) -> dict[int, Row]:
         """The request table with access control and audit log, where the settings ask for them."""
-        found = dict(rows) if self.access is None else self.access.guard.guard(rows)
+        found = dict(rows) if self.access is None else self.access.guard.guarded(rows)
         self.audit = open_audit_log(self.config.audit_log, "controller")
         if self.audit is not None:
             found = self.audit.watch(found)

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from ..conf.secret import check_mode
 from ..conf.sources import ConfigError
-from ..protocol.aio.guard import SHOWN_CHARS_MAX, USER_PREFIX, Guard, Refusals
+from ..protocol.aio.guard import SHOWN_CHARS_MAX, Guard, Refusals
 from ..protocol.bodies.access import (
     DISABLED,
     ENABLED,
@@ -24,7 +24,7 @@ from ..protocol.bodies.access import (
 )
 from ..protocol.errors import Refusal
 from ..protocol.security import policies as rules
-from ..protocol.security.policies import Need
+from ..protocol.security.policies import USER_PREFIX, Need
 from .config import NamesrvConfig
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,8 @@ class Access:
         """ConfigError for a file that can't be read, or that others can read."""
         self.refusals = Refusals(now_ms)
         self.guard = Guard(
-            self,
+            lambda name: self._users.get(name),
+            self._denial,
             self.refusals,
             cluster=ITSELF,
             no_user=NO_USER,
@@ -79,10 +80,7 @@ class Access:
         else:
             log.info("users and rules are read again: %d users", len(self._users))
 
-    def user(self, name: str) -> UserInfo | None:
-        return self._users.get(name)
-
-    def denial(self, name: str, need: Need, ip: str) -> str | None:
+    def _denial(self, name: str, need: Need, ip: str) -> str | None:
         return rules.denial(self._lists.get(name, {}), need, ip)
 
     # ---- the files

@@ -96,7 +96,7 @@ class NameServer:
         self.slices = self._handlers.slices = Slices(server.scheduler)
         rows = table(self._handlers.rows())
         if self.access is not None:
-            rows = self.access.guard.guard(rows)
+            rows = self.access.guard.guarded(rows)
         self.audit = open_audit_log(config.audit_log, "name server")
         if self.audit is not None:
             rows = self.audit.watch(rows)

@@ -11,7 +11,6 @@ from ...protocol.aio.guard import Guard, Refusals, fields_of
 from ...protocol.bodies.access import UserInfo
 from ...protocol.command import Command
 from ...protocol.errors import Refusal
-from ...protocol.security.policies import Need
 from ...protocol.security.signature import ACCESS_KEY, SigningKey, signing_key
 from ...store.base.errors import StoreError
 from ..settings.access_settings import codes_of, first_users
@@ -40,7 +39,8 @@ class Access:
         self.is_enabled = config.authentication_enabled
         self.refusals = Refusals(now_ms)
         self.guard = Guard(
-            self,
+            users.get,
+            lists.denial,
             self.refusals,
             cluster=config.broker_cluster_name,
             no_user=NO_USER,
@@ -48,12 +48,6 @@ class Access:
             unsigned=codes_of("authenticationWhitelist", config.authentication_whitelist),
             unlimited=codes_of("authorizationWhitelist", config.authorization_whitelist),
         )
-
-    def user(self, name: str) -> UserInfo | None:
-        return self.users.get(name)
-
-    def denial(self, name: str, need: Need, ip: str) -> str | None:
-        return self.lists.denial(name, need, ip)
 
     def may_change_supers(self, command: Command) -> bool:
         """Whether a super user has sent the request; Refusal when that is not proven.

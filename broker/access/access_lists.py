@@ -10,14 +10,21 @@ from ...protocol import codes
 from ...protocol.bodies.access import AclInfo, AclTable, PolicyEntryInfo, PolicyInfo
 from ...protocol.errors import Refusal
 from ...protocol.security import policies as rules
-from ...protocol.security.policies import CUSTOM, DEFAULT, Need, PolicyEntry, Resource, entry_of
+from ...protocol.security.policies import (
+    CUSTOM,
+    DEFAULT,
+    USER_PREFIX,
+    Need,
+    PolicyEntry,
+    Resource,
+    entry_of,
+)
 from ...store.files import json_file
 
 ENTRIES_MAX = 1_000  # of one user
 LISTS_MAX = 10_000
 DECISIONS_MAX = 20_000  # remembered
 
-USER_PREFIX = "User:"
 _TYPES = {CUSTOM.lower(): CUSTOM, DEFAULT.lower(): DEFAULT}
 
 Policies = dict[str, dict[Resource, PolicyEntry]]

@@ -94,7 +94,7 @@ class Gates:
         """The request table by code: of two rows with one code the later."""
         found = {row.code: self._gated(row) for row in rows}
         if self.guard is not None:
-            found = self.guard.guard(found)
+            found = self.guard.guarded(found)
         return found if self.audit is None else self.audit.watch(found)
 
     # --- inside ---------------------------------------------------------------------------------

@@ -9,14 +9,14 @@ it costs nothing.
 import logging
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, Protocol
+from typing import Any
 
 from .. import codes
 from ..bodies.access import UserInfo
 from ..command import Command, read_ext
 from ..errors import Refusal
 from ..security.needs import Access
-from ..security.policies import Need
+from ..security.policies import USER_PREFIX, Need
 from ..security.signature import ACCESS_KEY, is_signed
 from .audit import AuditLog
 from .connection import Connection, Row
@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 
 SHOWN_CHARS_MAX = 64  # of an unknown name, in a remark or the log
 LOG_EVERY_MS = 1_000
-USER_PREFIX = "User:"
 
 
 class Refusals:
@@ -55,28 +54,20 @@ class Refusals:
             )
 
 
-class Rules(Protocol):
-    """What a server knows of its users."""
-
-    def user(self, name: str) -> UserInfo | None:
-        """The user of this name."""
-
-    def denial(self, name: str, need: Need, ip: str) -> str | None:
-        """Why this user may not do this from this address; None if allowed."""
-
-
 class Guard:
     """Lets requests through to their handlers, or refuses them (NO_PERMISSION).
 
-    `cluster` is what requests about the server itself are about; `no_user` is the remark for a
-    request that names no user. Without `is_limited` a signature is enough. Requests with a code of
-    `unsigned` need none, those of `unlimited` no permission. Where `all_sign`, also a row that is
-    open needs a signature.
+    `user_of` finds a user by name; `denial` says why a user may not do something from an address,
+    None if allowed. `cluster` is what requests about the server itself are about; `no_user` is the
+    remark for a request that names no user. Without `is_limited` a signature is enough. Requests
+    with a code of `unsigned` need none, those of `unlimited` no permission. Where `all_sign`, also
+    a row that is open needs a signature.
     """
 
     def __init__(
         self,
-        rules: Rules,
+        user_of: Callable[[str], UserInfo | None],
+        denial: Callable[[str, Need, str], str | None],
         refusals: Refusals,
         *,
         cluster: str,
@@ -86,7 +77,8 @@ class Guard:
         unlimited: frozenset[int] = frozenset(),
         all_sign: bool = True,
     ) -> None:
-        self._rules = rules
+        self._user_of = user_of
+        self._denial = denial
         self._refusals = refusals
         self._cluster = cluster
         self._no_user = no_user
@@ -95,10 +87,10 @@ class Guard:
         self._unlimited = unlimited
         self._all_sign = all_sign
 
-    def guard(self, rows: Mapping[int, Row]) -> dict[int, Row]:
+    def guarded(self, rows: Mapping[int, Row]) -> dict[int, Row]:
         """The same table, in which each request is looked at before its header is read."""
         return {
-            code: row if row.access.is_open and not self._all_sign else self._guarded(row)
+            code: row if row.access.is_open and not self._all_sign else self._behind(row)
             for code, row in rows.items()
         }
 
@@ -127,7 +119,7 @@ class Guard:
         name = fields.get(ACCESS_KEY, "")
         if not name:
             raise Refusal(codes.NO_PERMISSION, self._no_user)
-        user = self._rules.user(name)
+        user = self._user_of(name)
         if user is None:
             shown = ascii(name[:SHOWN_CHARS_MAX])[1:-1]
             raise Refusal(codes.NO_PERMISSION, f"{USER_PREFIX}{shown} is not found.")
@@ -143,7 +135,7 @@ class Guard:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _guarded(self, row: Row) -> Row:
+    def _behind(self, row: Row) -> Row:
         kind, handler = row.header, row.handler
 
         @wraps(handler)
@@ -180,7 +172,7 @@ class Guard:
         """The first of the permissions that the user doesn't have, and why."""
         name, ip = user.username or "", ip_of(connection)
         for need in needs:
-            why = self._rules.denial(name, need, ip)
+            why = self._denial(name, need, ip)
             if why is not None:
                 return need, why
         return None

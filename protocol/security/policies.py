@@ -19,6 +19,7 @@ PUB, SUB, CREATE, UPDATE, DELETE, GET, LIST = (
     *("Pub", "Sub", "Create", "Update", "Delete", "Get", "List"),
 )
 ALLOW, DENY = "Allow", "Deny"
+USER_PREFIX = "User:"  # of the subject of an access list
 CUSTOM, DEFAULT = "Custom", "Default"  # types of policies, in the order in which they decide
 
 NAME_CHARS_MAX = STORED_TOPIC_CHARS_MAX  # of a resource
