@@ -30,6 +30,9 @@ JVM_END_SECONDS_MAX = 15  # after its signal
 JAVA_SECONDS_MAX = 30  # for `java -version`
 PYTHON_SECONDS_MAX = 120  # for importing the source, on a machine that has much else to do
 
+# Of a handler of uncaught exceptions: it takes the thread and what ended it.
+UNCAUGHT_SIGNATURE = "(Ljava/lang/Thread;Ljava/lang/Throwable;)V"
+
 # Spark's default log settings fill the terminal.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
@@ -82,13 +85,13 @@ def session(app_name: str, master: str, *, delta: bool = False) -> Iterator[Spar
     try:
         with _signals_deferred():
             spark = builder.getOrCreate()
+            _be_quiet(spark)
     except Stopped:
         _end_jvm()
         raise
     except (PySparkException, Py4JError) as wrong:
         todo = f"check the URL{_fitting_delta() if delta else ''}"
         raise SparkFailed(f"Spark did not start on {master}: {sentence(wrong)}; {todo}") from wrong
-    _be_quiet(spark)
     try:
         yield spark
     except Stopped:
@@ -144,10 +147,29 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def _be_quiet(spark: SparkSession) -> None:
-    """Silences PySpark's accumulator server, which prints a traceback when the JVM ends."""
-    server: Any = getattr(spark.sparkContext, "_accumulatorServer", None)
-    if server is not None:
+    """Silences what prints a traceback when the JVM ends.
+
+    A signal to the process group reaches the JVM, too. It then ends while a stream still runs.
+    """
+    context = spark.sparkContext
+    server: Any = getattr(context, "_accumulatorServer", None)
+    if server is not None:  # PySpark's accumulator server
         server.handle_error = lambda request, address: None
+    _silence_threads(context._jvm)
+
+
+def _silence_threads(jvm: Any) -> None:
+    """Keep Java from printing the exception that ends a thread of the JVM.
+
+    What ends a stream's thread is in the query's exception, too. Spark's own handler is no choice:
+    it ends the JVM when memory runs out, and the query's exception is lost with it.
+    """
+    java = jvm.java.lang
+    signature = java.invoke.MethodType.fromMethodDescriptorString(UNCAUGHT_SIGNATURE, None)
+    nothing = java.invoke.MethodHandles.empty(signature)
+    interface = java.Class.forName("java.lang.Thread$UncaughtExceptionHandler")
+    handler = java.invoke.MethodHandleProxies.asInterfaceInstance(interface, nothing)
+    java.Thread.setDefaultUncaughtExceptionHandler(handler)
 
 
 def _end_jvm() -> None:

@@ -1,6 +1,7 @@
 """What a command says when Spark or Java isn't as it must be."""
 
 import logging
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from aerobee.spark.session import (
 )
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+from .programs import SPARK_SECONDS
 
 
 def make_java(folder: Path, says: str) -> None:
@@ -143,3 +146,14 @@ def test_what_py4j_logs_about_the_end_of_a_jvm_is_not_shown() -> None:
 
     assert not _is_not_of_py4j(record("/site-packages/py4j/java_gateway.py"))
     assert _is_not_of_py4j(record("/site-packages/aerobee/spark/session.py"))
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark_is_here")
+def test_an_error_that_ends_a_thread_of_the_jvm_is_not_shown_and_leaves_the_jvm_alive() -> None:
+    """A stream's thread ends so when the JVM gets the signal first, or when memory runs out."""
+    program, message = Path(__file__).with_name("uncaught_program.py"), "no thread survives this"
+    argv = [sys.executable, str(program), message]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=SPARK_SECONDS)
+    assert (done.returncode, done.stdout) == (0, "the thread is TERMINATED, 7 rows\n"), done.stderr
+    assert message not in done.stderr

@@ -14,6 +14,7 @@ from aerobee.protocol.aio.slices import Slices
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.headers.offsets import UpdateConsumerOffset
+from aerobee.protocol.headers.topics import UpdateTopic
 
 from ...clocks import Clock
 from ...waiting import until
@@ -280,6 +281,24 @@ async def test_a_popped_message_is_in_flight_until_it_is_acknowledged(
     assert numbers() == [3, 2, 1]
     await p.ack(handles[b"a"])
     assert numbers() == [2, 1, 1]
+
+
+async def test_changes_of_topics_and_groups_are_timed_by_their_outcome(
+    broker: Broker, caller: Caller
+) -> None:
+    for name in ("T", "U", "no topic's name"):
+        await caller.ask(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic(name, 1, 1, 6))
+    group = SubscriptionGroupConfig("G").encode()
+    await caller.ask(codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, group)
+    kinds = ("topic", "consumer_group")
+    topics, groups = (
+        values(broker, f"rocketmq_{kind}_create_execution_time_milliseconds") for kind in kinds
+    )
+    assert {labels: sum(found[1]) for labels, found in topics.items()} == {
+        ("success", "false"): 2,
+        ("failure", "false"): 1,
+    }
+    assert {labels: sum(found[1]) for labels, found in groups.items()} == {("success",): 1}
 
 
 # RocketMQ 5.3.3's metrics with their types and labels, without those of the node. A name ends with
