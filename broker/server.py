@@ -472,7 +472,8 @@ class Broker:
         config, now_ms = self.config, self.now_ms
         pull_parts = (
             config, self.store, self.permissions, self.groups, self.offsets, self.clients,
-            self.filters, self.stats, now_ms, self.spans, lambda: self.change_refusal() is None,
+            self.filters, self.stats, now_ms, self.spans,
+            self.change_refusal if self.sync_state is not None else None,
         )  # fmt: skip
         self.pulls = (
             SlavePullHandlers(*pull_parts, is_master_there=self._is_master_there)

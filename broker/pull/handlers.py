@@ -97,8 +97,8 @@ class LogicalPulls(Protocol):
 class PullHandlers:
     """Handles pulls. `long_polls` is created here, because it runs `rerun` for parked pulls.
 
-    `takes_progress()` tells whether the offsets are kept that come with pulls. `logical` is set
-    once there is a static topic.
+    `refusal()` says why offsets that come with pulls are not kept; None for a broker that keeps
+    them all. `logical` is set once there is a static topic.
     """
 
     config: BrokerConfig
@@ -111,12 +111,13 @@ class PullHandlers:
     stats: Stats
     now_ms: Callable[[], int]
     spans: Spans | None
-    takes_progress: Callable[[], bool]
-    logical: LogicalPulls | None = field(init=False, default=None)
+    refusal: Callable[[], str | None] | None
+    logical: LogicalPulls | None = field(init=False)
     long_polls: LongPolls = field(init=False)
     cold: ColdData = field(init=False)
 
     def __post_init__(self) -> None:
+        self.logical = None
         self.long_polls = LongPolls(self.rerun, self.now_ms)
         self.cold = ColdData(self.config, self.store, self.clients, self.now_ms)
 
@@ -158,7 +159,7 @@ class PullHandlers:
             tags = wanted if isinstance(wanted, frozenset) else None
             self.cold.count(header, found.next_offset, tags)
         flags = header.sys_flag
-        if flags & COMMIT_OFFSET and header.commit_offset >= 0 and self.takes_progress():
+        if flags & COMMIT_OFFSET and header.commit_offset >= 0 and self.takes_progress:
             self.offsets.commit(header.topic, header.group, header.queue_id, header.commit_offset)
         if flags & SUSPEND and found.status != status.FOUND and self._may_wait(header, found):
             now_ms = self.now_ms()
@@ -171,6 +172,11 @@ class PullHandlers:
                 return None
             raise self._too_many(header, pull, connection)
         return self._answer(header, command, found, topic, group, connection)
+
+    @property
+    def takes_progress(self) -> bool:
+        """Whether an offset that comes with a pull is kept at this moment."""
+        return self.refusal is None or self.refusal() is None
 
     def sweep_cold(self) -> None:
         """Continue the pulls that cold data flow control has delayed."""

@@ -153,7 +153,7 @@ class StaticPulls:
     ) -> Answer | Coroutine[Any, Any, Response]:
         items = self._items(header)
         flags = header.sys_flag
-        if flags & COMMIT_OFFSET and header.commit_offset >= 0 and self._pulls.takes_progress():
+        if flags & COMMIT_OFFSET and header.commit_offset >= 0 and self._pulls.takes_progress:
             self._commit(header, items)
         item = item_at(items, header.offset)
         if item is None:
