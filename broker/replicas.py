@@ -5,16 +5,17 @@ did. Each function prepares that, sets its gates, and returns its rows of the re
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..protocol.aio.connection import Row
 from ..protocol.aio.peers import Peers
 from ..protocol.headers.admin import HaAddresses
-from .access.gates import Gates
+from .access.gates import RequestGates
 from .acting.acting import ActingMaster
 from .acting.due_work import DueWork
 from .acting.escape import Escape
-from .acting.handlers import PairHandlers, relay
+from .acting.handlers import PairHandlers, relayed
 from .acting.members import Members
 from .acting.pair_locks import PairLocks
 from .acting.replica import PairReplica
@@ -39,7 +40,7 @@ SWEEP_SECONDS = 1.0
 MEMBER_ALL_MS, MEMBER_OFFSETS_MS = 10_000, 2_500
 
 
-def follow(broker: "Broker", gates: Gates) -> list[Row]:
+def follow(broker: "Broker", gates: RequestGates) -> list[Row]:
     """Start a slave's work besides following the log."""
     b, config, member, slave = broker, broker.config, broker.membership, broker.ha_slave
     assert slave is not None
@@ -68,7 +69,7 @@ def follow(broker: "Broker", gates: Gates) -> list[Row]:
 
 
 def _act(
-    broker: "Broker", gates: Gates, replica: PairReplica, slave: HaSlave, peers: Peers
+    broker: "Broker", gates: RequestGates, replica: PairReplica, slave: HaSlave, peers: Peers
 ) -> list[Row]:
     """Prepare to stand in for the master."""
     b, config, timers = broker, broker.config, broker.timers
@@ -91,12 +92,14 @@ def _act(
     def live_master() -> str:
         return replica.master() if replica.is_master_there() else ""
 
-    gates.relay = relay(peers, live_master)
+    gates.relayed = partial(relayed, peers, live_master)
     gates.locks = locks.gate.refusal
     return _pair_handlers(b, acting.look, acting.returning, locks).rows()
 
 
-def take_back(broker: "Broker", gates: Gates, left: LeftLocks, *, knows_locks: bool) -> list[Row]:
+def take_back(
+    broker: "Broker", gates: RequestGates, left: LeftLocks, *, knows_locks: bool
+) -> list[Row]:
     """Prepare a master to take back what an acting master did. `left` and `knows_locks` are as in
     `ReturningMaster`."""
     b, config, timers = broker, broker.config, broker.timers

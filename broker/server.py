@@ -32,7 +32,7 @@ from ..store.log.commit_log import NOWHERE
 from ..store.log.walk import Progress
 from . import replicas
 from .access.access import Access, open_access
-from .access.gates import Gates
+from .access.gates import RequestGates
 from .acting.acting import ActingMaster
 from .acting.returning import ReturningMaster
 from .acting.timers import ActingTimers
@@ -502,9 +502,9 @@ class Broker:
     def _request_table(self) -> dict[int, Row]:
         """The requests that the listen port serves, behind their gates."""
         member, access = self.membership, self.access
-        rows = [*full_table(self).values()]
+        rows = list(full_table(self).values())
         self._open_lock_gate()
-        gates = Gates(
+        gates = RequestGates(
             self.creation_times.timed,
             self.audit,
             access.guard if access is not None and access.is_enabled else None,

@@ -33,7 +33,7 @@ from ..protocol.security.needs import ANYONE, CLUSTER_GET
 from ..protocol.security.policies import CREATE, DELETE
 from .config import NamesrvConfig
 from .master_changes import MasterChanges
-from .needs import registration, topic
+from .needs import of_broker, of_topic
 from .registration import Notice, Registration
 from .routes import Names, RouteTable, only_zone
 from .settings import ORDER_TOPIC_CONFIG, Settings, store
@@ -77,22 +77,25 @@ class Handlers:
 
     def rows(self) -> list[Row]:
         """The request table."""
-        of_broker = registration(self._cluster_of)
+        registration = of_broker(self._cluster_of)
         return [
             Row(codes.PUT_KV_CONFIG, headers.KVConfigItem, self.on_put_kv),
             Row(codes.GET_KV_CONFIG, headers.KVConfigItem, self.on_get_kv, ANYONE),
             Row(codes.DELETE_KV_CONFIG, headers.KVConfigItem, self.on_delete_kv),
             Row(codes.GET_KVLIST_BY_NAMESPACE, headers.KVNamespace, self.on_list_kv, ANYONE),
-            Row(codes.REGISTER_BROKER, headers.RegisterBroker, self.on_register, of_broker),
-            Row(codes.UNREGISTER_BROKER, headers.BrokerIdentity, self.on_unregister, of_broker),
+            Row(codes.REGISTER_BROKER, headers.RegisterBroker, self.on_register, registration),
+            Row(codes.UNREGISTER_BROKER, headers.BrokerIdentity, self.on_unregister, registration),
             Row(
                 codes.QUERY_DATA_VERSION,
                 headers.BrokerIdentity,
                 self.on_query_data_version,
-                of_broker,
+                registration,
             ),
             Row(
-                codes.BROKER_HEARTBEAT, headers.BrokerHeartbeat, self.on_broker_heartbeat, of_broker
+                codes.BROKER_HEARTBEAT,
+                headers.BrokerHeartbeat,
+                self.on_broker_heartbeat,
+                registration,
             ),
             Row(codes.GET_ROUTEINFO_BY_TOPIC, headers.GetRoute, self.on_route, ANYONE),
             Row(codes.GET_BROKER_CLUSTER_INFO, None, self.on_cluster_info, ANYONE),
@@ -103,13 +106,13 @@ class Handlers:
                 codes.REGISTER_TOPIC_IN_NAMESRV,
                 headers.RegisterTopic,
                 self.on_register_topic,
-                topic(CREATE),
+                of_topic(CREATE),
             ),
             Row(
                 codes.DELETE_TOPIC_IN_NAMESRV,
                 headers.DeleteTopicInNamesrv,
                 self.on_delete_topic,
-                topic(DELETE),
+                of_topic(DELETE),
             ),
             Row(codes.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, None, self.on_all_topics, ANYONE),
             Row(codes.GET_TOPICS_BY_CLUSTER, headers.TopicsByCluster, self.on_by_cluster, ANYONE),

@@ -28,8 +28,8 @@ NO_USER = (
 
 
 class Access:
-    """Users and access lists, which may be kept before they count: access control `is_enabled` once
-    `guard` is to be asked."""
+    """Users and access lists, which may be kept before they count. The `guard` stands before the
+    handlers where access control `is_enabled`."""
 
     def __init__(
         self, config: BrokerConfig, users: Users, lists: AccessLists, now_ms: Callable[[], int]

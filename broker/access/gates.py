@@ -1,8 +1,8 @@
 """What requests pass before their handlers: the one gate to everything that a broker does.
 
-A row of the request table names its gates; `Gates` knows which of them stand in this broker's role.
-That is decided once, when the table is made: a row without a gate is served directly. The order is:
-audit log, access control, a slave's refusal, the gates of the row.
+A row of the request table names its gates. `RequestGates` knows which of them stand in this
+broker's role, and decides that once, when the table is made: a row without a gate is served
+directly. The order is: audit log, access control, a slave's refusal, the gates of the row.
 """
 
 from collections.abc import Callable, Iterable
@@ -69,26 +69,26 @@ LOCK = (Gate.AUTHORITY, Gate.LOCKS)
 UNLOCK = (Gate.AUTHORITY,)
 PROGRESS = (Gate.AUTHORITY, Gate.RELAYED)
 
-Pass = Callable[[Command, Connection], None]  # Refusal when the request may not pass
+Around = Callable[[Handler], Handler]  # a handler that does more
 Why = Callable[[], str | None]  # why requests are refused at this moment, None while they pass
 
 
 @dataclass(slots=True)
-class Gates:
+class RequestGates:
     """The gates of one broker, None for each that it doesn't have in its role.
 
     `authority` says why a master takes no changes, `locks` why no queue is locked; `master` is
-    where a slave's master is, "" when not known. `relay` tells that one a request. `timed` makes a
-    handler one whose time is noted.
+    where a slave's master is, "" when not known. `relayed` makes a handler tell that one the
+    request, `timed` makes it note its time.
     """
 
-    timed: Callable[[Handler], Handler]
+    timed: Around
     audit: AuditLog | None = None
     guard: Guard | None = None
     master: Callable[[], str] | None = None
     authority: Why | None = None
     locks: Why | None = None
-    relay: Pass | None = None
+    relayed: Around | None = None
 
     def table(self, rows: Iterable[Row]) -> dict[int, Row]:
         """The request table by code: of two rows with one code the later."""
@@ -104,48 +104,39 @@ class Gates:
             for gate in row.gates:
                 if isinstance(gate, OnSlave):
                     return _refusing(row, gate, self.master)
-        if Gate.TIMED in row.gates:
-            row = replace(row, handler=self.timed(row.handler))
-        passes = [found for gate in row.gates if (found := self._pass(gate)) is not None]
-        return _passing(row, passes) if passes else row
-
-    def _pass(self, gate: object) -> Pass | None:
-        if gate is Gate.AUTHORITY:
-            return _unless(self.authority)
-        if gate is Gate.LOCKS:
-            return _unless(self.locks)
-        return self.relay if gate is Gate.RELAYED else None
+        for gate, around in ((Gate.TIMED, self.timed), (Gate.RELAYED, self.relayed)):
+            if gate in row.gates and around is not None:
+                row = replace(row, handler=around(row.handler))
+        refusals = [
+            refusal
+            for gate, refusal in ((Gate.AUTHORITY, self.authority), (Gate.LOCKS, self.locks))
+            if gate in row.gates and refusal is not None
+        ]
+        return _passing(row, refusals) if refusals else row
 
 
-def _unless(refusal: Why | None) -> Pass | None:
-    if refusal is None:
-        return None
-
-    def look(command: Command, connection: Connection) -> None:
-        why = refusal()
-        if why is not None:
-            raise Refusal(codes.SERVICE_NOT_AVAILABLE, why)
-
-    return look
-
-
-def _passing(row: Row, passes: list[Pass]) -> Row:
+def _passing(row: Row, refusals: list[Why]) -> Row:
+    """The row behind gates that may be closed."""
     handler = row.handler
 
     @wraps(handler)
-    def look_first(header: Any, command: Command, connection: Connection) -> Any:
-        for look in passes:
-            look(command, connection)
+    def check_first(header: Any, command: Command, connection: Connection) -> Any:
+        for refusal in refusals:
+            why = refusal()
+            if why is not None:
+                raise Refusal(codes.SERVICE_NOT_AVAILABLE, why)
         return handler(header, command, connection)
 
-    return replace(row, handler=look_first)
+    return replace(row, handler=check_first)
 
 
 def _refusing(row: Row, gate: OnSlave, master: Callable[[], str]) -> Row:
+    """The row as a slave has it."""
+
     @wraps(row.handler)
     def refuse(header: Any, command: Command, connection: Connection) -> NoReturn:
         where = master()
         instead = f"its master is {where}" if where else "its master is not known at the moment"
         raise Refusal(gate.code, f"{gate.why}; {instead}, take it there")
 
-    return Row(row.code, None, refuse, row.access, row.gates)
+    return replace(row, header=None, handler=refuse, hot=False, bulk=False)

@@ -25,9 +25,9 @@ from ...protocol.security.needs import (
     ANY_USER,
     CLUSTER_GET,
     CLUSTER_UPDATE,
-    Access,
     Actions,
     Fields,
+    Needs,
     on_cluster,
 )
 from ...protocol.security.policies import (
@@ -57,7 +57,7 @@ def names(
     topics: tuple[str, ...] = (),
     groups: tuple[str, ...] = (),
     is_ours: bool = False,
-) -> Access:
+) -> Needs:
     """One of these actions on each topic and group that these header fields name."""
 
     def find(command: Command, fields: Fields, cluster: str) -> list[Need]:
@@ -69,8 +69,8 @@ def names(
         return found or [Need(CLUSTER, cluster, actions)]
 
     kinds = ((TOPIC, topics), (GROUP, groups))
-    asks = tuple((kind, actions) for kind, fields in kinds if fields)
-    return Access(asks, find, is_ours=is_ours)
+    asks = tuple((kind, actions) for kind, named in kinds if named)
+    return Needs(asks, find, is_ours=is_ours)
 
 
 def topic_need(topic: str, actions: Actions) -> Need:
@@ -171,16 +171,10 @@ def _create_groups(command: Command, fields: Fields, cluster: str) -> list[Need]
     return [Need(GROUP, config.group_name or "", (CREATE,)) for config in configs]
 
 
-def _view(command: Command, fields: Fields, cluster: str) -> list[Need]:
-    return [topic_need(one, (GET,)) for one in _values(fields, _TOPIC)]
-
-
 # --- for rows: what is named in the header, in the body, and in a message -------------------------
 
-OUR_CLUSTER_GET, OUR_CLUSTER_UPDATE = (
-    on_cluster(GET, is_ours=True),
-    on_cluster(UPDATE, is_ours=True),
-)
+OUR_CLUSTER_GET = on_cluster(GET, is_ours=True)
+OUR_CLUSTER_UPDATE = on_cluster(UPDATE, is_ours=True)
 
 _TOPIC, _GROUP, _CONSUMERS = ("topic",), ("group",), ("consumerGroup",)
 TOPIC_GET = names(GET, topics=_TOPIC)
@@ -206,34 +200,33 @@ POP = names(SUB, topics=_TOPIC, groups=_CONSUMERS)
 
 _SENDING = ((TOPIC, (PUB,)),)
 _CONSUMING = ((TOPIC, (SUB,)), (GROUP, (SUB,)))
-SEND = Access(_SENDING, _send)
-SEND_SHORT = Access(_SENDING, _send_short)
-PULL = Access(_CONSUMING, _pull)
+SEND = Needs(_SENDING, _send)
+SEND_SHORT = Needs(_SENDING, _send_short)
+PULL = Needs(_CONSUMING, _pull)
 LITE_PULL = replace(PULL, is_ours=True)
-BATCH_ACK = Access(_CONSUMING, _batch_ack, is_ours=True)
-END_TRANSACTION = Access(_SENDING, _end_transaction)
-HEARTBEAT = Access(_CONSUMING, _heartbeat)
-UNREGISTER = Access(((GROUP, (SUB,)),), _unregister)
-LOCK = Access(_CONSUMING, _lock)
-TOPICS_CREATE = Access(((TOPIC, (CREATE,)),), _create_topics, is_ours=True)
-GROUP_CREATE = Access(((GROUP, (CREATE,)),), _create_group, is_ours=True)
-GROUPS_CREATE = Access(((GROUP, (CREATE,)),), _create_groups, is_ours=True)
+BATCH_ACK = Needs(_CONSUMING, _batch_ack, is_ours=True)
+END_TRANSACTION = Needs(_SENDING, _end_transaction)
+HEARTBEAT = Needs(_CONSUMING, _heartbeat)
+UNREGISTER = Needs(((GROUP, (SUB,)),), _unregister)
+LOCK = Needs(_CONSUMING, _lock)
+TOPICS_CREATE = Needs(((TOPIC, (CREATE,)),), _create_topics, is_ours=True)
+GROUP_CREATE = Needs(((GROUP, (CREATE,)),), _create_group, is_ours=True)
+GROUPS_CREATE = Needs(((GROUP, (CREATE,)),), _create_groups, is_ours=True)
 
 
-def view(message_at: MessageAt) -> Access:
+def view(message_at: MessageAt) -> Needs:
     """VIEW_MESSAGE_BY_ID: the topic of the message. RocketMQ checks the topic that the request
     names, or none: there every user can read every message."""
 
     def find(command: Command, fields: Fields, cluster: str) -> list[Need]:
         topic = _topic_at(command.header(ViewMessage).offset, message_at)
-        return _view(command, fields, cluster) + (
-            [] if topic is None else [topic_need(topic, (GET,))]
-        )
+        topics = [*_values(fields, _TOPIC), *([] if topic is None else [topic])]
+        return [topic_need(one, (GET,)) for one in topics]
 
-    return Access(((TOPIC, (GET,)),), find)
+    return Needs(((TOPIC, (GET,)),), find)
 
 
-def send_back(message_at: MessageAt) -> Access:
+def send_back(message_at: MessageAt) -> Needs:
     """CONSUMER_SEND_MSG_BACK: the group, and the topic of the message."""
     group = names(SUB, groups=_GROUP)
 
@@ -241,10 +234,10 @@ def send_back(message_at: MessageAt) -> Access:
         place = command.header(ConsumerSendMsgBack).offset
         return _with_message(group, command, fields, cluster, _topic_at(place, message_at))
 
-    return Access(_CONSUMING, find)
+    return Needs(_CONSUMING, find)
 
 
-def consume_directly(message_at: MessageAt) -> Access:
+def consume_directly(message_at: MessageAt) -> Needs:
     """CONSUME_MESSAGE_DIRECTLY: group, topic, and the topic of the message."""
     named = names(SUB, topics=_TOPIC, groups=_CONSUMERS)
 
@@ -257,7 +250,7 @@ def consume_directly(message_at: MessageAt) -> Access:
             topic = _topic_at(place, message_at)
         return _with_message(named, command, fields, cluster, topic)
 
-    return Access(_CONSUMING, find)
+    return Needs(_CONSUMING, find)
 
 
 def _topic_at(place: int, message_at: MessageAt) -> str | None:
@@ -266,10 +259,10 @@ def _topic_at(place: int, message_at: MessageAt) -> str | None:
 
 
 def _with_message(
-    named: Access, command: Command, fields: Fields, cluster: str, topic: str | None
+    named: Needs, command: Command, fields: Fields, cluster: str, topic: str | None
 ) -> list[Need]:
     """What the names of a request need, and to read the topic of the message that it is about."""
-    found = named.needs(command, fields, cluster)
+    found = named.of(command, fields, cluster)
     if topic is not None:
         group = fields.get("group") or fields.get("consumerGroup") or ""
         found += _reading(topic, _bare(group))

@@ -3,9 +3,11 @@ a slave while its master is there."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any
 
 from ...protocol import codes
-from ...protocol.aio.connection import Connection, Row
+from ...protocol.aio.connection import Connection, Handler, Row
 from ...protocol.aio.peers import Peers
 from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
@@ -83,13 +85,17 @@ class PairHandlers:
         return OK
 
 
-def relay(peers: Peers, master: Callable[[], str]) -> Callable[[Command, Connection], None]:
-    """Tells the master what a client reports to a slave (UPDATE_CONSUMER_OFFSET) because it takes
-    the slave for the master still. `master()` is "" where there is none."""
+def relayed(peers: Peers, master: Callable[[], str], handler: Handler) -> Handler:
+    """A handler of UPDATE_CONSUMER_OFFSET on a slave that tells the master, too, what a client
+    reports here because it takes the slave for the master still. `master()` is "" where there is
+    none."""
 
-    def tell(command: Command, connection: Connection) -> None:
+    @wraps(handler)
+    def take(header: UpdateConsumerOffset, command: Command, connection: Connection) -> Any:
+        response = handler(header, command, connection)
         peer = peers.connected(master())
         if peer is not None and not peer.is_full:
-            peer.oneway(command.code, command.header(UpdateConsumerOffset).to_fields())
+            peer.oneway(command.code, header.to_fields())
+        return response
 
-    return tell
+    return take

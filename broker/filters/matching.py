@@ -5,7 +5,7 @@ the log: `look` reads messages from the store in chunks, up to the limit of one 
 matching ones. Bytes that can't be read as a record are returned, too, so that nothing is lost here.
 """
 
-from ...protocol.bodies.subscription import SUB_ALL, SubscriptionData
+from ...protocol.bodies.subscription import SubscriptionData
 from ...protocol.errors import Malformed
 from ...protocol.filters.sql92 import Predicate
 from ...protocol.message.properties import PAIR_SEPARATOR
@@ -56,7 +56,7 @@ def tags_of(subscription: SubscriptionData) -> frozenset[int] | None:
 
     Without hashes it matches nothing, as in RocketMQ, whose client makes such a one of a blank.
     """
-    return None if subscription.sub_string == SUB_ALL else frozenset(subscription.code_set)
+    return None if subscription.takes_all else frozenset(subscription.code_set)
 
 
 def is_by_tags(expression_type: str | None) -> bool:

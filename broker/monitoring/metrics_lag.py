@@ -204,8 +204,7 @@ def is_at_most(broker: "Broker", pair: Pair) -> bool:
     wanted = members and members.subscriptions.get(pair.topic)
     if pair.is_retry or not wanted:
         return not pair.is_retry
-    is_whole = is_by_tags(wanted.expression_type) and tags_of(wanted) is None
-    return not is_whole and _tags_wanted(broker, pair.topic, pair.group) is None
+    return not wanted.takes_all and _tags_wanted(broker, pair.topic, pair.group) is None
 
 
 def _earlier(

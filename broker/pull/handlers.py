@@ -89,7 +89,7 @@ class LogicalPulls(Protocol):
     ) -> Response | bytes | Coroutine[Any, Any, Response] | None:
         """Serve it."""
 
-    def refusal(self, header: PullMessage) -> Response | None:
+    def recheck(self, header: PullMessage) -> Response | None:
         """The response to a pull that waited, once its logical queue is led elsewhere."""
 
 
@@ -97,8 +97,8 @@ class LogicalPulls(Protocol):
 class PullHandlers:
     """Handles pulls. `long_polls` is created here, because it runs `rerun` for parked pulls.
 
-    `refusal()` says why offsets that come with pulls are not kept; None for a broker that keeps
-    them all. `logical` is set once there is a static topic.
+    `change_refusal()` says why offsets that come with pulls are not kept; None for a broker that
+    keeps them all. `logical` is set once there is a static topic.
     """
 
     config: BrokerConfig
@@ -111,7 +111,7 @@ class PullHandlers:
     stats: Stats
     now_ms: Callable[[], int]
     spans: Spans | None
-    refusal: Callable[[], str | None] | None
+    change_refusal: Callable[[], str | None] | None
     logical: LogicalPulls | None = field(init=False)
     long_polls: LongPolls = field(init=False)
     cold: ColdData = field(init=False)
@@ -176,7 +176,7 @@ class PullHandlers:
     @property
     def takes_progress(self) -> bool:
         """Whether an offset that comes with a pull is kept at this moment."""
-        return self.refusal is None or self.refusal() is None
+        return self.change_refusal is None or self.change_refusal() is None
 
     def sweep_cold(self) -> None:
         """Continue the pulls that cold data flow control has delayed."""
@@ -194,7 +194,7 @@ class PullHandlers:
         self, header: PullMessage, command: Command, connection: Connection, final: bool
     ) -> Response | bytes | None:
         """Look again for a parked pull; None when it stays parked, never if `final`."""
-        refused = None if self.logical is None else self.logical.refusal(header)
+        refused = None if self.logical is None else self.logical.recheck(header)
         if refused is not None:
             return refused
         try:

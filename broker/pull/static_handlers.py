@@ -166,7 +166,7 @@ class StaticPulls:
         self._pulls.check(leader, command, connection)
         return self._from_elsewhere(header, items, item, command.code)
 
-    def refusal(self, header: PullMessage) -> Response | None:
+    def recheck(self, header: PullMessage) -> Response | None:
         """The response to a pull that waited, once its logical queue has been moved; else it has
         the queue's items of now."""
         if isinstance(header, PhysicalPull):

@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from ...client.base.identity import monotonic, now_ms
 from ...client.errors import AerobeeError, BrokerError
-from ...protocol.bodies.subscription import SUB_ALL
 from ...protocol.bodies.summaries import GroupSummary, GroupTopicSummary, TopicSummary
 from ...protocol.names import RETRY_PREFIX
 from .asking import Asking
@@ -348,11 +347,9 @@ class Collector:
             is_retry, lag = topic.startswith(RETRY_PREFIX), sum(lags.values())
             age = 0 if lag == 0 else await self._age(broker, topic, name, lags)
             wanted = None if online is None else online.subscription_table.get(topic)
-            is_whole = is_retry or (wanted is not None and wanted.sub_string == SUB_ALL)
+            is_exact = lag == 0 or is_retry or (wanted is not None and wanted.takes_all)
             row.topics.append(
-                GroupTopicSummary(
-                    topic, is_retry, lag, None, age, lag_is_at_most=lag > 0 and not is_whole
-                )
+                GroupTopicSummary(topic, is_retry, lag, None, age, lag_is_at_most=not is_exact)
             )
         broker.groups[name] = TimedGroup(self._now(), row)
 

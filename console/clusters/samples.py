@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from ...protocol.bodies.stats import QueueTimeSpan
-from ...protocol.bodies.summaries import GroupSummary, TopicSummary
+from ...protocol.bodies.summaries import GroupSummary, GroupTopicSummary, TopicSummary
 
 Number = TypeVar("Number", int, float)
 
@@ -175,29 +175,22 @@ def group_row(
     if not whole:
         samples.append(TimedGroup(None, GroupSummary(name)))
     rows = [one.row for one in samples]
-    parts: dict[tuple[str, bool], list[tuple[int | None, ...]]] = {}
-    rates: dict[tuple[str, bool], list[float | None]] = {}
-    most_only: set[tuple[str, bool]] = set()
+    parts: dict[tuple[str, bool], list[GroupTopicSummary]] = {}
     for row in rows:
         for one in row.topics:
-            key = (one.topic, one.is_retry)
-            parts.setdefault(key, []).append((one.lag, one.lag_ms, one.in_flight))
-            rates.setdefault(key, []).append(one.get_tps)
-            if one.lag_is_at_most:
-                most_only.add(key)
-    topics = []
-    for key, figures in sorted(parts.items()):
-        lags, ages, flights = zip(*figures, strict=True)
-        topics.append(
-            GroupTopicRow(
-                *key,
-                total(lags),
-                most(ages),
-                total(flights),
-                total(rates[key]),
-                key in most_only,
-            )
+            parts.setdefault((one.topic, one.is_retry), []).append(one)
+    topics = [
+        GroupTopicRow(
+            topic,
+            is_retry,
+            total([one.lag for one in found]),
+            most([one.lag_ms for one in found]),
+            total([one.in_flight for one in found]),
+            total([one.get_tps for one in found]),
+            any(one.lag_is_at_most for one in found),
         )
+        for (topic, is_retry), found in sorted(parts.items())
+    ]
     at_ms = _oldest(one.at_ms for one in samples)
     is_known = at_ms is not None
     lag = total([one.lag for one in topics]) if is_known else None

@@ -87,7 +87,7 @@ HEADINGS = {
     404: Text("Not found"),
     429: Text("Too many requests"),
     502: Text("The cluster did not do it"),
-    503: Text("Busy"),
+    503: Text("Not available now"),
 }
 FAULTS: tuple[type[Exception], ...] = (*STATUSES, web.HTTPException)
 

@@ -23,7 +23,7 @@ from ..codec.frame import encode_response
 from ..codec.header_json import NOTHING_EXPECTED, Expected
 from ..command import FLAG_ONEWAY, FLAG_RESPONSE, Command, Response
 from ..errors import Refusal, reason_of
-from ..security.needs import CLUSTER_UPDATE, Access
+from ..security.needs import CLUSTER_UPDATE, Needs
 from ..wire import Header
 from .chunks import ChunkBatch
 from .failures import UNANSWERED
@@ -62,7 +62,7 @@ class Row:
     code: int
     header: type[Header] | None
     handler: Handler
-    access: Access = CLUSTER_UPDATE
+    access: Needs = CLUSTER_UPDATE
     gates: tuple[object, ...] = ()
     hot: bool = False
     bulk: bool = False

@@ -8,6 +8,7 @@ it costs nothing.
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
@@ -15,7 +16,7 @@ from .. import codes
 from ..bodies.access import UserInfo
 from ..command import Command, read_ext
 from ..errors import Refusal
-from ..security.needs import Access
+from ..security.needs import Needs
 from ..security.policies import USER_PREFIX, Need
 from ..security.signature import ACCESS_KEY, is_signed
 from .audit import AuditLog
@@ -94,7 +95,7 @@ class Guard:
             for code, row in rows.items()
         }
 
-    def check(self, access: Access, command: Command, connection: Connection) -> None:
+    def check(self, access: Needs, command: Command, connection: Connection) -> None:
         """Refusal (NO_PERMISSION) when the request may not be served.
 
         The handler reads the signed fields: from now on the command has these.
@@ -139,20 +140,20 @@ class Guard:
         kind, handler = row.header, row.handler
 
         @wraps(handler)
-        def look_first(header: None, command: Command, connection: Connection) -> Any:
+        def check_first(header: None, command: Command, connection: Connection) -> Any:
             self.check(row.access, command, connection)
             return handler(None if kind is None else command.header(kind), command, connection)
 
-        return Row(row.code, None, look_first, row.access, row.gates, bulk=row.bulk)
+        return replace(row, header=None, handler=check_first, hot=False)
 
     def _check(
-        self, access: Access, command: Command, fields: dict[str, str], connection: Connection
+        self, access: Needs, command: Command, fields: dict[str, str], connection: Connection
     ) -> None:
         code = command.code
         user = None if code in self._unsigned else self.proven(command, fields)
         if not self._is_limited or code in self._unlimited:
             return
-        needs = access.needs(command, fields, self._cluster)
+        needs = access.of(command, fields, self._cluster)
         if needs and user is None:
             user = self.proven(command, fields)
         if user is None or user.is_super:

@@ -25,6 +25,11 @@ class SubscriptionData(Body):
     expression_type: str = TAG
     class_filter_mode: bool = False
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether it takes every message of its topic."""
+        return self.sub_string == SUB_ALL
+
 
 def subscription(
     topic: str, expression: str | None, kind: str | None = TAG, version: int = 0

@@ -2,7 +2,7 @@
 
 from .. import codes
 from ..errors import Refusal
-from .needs import Access
+from .needs import Needs
 from .policies import CREATE, DELETE, UPDATE
 from .signature import ACCESS_KEY
 
@@ -38,7 +38,7 @@ def name_of(code: int) -> str:
     return codes.REQUEST_NAMES.get(code, str(code))
 
 
-def is_change(code: int, access: Access) -> bool:
+def is_change(code: int, access: Needs) -> bool:
     """Whether a request with this code, of a row with this access, is an administrative change."""
     if code in ROUTINE or name_of(code).startswith(READING):
         return False

@@ -1,6 +1,6 @@
 """What access control asks for a request: a signature, and permissions.
 
-Each row of a request table has its `Access`; documents print it, and a server's gate enforces it.
+Each row of a request table has its `Needs`; documents print it, and a server's gate enforces it.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ Find = Callable[[Command, Fields, str], Iterable[Need]]
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class Needs:
     """Who may send a request.
 
     `asks` are the kinds of resources with the actions of which one is needed on each that the
@@ -44,7 +44,7 @@ class Access:
         """All actions that are asked for, on whatever resource."""
         return {action for _, actions in self.asks for action in actions}
 
-    def needs(self, command: Command, fields: Fields, cluster: str) -> list[Need]:
+    def of(self, command: Command, fields: Fields, cluster: str) -> list[Need]:
         """The permissions that this request needs, each of them; none where a signature is enough.
 
         Refusal (NO_PERMISSION) when its body doesn't name its resources.
@@ -58,15 +58,15 @@ class Access:
             raise Refusal(codes.NO_PERMISSION, text) from None
 
 
-def on_cluster(action: str, *, is_ours: bool = False) -> Access:
+def on_cluster(action: str, *, is_ours: bool = False) -> Needs:
     """An action on the server's own cluster."""
-    return Access(
+    return Needs(
         ((CLUSTER, (action,)),),
         lambda command, fields, cluster: [Need(CLUSTER, cluster, (action,))],
         is_ours=is_ours,
     )
 
 
-ANYONE = Access(is_open=True)
-ANY_USER = Access()
+ANYONE = Needs(is_open=True)
+ANY_USER = Needs()
 CLUSTER_GET, CLUSTER_UPDATE = on_cluster(GET), on_cluster(UPDATE)

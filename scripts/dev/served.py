@@ -15,7 +15,7 @@ from ...namesrv.routes import RouteTable
 from ...namesrv.settings import Settings
 from ...protocol import codes
 from ...protocol.aio.connection import Row
-from ...protocol.security.needs import Access
+from ...protocol.security.needs import Needs
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -67,7 +67,7 @@ def _served(daemon: str, row: Row) -> Served:
     )
 
 
-def _asked(access: Access) -> str:
+def _asked(access: Needs) -> str:
     return f"{access}; RocketMQ: any user" if access.is_ours else str(access)
 
 

@@ -2,6 +2,8 @@
 
 import argparse
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from aerobee.client import Admin as AsyncAdmin
@@ -30,6 +32,18 @@ def fill(cluster: LocalCluster, topic: str) -> None:
             producer.send(Message(topic, b"x"), queue=queue)
 
 
+@contextmanager
+def reading(cluster: LocalCluster, group: str, topic: str, messages: int) -> Iterator[None]:
+    """A member of the group that has acknowledged this many messages of the topic."""
+    where = cluster.name_server
+    with Consumer(where, group=group, topics=[topic], start="earliest") as consumer:
+        for _ in range(messages):
+            message = consumer.receive(20)
+            assert message is not None
+            message.ack()
+        yield
+
+
 def test_a_topic_is_shown_with_its_settings_queues_and_groups(
     cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -40,13 +54,7 @@ def test_a_topic_is_shown_with_its_settings_queues_and_groups(
         queues = producer.queues("shown")
         for queue in (queues[0], queues[0], queues[1]):
             producer.send(Message("shown", b"x"), queue=queue)
-    with Consumer(
-        cluster.name_server, group="showers", topics=["shown"], start="earliest"
-    ) as consumer:
-        for _ in range(3):
-            message = consumer.receive(20)
-            assert message is not None
-            message.ack()
+    with reading(cluster, "showers", "shown", 3):
         [found] = objects(capsys, "topics", "show", "shown", *where)
     assert found["topic"] == "shown"
     assert found["brokers"] == [
@@ -159,13 +167,8 @@ def test_a_topic_shrinks_and_says_what_it_waits_for(
     with Admin(cluster.name_server) as admin:
         admin.create_topic("wide", 4)
     fill(cluster, "wide")
-    with Consumer(
-        cluster.name_server, group="wide-readers", topics=["wide"], start="earliest"
-    ) as consumer:
-        for _ in range(4):
-            message = consumer.receive(20)
-            assert message is not None
-            message.ack()
+    with reading(cluster, "wide-readers", "wide", 4):
+        pass
     fill(cluster, "wide")
     shrink = ("topics", "shrink", "wide", "--queues", "2", "--settle", "0", *where)
     code, out, error = here(capsys, *shrink, "--timeout", "0")
