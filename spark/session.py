@@ -30,11 +30,11 @@ JVM_END_SECONDS_MAX = 15  # after its signal
 JAVA_SECONDS_MAX = 30  # for `java -version`
 PYTHON_SECONDS_MAX = 120  # for importing the source, on a machine that has much else to do
 
-# Of a handler of uncaught exceptions: it takes the thread and what ended it.
+# Of Java's Thread.UncaughtExceptionHandler: it takes the thread, and the exception that ended it.
 UNCAUGHT_SIGNATURE = "(Ljava/lang/Thread;Ljava/lang/Throwable;)V"
 
-# Spark's default log settings fill the terminal.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Spark's default log settings fill the terminal.
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
 
 

@@ -1,6 +1,6 @@
 """What access control asks for a request: a signature, and permissions.
 
-Each row of a request table has its `Needs`; documents print it, and a server's gate enforces it.
+Each row of a request table has its `Needs`. Documents print it, and a server's `Guard` enforces it.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,11 +20,11 @@ Find = Callable[[Command, Fields, str], Iterable[Need]]
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Who may send a request.
+    """What a user needs to send a request.
 
-    `asks` are the kinds of resources with the actions of which one is needed on each that the
-    request names; `find` finds those. `is_open`: without a signature. `is_ours`: RocketMQ allows
-    the request to every user.
+    `asks` has kinds of resources, each with actions: on every resource of that kind that the
+    request names, the user needs permission for one of them. `find` finds these resources. An
+    `is_open` request needs no signature. `is_ours`: RocketMQ allows the request to every user.
     """
 
     asks: tuple[tuple[str, Actions], ...] = ()
