@@ -28,7 +28,8 @@ async def listen_for_clients(broker: "Broker") -> tuple[int, int]:
     """Hold the listen port and the fast port; returns both.
 
     OSError when a port is taken. Where any listen port will do, any fast port does, too, but the
-    usual one is taken if it can be: a start on the same listen port wants it.
+    usual one is taken if it can be: a start on the same listen port wants it. It may be the listen
+    port of another broker that starts now, so it is held at once.
     """
     config, member = broker.config, broker.membership
     bound = (None, None) if member is None else (member.ports.clients, member.ports.fast)
@@ -36,7 +37,7 @@ async def listen_for_clients(broker: "Broker") -> tuple[int, int]:
     port = await listen_on(config.listen_port, bound=bound[0])
     fast_port = max(0, port - VIP_PORT_DISTANCE)
     try:
-        return port, await listen_on(fast_port, bound=bound[1])
+        return port, await listen_on(fast_port, hold=not config.listen_port, bound=bound[1])
     except OSError:
         if config.listen_port:
             raise

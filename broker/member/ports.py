@@ -15,7 +15,7 @@ VIP_PORT_DISTANCE = 2  # the fast port is the listen port minus this
 
 class Ports:
     """The sockets for clients, for fast sends and for slaves. OSError with a plain sentence when
-    one is taken; nothing listens before a broker serves."""
+    one is taken. On a port that is given nothing listens before a broker serves."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._open: list[socket.socket] = []
@@ -51,6 +51,8 @@ class Ports:
         made.setblocking(False)
         try:
             made.bind(address)
+            if not port:  # else another could bind the same until one of them listens
+                made.listen()
         except OSError as wrong:
             reason = wrong.strerror or str(wrong)
             if wrong.errno == errno.EADDRINUSE:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 
+from ...protocol.aio.server import start_accepting
 from ...protocol.ha_auto_switch import (
     EPOCHS_MAX,
     NO_EPOCH,
@@ -98,7 +99,7 @@ class AutoSwitchMaster(MasterEnd["SlaveLink"]):
         self.store.begin_epoch(self.master_epoch)
         self._check_size()
         self.confirm()
-        await self._server.start_serving()
+        await start_accepting(self._server, "haListenPort")
         self._tick()
 
     async def stop(self) -> None:

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import cast
 
+from ...protocol.aio.server import start_accepting
 from ...protocol.ha import CHUNK_HEAD, Reports
 from ...store.engine.store import MessageStore
 from ..settings.config import SLAVES_MAX, BrokerConfig
@@ -55,7 +56,7 @@ class HaMaster(MasterEnd["SlaveConnection"]):
     async def accept(self) -> None:
         """Let slaves in."""
         self._count()
-        await self._server.start_serving()
+        await start_accepting(self._server, "haListenPort")
 
     def note_alive(self, brokers: int) -> None:
         """The name servers list this many brokers of this name, this one included."""

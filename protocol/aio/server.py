@@ -54,6 +54,7 @@ async def listen(
     port: int,
     *,
     accept: bool = True,
+    hold: bool = False,
     bound: socket.socket | None = None,
     tls: ssl.SSLContext | None = None,
     what: str = "",
@@ -61,7 +62,9 @@ async def listen(
     """Listen on `host` and `port` (0: any free one); what listens, and the port. Errors say `what`
     the port is for, such as its setting.
 
-    With `accept` False connections are accepted from its `start_serving` on. With `bound` it
+    With `accept` False the port is taken, and clients are refused until `start_accepting`: another
+    program that does the same may take it as well, and the first to accept gets it. With `hold`,
+    or for any free port, nobody else can take it; clients may connect, and wait. With `bound` it
     listens on a duplicate of that socket, which stays open. With `tls` it speaks nothing else.
     OSError with a plain sentence when the port is taken or the address isn't this machine's.
     """
@@ -79,15 +82,33 @@ async def listen(
             server = await loop.create_server(
                 factory, sock=bound.dup(), backlog=BACKLOG, start_serving=accept, **secured
             )
+        if not accept and (hold or not port) and isinstance(server, asyncio.Server):
+            for one in server.sockets:  # a duplicate is the same socket to the system
+                with one.dup() as duplicate:
+                    duplicate.listen(BACKLOG)
     except OSError as wrong:
-        reason = wrong.strerror or str(wrong)
-        if wrong.errno == errno.EADDRINUSE:
-            reason = "another program listens there; stop it or choose another port"
-        elif wrong.errno == errno.EADDRNOTAVAIL:
-            reason = "the address is not one of this machine's; choose another"
-        of_what = f" ({what})" if what else ""
-        raise OSError(wrong.errno, f"can't listen on {host}:{port}: {reason}{of_what}") from None
+        raise _in_one_sentence(wrong, host, port, what) from None
     return server, server.sockets[0].getsockname()[1]
+
+
+async def start_accepting(server: asyncio.Server, what: str = "") -> None:
+    """Accept connections on a port that `listen` took. OSError as by `listen` when another program
+    listens there by now."""
+    host, port = server.sockets[0].getsockname()[:2]
+    try:
+        await server.start_serving()
+    except OSError as wrong:
+        raise _in_one_sentence(wrong, host, port, what) from None
+
+
+def _in_one_sentence(wrong: OSError, host: str, port: int, what: str) -> OSError:
+    reason = wrong.strerror or str(wrong)
+    if wrong.errno == errno.EADDRINUSE:
+        reason = "another program listens there; stop it or choose another port"
+    elif wrong.errno == errno.EADDRNOTAVAIL:
+        reason = "the address is not one of this machine's; choose another"
+    of_what = f" ({what})" if what else ""
+    return OSError(wrong.errno, f"can't listen on {host}:{port}: {reason}{of_what}")
 
 
 async def end_accepting(*servers: asyncio.AbstractServer) -> None:
@@ -136,7 +157,7 @@ class Server:
         self._tls = tls if tls is not None and tls.mode != "disabled" else None
         self._connections_max = _connections_max() if connections_max is None else connections_max
         self._idle_rounds_max = max(1, round(idle_seconds / IDLE_ROUND_SECONDS))
-        self._servers: list[asyncio.Server] = []
+        self._servers: dict[asyncio.Server, str] = {}  # with what its port is for
         self._tables: dict[int, _Table] = {}  # by port
         self._loop = asyncio.get_running_loop()
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -154,14 +175,15 @@ class Server:
         port: int,
         rows: Mapping[int, Row] | None = None,
         *,
+        hold: bool = False,
         bound: socket.socket | None = None,
         what: str = "",
     ) -> int:
         """Listen on `host` and `port` (0: any free one) and give the port.
 
-        Without `rows` the port is taken, and connections are accepted from `accept()` on. `bound`
-        and `what` are as in `listen`. OSError with a plain sentence when the port is taken or the
-        address isn't this machine's.
+        Without `rows` the port is taken, and connections are accepted from `accept()` on. `hold`,
+        `bound` and `what` are as in `listen`. OSError with a plain sentence when the port is taken
+        or the address isn't this machine's.
         """
         served = _Table(rows or {})
         server, found = await listen(
@@ -169,22 +191,24 @@ class Server:
             host,
             port,
             accept=rows is not None,
+            hold=hold,
             bound=bound,
             what=what,
         )
-        self._servers.append(server)
+        self._servers[server] = what
         self._tables[found] = served
         if self._idle_timer is None:
             self._idle_timer = self._loop.call_later(IDLE_ROUND_SECONDS, self._idle_round)
         return found
 
     async def accept(self, tables: Mapping[int, Mapping[int, Row]]) -> None:
-        """Let clients in on each port that was taken without rows; these are its rows."""
+        """Let clients in on each port that was taken without rows; these are its rows. OSError as
+        by `listen`."""
         for port, rows in tables.items():
             self._tables[port].fill(rows)
-        for server in self._servers:
+        for server, what in self._servers.items():
             if not server.is_serving():
-                await server.start_serving()
+                await start_accepting(server, what)
 
     async def stop(self) -> None:
         """Stop listening, let what is written go out, close all connections."""

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import socket
+from collections.abc import Iterator
 
 import pytest
 from aerobee.protocol.aio.connection import (
@@ -98,6 +99,46 @@ async def test_a_port_in_use_is_reported_in_one_sentence(server: Server) -> None
     with pytest.raises(OSError, match=r"can't listen on 127\.0\.0\.1:\d+: another program"):
         await second.listen("127.0.0.1", server.port, {})  # type: ignore[attr-defined]
     await second.stop()
+
+
+@pytest.fixture
+def given_port() -> Iterator[int]:
+    """A port that nobody gets who asks for any. Who asks for this one gets it."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+async def test_of_two_that_take_a_port_the_first_to_accept_has_it(
+    desk: Desk, given_port: int
+) -> None:
+    first, second = Server(), Server()
+    port = given_port
+    for each in (first, second):
+        assert await each.listen("127.0.0.1", port, what="their port") == port
+    await second.accept({port: desk.rows()})
+    why = rf"can't listen on 127\.0\.0\.1:{port}: another program.*\(their port\)"
+    with pytest.raises(OSError, match=why):
+        await first.accept({port: desk.rows()})
+    for each in (first, second):
+        await each.stop()
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+async def test_nobody_else_can_take_a_port_that_is_held_or_was_any(
+    desk: Desk, given_port: int, is_held: bool
+) -> None:
+    first, second = Server(), Server()
+    port = await first.listen("127.0.0.1", given_port if is_held else 0, hold=is_held)
+    with pytest.raises(OSError, match=rf"can't listen on 127\.0\.0\.1:{port}: another program"):
+        await second.listen("127.0.0.1", port)
+    await first.accept({port: desk.rows()})
+    peers = Peers()
+    assert (await peers.request(f"127.0.0.1:{port}", ECHO, {"name": "in"})).code == 0
+    await peers.close()
+    for each in (first, second):
+        await each.stop()
 
 
 async def test_a_connection_over_the_limit_is_closed(desk: Desk) -> None:
