@@ -7,16 +7,13 @@ end.
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ..conf.secret import secret_of
 from ..protocol.aio.server import Refused, listen
 from .member.ports import VIP_PORT_DISTANCE
 from .replication.prologue import Gates
 from .replication.tls import tls_of_master
-
-if TYPE_CHECKING:
-    from .server import Broker
+from .roles.parts import Parts
 
 CLIENTS_PORT = (
     "a broker's listenPort, or two below it; the status page of another is seven above its "
@@ -24,7 +21,7 @@ CLIENTS_PORT = (
 )
 
 
-async def listen_for_clients(broker: "Broker") -> tuple[int, int]:
+async def listen_for_clients(broker: Parts) -> tuple[int, int]:
     """Hold the listen port and the fast port; returns both.
 
     OSError when a port is taken. Where any listen port will do, any fast port does, too, but the
@@ -45,7 +42,7 @@ async def listen_for_clients(broker: "Broker") -> tuple[int, int]:
 
 
 async def listen_for_slaves(
-    broker: "Broker",
+    broker: Parts,
 ) -> tuple[asyncio.Server, int, Callable[[], Awaitable[None]]]:
     """Hold the replication port; returns its server, the port, and what closes it."""
     config, member = broker.config, broker.membership

@@ -6,7 +6,6 @@ not here is answered REQUEST_CODE_NOT_SUPPORTED.
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ..protocol import codes
 from ..protocol.aio.connection import Row
@@ -29,14 +28,12 @@ from .monitoring.summaries import SummaryHandlers
 from .pull.cold_data_handlers import AdminColdDataHandlers
 from .pull.query_handlers import QueryHandlers
 from .replication.admin_handlers import AdminHaHandlers
+from .roles.parts import Parts
 from .scheduled.admin_handlers import AdminTimerHandlers
 from .scheduled.recall_handlers import RecallHandlers
 from .send.reply_handlers import ReplyHandlers
 from .send.retry_handlers import RetryHandlers
 from .transactions.handlers import TransactionHandlers
-
-if TYPE_CHECKING:
-    from .server import Broker
 
 # Not served by the fast port: readers must not hold up the senders that it is for.
 SLOW = {
@@ -49,7 +46,7 @@ SLOW = {
 }
 
 
-def full_table(broker: "Broker") -> dict[int, Row]:
+def full_table(broker: Parts) -> dict[int, Row]:
     """The rows of the listen port by code, without what stands before them (`access/gates`)."""
     b, pulls = broker, broker.pulls
     syncer = b.syncer.for_responses

@@ -29,7 +29,7 @@ def broker_endpoint(broker: Broker) -> Endpoint:
     return _endpoint(broker.config, lambda: broker)
 
 
-def member_endpoint(member: Member) -> Endpoint:
+def member_endpoint(member: Member[Broker]) -> Endpoint:
     """The same for a broker in controller mode."""
     return _endpoint(member.config, lambda: member.broker)
 
@@ -39,7 +39,7 @@ def broker_exporters(broker: Broker) -> list[Part]:
     return _exporters(broker.config, lambda: broker)
 
 
-def member_exporters(member: Member) -> list[Part]:
+def member_exporters(member: Member[Broker]) -> list[Part]:
     """The same for a broker in controller mode."""
     return _exporters(member.config, lambda: member.broker)
 

@@ -14,12 +14,13 @@ from typing import Protocol
 
 from ...protocol.bodies.route import MASTER_ID
 from ...protocol.headers.admin import HaAddresses
+from ..replication.replica import Replica
 from ..replication.slave import HaSlave
 from ..settings.config import BrokerConfig
 from .due_work import DueWork
+from .master_finder import MasterFinder
 from .members import Group, Members
 from .pair_locks import PairLocks
-from .replica import PairReplica
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,8 @@ class ActingMaster:
         address: str,
         members: Members,
         follower: HaSlave,
-        replica: PairReplica,
+        replica: Replica,
+        finder: MasterFinder,
         copies: tuple[Copy, ...],
         locks: PairLocks,
         due_work: DueWork | None,
@@ -62,6 +64,7 @@ class ActingMaster:
         self._members = members
         self._follower = follower
         self._replica = replica
+        self._finder = finder
         self._copies = copies
         self._due_work = due_work
         self._settle = settle
@@ -111,7 +114,7 @@ class ActingMaster:
                 return
             self._is_verifying = True
             try:
-                if not await self._replica.is_returning(told):
+                if not await self._finder.is_returning(told):
                     return
             finally:
                 self._is_verifying = False
@@ -128,7 +131,7 @@ class ActingMaster:
             group = await self._members.ask()
             if group is not None:
                 self._answered_ms, self._group = self._now_ms(), group
-                await self._replica.find(group.get(MASTER_ID, []))
+                await self._finder.find(group.get(MASTER_ID, []))
             await self._change(self._why_not(self._now_ms()))
 
     def _why_not(self, now_ms: int) -> str:

@@ -14,9 +14,9 @@ clients, and a new one starts on the same store and the same ports in its new ro
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -25,8 +25,11 @@ from ...protocol.aio.clocks import steady_ms, wall_ms
 from ...protocol.aio.connection import host_text
 from ...protocol.headers.controller import ControllerHeartbeat
 from ...store.base.errors import StoreError
+from ...store.engine.store import MessageStore
 from ..groups.queue_locks import LeftLocks, LockTable
+from ..replication.sync_state import SyncState
 from ..runtime.peers import open_peers
+from ..runtime.syncer import Syncer
 from ..settings.config import SLAVE, SYNC_MASTER, BrokerConfig
 from ..settings.ha_addresses import resolved
 from .authority import Authority
@@ -41,38 +44,57 @@ from .others import refuse_twin, refuse_usurped
 from .ports import Ports
 from .role import Role
 
-if TYPE_CHECKING:
-    from ..server import Broker
-
 log = logging.getLogger(__name__)
 
 START_SECONDS = 10.0  # how long a start waits for the first role
 APPLICATIONS = 5  # in a row, before a pause
 HAND_OVER_SECONDS = 2.0  # a stop waits for the election of another master
+SETTLED_SECONDS = 0.5  # how long responses to sends may take before the role is handed over
 
 
-class Make(Protocol):
-    """Makes a broker that is not started."""
+class MemberRole(Protocol):
+    """What a member asks of its broker's role (`roles/role`)."""
 
-    def __call__(self, config: BrokerConfig, *, membership: Membership) -> "Broker": ...
+    def refuse_changes(self, reason: str) -> None: ...
+    def take_sync_set(self, members: Iterable[int], set_epoch: int) -> None: ...
+    def release_locks(self) -> LockTable | None: ...
 
 
-class Member:
+class MemberBroker(Protocol):
+    """What a member asks of its broker (`Broker`)."""
+
+    store: MessageStore
+    syncer: Syncer
+    sync_state: SyncState | None
+
+    @property
+    def role(self) -> MemberRole: ...
+    @property
+    def position(self) -> tuple[int, int, int]: ...
+    async def start(self) -> None: ...
+    async def leave(self, reason: str) -> None: ...
+
+
+OneBroker = TypeVar("OneBroker", bound=MemberBroker)
+
+
+class Member(Generic[OneBroker]):
     """A broker whose role the controllers decide. `broker` is None while its role changes."""
 
     def __init__(
         self,
         config: BrokerConfig,
-        make: Make,
+        make: Callable[..., OneBroker],
         now_ms: Callable[[], int] = steady_ms,
         wall_ms: Callable[[], int] = wall_ms,
         open_ports: Callable[[BrokerConfig], Ports] = Ports,
     ) -> None:
-        """`now_ms` is a monotonic clock, `wall_ms` the time since 1970."""
+        """`make(config, membership=…)` makes a broker that is not started. `now_ms` is a monotonic
+        clock, `wall_ms` the time since 1970."""
         self.config = config
         self.role = Role(0)
-        self.broker: Broker | None = None
-        self._old: Broker | None = None  # one that is being stopped
+        self.broker: OneBroker | None = None
+        self._old: OneBroker | None = None  # one that is being stopped
         self._switches = 0  # since the start
         self._replicas: dict[int, str] = {}  # that the leader knows, with their addresses
         self._make = make
@@ -220,7 +242,7 @@ class Member:
             self._authority.named(asked_ms)
             state = self.broker.sync_state
             if state is not None and role.set_epoch >= state.set_epoch:
-                self.broker.take_sync_set(role.members, role.set_epoch)
+                self.broker.role.take_sync_set(role.members, role.set_epoch)
         elif role.is_master:
             await self._lose_hanging()
 
@@ -264,7 +286,7 @@ class Member:
         """Stop the present broker, or go on with a stop that was interrupted."""
         if self.broker is not None:
             self._old, self.broker = self.broker, None
-            self._released = self._old.release_locks()
+            self._released = self._old.role.release_locks()
         if self._old is not None:
             await self._old.leave(reason)
             self._old = None
@@ -296,7 +318,7 @@ class Member:
             self.look()
             return
         if broker is self.broker and set_epoch > state.set_epoch:
-            broker.take_sync_set(members, set_epoch)
+            broker.role.take_sync_set(members, set_epoch)
 
     # --- joining --------------------------------------------------------------------------------
 
@@ -385,25 +407,25 @@ class Member:
 
     # --- the end --------------------------------------------------------------------------------
 
-    async def _give_away(self, broker: "Broker") -> None:
+    async def _give_away(self, broker: MemberBroker) -> None:
         """Have another member elected before this master stops."""
-        broker.refuse_changes("this master is stopping, another broker takes its place")
+        broker.role.refuse_changes("this master is stopping, another broker takes its place")
         with suppress(TimeoutError, NoLeaderError):
             async with asyncio.timeout(HAND_OVER_SECONDS):
-                await broker.settled()
+                await broker.syncer.settle(SETTLED_SECONDS)
                 role = await self._elect_another(broker)
-                locks = broker.release_locks()
+                locks = broker.role.release_locks()
                 if locks is not None and role is not None:
                     await self._handover.send(role.master_address, locks)
                 elif locks is not None and self._is_alone(broker):
                     self._handover.leave(locks)
 
-    def _is_alone(self, broker: "Broker") -> bool:
+    def _is_alone(self, broker: MemberBroker) -> bool:
         """Whether no other broker can be elected."""
         state = broker.sync_state
         return state is not None and state.counted() <= {self.role.own_id}
 
-    async def _elect_another(self, broker: "Broker") -> Role | None:
+    async def _elect_another(self, broker: MemberBroker) -> Role | None:
         """Have the first live one of the other members of the set elected, if there is one."""
         state = broker.sync_state
         if state is None:

@@ -5,16 +5,14 @@ the topics in which it has offsets: that it has stopped is what an alert is for.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ...protocol.message.pop_handles import normal_topic, retry_topic
 from ...protocol.names import RETRY_PREFIX, is_system_group
 from ..filters.matching import is_by_tags, tags_of
+from ..groups.clients import ConsumerGroup
 from .metrics_labels import NODE, Family, Node, flag, is_system_pair
-
-if TYPE_CHECKING:
-    from ..groups.clients import ConsumerGroup
-    from ..server import Broker
+from .view import GroupsView
 
 CONSUME_POP = "CONSUME_POP"
 LABELS = (*NODE, "topic", "consumer_group", "is_retry", "is_system")
@@ -42,7 +40,7 @@ class Pair(NamedTuple):
     is_pop: bool
 
 
-def lag_families(broker: "Broker", node: Node) -> Iterator[Family]:
+def lag_families(broker: GroupsView, node: Node) -> Iterator[Family]:
     """The five, of numbers that are worked out while the first of them is read."""
     rows: list[tuple[tuple[str, ...], Lag]] = []
 
@@ -74,7 +72,7 @@ def lag_families(broker: "Broker", node: Node) -> Iterator[Family]:
         yield name, "gauge", text, LABELS, ((labels, lag[column]) for labels, lag in rows)
 
 
-def lags(broker: "Broker") -> Iterator[tuple[str, str, int]]:
+def lags(broker: GroupsView) -> Iterator[tuple[str, str, int]]:
     """Topic, group and how many messages the group has not consumed, for each pair that has
     reported progress. A queue without a reported offset counts as consumed, as in RocketMQ; of a
     group that wants some tags only those messages count (estimateAccumulation)."""
@@ -88,7 +86,7 @@ def lags(broker: "Broker") -> Iterator[tuple[str, str, int]]:
             yield topic, group, behind
 
 
-def pairs_of(broker: "Broker", group: str) -> Iterator[Pair]:
+def pairs_of(broker: GroupsView, group: str) -> Iterator[Pair]:
     """What one group subscribes to or has offsets in; its own retry topic last."""
     live = broker.clients.consumer_group(group)
     seen: set[tuple[str, str, bool]] = set()
@@ -105,7 +103,7 @@ def pairs_of(broker: "Broker", group: str) -> Iterator[Pair]:
         yield Pair(retries, group, retries, is_retry=True, is_pop=False)
 
 
-def _pairs(broker: "Broker") -> Iterator[Pair | None]:
+def _pairs(broker: GroupsView) -> Iterator[Pair | None]:
     """What groups with members subscribe to, then what others have offsets in; None between two,
     of which many may not count."""
     seen: set[tuple[str, str, bool]] = set()
@@ -124,7 +122,7 @@ def _pairs(broker: "Broker") -> Iterator[Pair | None]:
                 yield found
 
 
-def _subscribed(broker: "Broker", group: "ConsumerGroup") -> Iterator[Pair]:
+def _subscribed(broker: GroupsView, group: ConsumerGroup) -> Iterator[Pair]:
     """The topics that a group with members subscribes to and may use."""
     for topic in list(group.subscriptions):
         config = broker.topics.get(topic)
@@ -142,7 +140,7 @@ def _subscribed(broker: "Broker", group: "ConsumerGroup") -> Iterator[Pair]:
 
 
 def _with_offsets(
-    broker: "Broker", read: str, name: str, seen: set[tuple[str, str, bool]]
+    broker: GroupsView, read: str, name: str, seen: set[tuple[str, str, bool]]
 ) -> Pair | None:
     """The pair of a topic in which a group has offsets; None if it is `seen` already, or gone."""
     if read == RETRY_PREFIX + name:
@@ -156,7 +154,7 @@ def _with_offsets(
     return Pair(topic, name, read, is_retry=is_retry, is_pop=is_pop)
 
 
-def lag_of(broker: "Broker", pair: Pair) -> Lag:
+def lag_of(broker: GroupsView, pair: Pair) -> Lag:
     """The numbers of one row, over all queues."""
     config = broker.topics.get(pair.read)
     if config is None:
@@ -197,7 +195,7 @@ def lag_of(broker: "Broker", pair: Pair) -> Lag:
     return Lag(messages, latency_ms, in_flight, queueing_ms, ready)
 
 
-def is_at_most(broker: "Broker", pair: Pair) -> bool:
+def is_at_most(broker: GroupsView, pair: Pair) -> bool:
     """Whether the lag may count messages that the group's filter skips: no member is there to tell
     the filter, or it is one that is not counted."""
     members = broker.clients.consumer_group(pair.group)
@@ -208,7 +206,7 @@ def is_at_most(broker: "Broker", pair: Pair) -> bool:
 
 
 def _earlier(
-    broker: "Broker", topic: str, queue_id: int, offset: int, end: int, before_ms: int
+    broker: GroupsView, topic: str, queue_id: int, offset: int, end: int, before_ms: int
 ) -> int:
     """When the message at this offset was stored, if that is earlier; 0: no message yet."""
     if not 0 <= offset < end:
@@ -220,7 +218,7 @@ def _earlier(
 
 
 def _count(
-    broker: "Broker",
+    broker: GroupsView,
     topic: str,
     queue_id: int,
     start: int,
@@ -234,7 +232,7 @@ def _count(
     return broker.store.count_tagged(topic, queue_id, start, end, tags)
 
 
-def _tags_wanted(broker: "Broker", topic: str, group: str) -> frozenset[int] | None:
+def _tags_wanted(broker: GroupsView, topic: str, group: str) -> frozenset[int] | None:
     """The hashes of the tags that a group's members want; None: count everything."""
     members = broker.clients.consumer_group(group)
     wanted = members and members.subscriptions.get(topic)

@@ -1,18 +1,15 @@
 """Pop's numbers, by the names of RocketMQ's PopMetricsManager."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ..pop.counters import PUT_OK
 from .metrics_labels import NODE, Family, Node, spread
-
-if TYPE_CHECKING:
-    from ..server import Broker
+from .view import BrokerView
 
 REVIVE = (*NODE, "consumer_group", "topic")
 
 
-def pop_families(broker: "Broker", node: Node) -> Iterator[Family]:
+def pop_families(broker: BrokerView, node: Node) -> Iterator[Family]:
     pop, meters = broker.pop, broker.pop.meters
     numbers = [
         (

@@ -1,15 +1,11 @@
 """The status page of a broker: facts, topics with rates, groups with lag."""
 
 from collections.abc import Generator, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING
 
 from ...protocol.command import VERSION_NAME
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from .metrics_lag import lags
-
-if TYPE_CHECKING:
-    from ..server import Broker
+from .view import BrokerView
 
 Cell = str | int | float
 # A table is its title, its columns and its rows; an overview its title, its facts and its tables.
@@ -17,7 +13,7 @@ Table = tuple[str, Sequence[str], Sequence[Sequence[Cell]]]
 Overview = tuple[str, Sequence[tuple[str, Cell]], Sequence[Table]]
 
 
-def overview(broker: "Broker", *, with_system: bool = False) -> Generator[None, None, Overview]:
+def overview(broker: BrokerView, *, with_system: bool = False) -> Generator[None, None, Overview]:
     """The steps of looking at the broker as it is now: topics and groups may be many, and requests
     are served between two steps. `with_system` shows the topics of the system as well."""
     title = f"aerobee broker {broker.config.broker_name}"
@@ -41,12 +37,12 @@ def overview(broker: "Broker", *, with_system: bool = False) -> Generator[None, 
     return title, _facts(broker, sum(behind.values())), tables
 
 
-def fault(broker: "Broker") -> str | None:
+def fault(broker: BrokerView) -> str | None:
     """The fault of this broker itself, in one sentence; None when it is well."""
     return broker.store.refusal
 
 
-def not_stored(broker: "Broker") -> str | None:
+def not_stored(broker: BrokerView) -> str | None:
     """Why messages are not taken, or are taken and not synced; None while all is well, as on a
     slave, which takes its master's."""
     store = broker.store
@@ -57,7 +53,7 @@ def not_stored(broker: "Broker") -> str | None:
     return f"what it takes is not synced to the disk: {want}" if want else None
 
 
-def note(broker: "Broker") -> str | None:
+def note(broker: BrokerView) -> str | None:
     """What an operator should know of a broker that is well and ready; None for nothing."""
     others = broker.other_masters.addresses
     name = broker.config.broker_name
@@ -67,18 +63,10 @@ def note(broker: "Broker") -> str | None:
     if others:
         where = " and ".join(others)
         return f"another master of {name} runs at {where}; stop one of them"
-    refusal = broker.change_refusal()
-    if refusal is not None:
-        return refusal
-    slave = broker.ha_slave
-    if broker.acting is not None and broker.acting.is_acting:
-        return f"acting for the master of {name}, which is gone; start it"
-    if slave is not None and not slave.connected:
-        return f"reading only, the master of {name} has been away for {slave.away_seconds} s"
-    return None
+    return broker.role.note()
 
 
-def not_ready(broker: "Broker") -> str | None:
+def not_ready(broker: BrokerView) -> str | None:
     """Why clients can't use this broker yet, in one sentence; None when they can."""
     registered = broker.registration.registered
     if registered and not any(registered.values()):
@@ -86,7 +74,7 @@ def not_ready(broker: "Broker") -> str | None:
     return None
 
 
-def _facts(broker: "Broker", behind: int) -> list[tuple[str, Cell]]:
+def _facts(broker: BrokerView, behind: int) -> list[tuple[str, Cell]]:
     config, stats = broker.config, broker.stats
     servers = broker.registration.registered
     names = [name if taken else f"{name} (not reached)" for name, taken in servers.items()]
@@ -103,8 +91,7 @@ def _facts(broker: "Broker", behind: int) -> list[tuple[str, Cell]]:
         ("Messages out since start", gets.messages),
         *([("Split brain", note(broker) or "")] if others else []),
         ("Takes messages", broker.store.refusal or broker.store.pause_reason or "yes"),
-        ("Role", _role(broker)),
-        *_membership(broker),
+        *broker.role.facts(),
         ("Disk of the commit log", f"{broker.store.disk_ratio():.0%} used"),
         ("Running for", _duration((broker.now_ms() - broker.started_ms) // 1000)),
         ("Cluster", config.broker_cluster_name),
@@ -116,40 +103,7 @@ def _facts(broker: "Broker", behind: int) -> list[tuple[str, Cell]]:
     ]
 
 
-def _role(broker: "Broker") -> str:
-    config, slave = broker.config, broker.ha_slave
-    if slave is None:
-        waits = f", waits for {config.acks_needed} of its slaves" if config.acks_needed else ""
-        return f"{config.broker_role}{waits}; slaves connect to port {broker.ha_port}"
-    if slave.master is None:
-        return "SLAVE, no master is known"
-    state = "follows" if slave.connected else "can't reach its master,"
-    return f"SLAVE {config.broker_id}, {state} {slave.master}"
-
-
-def _membership(broker: "Broker") -> list[tuple[str, Cell]]:
-    """The role of a broker in controller mode, and the set that it knows."""
-    member, state = broker.membership, broker.sync_state
-    if member is None:
-        return []
-    role = member.role
-    since = datetime.fromtimestamp(member.since_ms / 1_000).astimezone().isoformat(" ", "seconds")
-    number, ids = (
-        (role.set_epoch, role.members) if state is None else (state.set_epoch, state.members)
-    )
-    members = ", ".join(map(str, sorted(ids))) or "none"
-    reported = "" if state is None else ", ".join(map(str, sorted(state.last_report_ms)))
-    return [
-        ("Id in controller mode", role.own_id or "none yet"),
-        ("Master", f"{role.master_id} at {role.master_address}" if role.has_master else "none"),
-        ("Master epoch", role.epoch),
-        ("Sync state set", f"{members} (number {number})"),
-        *([("Slaves that report", reported or "none")] if state is not None else []),
-        ("Last switch", f"{since}, {member.switches} since the start"),
-    ]
-
-
-def _slaves(broker: "Broker") -> Table:
+def _slaves(broker: BrokerView) -> Table:
     columns = ("Slave", "Has the log up to", "Bytes behind", "In sync", "Bytes a second")
     rows = [
         (
@@ -164,7 +118,7 @@ def _slaves(broker: "Broker") -> Table:
     return "Slaves", columns, rows
 
 
-def _topics(broker: "Broker", *, with_system: bool) -> Generator[None, None, Table]:
+def _topics(broker: BrokerView, *, with_system: bool) -> Generator[None, None, Table]:
     columns = ("Topic", "Queues", "Stored", "In since start", "In a second", "Out a second")
     out: dict[str, float] = {}
     for (topic, group), _ in list(broker.stats.all_gets()):
@@ -191,7 +145,7 @@ def _topics(broker: "Broker", *, with_system: bool) -> Generator[None, None, Tab
     return "Topics", columns, rows
 
 
-def _groups(broker: "Broker", behind: dict[tuple[str, str], int]) -> Generator[None, None, Table]:
+def _groups(broker: BrokerView, behind: dict[tuple[str, str], int]) -> Generator[None, None, Table]:
     """`behind` is by group and topic."""
     columns = ("Group", "Topic", "Members", "Behind by", "Out a second")
     live = broker.clients.consumer_groups()
@@ -213,7 +167,7 @@ def _groups(broker: "Broker", behind: dict[tuple[str, str], int]) -> Generator[N
     return "Consumer groups", columns, rows
 
 
-def _own_topics(broker: "Broker") -> tuple[str, ...]:
+def _own_topics(broker: BrokerView) -> tuple[str, ...]:
     """Topics that bear the names of the cluster and the broker."""
     cluster = broker.config.broker_cluster_name
     return cluster, broker.config.broker_name, f"{cluster}_REPLY_TOPIC"

@@ -7,7 +7,6 @@ group (208) one by one. Here one page has what its lists show, and is made in sl
 from collections.abc import Generator, Iterable, Iterator
 from heapq import merge
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -19,6 +18,7 @@ from ...protocol.bodies.summaries import (
     TopicSummaries,
     TopicSummary,
 )
+from ...protocol.bodies.topic import TopicConfig
 from ...protocol.codec import fastjson
 from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
@@ -27,10 +27,7 @@ from ...protocol.names import DLQ_PREFIX
 from ..access import needs
 from ..topics.attributes import MESSAGE_TYPE
 from .metrics_lag import is_at_most, lag_of, pairs_of
-
-if TYPE_CHECKING:
-    from ...protocol.bodies.topic import TopicConfig
-    from ..server import Broker
+from .view import GroupsView
 
 ROWS_MAX = 1_000  # of one page
 NAMES_PER_STEP = 500  # sorted at a time
@@ -39,7 +36,7 @@ NAMES_PER_STEP = 500  # sorted at a time
 class SummaryHandlers:
     """Looks at the broker's tables; changes nothing."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: GroupsView) -> None:
         self._broker = broker
 
     def rows(self) -> list[Row]:
@@ -140,7 +137,7 @@ def _pieces(
     yield b"]" + tail + b"}"
 
 
-def _topic(broker: "Broker", name: str, config: "TopicConfig") -> TopicSummary:
+def _topic(broker: GroupsView, name: str, config: TopicConfig) -> TopicSummary:
     store, messages = broker.store, 0
     first: list[int] = []
     last: list[int] = []
@@ -167,7 +164,7 @@ def _topic(broker: "Broker", name: str, config: "TopicConfig") -> TopicSummary:
     )
 
 
-def _group(broker: "Broker", name: str) -> GroupSummary:
+def _group(broker: GroupsView, name: str) -> GroupSummary:
     config, live = broker.groups.get(name), broker.clients.consumer_group(name)
     row = GroupSummary(
         name, None if config is None else config.consume_enable, 0, dead_letters=0, topics=[]

@@ -6,7 +6,7 @@ logical offsets, and `offsetDelta`, which turns a message's physical offset into
 """
 
 from collections.abc import Coroutine
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -141,8 +141,6 @@ class StaticPulls:
     _static: StaticTopics
     _offsets: Offsets
     _forwarding: Forwarding
-    _: KW_ONLY
-    is_slave: bool
 
     def has(self, header: PullMessage) -> bool:
         """Whether the pull is of a logical queue."""
@@ -196,7 +194,7 @@ class StaticPulls:
 
     def _reading(self, items: Items, item: LogicQueueMappingItem) -> Reading:
         is_here = item.bname == self._static.broker_name
-        return Reading(items, item, is_followed=is_here and self.is_slave)
+        return Reading(items, item, is_followed=is_here and self._pulls.config.is_slave)
 
     def _physical(
         self, header: PullMessage, items: Items, item: LogicQueueMappingItem

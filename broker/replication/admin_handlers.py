@@ -1,6 +1,7 @@
 """Requests about replication: 907, 908, 1007."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -8,8 +9,7 @@ from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.admin import MasterFlushOffset
 from ..access import needs
-from .auto_switch_master import AutoSwitchMaster
-from .master import HaMaster
+from .log_sender import MasterEnd
 from .slave import HaSlave
 
 
@@ -17,7 +17,7 @@ from .slave import HaSlave
 class AdminHaHandlers:
     """Reports the state of replication. `slave` is None on a master."""
 
-    master: HaMaster | AutoSwitchMaster
+    master: MasterEnd[Any]
     slave: HaSlave | None
 
     def rows(self) -> list[Row]:

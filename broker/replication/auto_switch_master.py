@@ -77,6 +77,7 @@ class AutoSwitchMaster(MasterEnd["SlaveLink"]):
         `on_confirmed()` when more of the log may be read.
         """
         super().__init__(config, store, server, now_ms)
+        self.tells_end = True
         self.broker_id = broker_id
         self.master_epoch = master_epoch
         self.state = state
@@ -128,6 +129,9 @@ class AutoSwitchMaster(MasterEnd["SlaveLink"]):
 
     def send(self) -> None:
         super().send()
+        self.confirm()
+
+    def synced(self) -> None:
         self.confirm()
 
     def sweep(self) -> None:

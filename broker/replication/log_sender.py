@@ -51,6 +51,7 @@ class MasterEnd(Generic[Sender]):
         self.now_ms = now_ms
         self.slaves: list[Sender] = []
         self.refused = 0  # connections closed for a bad request
+        self.tells_end = False  # `send` is wanted after each write, also without a slave
         self.is_stopped = False  # a slave whose TLS handshake or prologue ends later is closed
         self._server = server
         self._progress = asyncio.Event()  # a slave has said something, or is gone
@@ -68,6 +69,19 @@ class MasterEnd(Generic[Sender]):
         """Send each slave the new part of the log. To be called after it was written."""
         for slave in self.slaves.copy():
             slave.send()
+
+    def connection(self) -> asyncio.Protocol:
+        """The protocol of a new connection."""
+        raise NotImplementedError
+
+    async def start(self) -> None:
+        """Let slaves in."""
+        raise NotImplementedError
+
+    def synced(self) -> None:
+        """The disk has taken more of the log."""
+        if self.slaves:
+            self.send()
 
     def sweep(self) -> None:
         """Send what is left over, send heartbeats, and close the connections of silent slaves."""

@@ -39,6 +39,7 @@ class HaMaster(MasterEnd["SlaveConnection"]):
         """`server` makes a `connection` for each slave."""
         super().__init__(config, store, server, now_ms)
         self.acks_needed = config.acks_needed
+        self.tells_end = config.acks_needed > 0
         self.acked = 0  # `acks_needed` slaves have had the log up to here
         self._on_acked = on_acked
         self._on_shortage = on_shortage
@@ -53,7 +54,7 @@ class HaMaster(MasterEnd["SlaveConnection"]):
             return self.store.written_end
         return min(self.store.written_end, self.store.state.safe_end)
 
-    async def accept(self) -> None:
+    async def start(self) -> None:
         """Let slaves in."""
         self._count()
         await start_accepting(self._server, "haListenPort")

@@ -27,26 +27,48 @@ class LogFollower(Protocol):
         """Follow this one, "host:port" of its port for replication."""
         ...
 
+    def retry(self) -> None:
+        """Try to connect now, where there is no connection."""
+        ...
+
+
+class ElectedMaster(Protocol):
+    """The master that the controllers have elected, at `address`; "" without one."""
+
+    address: str
+
+    async def ha_address(self) -> str:
+        """Its address for replication, as it says itself; "" where it doesn't."""
+        ...
+
 
 class Replica:
-    """`ha_master_address` is haMasterAddress: where it is set, name servers aren't asked for it.
-    `wake_pulls()` runs all parked pulls again."""
+    """`wake_pulls()` runs all parked pulls again.
+
+    `ha_master_address` is haMasterAddress: where it is set, name servers aren't asked for it. With
+    `elected` a name server's word counts only for the HA address of that master.
+    """
 
     def __init__(
         self,
         sync: SlaveSynchronize,
         follower: LogFollower,
-        ha_master_address: str,
         wake_pulls: Callable[[], None],
+        *,
+        ha_master_address: str = "",
+        elected: ElectedMaster | None = None,
     ) -> None:
         self.sync = sync
         self._follower = follower
         self._fixed = ha_master_address
+        self._elected = elected
         self._wake_pulls = wake_pulls
         self._ha_address = ha_master_address
         self._master = NO_MASTER
         self._news = asyncio.Event()
         self._was_there = False
+        if elected is not None:
+            self._take(Master(elected.address, ""))
 
     def master(self) -> str:
         """The address of the master, "" when none is known."""
@@ -58,11 +80,16 @@ class Replica:
 
     def on_master(self, master: Master) -> None:
         """A name server says where the master is, or that there is none."""
-        self._master = master
-        self.sync.set_master(master.address)
-        if master.ha_address and not self._fixed:
-            self._ha_address = master.ha_address  # a master that is gone may come back there
-        self._news.set()
+        elected = self._elected
+        if elected is None or (master.address == elected.address and master.ha_address):
+            self._take(master)
+
+    def follow_log(self, ha_address: str) -> None:
+        """Follow the log of the master there; its tables once it is registered."""
+        if not self._fixed:
+            self._ha_address = ha_address
+        self._follower.set_master(self._ha_address)
+        self._follower.retry()
 
     async def run(self) -> None:
         """Follow the master until cancelled."""
@@ -77,6 +104,9 @@ class Replica:
 
     async def tick(self) -> None:
         """One round: the tables, then, the first time, the log."""
+        missed = self._missed
+        if missed is not None:
+            self._ha_address = await missed.ha_address() or self._ha_address
         await self.sync.tick()
         if self._ha_address:
             self._follower.set_master(self._ha_address)
@@ -87,3 +117,21 @@ class Replica:
         if is_there and not self._was_there:
             self._wake_pulls()
         self._was_there = is_there
+        if self._missed is not None:
+            self._news.set()  # the master may have started by now
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    @property
+    def _missed(self) -> ElectedMaster | None:
+        """The elected master while its log isn't followed."""
+        elected = self._elected
+        is_missed = elected is not None and elected.address and not self._follower.connected
+        return elected if is_missed else None
+
+    def _take(self, master: Master) -> None:
+        self._master = master
+        self.sync.set_master(master.address)
+        if master.ha_address and not self._fixed:
+            self._ha_address = master.ha_address  # a master that is gone may come back there
+        self._news.set()

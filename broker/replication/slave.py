@@ -43,6 +43,8 @@ class HaSlave:
     `on_messages` gets the queues with new messages, after they are readable.
     """
 
+    sweep_seconds = 1.0  # between two calls of `sweep`
+
     def __init__(
         self,
         config: BrokerConfig,

@@ -1,20 +1,20 @@
 """Periodic tasks of a broker, between requests.
 
-A task that fails is tried again after its period. A long task comes in parts, between which
-requests are served: nothing here may block the loop.
+A job that fails is tried again after its period. A long one comes in parts, between which requests
+are served: nothing here may block the loop.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
+from enum import Enum, auto
 from functools import partial
 from types import CoroutineType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...protocol.aio.scheduler import Scheduler
 from ...protocol.aio.slices import OnePerTick
 from ...store.base.errors import StoreError
-from ..settings.dynamic import DynamicSettings
 from .throttle import Throttle
 
 log = logging.getLogger(__name__)
@@ -23,8 +23,36 @@ STEP_SECONDS = 0.05  # how late a delayed message may be
 FAILED_SECONDS = 1.0  # the pause before a failed step is tried again
 
 Work = Callable[[], object]
+OnChange = Callable[[Callable[[], None], str], None]
 
 _END = object()
+
+
+class Cut(Enum):
+    """How the work of a job is cut, so that requests are served in between."""
+
+    WHOLE = auto()  # `work()` is short, or a coroutine function
+    PARTS = auto()  # `work()` returns an iterator, each of whose items is a part
+    STEPS = auto()  # `work(messages_max)` is a part; it returns whether there is more
+
+
+class DynamicPeriod(NamedTuple):
+    """A period that is a dynamic setting: its key, and what reads its value in ms."""
+
+    key: str
+    ms: Callable[[], int]
+
+
+class Job(NamedTuple):
+    """Periodic work: a row of the table in `upkeep`, or of a role.
+
+    `period` is in seconds; a function is called for the length of each wait. That of steps is
+    `STEP_SECONDS`.
+    """
+
+    period: float | Callable[[], float] | DynamicPeriod
+    work: Callable[..., Any]
+    cut: Cut = Cut.WHOLE
 
 
 class Periodic:
@@ -52,34 +80,35 @@ class Periodic:
         """Run this beside the others until `stop`."""
         self._tasks.append(asyncio.create_task(task, name=name))
 
-    def every(self, seconds: float | Callable[[], float], work: Work) -> None:
-        """Run `work` every `seconds`; a failure is logged and doesn't end it.
+    def run(self, jobs: Iterable[Job], scheduler: Scheduler, on_change: OnChange) -> None:
+        """Do these jobs until `stop`; a failure is logged and doesn't end them.
 
-        If `seconds` is a function, it is called for the length of each wait.
+        `scheduler` knows how busy the broker is: then a step moves few messages.
+        `on_change(effect, key)` has an effect called at a change of a dynamic setting, which starts
+        a new wait where that is the period.
         """
-        self._work.append(work)
-        period = seconds if callable(seconds) else lambda: seconds
-        self._tasks.append(asyncio.create_task(_repeat(period, work)))
+        for job in jobs:
+            self._tasks.append(asyncio.create_task(self._repeated(job, scheduler, on_change)))
 
-    def every_dynamic(
-        self, dynamic_settings: DynamicSettings, key: str, period_ms: Callable[[], int], work: Work
-    ) -> None:
-        """`every` with a dynamic setting as its period; a change of the setting starts a new
-        wait."""
-        changed = asyncio.Event()
+    def _repeated(
+        self, job: Job, scheduler: Scheduler, on_change: OnChange
+    ) -> Coroutine[Any, Any, None]:
+        period, work = job.period, job.work
+        if job.cut is Cut.STEPS:
+            work = partial(self._all_steps, work, Throttle(scheduler))
+        elif job.cut is Cut.PARTS:
+            work = partial(self._all_parts, work)
         self._work.append(work)
-        self._tasks.append(asyncio.create_task(_repeat_dynamic(period_ms, changed, work)))
-        dynamic_settings.on_change(changed.set, key)
+        if job.cut is Cut.STEPS:
+            return _steps(work)
+        if isinstance(period, DynamicPeriod):
+            changed = asyncio.Event()
+            on_change(changed.set, period.key)
+            return _repeat_dynamic(period.ms, changed, work)
+        return _repeat(period if callable(period) else lambda: period, work)
 
-    def in_steps(self, scheduler: Scheduler, step: Callable[[int], bool]) -> None:
-        """Every `STEP_SECONDS`, call `step(messages_max)` until it returns False.
-
-        Requests are served between the calls. `messages_max` is how many messages one call may
-        move.
-        """
-        work = partial(self._all_steps, step, Throttle(scheduler))
-        self._work.append(work)
-        self._tasks.append(asyncio.create_task(_steps(work)))
+    async def _all_parts(self, work: Callable[[], Iterable[object]]) -> None:
+        await self.in_turns(work())
 
     async def in_turns(self, parts: Iterable[object]) -> None:
         """Work through these parts; requests are served after each."""

@@ -213,11 +213,11 @@ class SetCluster(Cluster):
     def masters(self) -> list[str]:
         return [SET]
 
-    def members(self) -> dict[str, Member]:
+    def members(self) -> dict[str, Member[Any]]:
         """The members that serve, by machine."""
         return {name: one for name, one in self.servers.items() if isinstance(one, Member)}
 
-    def master(self) -> Member | None:
+    def master(self) -> Member[Any] | None:
         """The member that leads in the newest epoch, while it serves."""
         leading = [one for one in self.members().values() if one.broker and one.role.is_master]
         return max(leading, key=lambda one: one.role.epoch, default=None)
@@ -236,7 +236,7 @@ class SetCluster(Cluster):
         finally:
             await peers.close()
 
-    def _member(self, machine: Machine) -> Member:
+    def _member(self, machine: Machine) -> Member[Any]:
         config = self._config(
             *(machine, SET),
             enable_controller_mode=True,

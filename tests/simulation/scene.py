@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from itertools import count, pairwise
+from typing import Any
 
 from aerobee.broker.member.member import Member
 from aerobee.client import Message, MessageQueue, Producer, SendStatus
@@ -48,7 +49,7 @@ class Scene:
         leading = self.cluster.master()
         return next(name for name, one in self.cluster.members().items() if one is leading)
 
-    def member(self, name: str) -> Member:
+    def member(self, name: str) -> Member[Any]:
         """The member of this machine."""
         return self.cluster.members()[name]
 

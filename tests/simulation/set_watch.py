@@ -6,6 +6,7 @@ nothing kept brokers from one another meanwhile.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from aerobee.broker.member.member import Member
 
@@ -41,7 +42,7 @@ class SetWatch:
         if master is not None:
             self._see_offsets(now, master)
 
-    def _see_master(self, now: float, name: str, member: Member) -> None:
+    def _see_master(self, now: float, name: str, member: Member[Any]) -> None:
         epoch = member.role.epoch
         first = self._masters.setdefault(epoch, name)
         self._began.setdefault(epoch, now)
@@ -50,10 +51,10 @@ class SetWatch:
         newer = [began for other, began in self._began.items() if other > epoch]
         broker = member.broker
         assert broker is not None
-        if newer and now - min(newer) > LIMIT_SECONDS and broker.change_refusal() is None:
+        if newer and now - min(newer) > LIMIT_SECONDS and broker.role.change_refusal() is None:
             self._fault(f"{name} takes changes in epoch {epoch}, which a newer one has replaced")
 
-    def _see_offsets(self, now: float, master: Member) -> None:
+    def _see_offsets(self, now: float, master: Member[Any]) -> None:
         assert master.broker is not None
         found = {
             key: dict(queues)

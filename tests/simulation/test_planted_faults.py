@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aerobee.broker.member.authority import Authority
-from aerobee.broker.member.following import MemberReplica
 from aerobee.broker.member.member import Member
 from aerobee.broker.replication.replica import Replica
 from aerobee.broker.replication.sync_state import SyncState
@@ -23,7 +23,7 @@ from aerobee.store.engine.state import StoreState
 from aerobee.store.epochs import entries
 from aerobee.store.epochs.entries import EpochEntry
 
-from ..broker.member import test_following
+from ..broker.member import test_elected_master
 from ..store.engine import test_cutting
 from ..store.epochs import test_epochs
 from . import abstract, abstract_ids, test_set
@@ -116,15 +116,15 @@ def test_a_cut_that_is_not_synced_is_found(monkeypatch: Patch) -> None:
 
 def test_offsets_of_an_older_master_are_found(monkeypatch: Patch) -> None:
     """A slave copies from the master that a name server names."""
-    monkeypatch.setattr(MemberReplica, "on_master", Replica.on_master)
+    monkeypatch.setattr(Replica, "on_master", Replica._take)
     with pytest.raises(AssertionError):
-        test_following.test_offsets_are_copied_from_the_elected_master_and_no_older_one()
+        test_elected_master.test_offsets_are_copied_from_the_elected_master_and_no_older_one()
 
 
 def take_a_heartbeat_for_proof(patch: Patch) -> None:
     """A controller that answers a heartbeat has confirmed the master, whether it leads or not."""
 
-    async def beat(member: Member, address: str) -> None:
+    async def beat(member: Member[Any], address: str) -> None:
         while True:
             header, asked_ms = member._heartbeat(), member._now_ms()
             with suppress(ConnectionError, TimeoutError):
@@ -133,7 +133,7 @@ def take_a_heartbeat_for_proof(patch: Patch) -> None:
                     member._authority.named(asked_ms)
             await asyncio.sleep(1)
 
-    def begin(member: Member) -> None:
+    def begin(member: Member[Any]) -> None:
         for address in member.config.controllers:
             member._tasks.append(asyncio.create_task(beat(member, address)))
 

@@ -77,7 +77,7 @@ def test_a_master_that_only_a_following_controller_answers_refuses_changes_in_ti
         assert broker is not None
 
         def look() -> None:
-            if not refused and broker.change_refusal() is not None:
+            if not refused and broker.role.change_refusal() is not None:
                 refused.append(scene.now - fault.at)
 
         for tenth in range(120):

@@ -46,7 +46,7 @@ ROOMS = {
     "broker": [
         *("settings", "access", "runtime", "filters", "topics", "groups", "naming", "scheduled"),
         *("pull", "transactions", "admin", "pop", "send", "replication", "acting", "member"),
-        *("monitoring", "."),
+        *("roles", "monitoring", "."),
     ],
     "client": [
         *(".", "base", "cluster", "group", "producer", "pop", "push", "pull", "admin", "mirror"),

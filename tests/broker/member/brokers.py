@@ -1,7 +1,7 @@
 """Members of a broker name with real brokers, under a real controller and a name server."""
 
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from aerobee.broker import server
 from aerobee.broker.member.member import Member
@@ -57,12 +57,12 @@ class Brokers(Cluster):
         groups = self.controller.groups
         await until(lambda: NAME in groups and groups[NAME].sync_set == list(ids))
 
-    async def send(self, member: Member, body: bytes) -> Command:
+    async def send(self, member: Member[Any], body: bytes) -> Command:
         header = SendMessage("pg", "T", "TBW102", 4, 1, 0, 1, 0, "", 0)
         code = codes.SEND_MESSAGE_V2
         return await self.peers.request(member.address, code, header, body, LONG)
 
-    async def lock(self, member: Member, client_id: str) -> bool:
+    async def lock(self, member: Member[Any], client_id: str) -> bool:
         """Whether this client gets queue 1."""
         queue = MessageQueue("T", NAME, 1)
         body = LockBatchRequestBody("g", client_id, mq_set=[queue]).encode()
@@ -72,17 +72,17 @@ class Brokers(Cluster):
             return False
         return LockBatchResponseBody.decode(answer.body).lock_ok_mq_set == [queue]
 
-    async def until_locked(self, member: Member, client_id: str) -> None:
+    async def until_locked(self, member: Member[Any], client_id: str) -> None:
         """Wait until this client has got queue 1."""
         await until(lambda: self.lock(member, client_id), pause=0.1)
 
-    async def again(self, member: Member, *, hand_over: bool) -> Member:
+    async def again(self, member: Member[Any], *, hand_over: bool) -> Member[Any]:
         """Stop it, and start it on its store folder, at free ports."""
         self.members.remove(member)
         await member.stop(hand_over=hand_over)
         return await self.add(self.member(member.role.own_id))
 
-    async def bodies(self, member: Member, commit: int | None = None) -> list[bytes]:
+    async def bodies(self, member: Member[Any], commit: int | None = None) -> list[bytes]:
         """What a pull gets, which commits this offset."""
         flags = SUBSCRIPTION if commit is None else SUBSCRIPTION | COMMIT_OFFSET
         header = PullMessage("r", "T", 1, 0, 32, flags, commit or 0, 0, 0, "*")
@@ -90,6 +90,6 @@ class Brokers(Cluster):
         return [record.body for record in decode_all(answer.body or b"")]
 
 
-def broker_of(member: Member) -> Broker:
-    assert member.broker is not None
+def broker_of(member: Member[Any]) -> Broker:
+    assert isinstance(member.broker, Broker)
     return member.broker

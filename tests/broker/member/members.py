@@ -1,11 +1,11 @@
 """Members of a broker name whose brokers are stand-ins, under a real controller."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Self, cast
 
 from aerobee.broker import server
-from aerobee.broker.member.member import Make, Member
+from aerobee.broker.member.member import Member
 from aerobee.broker.member.membership import Membership
 from aerobee.broker.replication.sync_state import SyncState
 from aerobee.broker.settings.config import BrokerConfig
@@ -21,6 +21,7 @@ from ..virtual_time import free_port, open_ports, steady_ms
 NAME = "broker-a"
 ROOT = Path("/")  # of the machine's disk
 PERIOD_MS = 100  # of heartbeats and questions for the role
+Make = Callable[..., Any]  # of a member's broker
 
 
 class Store:
@@ -58,10 +59,18 @@ class StandIn:
     async def leave(self, reason: str) -> None:
         self.events.append("leave")
 
+    @property
+    def role(self) -> "StandIn":
+        return self
+
+    @property
+    def syncer(self) -> "StandIn":
+        return self
+
     def release_locks(self) -> None:
         """It gave none."""
 
-    async def settled(self) -> None:
+    async def settle(self, seconds: float) -> None:
         self.events.append("settled")
 
     def refuse_changes(self, reason: str) -> None:
@@ -75,11 +84,13 @@ class StandIn:
 class Cluster:
     """A controller, and members in folders of their own. `settings` are those of each broker."""
 
-    def __init__(self, folder: Path = ROOT, make: object = StandIn, **settings: Any) -> None:
-        self.make = cast(Make, make)
+    def __init__(
+        self, folder: Path = ROOT, make: Callable[..., Any] = StandIn, **settings: Any
+    ) -> None:
+        self.make = make
         self.folder = folder
         self.settings = settings
-        self.members: list[Member] = []
+        self.members: list[Member[Any]] = []
 
     async def __aenter__(self) -> Self:
         await self.start_controller(self.folder / "controller")
@@ -95,7 +106,7 @@ class Cluster:
         self.controller = Controller(config, steady_ms)
         await self.controller.start()
 
-    def member(self, number: int, port: int = 0) -> Member:
+    def member(self, number: int, port: int = 0) -> Member[Any]:
         config = BrokerConfig(
             broker_name=NAME,
             listen_port=port,
@@ -108,17 +119,17 @@ class Cluster:
         )
         return Member(config, self.make, steady_ms, server.wall_clock_ms, open_ports)
 
-    async def start(self, count: int) -> list[Member]:
+    async def start(self, count: int) -> list[Member[Any]]:
         for number in range(1, count + 1):
             await self.add(self.member(number))
         return self.members
 
-    async def add(self, member: Member) -> Member:
+    async def add(self, member: Member[Any]) -> Member[Any]:
         await member.start()
         self.members.append(member)
         return member
 
-    async def crash(self, member: Member) -> None:
+    async def crash(self, member: Member[Any]) -> None:
         """End it without a word to the others."""
         self.members.remove(member)
         await member.stop(hand_over=False)
@@ -136,7 +147,7 @@ class Cluster:
         await broker.membership.alter(ids)
         assert self.controller.groups[NAME].sync_set == sorted(ids)
 
-    def master(self) -> Member:
+    def master(self) -> Member[Any]:
         (found,) = [one for one in self.members if one.role.is_master]
         return found
 
@@ -150,7 +161,7 @@ class Cluster:
         assert answer.code == codes.SUCCESS, answer.remark
 
 
-def broker_of(member: Member) -> StandIn:
+def broker_of(member: Member[Any]) -> StandIn:
     found = cast(object, member.broker)
     assert isinstance(found, StandIn)
     return found

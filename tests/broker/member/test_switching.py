@@ -1,5 +1,7 @@
 """Real brokers that change their roles in this process: messages, tables, requests, refusals."""
 
+from typing import Any
+
 from aerobee.broker import server
 from aerobee.broker.groups.queue_lock_gate import CLIENT_LOCK_MS
 from aerobee.broker.member.member import Member
@@ -21,7 +23,7 @@ IN_VIRTUAL_TIME = True
 AUTHORITY_MS = 8_000  # for so long a master that crashed may have given locks
 
 
-def age_ms(member: Member) -> int:
+def age_ms(member: Member[Any]) -> int:
     """For how long it has had its role."""
     membership = broker_of(member).membership
     assert membership is not None
@@ -133,7 +135,7 @@ async def test_a_new_master_locks_no_queue_while_one_may_be_locked_at_a_master_t
     await until(lambda: two.role.is_master)
     assert not await brokers.lock(two, "c1")
     # The controller has named it, so what refuses the lock is the gate.
-    await until(lambda: two.broker is not None and two.broker.change_refusal() is None)
+    await until(lambda: two.broker is not None and two.broker.role.change_refusal() is None)
     assert not await brokers.lock(two, "c1")
     await brokers.until_locked(two, "c1")
     assert age_ms(two) >= AUTHORITY_MS + CLIENT_LOCK_MS

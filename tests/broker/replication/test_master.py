@@ -11,7 +11,7 @@ from threading import Event
 from typing import Any
 
 import pytest
-from aerobee.broker import server
+from aerobee.broker import upkeep
 from aerobee.broker.monitoring.overview import overview
 from aerobee.broker.replication import log_sender
 from aerobee.broker.replication import master as ha_master
@@ -88,7 +88,7 @@ async def connect() -> AsyncIterator[Connect]:
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disables periodic transfers, so that only the end of a loop iteration sends."""
-    monkeypatch.setattr(server, "HA_SECONDS", 3_600.0)
+    monkeypatch.setattr(upkeep, "HA_SECONDS", 3_600.0)
 
 
 async def master(run: Run, config: Config, **more: object) -> tuple[Broker, Caller]:

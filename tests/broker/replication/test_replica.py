@@ -1,6 +1,7 @@
 """A slave finds its master, and follows wherever it goes."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from aerobee.broker.naming.registration import NO_MASTER, Master
@@ -25,6 +26,9 @@ class Both:
     def set_master(self, address: str | None) -> None:
         self.told.append(str(address))
 
+    def retry(self) -> None:
+        self.told.append("retry")
+
     async def tick(self) -> None:
         self.told.append("tick")
 
@@ -48,7 +52,8 @@ def log(tables: Both) -> Log:
 
 
 def replica(tables: Both, log: Log, fixed: str = "") -> Replica:
-    return Replica(tables, log, fixed, lambda: tables.told.append("woken"))  # type: ignore[arg-type]
+    sync: Any = tables
+    return Replica(sync, log, lambda: tables.told.append("woken"), ha_master_address=fixed)
 
 
 async def test_the_topics_are_asked_for_before_the_log(tables: Both, log: Log) -> None:

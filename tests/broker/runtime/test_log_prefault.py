@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from aerobee.broker import server
+from aerobee.broker import upkeep
 from aerobee.broker.runtime import log_prefault
 from aerobee.broker.server import Broker
 from aerobee.store.files import disk
@@ -31,7 +31,7 @@ class Spy(disk.Disk):
 def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
     """The disk of a broker that does nothing about it by itself."""
     spy = Spy()
-    monkeypatch.setattr(server, "AHEAD_SECONDS", 3_600.0)
+    monkeypatch.setattr(upkeep, "AHEAD_SECONDS", 3_600.0)
     monkeypatch.setattr(disk, "current", spy)
     return spy
 

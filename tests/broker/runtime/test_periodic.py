@@ -3,14 +3,18 @@
 import asyncio
 import errno
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
-from aerobee.broker.runtime.periodic import Periodic
+from aerobee.broker.runtime.periodic import STEP_SECONDS, Cut, Job, Periodic
 from aerobee.protocol.aio.scheduler import Scheduler
 from aerobee.store.base.errors import DiskFull
 
 from ...waiting import LONG
+
+
+def no_settings(effect: Callable[[], None], key: str) -> None:
+    """No dynamic setting ever changes."""
 
 
 @pytest.mark.requirement(
@@ -33,7 +37,7 @@ async def test_a_repeated_failure_is_logged_once_and_so_is_the_recovery(
 
     with caplog.at_level(logging.WARNING):
         periodic = Periodic()
-        periodic.every(0.001, work)
+        periodic.run([Job(0.001, work)], Scheduler(), no_settings)
         async with asyncio.timeout(LONG):
             await done.wait()
         await periodic.stop()
@@ -74,7 +78,7 @@ async def test_slices_of_different_tasks_run_in_different_loop_iterations() -> N
 
     periodic = Periodic()
     loop.call_soon(next_tick)
-    periodic.in_steps(Scheduler(), step)
+    periodic.run([Job(STEP_SECONDS, step, Cut.STEPS)], Scheduler(), no_settings)
     await asyncio.gather(
         periodic.in_turns(work("one")), periodic.in_turns(work("other")), periodic.catch_up()
     )

@@ -1,7 +1,6 @@
-"""A slave whose name servers say each second which broker is the master."""
+"""Finds the master of a slave that may act for it: asks the broker itself who it is."""
 
 import logging
-from collections.abc import Callable
 
 from ...protocol import codes
 from ...protocol.aio.peers import Peers
@@ -10,8 +9,6 @@ from ...protocol.errors import Refusal
 from ...protocol.headers.admin import HaAddresses
 from ..naming.registration import NO_MASTER, Master
 from ..replication.replica import Replica
-from ..replication.slave import HaSlave
-from ..replication.synchronize import SlaveSynchronize
 from ..settings.config import BrokerConfig
 
 log = logging.getLogger(__name__)
@@ -19,30 +16,23 @@ log = logging.getLogger(__name__)
 ANSWER_SECONDS = 3.0
 
 
-class PairReplica(Replica):
-    """Follows the master that is registered, and the log of one that is about to be."""
+class MasterFinder:
+    """Tells `replica` which master is registered, and the log of which is to be followed before."""
 
-    def __init__(
-        self,
-        sync: SlaveSynchronize,
-        follower: HaSlave,
-        wake_pulls: Callable[[], None],
-        config: BrokerConfig,
-        peers: Peers,
-    ) -> None:
-        super().__init__(sync, follower, config.ha_master_address, wake_pulls)
-        self._log = follower
+    def __init__(self, replica: Replica, config: BrokerConfig, peers: Peers) -> None:
+        self._replica = replica
         self._config = config
         self._peers = peers
 
     async def find(self, addresses: list[str]) -> None:
         """The name servers list a master at these addresses; none: there is no master."""
+        replica = self._replica
         if not addresses:
-            if self.master():
-                self.on_master(NO_MASTER)
-        elif self.master() not in addresses:
+            if replica.master():
+                replica.on_master(NO_MASTER)
+        elif replica.master() not in addresses:
             found = await self._ask(addresses[0])
-            self.on_master(Master(addresses[0], found.master_ha_address or ""))
+            replica.on_master(Master(addresses[0], found.master_ha_address or ""))
 
     async def is_returning(self, told: HaAddresses) -> bool:
         """Whether a master of this name answers at the addresses in this announcement, which
@@ -73,13 +63,6 @@ class PairReplica(Replica):
             log.warning("not following the master announced at %s: it is %s of %s", address, *name)
             return False
         return True
-
-    def follow_log(self, ha_address: str) -> None:
-        """Follow the log of the master there; its tables once it is registered."""
-        if not self._fixed:
-            self._ha_address = ha_address
-        self._log.set_master(self._ha_address)
-        self._log.retry()
 
     async def _ask(self, address: str) -> HaAddresses:
         """The addresses of a master, as it says itself; none when it doesn't."""

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from aerobee.broker.member.following import MemberReplica
-from aerobee.broker.member.role import Role
+from aerobee.broker.member.elected_master import ElectedMaster
 from aerobee.broker.naming.registration import Master
+from aerobee.broker.replication.replica import Replica
 
 ELECTED, OLDER = "10.0.0.2:10911", "10.0.0.1:10911"
 
@@ -18,12 +18,12 @@ class Sync:
         self.master = address
 
 
-def replica() -> tuple[MemberReplica, Sync]:
+def replica() -> tuple[Replica, Sync]:
     """A slave whose controller has elected `ELECTED`."""
-    role = Role(3, 2, 2, ELECTED, frozenset({2, 3}), 5)
     unused: Any = None
     sync: Any = Sync()
-    return MemberReplica(sync, unused, lambda: None, role, unused), sync
+    elected = ElectedMaster(ELECTED, unused)
+    return Replica(sync, unused, lambda: None, elected=elected), sync
 
 
 def test_offsets_are_copied_from_the_elected_master_and_no_older_one() -> None:

@@ -1,0 +1,161 @@
+"""Master and slave with enableSlaveActingMaster: the slave acts for its master while that is away,
+and the master takes back what the slave did."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+
+from ...protocol.aio.connection import Row
+from ...protocol.aio.peers import Peers
+from ...protocol.headers.admin import HaAddresses
+from ..access.gates import RequestGates
+from ..acting.acting import ActingMaster
+from ..acting.due_work import DueWork
+from ..acting.escape import Escape
+from ..acting.handlers import PairHandlers, relayed
+from ..acting.master_finder import MasterFinder
+from ..acting.members import Members
+from ..acting.pair_locks import PairLocks
+from ..acting.returning import ReturningMaster, Tables
+from ..acting.taking import TakenTimers
+from ..acting.timers import ActingTimers
+from ..groups.queue_lock_gate import CLIENT_LOCK_MS, QueueLockGate
+from ..replication.master import HaMaster
+from ..runtime.peers import open_peers
+from ..runtime.periodic import Job
+from ..scheduled.timers import Timers, open_timers
+from .locks import left_locks, restore_young
+from .master import Master
+from .parts import Parts
+from .slave import Slave
+
+# Between two copies of a slave that may lead: of all tables, and of the offsets of groups.
+ALL_MS, OFFSETS_MS = 10_000, 2_500
+
+
+class PairSlave(Slave):
+    """A slave that acts for its master while that is away."""
+
+    _all_ms, _offsets_ms = ALL_MS, OFFSETS_MS
+    _takes_versions = True
+    _acting: ActingMaster
+    _members: Members
+
+    def open_timers(self) -> Timers | None:
+        b = self._parts
+        return open_timers(b.config, b.store, b.now_ms, b.wake, b.stats, ActingTimers)
+
+    def jobs(self) -> Iterator[Job]:
+        yield from super().jobs()
+        yield Job(self._parts.config.broker_heartbeat_interval / 1000, self._members.report)
+
+    async def join(self) -> None:
+        b = self._parts
+        await super().join()
+        b.periodic.start(self._acting.run(b.registration.register_all), "acting master")
+
+    def note(self) -> str | None:
+        if self._acting.is_acting:
+            name = self._parts.config.broker_name
+            return f"acting for the master of {name}, which is gone; start it"
+        return super().note()
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _own_rows(self, gates: RequestGates, peers: Peers) -> list[Row]:
+        b, config, replica = self._parts, self._parts.config, self._replica
+        restore_young(b, left_locks(b))
+        locks = _locks_of(b)
+        self._members = Members(config, peers, b.address)
+        timers = b.timers
+        assert timers is None or isinstance(timers, ActingTimers)
+        b.acting = self._acting = ActingMaster(
+            config, b.address, self._members, self._follower, replica,
+            MasterFinder(replica, config, peers),
+            (b.offsets, b.delays, *(() if timers is None else (timers.state,))),
+            locks, self._due_work(peers, timers) if config.enable_remote_escape else None,
+            self._settle_due, b.alive_ms,
+        )  # fmt: skip
+        b.at_stop(self._acting.stop)
+
+        def live_master() -> str:
+            return replica.master() if replica.is_master_there() else ""
+
+        gates.relayed = partial(relayed, peers, live_master)
+        gates.locks = locks.gate.refusal
+        return _rows_of(b, self._acting.look, self._acting.returning, locks)
+
+    def _due_work(self, peers: Peers, timers: ActingTimers | None) -> DueWork:
+        b, config = self._parts, self._parts.config
+        return DueWork(
+            Escape(config, peers), b.delays, timers, b.walk_transactions, config.timer_precision_ms,
+            f"InnerProducerGroup_{config.broker_name}_{config.broker_id}", b.now_ms,
+        )  # fmt: skip
+
+    async def _settle_due(self) -> None:
+        """Have the timers' check point say how far they came."""
+        b = self._parts
+        if b.timers is not None and await b.syncer.reach(b.store.log_end):
+            await b.sync_timers()
+
+
+class PairMaster(Master):
+    """A master that takes back what an acting master did: at its start, and after the name servers
+    have forgotten it."""
+
+    _returning: ReturningMaster
+    _members: Members
+
+    def rows(self, gates: RequestGates) -> list[Row]:
+        b, config = self._parts, self._parts.config
+        assert isinstance(b.ha, HaMaster)
+        knows_locks = restore_young(b, self._left_locks)
+        peers = open_peers(config)
+        b.at_stop(peers.close)
+        self._members = Members(config, peers, b.address)
+        locks = _locks_of(b)
+        timers = b.timers
+        taken = None
+        if timers is not None:
+            taken = TakenTimers(config, b.store, timers.state, timers.metrics, b.wake, b.stats)
+        b.returning = self._returning = ReturningMaster(
+            locks, config, b.address, b.ha_address, self._members, peers, b.store, b.ha,
+            Tables(b.offsets, b.delays, taken, b.save_offsets), b.alive_ms, b.now_ms,
+            self._left_locks, knows_locks,
+        )  # fmt: skip
+        gates.locks = locks.gate.refusal
+        return _rows_of(b, lambda: None)
+
+    def jobs(self) -> Iterator[Job]:
+        yield from super().jobs()
+        yield Job(self._parts.config.broker_heartbeat_interval / 1000, self._members.report)
+
+    async def join(self) -> None:
+        b, returning = self._parts, self._returning
+        b.at_stop(b.engine.stop)
+        b.at_stop(b.registration.stop)
+        await returning.come_online()
+        b.at_stop(returning.hand_over)  # before the slave learns that it is to act
+        await b.registration.start()
+        b.periodic.start(returning.run(b.registration.register_all), "acting master")
+        self._compile()
+
+    def may_deliver(self) -> bool:
+        return self._returning.is_online
+
+
+def _locks_of(b: Parts) -> PairLocks:
+    # A third broker acts up to brokerNotActiveTimeoutMillis before the others know, and gives its
+    # first lock after CLIENT_LOCK_MS.
+    return PairLocks(
+        QueueLockGate(b.lock_gate_ms), b.locks, b.config.broker_name, b.lock_gate_ms, b.now_ms,
+        CLIENT_LOCK_MS - b.config.broker_not_active_timeout_millis,
+    )  # fmt: skip
+
+
+def _rows_of(
+    b: Parts,
+    look: Callable[[], None],
+    returning: Callable[[HaAddresses], Awaitable[None]] | None = None,
+    locks: PairLocks | None = None,
+) -> list[Row]:
+    return PairHandlers(b.store, b.address, b.ha_address, look, returning, locks).rows()

@@ -1,0 +1,197 @@
+"""Master and slave in controller mode. The role is for life: after an election another broker is
+made on the same store."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from ...protocol.aio.connection import Row
+from ...protocol.aio.peers import Peers
+from ..access.gates import RequestGates
+from ..groups.queue_lock_gate import CLIENT_LOCK_MS, QueueLockGate
+from ..member.elected_master import ElectedMaster
+from ..member.handlers import MemberHandlers
+from ..member.membership import Membership
+from ..member.topics import add_missing
+from ..replication.auto_switch_master import AutoSwitchMaster
+from ..replication.auto_switch_slave import AutoSwitchSlave
+from ..replication.replica import Replica
+from ..replication.sync_state import SyncState
+from ..replication.synchronize import SlaveSynchronize
+from ..runtime.periodic import Job
+from .acting import ALL_MS, OFFSETS_MS
+from .master import Master
+from .parts import Parts
+from .role import Fact
+from .slave import Slave
+
+log = logging.getLogger(__name__)
+
+AUTHORITY_SECONDS = 0.1  # how late a master without authority may refuse a send
+AUTHORITY = "authority"  # the cause of a pause of the log
+
+
+class ControlledMaster(Master):
+    """A master that takes changes with authority only, and confirms what its set has."""
+
+    needs_authority = True
+    _sync_state: SyncState
+    _ha: AutoSwitchMaster
+
+    def __init__(self, parts: Parts, membership: Membership) -> None:
+        super().__init__(parts)
+        self._member = membership
+        self._epoch = membership.role.epoch
+        self._leaving = ""  # why changes are refused for good
+
+    def open(self, slaves: asyncio.Server) -> None:
+        """Begin the epoch of this master, before its first message."""
+        b, role = self._parts, self._member.role
+        b.sync_state = self._sync_state = SyncState(role.members, role.set_epoch)
+        b.store.begin_epoch(role.epoch)
+        b.ha = self._ha = AutoSwitchMaster(
+            b.store,
+            broker_id=role.own_id,
+            master_epoch=role.epoch,
+            state=self._sync_state,
+            alter=self._member.alter,
+            config=b.config,
+            server=slaves,
+            now_ms=self._member.now_ms,
+            replicas=self._member.replicas,
+            all_ack=bool(b.config.all_ack_in_sync_state_set),
+            on_acked=lambda end: b.syncer.replicated(end),
+            on_confirmed=b.wake_all,
+        )
+        b.store.make_room()
+        b.stored_spans = b.spans
+
+    def rows(self, gates: RequestGates) -> list[Row]:
+        b, member = self._parts, self._member
+        self._lock_gate = gate = QueueLockGate(member.now_ms)
+        gates.locks = gate.refusal
+        # The master before this one may give locks until its authority ends.
+        is_first = b.is_new and self._epoch == 1
+        gate.open(after_ms=0 if is_first else member.authority.limit_ms + CLIENT_LOCK_MS)
+        member.handover.ask(self._take_locks)
+        return member_rows(b, member)
+
+    async def prepare(self) -> None:
+        """A new master has a topic for each queue of its log, and registers as the newest."""
+        b = self._parts
+        made = add_missing(b.topics, b.store.queue_keys())
+        if made:
+            log.warning("topics that only the log knew: %s", ", ".join(made))
+        b.topics.begin_epoch(self._epoch)
+        await super().prepare()
+
+    def jobs(self) -> Iterator[Job]:
+        yield from super().jobs()
+        yield Job(AUTHORITY_SECONDS, self._check_authority)
+
+    def change_refusal(self) -> str | None:
+        state = self._sync_state
+        return self._leaving or self._member.authority.refusal(
+            state.counted(), state.last_report_ms
+        )
+
+    def refuse_changes(self, reason: str) -> None:
+        self._leaving = reason
+        self._check_authority()
+
+    def take_sync_set(self, members: Iterable[int], set_epoch: int) -> None:
+        self._ha.apply(members, set_epoch)
+
+    def facts(self) -> list[Fact]:
+        state = self._sync_state
+        return [*super().facts(), *member_facts(self._member, state)]
+
+    def note(self) -> str | None:
+        return self.change_refusal()
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _check_authority(self) -> None:
+        """A master without authority stores nothing, neither of its clients nor of its own."""
+        why = self.change_refusal()
+        commit_log = self._parts.store.state.log
+        if why is None:
+            commit_log.resume(AUTHORITY)
+        elif AUTHORITY not in commit_log.paused:
+            log.warning("%s", why)
+            commit_log.pause(AUTHORITY, why)
+
+
+class ControlledSlave(Slave):
+    """A slave that follows the elected master, and may be elected at any moment."""
+
+    _all_ms, _offsets_ms = ALL_MS, OFFSETS_MS
+
+    def __init__(self, parts: Parts, membership: Membership) -> None:
+        super().__init__(parts)
+        self._member = membership
+
+    def facts(self) -> list[Fact]:
+        return [*super().facts(), *member_facts(self._member, None)]
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _make_follower(self) -> AutoSwitchSlave:
+        b = self._parts
+        return AutoSwitchSlave(
+            b.store,
+            broker_id=self._member.role.own_id,
+            master_ha_address="",
+            config=b.config,
+            now_ms=b.alive_ms,
+            on_messages=self._on_followed,
+            on_cut=self._on_cut,
+            on_confirmed=b.wake_all,
+            sync_to=lambda end: b.syncer.reach(end),
+        )
+
+    def _make_replica(self, sync: SlaveSynchronize, peers: Peers) -> Replica:
+        elected = ElectedMaster(self._member.role.master_address, peers)
+        return Replica(sync, self._follower, self._parts.wake_all, elected=elected)
+
+    def _own_rows(self, gates: RequestGates, peers: Peers) -> list[Row]:
+        gates.locks = QueueLockGate(self._member.now_ms).refusal
+        return member_rows(self._parts, self._member)
+
+    def _may_compile(self) -> bool:
+        return self._member.role.epoch > 0 and super()._may_compile()
+
+    def _on_cut(self, _: int) -> None:
+        """The end of the log was cut, since another master never had it."""
+        b = self._parts
+        b.offsets.cut_at(b.store.next_offset)
+        b.delays.cut_at_log()
+        if b.timers is not None:
+            b.timers.state.cut_at_log()
+
+
+def member_rows(b: Parts, member: Membership) -> list[Row]:
+    """The requests that only a broker in controller mode serves."""
+    return MemberHandlers(
+        b.config, b.store, b.address, b.ha_address, member.look, member.handover
+    ).rows()
+
+
+def member_facts(member: Membership, state: SyncState | None) -> list[Fact]:
+    """The role, and the set that this broker knows."""
+    role = member.role
+    since = datetime.fromtimestamp(member.since_ms / 1_000).astimezone().isoformat(" ", "seconds")
+    number, ids = (
+        (role.set_epoch, role.members) if state is None else (state.set_epoch, state.members)
+    )
+    members = ", ".join(map(str, sorted(ids))) or "none"
+    reported = "" if state is None else ", ".join(map(str, sorted(state.last_report_ms)))
+    return [
+        ("Id in controller mode", role.own_id or "none yet"),
+        ("Master", f"{role.master_id} at {role.master_address}" if role.has_master else "none"),
+        ("Master epoch", role.epoch),
+        ("Sync state set", f"{members} (number {number})"),
+        *([("Slaves that report", reported or "none")] if state is not None else []),
+        ("Last switch", f"{since}, {member.switches} since the start"),
+    ]

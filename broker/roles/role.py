@@ -1,0 +1,95 @@
+"""The role of a broker: what differs between a master, a slave, and those that change.
+
+`Broker` asks its role these questions, and has no condition on it. A new role is a class with these
+methods and a line in `choice`.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from ...protocol.aio.connection import Row
+from ..access.gates import RequestGates
+from ..groups.queue_locks import LockTable
+from ..naming.registration import Master
+from ..pull.handlers import PullHandlers
+from ..runtime.periodic import Job
+from ..scheduled.timers import Timers
+
+if TYPE_CHECKING:
+    from ..send.fast_path import CompiledSends
+
+Fact = tuple[str, str | int]  # a line of the status page
+
+
+class Role(Protocol):
+    """The questions, as far as possible in the order in which `Broker` asks them."""
+
+    needs_authority: bool = False  # to take changes: `change_refusal` says when it is lacking
+
+    def open(self, slaves: asyncio.Server) -> None:
+        """Make the ends of replication; `slaves` listens for them. The store is open, its tables
+        are not."""
+
+    def open_timers(self) -> Timers | None:
+        """Make the timers; None when they are off. StoreError when their files can't be read."""
+
+    def pull_handlers(self) -> PullHandlers:
+        """Make the handlers of pulls."""
+
+    def rows(self, gates: RequestGates) -> list[Row]:
+        """Say what requests must pass, and return the requests that only this role serves."""
+
+    async def prepare(self) -> None:
+        """Do what must be done before clients come."""
+
+    def jobs(self) -> Iterable[Job]:
+        """The periodic work that only this role has."""
+
+    async def join(self) -> None:
+        """Let slaves in, follow a master, register with the name servers. Clients are let in."""
+
+    def use_compiled(self, compiled: "type[CompiledSends]") -> None:
+        """Use machine code from now on."""
+
+    # --- while it runs --------------------------------------------------------------------------
+
+    @property
+    def on_master(self) -> Callable[[Master], None] | None:
+        """What a name server's word about the master is told to; None on a master."""
+        return None
+
+    def change_refusal(self) -> str | None:
+        """Why changes are refused at this moment; None while they are taken, or without
+        `needs_authority`."""
+        return None
+
+    def may_deliver(self) -> bool:
+        """Whether this broker delivers what is due."""
+        return True
+
+    def reads_all(self) -> bool:
+        """Whether the whole log of the last run is readable. Timers and revivals would take what
+        can't be read for lost."""
+        return True
+
+    def facts(self) -> list[Fact]:
+        """What the status page says of this role."""
+
+    def note(self) -> str | None:
+        """What an operator should know of a broker that is well; None for nothing."""
+        return None
+
+    # --- for the member that has made the broker for this role ----------------------------------
+
+    def refuse_changes(self, reason: str) -> None:
+        """From now on refuse whatever changes something; reads go on."""
+        return
+
+    def take_sync_set(self, members: Iterable[int], set_epoch: int) -> None:
+        """The controller says that the sync state set is this one."""
+        return
+
+    def release_locks(self) -> LockTable | None:
+        """Give no locks any more. Returns all locks, None while this broker doesn't know all."""
+        return None

@@ -1,0 +1,141 @@
+"""A slave: it follows its master's log, copies its tables, and serves readers meanwhile."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from ...protocol.aio.connection import Row
+from ...protocol.aio.peers import Peers
+from ..access.gates import RequestGates
+from ..naming.registration import Master as FoundMaster
+from ..pull.handlers import PullHandlers
+from ..replication.following_timers import FollowingTimers
+from ..replication.pull_handlers import SlavePullHandlers
+from ..replication.replica import Replica
+from ..replication.slave import HaSlave
+from ..replication.synchronize import ALL_MS, SlaveSynchronize
+from ..runtime.peers import open_peers
+from ..runtime.periodic import Job
+from ..scheduled.timers import Timers, open_timers
+from .ha import classic_ha
+from .locks import left_locks, restore_young
+from .parts import Parts
+from .role import Fact, Role
+
+if TYPE_CHECKING:
+    from ..send.fast_path import CompiledSends
+
+SWEEP_SECONDS = 1.0
+FOLLOWS = "message store is in slave mode, so putMessage is forbidden; send to this broker's master"
+
+
+class Slave(Role):
+    """A slave that never acts for its master."""
+
+    _all_ms = _offsets_ms = ALL_MS  # between two copies: of all tables, of the offsets of groups
+    _takes_versions = False  # of these tables, which tell whose copy is newer
+    _follower: HaSlave
+    _replica: Replica
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def open(self, slaves: asyncio.Server) -> None:
+        b = self._parts
+        b.ha = classic_ha(b, slaves)
+        b.store.follower.follow(FOLLOWS)
+        b.ha_slave = self._follower = self._make_follower()
+
+    def open_timers(self) -> Timers | None:
+        b = self._parts
+        return open_timers(b.config, b.store, b.now_ms, b.wake, b.stats, FollowingTimers)
+
+    def pull_handlers(self) -> PullHandlers:
+        b = self._parts
+        return SlavePullHandlers(
+            b.config, b.store, b.permissions, b.groups, b.offsets, b.clients, b.filters, b.stats,
+            b.now_ms, b.spans, None, is_master_there=lambda: self._follower.connected,
+        )  # fmt: skip
+
+    def rows(self, gates: RequestGates) -> list[Row]:
+        b = self._parts
+        peers = open_peers(b.config)
+        b.at_stop(peers.close)
+        timers = b.timers
+        assert timers is None or isinstance(timers, FollowingTimers)
+        sync = SlaveSynchronize(
+            peers, b.address, b.topics, b.groups, b.offsets, b.delays, b.pop.modes, timers,
+            lambda: b.store.whole_end, b.now_ms,
+            self._all_ms, self._offsets_ms, self._takes_versions,
+        )  # fmt: skip
+        b.replica = self._replica = self._make_replica(sync, peers)
+        gates.master = self._replica.master
+        return self._own_rows(gates, peers)
+
+    async def prepare(self) -> None:
+        b = self._parts
+        b.periodic.start(self._replica.run(), "replica")
+        await b.ha.start()
+
+    def jobs(self) -> Iterator[Job]:
+        yield Job(SWEEP_SECONDS, self._replica.sweep)
+        yield Job(self._follower.sweep_seconds, self._follower.sweep)
+
+    async def join(self) -> None:
+        b = self._parts
+        b.at_stop(b.engine.stop)
+        if self._may_compile():
+            await b.engine.start_loaded()
+        b.at_stop(self._follower.stop)
+        await self._follower.start()
+        b.at_stop(b.registration.stop)
+        await b.registration.start()
+
+    def use_compiled(self, compiled: "type[CompiledSends]") -> None:
+        self._parts.store.use(compiled.kernels())  # for the log of its master
+
+    @property
+    def on_master(self) -> Callable[[FoundMaster], None] | None:
+        return self._replica.on_master
+
+    def facts(self) -> list[Fact]:
+        slave = self._follower
+        if slave.master is None:
+            return [("Role", "SLAVE, no master is known")]
+        state = "follows" if slave.connected else "can't reach its master,"
+        return [("Role", f"SLAVE {self._parts.config.broker_id}, {state} {slave.master}")]
+
+    def note(self) -> str | None:
+        slave, name = self._follower, self._parts.config.broker_name
+        if slave.connected:
+            return None
+        return f"reading only, the master of {name} has been away for {slave.away_seconds} s"
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _make_follower(self) -> HaSlave:
+        b = self._parts
+        return HaSlave(b.config, b.store, b.alive_ms, self._on_followed)
+
+    def _make_replica(self, sync: SlaveSynchronize, peers: Peers) -> Replica:
+        b = self._parts
+        fixed = b.config.ha_master_address
+        return Replica(sync, self._follower, b.wake_all, ha_master_address=fixed)
+
+    def _own_rows(self, gates: RequestGates, peers: Peers) -> list[Row]:
+        """As `rows`, after what all slaves have."""
+        restore_young(self._parts, left_locks(self._parts))
+        return []
+
+    def _may_compile(self) -> bool:
+        return self._parts.config.compiled_sends
+
+    def _on_followed(self, keys: Iterable[tuple[str, int]]) -> None:
+        """The master's log brought new messages for these queues."""
+        b = self._parts
+        for key in keys:
+            b.long_polls.mark(key)
+            if b.topics.get(key[0]) is None:
+                self._replica.sync.lacks_topic = True
+        if b.long_polls.marked or b.ha.slaves:
+            b.server.scheduler.wake()
