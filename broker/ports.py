@@ -54,9 +54,8 @@ async def listen_for_slaves(
     gates = Gates(secret, lambda host: broker.ha.may_come(host), note_refused)
 
     def factory() -> asyncio.Protocol:
-        # In controller mode slaves follow only a master, and find out when they are refused.
-        is_refused = member is not None and not member.role.is_master
-        return Refused() if is_refused else gates.before(lambda: broker.ha.connection())
+        may_come = broker.role.takes_slaves
+        return gates.before(lambda: broker.ha.connection()) if may_come else Refused()
 
     server, port = await listen(
         factory, config.bind_address, config.ha_listen_port, accept=False,

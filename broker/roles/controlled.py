@@ -126,6 +126,7 @@ class ControlledMaster(Master):
 class ControlledSlave(Slave):
     """A slave that follows the elected master, and may be elected at any moment."""
 
+    takes_slaves = False  # they follow only a master, and find out when they are refused
     _all_ms, _offsets_ms = ALL_MS, OFFSETS_MS
 
     def __init__(self, parts: Parts, membership: Membership) -> None:

@@ -26,6 +26,7 @@ class Role(Protocol):
     """The questions, as far as possible in the order in which `Broker` asks them."""
 
     needs_authority: bool = False  # to take changes: `change_refusal` says when it is lacking
+    takes_slaves: bool = True  # whether other brokers may follow this one
 
     def open(self, slaves: asyncio.Server) -> None:
         """Make the ends of replication; `slaves` listens for them. The store is open, its tables
