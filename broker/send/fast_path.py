@@ -177,7 +177,7 @@ class CompiledSends:
     ) -> None:
         """`syncer` is what responses wait for, None where they don't wait; `access` says which
         requests may be served, None where all may."""
-        self.batch = ChunkBatch(STARTS)
+        self.batch: ChunkBatch[Connection] = ChunkBatch(STARTS)
         self._config = config
         self._store = store
         self._router = router
@@ -207,14 +207,14 @@ class CompiledSends:
     def open(self) -> None:
         """From now on the connections use it."""
         if EpollReader.can_be:
-            self._scheduler.reader = EpollReader(self._scheduler, self.batch)
+            self.batch.reader = EpollReader(self._scheduler, self.batch)
         self._scheduler.batch = self.batch
 
     async def close(self) -> None:
         """Let the transports of all connections read again."""
-        if self._scheduler.reader is not None:
-            self._scheduler.reader.close()
-            self._scheduler.reader = None
+        if self.batch.reader is not None:
+            self.batch.reader.close()
+            self.batch.reader = None
 
     def take(self) -> None:
         """Store what came in, and respond to it; the connections serve the rest one by one."""
@@ -226,7 +226,7 @@ class CompiledSends:
                 if size < len(chunk):
                     connection.serve_rest(chunk[size:])
 
-    def _take(self, chunks: Chunks, *, is_allowed: bool = False) -> list[int] | None:
+    def _take(self, chunks: Chunks[Connection], *, is_allowed: bool = False) -> list[int] | None:
         """How many bytes of each chunk are stored, None where all are. With `is_allowed` access
         control has checked every request of these chunks already."""
         plain, store = self._plain, self._store
@@ -358,7 +358,9 @@ class CompiledSends:
         names = [by_number[number].target.name for number in sends["group"].tolist()]
         self._delivery_policy.came_in(numbers.ravel().tolist(), names)
 
-    def _without(self, left_out: set[int], chunks: Chunks, *, is_allowed: bool) -> list[int]:
+    def _without(
+        self, left_out: set[int], chunks: Chunks[Connection], *, is_allowed: bool
+    ) -> list[int]:
         """`_take` without the chunks that have these numbers."""
         each = chunks.each()
         taken = [0] * len(each)

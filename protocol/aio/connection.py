@@ -16,7 +16,7 @@ import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from .. import codes
 from ..codec.frame import encode_response
@@ -25,16 +25,13 @@ from ..command import FLAG_ONEWAY, FLAG_RESPONSE, Command, Response
 from ..errors import Refusal, reason_of
 from ..security.needs import CLUSTER_UPDATE, Needs
 from ..wire import Header
-from .chunks import ChunkBatch
+from .chunks import ChunkBatch, SocketReader
 from .failures import UNANSWERED
 from .ingress import Ingress
 from .memory_budget import COUNTED_BYTES_MIN, HELD_BYTES_MIN
 from .requests import WAITING_MAX, Requests, Sign, Waiter
 from .rpc_latency import RESPONSE_BITS, rpc_key
 from .scheduler import QUANTUM_BYTES, QUANTUM_BYTES_ALONE, REQUEST_BYTES, Scheduler
-
-if TYPE_CHECKING:
-    from .epoll_reader import EpollReader
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +71,7 @@ class Connection(asyncio.Protocol):
     `address` is the peer as "ip:port", `host` the same as RocketMQ stores it (4 or 16 bytes of ip
     and the port as int32), `local_address` this end. The end that connected has `asks`: it reads on
     while its own requests wait to be written. The other arguments are those of `Requests` and of
-    the decoder. `deficit`, `is_queued` and `has_more` are the scheduler's (`scheduler.Flow`).
+    the decoder. `deficit`, `is_queued` and `has_more` are the scheduler's (`scheduler.Scheduled`).
     """
 
     __slots__ = (
@@ -146,7 +143,7 @@ class Connection(asyncio.Protocol):
         # What can be written at once goes to the socket: a transport takes longer.
         self._fd = -1
         self._queued = False  # it is flushed when the tick ends
-        self._reader: EpollReader | None = None  # reads for it, while its transport is paused
+        self._reader: SocketReader[Connection] | None = None  # reads in place of its transport
         self._is_behind = False  # some of what was written may still lie in the transport
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._lost: str | None = None
@@ -556,7 +553,7 @@ class Connection(asyncio.Protocol):
             self._scheduler.mark_heavy(self)
         self.has_more = is_waiting and self.unsent <= self.budget.unsent_max
 
-    def _is_in_batch(self, batch: ChunkBatch, data: bytes) -> bool:
+    def _is_in_batch(self, batch: "ChunkBatch[Connection]", data: bytes) -> bool:
         """Leave a chunk to the batch, if it begins with a request that may be there."""
         scheduler, ingress = self._scheduler, self.ingress
         decoder = ingress.decoder
@@ -572,7 +569,7 @@ class Connection(asyncio.Protocol):
         if not batch.add(self, data, is_alone=not scheduler.is_batching):
             return False
         decoder.rest.clear()
-        reader = scheduler.reader
+        reader = batch.reader
         if (
             reader is not None
             and len(batch.senders) >= READER_CONNECTIONS_MIN
@@ -582,7 +579,7 @@ class Connection(asyncio.Protocol):
             self._join(reader)
         return True
 
-    def _join(self, reader: "EpollReader") -> None:
+    def _join(self, reader: "SocketReader[Connection]") -> None:
         """Have this one read, as long as only chunks for the batch come."""
         transport = self._transport
         if (

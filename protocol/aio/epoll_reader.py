@@ -33,7 +33,7 @@ class EpollReader:
 
     can_be = hasattr(select, "epoll")
 
-    def __init__(self, scheduler: Scheduler, batch: ChunkBatch) -> None:
+    def __init__(self, scheduler: Scheduler, batch: ChunkBatch[Connection]) -> None:
         self._scheduler = scheduler
         self._batch = batch
         self._loop = asyncio.get_running_loop()

@@ -6,16 +6,13 @@ timeout, or that the connection is lost.
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from ..codec.frame import HEAD, LENGTH_BYTES, encode_request
 from ..codec.header_json import AFTER_OPAQUE
 from ..command import FLAG_RESPONSE, LANGUAGE, Command
-
-if TYPE_CHECKING:
-    from .scheduler import Scheduler
+from .scheduler import Scheduler
 
 WAITING_MAX = 65_536  # requests without a response yet, per connection
 OPAQUE_MASK = 0x7FFFFFFF
@@ -77,7 +74,7 @@ class Requests:
 
     def __init__(
         self,
-        scheduler: "Scheduler",
+        scheduler: Scheduler,
         *,
         codec: int = 0,
         upgrade: bool = False,

@@ -12,18 +12,13 @@ tries again, a client with a false one does not.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from .chunks import ChunkBatch
 from .memory_budget import RESPONSE_BYTES_PER_TICK, MemoryBudget
 from .rpc_latency import AT_ONCE_SECONDS, SERIES_MAX, RpcLatency
-
-if TYPE_CHECKING:
-    from .connection import Connection
-    from .epoll_reader import EpollReader
-    from .requests import Requests
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +44,10 @@ class Flow(Protocol):
         """Close: its requests can't be served."""
 
 
-class DeficitRoundRobin:
+AnyFlow = TypeVar("AnyFlow", bound=Flow)
+
+
+class DeficitRoundRobin(Generic[AnyFlow]):
     """The flows whose requests wait, in the order of their rounds.
 
     Deficit round robin (Shreedhar and Varghese, 1995): each round adds a quantum of bytes to what a
@@ -61,9 +59,9 @@ class DeficitRoundRobin:
     __slots__ = ("flows",)
 
     def __init__(self) -> None:
-        self.flows: deque[Flow] = deque()
+        self.flows: deque[AnyFlow] = deque()
 
-    def add(self, flow: Flow) -> None:
+    def add(self, flow: AnyFlow) -> None:
         """The flow has requests that wait; does nothing if it has its place already."""
         if not flow.is_queued:
             flow.is_queued = True
@@ -86,23 +84,42 @@ class DeficitRoundRobin:
         return served
 
 
+class Scheduled(Flow, Protocol):
+    """A connection: its requests are served, and its responses written, tick by tick."""
+
+    def limit_ahead(self) -> None:
+        """Its requests have to wait: read no more of them, if many wait."""
+
+    def unserved_codes(self) -> list[int]:
+        """The codes of its requests that were decoded and wait for a later tick."""
+
+    def flush(self) -> None:
+        """Write its responses."""
+
+
 class Batched(Protocol):
     """Responses to many connections that go out together."""
 
     @property
-    def receivers(self) -> "list[Connection]":
+    def receivers(self) -> Sequence[Scheduled]:
         """Their connections."""
 
     def write(self) -> None:
         """Write them."""
 
 
+class Expiring(Protocol):
+    """Requests that wait for responses, each until its deadline."""
+
+    def expire(self, now: float) -> bool:
+        """Fail the requests whose deadline is over; False when none is waiting any more."""
+
+
 class Scheduler:
     """Serves the connections of a server or of a client, tick by tick.
 
     It has their memory `budget`, and the one timer behind all requests that wait for responses.
-    With a `batch` the chunks that may be in it are left there for `before_write`; a `reader` reads
-    the sockets of many connections that send little.
+    With a `batch` the chunks that may be in it are left there for `before_write`.
     """
 
     __slots__ = (
@@ -123,7 +140,6 @@ class Scheduler:
         "is_shared",
         "latency",
         "loop",
-        "reader",
         "round_robin",
         "served",
         "unflushed",
@@ -140,25 +156,24 @@ class Scheduler:
         self.budget = budget or MemoryBudget()
         self.before_write = before_write
         self.latency = latency  # where the owner measures how long requests take
-        self.batch: ChunkBatch | None = None
-        self.reader: EpollReader | None = None
-        self.round_robin = DeficitRoundRobin()
+        self.batch: ChunkBatch[Any] | None = None  # its owner knows the class of the senders
+        self.round_robin: DeficitRoundRobin[Scheduled] = DeficitRoundRobin()
         self.is_batching = False  # this tick has chunks of enough connections for a batch
         self.is_shared = False  # heavy senders and light clients are active
         self.given = 0  # bytes of large responses in this tick
         self.served = 0  # connections that were written to, added up over all ticks
-        self.arrived: list[Connection] = []  # connections whose bytes came since the last tick
-        self.unflushed: list[Connection] = []
+        self.arrived: list[Scheduled] = []  # connections whose bytes came since the last tick
+        self.unflushed: list[Scheduled] = []
         self._ready: list[Batched] = []
-        self._heavy: dict[Connection, float] = {}  # when they last had more than a quantum
+        self._heavy: dict[Scheduled, float] = {}  # when they last had more than a quantum
         self._shared_until = 0.0
         self._was_delayed = False  # the last tick left the heavy senders out
         self.is_planned = False  # a tick will run, or runs
         self._woken = False  # since this tick's end began
-        self._waiting: dict[Requests, None] = {}
+        self._waiting: dict[Expiring, None] = {}
         self._ticking = False
 
-    def add(self, connection: "Connection") -> None:
+    def add(self, connection: Scheduled) -> None:
         """The connection has output; called once a tick for each."""
         self.unflushed.append(connection)
         self.plan_tick()
@@ -190,18 +205,18 @@ class Scheduler:
     def unserved(self) -> Iterator[int]:
         """The codes of requests that were decoded and wait for a later tick."""
         for connection in self.round_robin.flows:
-            yield from connection.unserved_codes()  # type: ignore[attr-defined]
+            yield from connection.unserved_codes()
 
-    def queue(self, connection: "Connection") -> None:
+    def queue(self, connection: Scheduled) -> None:
         """The connection has requests that wait: it is served when its round comes."""
         self.round_robin.add(connection)
         self.plan_tick()
 
-    def mark_heavy(self, connection: "Connection") -> None:
+    def mark_heavy(self, connection: Scheduled) -> None:
         """The connection has sent more than its quantum."""
         self._heavy[connection] = self.loop.time()
 
-    def watch(self, requests: "Requests") -> None:
+    def watch(self, requests: Expiring) -> None:
         """These wait for responses: look for overdue ones from now on."""
         self._waiting[requests] = None
         if not self._ticking:
@@ -240,7 +255,7 @@ class Scheduler:
             self._was_delayed = self.is_shared and bool(self.unflushed) and not self._was_delayed
             if not self._was_delayed:
                 self._serve_waiting(waiting, quantum)
-        taken = [] if batch is None else batch.senders
+        taken: list[Scheduled] = [] if batch is None else batch.senders
         is_stored = True
         if self.before_write is not None:
             try:
@@ -288,8 +303,8 @@ class Scheduler:
 
     def _abort(
         self,
-        unflushed: list["Connection"],
-        taken: list["Connection"],
+        unflushed: list[Scheduled],
+        taken: list[Scheduled],
         ready: list[Batched],
     ) -> None:
         """Close all connections whose responses would be false."""
@@ -300,7 +315,7 @@ class Scheduler:
         for connection in connections:
             connection.abort()
 
-    def _look_for_light(self, served: list["Connection"]) -> None:
+    def _look_for_light(self, served: list[Scheduled]) -> None:
         """Use the small quantum while a light client is active beside heavy senders."""
         now = self.loop.time()
         self._heavy = heavy = {

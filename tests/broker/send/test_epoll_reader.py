@@ -47,9 +47,10 @@ async def clients(broker: Broker) -> AsyncIterator[list[Client]]:
 
 
 def joined(broker: Broker) -> int:
-    reader = broker.server.scheduler.reader
-    assert reader is not None
-    return len(reader)
+    batch = broker.server.scheduler.batch
+    assert batch is not None
+    assert isinstance(batch.reader, EpollReader)
+    return len(batch.reader)
 
 
 def connection_of(broker: Broker, client: Client) -> Connection:
@@ -162,4 +163,6 @@ async def test_a_stop_closes_all_connections(broker: Broker, clients: list[Clien
     for client in clients:
         async with asyncio.timeout(LONG):
             assert await client.reader.read() == b""
-    assert broker.server.scheduler.reader is None
+    batch = broker.server.scheduler.batch
+    assert batch is not None
+    assert batch.reader is None

@@ -216,7 +216,7 @@ class Sender:
 
 def rounds(quantum: int, *senders: Sender) -> None:
     """Serve until nothing waits."""
-    round_robin = DeficitRoundRobin()
+    round_robin: DeficitRoundRobin[Sender] = DeficitRoundRobin()
     for sender in senders:
         round_robin.add(sender)
         round_robin.add(sender)  # it has its place already
