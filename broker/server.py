@@ -43,6 +43,7 @@ from .naming.other_masters import OtherMasters
 from .naming.registration import Registration
 from .pop.service import PopParts
 from .ports import listen_for_clients, listen_for_slaves
+from .pull.handlers import PullHandlers
 from .pull.static_handlers import StaticPulls
 from .roles.choice import role_of
 from .roles.parts import Parts
@@ -309,7 +310,11 @@ class Broker(Parts):
 
     def _make_handlers(self) -> None:
         config, now_ms = self.config, self.now_ms
-        self.pulls = self.role.pull_handlers()
+        self.pulls = PullHandlers(
+            config, self.role.pull_role(), self.store, self.permissions, self.groups, self.offsets,
+            self.clients, self.filters, self.stats, now_ms, self.spans,
+            self.role.change_refusal if self.role.needs_authority else None,
+        )  # fmt: skip
         self.long_polls = self.pulls.long_polls
         router = Router(
             self.store, self.topics, self.groups, self.locks, self.delivery_policy, self.stats,

@@ -48,6 +48,7 @@ from ..runtime.stats import Stats
 from ..settings.config import BrokerConfig
 from .cold_data import ColdData
 from .long_polls import PARKED_MAX, PARKED_PER_QUEUE_MAX, LongPolls, ParkedPull
+from .role import PullRole
 
 SHORT_CHARS = 256  # up to here an expression's memory is not counted while its pull waits
 SUSPEND_MS_MAX = 3_600_000  # how long one pull may wait
@@ -67,16 +68,6 @@ _TOOLS = frozenset(
     }
 )
 
-_CODES = {
-    status.FOUND: codes.SUCCESS,
-    status.MESSAGE_WAS_REMOVING: codes.PULL_RETRY_IMMEDIATELY,
-    status.NO_MATCHED_MESSAGE: codes.PULL_RETRY_IMMEDIATELY,
-    status.OFFSET_FOUND_NULL: codes.PULL_NOT_FOUND,
-    status.OFFSET_OVERFLOW_ONE: codes.PULL_NOT_FOUND,
-    status.OFFSET_OVERFLOW_BADLY: codes.PULL_OFFSET_MOVED,
-    status.OFFSET_TOO_SMALL: codes.PULL_OFFSET_MOVED,
-}
-
 
 class LogicalPulls(Protocol):
     """Serves the pulls of static topics (see `static_handlers`)."""
@@ -93,15 +84,17 @@ class LogicalPulls(Protocol):
         """The response to a pull that waited, once its logical queue is led elsewhere."""
 
 
-@dataclass(eq=False)  # no slots: a slave's calls super()
+@dataclass(slots=True, eq=False)
 class PullHandlers:
     """Handles pulls. `long_polls` is created here, because it runs `rerun` for parked pulls.
 
-    `change_refusal()` says why offsets that come with pulls are not kept; None for a broker that
-    keeps them all. `logical` is set once there is a static topic.
+    `role` decides what differs between a master and a slave. `change_refusal()` says why offsets
+    that come with pulls are not kept; None for a broker that keeps them all. `logical` is set once
+    there is a static topic.
     """
 
     config: BrokerConfig
+    role: PullRole
     store: MessageStore
     permissions: Permissions
     groups: Groups
@@ -137,6 +130,9 @@ class PullHandlers:
     def on_pull(
         self, header: PullMessage, command: Command, connection: Connection
     ) -> Response | bytes | Coroutine[Any, Any, Response] | None:
+        refusal = self.role.refusal
+        if refusal is not None:
+            raise Refusal(codes.SYSTEM_BUSY, refusal)
         if self.logical is not None and self.logical.has(header):
             return self.logical.on_pull(header, command, connection)
         is_controlled = self.config.cold_data_flow_control_enable
@@ -158,20 +154,14 @@ class PullHandlers:
         if self.config.cold_data_flow_control_enable and found.status == status.FOUND:
             tags = wanted if isinstance(wanted, frozenset) else None
             self.cold.count(header, found.next_offset, tags)
-        flags = header.sys_flag
-        if flags & COMMIT_OFFSET and header.commit_offset >= 0 and self.takes_progress:
+        if header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0 and self.takes_progress:
             self.offsets.commit(header.topic, header.group, header.queue_id, header.commit_offset)
-        if flags & SUSPEND and found.status != status.FOUND and self._may_wait(header, found):
-            now_ms = self.now_ms()
-            pull = ParkedPull(
-                header, command, connection, now_ms, now_ms + self._suspend_ms(header)
-            )
-            if not _is_short(header, command):
-                pull.bytes = command.weight()
-            if self.long_polls.park((header.topic, header.queue_id), pull):
-                return None
-            raise self._too_many(header, pull, connection)
-        return self._answer(header, command, found, topic, group, connection)
+        if found.status == status.FOUND:
+            return self._found(header, command, found, topic, group, connection)
+        if header.sys_flag & SUSPEND and self.role.may_wait(header, found):
+            self._park(header, command, connection)
+            return None
+        return self._missed(header, found, topic, group)
 
     @property
     def takes_progress(self) -> bool:
@@ -206,13 +196,15 @@ class PullHandlers:
             if moved is not None:
                 return moved
         found = self._look(header, wanted)
-        if not final:
+        if found.status == status.FOUND:
+            return self._found(header, command, found, topic, group, connection)
+        if not final and not self.role.ends_long_polls:
             if found.status == status.NO_MATCHED_MESSAGE and found.next_offset >= found.max_offset:
                 header.offset = found.next_offset  # messages that didn't match are not read twice
                 return None
-            if found.status != status.FOUND and self._may_wait(header, found):
+            if self.role.may_wait(header, found):
                 return None
-        return self._answer(header, command, found, topic, group, connection)
+        return self._missed(header, found, topic, group)
 
     def check(
         self, header: PullMessage, command: Command, connection: Connection
@@ -363,22 +355,21 @@ class PullHandlers:
         )
         return header.missed(codes.PULL_OFFSET_MOVED, answer, OFFSET_RESET)
 
-    def _may_wait(self, header: PullMessage, found: Found) -> bool:
-        return self._code(header, found) == codes.PULL_NOT_FOUND
+    def _park(self, header: PullMessage, command: Command, connection: Connection) -> None:
+        """Keep a pull until a message arrives or its time is up. Refusal at a limit."""
+        if self.config.long_polling_enable:
+            asked_ms = max(0, min(header.suspend_ms, SUSPEND_MS_MAX))
+        else:
+            asked_ms = self.config.short_polling_time_mills
+        now_ms = self.now_ms()
+        deadline_ms = now_ms + self.role.wait_ms(asked_ms)
+        pull = ParkedPull(header, command, connection, now_ms, deadline_ms)
+        if not _is_short(header, command):
+            pull.bytes = command.weight()
+        if not self.long_polls.park((header.topic, header.queue_id), pull):
+            raise self._too_many(header, pull, connection)
 
-    def _suspend_ms(self, header: PullMessage) -> int:
-        if not self.config.long_polling_enable:
-            return self.config.short_polling_time_mills
-        return max(0, min(header.suspend_ms, SUSPEND_MS_MAX))
-
-    def _code(self, header: PullMessage, found: Found) -> int:
-        known = _CODES.get(found.status)
-        if known is not None:
-            return known
-        # No such queue yet, or an empty one: there only offset 0 is valid.
-        return codes.PULL_NOT_FOUND if header.offset == 0 else codes.PULL_OFFSET_MOVED
-
-    def _answer(
+    def _found(
         self,
         header: PullMessage,
         command: Command,
@@ -387,36 +378,48 @@ class PullHandlers:
         group: SubscriptionGroupConfig,
         connection: Connection,
     ) -> Response | bytes:
+        """The response with the messages that were found."""
         self.offsets.pulled(header.topic, header.group, header.queue_id, found.next_offset)
         suggested = 0
         if self.config.slave_read_enable:
             suggested = self._suggested_broker(header, found, group)
-        if found.status == status.FOUND:
-            gets = self.stats.gets(header.topic, header.group)
-            gets.messages += found.count
-            gets.bytes += found.size
-            gets.calls += 1
-            total = gets.total
-            total.messages += found.count
-            total.bytes += found.size
-            total.calls += 1
-            if self.spans is not None:
-                self.spans.delivered(found.records, header.group)
-            reply = header.found(
-                command, found, topic.topic_sys_flag, group.group_sys_flag, suggested
-            )
-            if type(reply) is bytes:
-                connection.add_unsent(found.size)
-            return reply
+        gets = self.stats.gets(header.topic, header.group)
+        gets.messages += found.count
+        gets.bytes += found.size
+        gets.calls += 1
+        total = gets.total
+        total.messages += found.count
+        total.bytes += found.size
+        total.calls += 1
+        if self.spans is not None:
+            self.spans.delivered(found.records, header.group)
+        reply = header.found(command, found, topic.topic_sys_flag, group.group_sys_flag, suggested)
+        if type(reply) is bytes:
+            connection.add_unsent(found.size)
+        return reply
+
+    def _missed(
+        self,
+        header: PullMessage,
+        missed: Found,
+        topic: TopicConfig,
+        group: SubscriptionGroupConfig,
+    ) -> Response:
+        """The response without messages."""
+        missed.next_offset = self.role.next_offset(header, missed)
+        self.offsets.pulled(header.topic, header.group, header.queue_id, missed.next_offset)
+        suggested = 0
+        if self.config.slave_read_enable:
+            suggested = self._suggested_broker(header, missed, group)
         self.stats.misses.messages += 1
         answer = PullMessageResponse.of(
-            found, topic.topic_sys_flag, group.group_sys_flag, suggested
+            missed, topic.topic_sys_flag, group.group_sys_flag, suggested
         )
-        name = status.NAMES[found.status]
-        if found.status == status.NO_MATCHED_LOGIC_QUEUE:
+        name = status.NAMES[missed.status]
+        if missed.status == status.NO_MATCHED_LOGIC_QUEUE:
             # The topic has been checked: RocketMQ creates the queue, and finds it empty.
             name = status.NAMES[status.NO_MESSAGE_IN_QUEUE]
-        return header.missed(self._code(header, found), answer, name)
+        return header.missed(self.role.code(header, missed), answer, name)
 
     def _suggested_broker(
         self, header: PullMessage, found: Found, group: SubscriptionGroupConfig
@@ -424,9 +427,8 @@ class PullHandlers:
         """The id of the broker to ask next: a slave if the messages have left the memory here."""
         looked = found.next_offset > header.offset
         last = found.next_offset - 1
-        if looked and not self.store.in_memory(header.topic, header.queue_id, last):
-            return group.which_broker_when_consume_slowly
-        return group.broker_id
+        is_slow = looked and not self.store.in_memory(header.topic, header.queue_id, last)
+        return self.role.suggested_broker(group, found, is_slow=is_slow)
 
     def _too_many(self, header: PullMessage, pull: ParkedPull, connection: Connection) -> Refusal:
         """The refusal of a pull that can't be parked.

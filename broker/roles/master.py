@@ -9,7 +9,7 @@ from ...protocol.aio.connection import Row
 from ..access.gates import RequestGates
 from ..groups.queue_lock_gate import CLIENT_LOCK_MS, QueueLockGate
 from ..groups.queue_locks import LockTable
-from ..pull.handlers import PullHandlers
+from ..pull.role import MasterPullRole, PullRole
 from ..runtime.periodic import STEP_SECONDS, Cut, DynamicPeriod, Job
 from ..scheduled.timers import Timers, open_timers
 from ..topics.static_cleaner import PERIOD_SECONDS as CLEAN_STATIC_SECONDS
@@ -44,12 +44,8 @@ class Master(Role):
         b = self._parts
         return open_timers(b.config, b.store, b.now_ms, b.wake, b.stats)
 
-    def pull_handlers(self) -> PullHandlers:
-        b = self._parts
-        return PullHandlers(
-            b.config, b.store, b.permissions, b.groups, b.offsets, b.clients, b.filters, b.stats,
-            b.now_ms, b.spans, self.change_refusal if self.needs_authority else None,
-        )  # fmt: skip
+    def pull_role(self) -> PullRole:
+        return MasterPullRole()
 
     def rows(self, gates: RequestGates) -> list[Row]:
         b = self._parts

@@ -12,7 +12,7 @@ from ...protocol.aio.connection import Row
 from ..access.gates import RequestGates
 from ..groups.queue_locks import LockTable
 from ..naming.registration import Master
-from ..pull.handlers import PullHandlers
+from ..pull.role import PullRole
 from ..runtime.periodic import Job
 from ..scheduled.timers import Timers
 
@@ -35,8 +35,8 @@ class Role(Protocol):
     def open_timers(self) -> Timers | None:
         """Make the timers; None when they are off. StoreError when their files can't be read."""
 
-    def pull_handlers(self) -> PullHandlers:
-        """Make the handlers of pulls."""
+    def pull_role(self) -> PullRole:
+        """What this role decides about pulls."""
 
     def rows(self, gates: RequestGates) -> list[Row]:
         """Say what requests must pass, and return the requests that only this role serves."""

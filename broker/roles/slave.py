@@ -8,9 +8,9 @@ from ...protocol.aio.connection import Row
 from ...protocol.aio.peers import Peers
 from ..access.gates import RequestGates
 from ..naming.registration import Master as FoundMaster
-from ..pull.handlers import PullHandlers
+from ..pull.role import PullRole
 from ..replication.following_timers import FollowingTimers
-from ..replication.pull_handlers import SlavePullHandlers
+from ..replication.pull_role import SlavePullRole
 from ..replication.replica import Replica
 from ..replication.slave import HaSlave
 from ..replication.synchronize import ALL_MS, SlaveSynchronize
@@ -50,12 +50,8 @@ class Slave(Role):
         b = self._parts
         return open_timers(b.config, b.store, b.now_ms, b.wake, b.stats, FollowingTimers)
 
-    def pull_handlers(self) -> PullHandlers:
-        b = self._parts
-        return SlavePullHandlers(
-            b.config, b.store, b.permissions, b.groups, b.offsets, b.clients, b.filters, b.stats,
-            b.now_ms, b.spans, None, is_master_there=lambda: self._follower.connected,
-        )  # fmt: skip
+    def pull_role(self) -> PullRole:
+        return SlavePullRole(self._parts.config, lambda: self._follower.connected)
 
     def rows(self, gates: RequestGates) -> list[Row]:
         b = self._parts
