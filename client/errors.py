@@ -10,10 +10,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..protocol import codes
+from .argument_errors import AerobeeError, ClientError, IllegalMessageError
 
 if TYPE_CHECKING:
     from .base.message import Message
     from .base.receipts import SendReceipt
+
+__all__ = [
+    "AerobeeError",
+    "BatchError",
+    "BrokerError",
+    "ClientError",
+    "ClosedError",
+    "IllegalMessageError",
+    "NoAnswerError",
+    "NoRouteError",
+    "RequesterGoneError",
+    "UnreachableError",
+]
 
 # Another broker, or the same one later, may succeed (DefaultMQProducer's retryResponseCodes).
 RETRIABLE_CODES = frozenset(
@@ -48,20 +62,6 @@ def is_queue_gone(code: int, remark: str | None) -> bool:
     """
     is_code = code in (codes.INVALID_PARAMETER, codes.SYSTEM_ERROR)
     return is_code and QUEUE_GONE.search(remark or "") is not None
-
-
-class AerobeeError(Exception):
-    """Everything that this package raises on purpose."""
-
-    retriable = False
-
-
-class ClientError(AerobeeError):
-    """The call failed locally."""
-
-
-class IllegalMessageError(ClientError, ValueError):
-    """The message can't be sent as it is; nothing was sent."""
 
 
 class ClosedError(ClientError):

@@ -13,13 +13,10 @@ import socket
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from .exposition import Family
 from .page import Status
-
-if TYPE_CHECKING:
-    from .endpoint_pages import EndpointPages
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +63,16 @@ class DaemonView:
     console: str = ""
 
 
+class _Pages(Protocol):
+    """The pages behind the port; `endpoint_pages` has them."""
+
+    async def start(self, sockets: Iterable[socket.socket]) -> None:
+        """Serve the connections of these sockets."""
+
+    async def stop(self) -> None:
+        """Close the sockets and their connections."""
+
+
 class Endpoint:
     """One HTTP port.
 
@@ -92,7 +99,7 @@ class Endpoint:
         self._view = view
         self._token = token
         self._sockets: list[socket.socket] = []
-        self._pages: EndpointPages | None = None
+        self._pages: _Pages | None = None
         self._loading: asyncio.Task[None] | None = None
 
     @property
@@ -163,8 +170,9 @@ class Endpoint:
         try:
             # In another thread, so that the daemon goes on with its own requests.
             module = await asyncio.to_thread(import_module, ".endpoint_pages", __package__)
-            self._pages = module.EndpointPages(self._view, self._token)
-            await self._pages.start(self._sockets)
+            pages: _Pages = module.EndpointPages(self._view, self._token)
+            self._pages = pages
+            await pages.start(self._sockets)
         except Exception:
             log.exception("the HTTP endpoint on port %d can't serve its visitors", self.port)
 

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from . import logs
-from .entry import INTERRUPTED
+from .exit_codes import INTERRUPTED
 from .output.command_error import CommandError
 from .output.sanitize import PlainFormatter, plain
 

@@ -1,6 +1,6 @@
 """The program `aerobee`: what ends it while it is being imported ends it without a traceback."""
 
-INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
+from .exit_codes import INTERRUPTED
 
 
 def main() -> int:

@@ -1,8 +1,8 @@
 """Writes a topic to files through Spark: what `aerobee ingest` does.
 
 The ranges are planned once and given to Spark as offsets: the number of messages is known before
-the read, and messages that arrive meanwhile are left for the next run. With `follow` the job is a
-stream (`ingest_stream`), whose position is in Spark's checkpoint.
+the read, and messages that arrive meanwhile are left for the next run. A job with `follow` is a
+stream: `ingest_stream` writes it.
 """
 
 import json
@@ -124,24 +124,6 @@ def ingest(job: Ingest, span: Span, on_rows: OnRows) -> Written:
         # Spark's status store learns of the end slightly later.
         spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
         return Written(_rows_read(spark), 0 if job.schema is None else bad.get[ROWS])
-
-
-def follow(job: Ingest, on_rows: OnRows) -> Written:
-    """Writes the topic as a stream and returns the rows of this run, as `ingest` does."""
-    from . import ingest_stream
-
-    check_stream(job)
-    with session(f"aerobee ingest {job.topic}", job.master, delta=job.format == "delta") as spark:
-        register(spark)
-        return ingest_stream.follow(spark, Tables(job), on_rows)
-
-
-def check_stream(job: Ingest) -> None:
-    """SparkFailed when the stream can't be written, or can't go on where it ended."""
-    from . import ingest_stream
-
-    check_format(job)
-    ingest_stream.check_checkpoint(Tables(job))
 
 
 def check_format(job: Ingest) -> None:

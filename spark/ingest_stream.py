@@ -24,6 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ..client.blocking.reader import Reader
 from ..client.errors import AerobeeError
+from . import register
 from .bodies import malformed, schema_of, typed
 from .ingest import (
     AVAILABLE_NOW,
@@ -34,6 +35,7 @@ from .ingest import (
     OnRows,
     Tables,
     Written,
+    check_format,
     counted,
     folders_of,
     source_options,
@@ -42,13 +44,19 @@ from .ingest import (
 )
 from .options import MALFORMED, read_options
 from .progress import Progress, commit, latest, rows_between
-from .session import SIGNALS, SparkFailed, Stopped, sentence
+from .session import SIGNALS, SparkFailed, Stopped, sentence, session
 from .stream import SPARK_ADMITS
 
 LOOK_SECONDS = 0.2
 SIGNAL_SECONDS = 0.5  # between the JVM's end and our own signal, when both are signalled
 END_SECONDS_MAX = 20.0  # a signal waits for a micro-batch; one that is cut off is repeated
 TRIGGER = "1 second"  # between the micro-batches of a continuous one, at least
+
+
+def check_stream(job: Ingest) -> None:
+    """SparkFailed when the stream can't be written, or can't go on where it ended."""
+    check_format(job)
+    check_checkpoint(Tables(job))
 
 
 def check_checkpoint(tables: Tables) -> None:
@@ -65,7 +73,15 @@ def check_checkpoint(tables: Tables) -> None:
         )
 
 
-def follow(spark: SparkSession, tables: Tables, on_rows: OnRows) -> Written:
+def follow(job: Ingest, on_rows: OnRows) -> Written:
+    """Writes the topic as a stream and returns the rows of this run, as `ingest` does."""
+    check_stream(job)
+    with session(f"aerobee ingest {job.topic}", job.master, delta=job.format == "delta") as spark:
+        register(spark)
+        return _follow(spark, Tables(job), on_rows)
+
+
+def _follow(spark: SparkSession, tables: Tables, on_rows: OnRows) -> Written:
     """Run until everything is read or a signal arrives; returns the rows of this run, whose offsets
     are then committed, so that the group has no lag.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ..errors import ClientError
+from ..argument_errors import ClientError
 
 SHOWN_MAX = 100  # characters of a value, in an error
 

@@ -10,7 +10,7 @@ from types import NoneType
 from ...protocol.errors import Refusal
 from ...protocol.message import properties as props
 from ...protocol.names import SEND_FORBIDDEN_TOPICS, check_topic
-from ..errors import IllegalMessageError
+from ..argument_errors import IllegalMessageError
 from .arguments import check_type, shown, wrong_type
 
 BODY_BYTES_MAX = 4 << 20  # maxMessageSize of Java's client and broker

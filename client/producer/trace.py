@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from ...protocol.message import properties as props
 from ...protocol.names import GROUP_CHARS_MAX
@@ -19,9 +19,6 @@ from ..base.message_view import MessageView
 from ..base.receipts import SendReceipt, SendStatus
 from ..errors import AerobeeError
 from .encoding import EncodedMessage
-
-if TYPE_CHECKING:
-    from .producer import Producer
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +43,20 @@ class TraceRecords(NamedTuple):
     keys: tuple[str, ...]
 
 
+class TraceProducer(Protocol):
+    """Sends trace messages: as much of a `Producer` as a tracer uses."""
+
+    async def start(self) -> None:
+        """Get ready to send."""
+
+    async def send(self, message: Message, *, timeout: float) -> SendReceipt:  # noqa: ASYNC109
+        """Send and wait until a broker has stored the message."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections."""
+
+
 class Tracer:
     """Collects records and sends them, ten at a time or after five seconds.
 
@@ -54,7 +65,7 @@ class Tracer:
     """
 
     def __init__(
-        self, topic: str, group: str, make: Callable[[str], "Producer"], kind: str = "PRODUCE"
+        self, topic: str, group: str, make: Callable[[str], TraceProducer], kind: str = "PRODUCE"
     ) -> None:
         self._topic = topic
         self._group = group

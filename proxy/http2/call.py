@@ -12,12 +12,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from .status import INTERNAL, RESOURCE_EXHAUSTED, UNIMPLEMENTED, GrpcError
-
-if TYPE_CHECKING:
-    from .connection import Http2Connection
 
 UNARY, SERVER_STREAM, BIDIRECTIONAL = range(3)
 PREFIX = Struct(">BI")  # compressed or not, bytes of the message
@@ -40,6 +37,25 @@ class Method:
     handle: Callable[..., Awaitable[Any]]
 
 
+class CallConnection(Protocol):
+    """The connection of a call: as much of an `Http2Connection` as calls and handlers use."""
+
+    loop: asyncio.AbstractEventLoop
+    message_bytes_max: int
+    peer: tuple[str, int]
+    local: tuple[str, int]
+
+    def consumed(self, call: "Call", count: int) -> None:
+        """`count` bytes of a call were taken; the client may send as many again."""
+
+    def is_behind(self, call: "Call") -> bool:
+        """Whether a handler has to wait before it writes more."""
+        ...
+
+    def send(self, call: "Call", data: bytes) -> None:
+        """Append bytes to the answer of a call."""
+
+
 class Call:
     """A call that is being served."""
 
@@ -51,7 +67,7 @@ class Call:
 
     def __init__(
         self,
-        connection: "Http2Connection",
+        connection: CallConnection,
         stream_id: int,
         method: Method,
         metadata: dict[bytes, bytes],

@@ -14,6 +14,7 @@ from ...client.base.words import counted
 from ...spark.options import FORMATS, MALFORMED
 from ..begin_at import add_from, start_of
 from ..connecting import add_connection, security
+from ..exit_codes import SIGNALLED
 from ..output.command_error import CommandError
 from ..output.progress import rows_bar
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ...spark import ingest
 
 INSTALL = "pip install 'aerobee[spark]'"
-SIGNALLED = 128  # plus the signal's number is the exit code that shells expect
 PARTS = ("pyspark", "py4j", "pyarrow", "pandas")  # the packages of that extra
 
 
@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _write(options: argparse.Namespace, start: StartFrom) -> "ingest.Written":
     """Check everything possible without Spark, then run it; returns the numbers of rows."""
-    from ...spark import ingest, session
+    from ...spark import ingest, ingest_stream, session
     from ...spark.bodies import check_schema, read_schema_text
 
     follow = ingest.AVAILABLE_NOW if options.available_now else None
@@ -119,7 +119,7 @@ def _write(options: argparse.Namespace, start: StartFrom) -> "ingest.Written":
     )
     if job.schema is not None:
         check_schema(job.schema)
-    ingest.check_target(job) if follow is None else ingest.check_stream(job)
+    ingest.check_target(job) if follow is None else ingest_stream.check_stream(job)
     session.check_java()
     span = ingest.measure(job)  # an unknown topic is reported before Spark starts
     count = f"{span.messages:,} message{'' if span.messages == 1 else 's'}"
@@ -130,7 +130,10 @@ def _write(options: argparse.Namespace, start: StartFrom) -> "ingest.Written":
         flush=True,
     )
     with rows_bar(f"ingesting {job.topic}", span.messages if follow is None else None) as show:
-        written = ingest.ingest(job, span, show) if follow is None else ingest.follow(job, show)
+        if follow is None:
+            written = ingest.ingest(job, span, show)
+        else:
+            written = ingest_stream.follow(job, show)
         show(written.rows, None)
     return written
 

@@ -24,9 +24,9 @@ from ..log.records import locate
 from ..log.run import has_right_crc
 from ..queues.consume_queue import FILLER
 from .arrays import numbers
+from .queue_view import QueueView
 from .rows import TEXT_MAP, TEXTS, TIMESTAMP, Rows, every_row, rows_of
 from .slices import slices
-from .view import QueueView
 
 Batch: TypeAlias = pa.RecordBatch
 Schema: TypeAlias = pa.Schema

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from aerobee.scripts import cli
 from aerobee.scripts.commands import pub
-from aerobee.scripts.entry import INTERRUPTED
+from aerobee.scripts.exit_codes import INTERRUPTED
 from aerobee.scripts.harness.java_side import free_broker_port
 from aerobee.testing import LocalCluster
 

@@ -6,6 +6,7 @@ ARCHITECTURE.md. Widening a table here is a decision to be written down there.
 
 import ast
 import re
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,9 @@ ROOMS = {
         "benchmark",
     ],
 }
+
+# Folders whose modules still import each other in circles.
+CIRCULAR = {"broker", "protocol"}
 
 # What plain sends are done with where numba is installed.
 COMPILED = ["protocol/kernels", "protocol/aio", "broker/send"]
@@ -145,6 +149,22 @@ def test_arrows_between_rooms_point_down(folder: str) -> None:
         if rooms.index(there) > rooms.index(here) and not found.is_for_types:
             wrong.append(f"{found.place}: {folder}/{here} must not import {folder}/{there}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("folder", sorted({*tree.FOLDERS} - CIRCULAR))
+def test_no_imports_make_a_circle(folder: str) -> None:
+    """Imports for types count as well: who reads one module of a circle has to read all."""
+    graph: dict[str, set[str]] = {}
+    for found in tree.all_imports():
+        if found.file.startswith(f"{folder}/") and found.relative:
+            here, there = tree.module_of(found.file), tree.imported_module(found.name)
+            if there != here:
+                graph.setdefault(here, set()).add(there)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as wrong:
+        circle = " imports ".join(reversed(wrong.args[1]))
+        pytest.fail(f"{circle}; move what they share to a module below, or take a Protocol")
 
 
 def test_every_room_is_listed() -> None:

@@ -79,6 +79,22 @@ def all_imports() -> tuple[Import, ...]:
     return tuple(found for path in sources() for found in imports(path))
 
 
+def module_of(file: str | Path) -> str:
+    """The dotted name of a source file below the package, "store.files" for its `__init__`."""
+    return ".".join(Path(file).with_suffix("").parts).removesuffix(".__init__")
+
+
+@cache
+def _modules() -> frozenset[str]:
+    return frozenset(map(module_of, sources()))
+
+
+def imported_module(name: str) -> str:
+    """The module that an import of "aerobee.store.files.segment.Segment" reads."""
+    inner = name.removeprefix("aerobee.")
+    return inner if inner in _modules() else inner.rpartition(".")[0]
+
+
 def layer(parts: tuple[str, ...]) -> str:
     """The layer that a path or a dotted name below the package belongs to."""
     return "protocol.aio" if parts[:2] == ("protocol", "aio") else parts[0]
