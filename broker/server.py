@@ -287,7 +287,7 @@ class Broker(Parts):
             timeout_ms=config.sync_flush_timeout,
             now_ms=now_ms,
             is_sync=config.flush_disk_type == "SYNC_FLUSH",
-            has_slaves=self.ha.tells_end,
+            has_slaves=self.ha.hears_each_end,
             slave_timeout_ms=config.slave_timeout,
             threads=self.threads,
         )
@@ -428,7 +428,7 @@ class Broker(Parts):
             raise WritesRefused(store.refusal or "messages were dropped")
         if self.stored_spans is not None:
             self.stored_spans.stored()
-        if self._slaves or self.ha.tells_end:
+        if self._slaves or self.ha.hears_each_end:
             self.ha.send()  # which also tells a master without slaves what is confirmed
         if self.syncer.is_due:
             self.syncer.end_of_tick()

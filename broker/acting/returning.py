@@ -60,6 +60,7 @@ class Tables:
 @dataclass(slots=True, eq=False)
 class ReturningMaster:
     """`address` and `ha_address` are this master's. `is_online` is whether it delivers what is due.
+    `note_alive(brokers)` gets how many brokers of this name are alive, this one included.
     `left` keeps the queue locks for the next start; `knows_locks` is whether `locks` has all that
     the last run gave. `now_ms` is a clock for timeouts, `wall_ms` that of messages."""
 
@@ -71,6 +72,7 @@ class ReturningMaster:
     _peers: Peers
     _store: MessageStore
     _ha: HaMaster
+    _note_alive: Callable[[int], None]
     _tables: Tables
     _now_ms: Callable[[], int]
     _wall_ms: Callable[[], int]
@@ -123,7 +125,7 @@ class ReturningMaster:
         now_ms = self._now_ms()
         if group is not None:
             self._others(group)
-            self._ha.note_alive(len(group.keys() | {MASTER_ID}))
+            self._note_alive(len(group.keys() | {MASTER_ID}))
             masters = group.get(MASTER_ID, [])
             if self._address in masters:
                 self._listed_ms = now_ms

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from ...protocol.aio.rpc_latency import RpcLatency
 from ...protocol.aio.server import Server
@@ -15,7 +15,7 @@ from ..naming.other_masters import OtherMasters
 from ..naming.registration import Registration
 from ..pop.service import PopParts
 from ..pull.long_polls import LongPolls
-from ..replication.log_sender import MasterEnd
+from ..replication.master import HaMaster
 from ..replication.slave import HaSlave
 from ..roles.role import Role
 from ..runtime.stats import Stats
@@ -53,7 +53,7 @@ class BrokerView(GroupsView, Protocol):
     server: Server
     registration: Registration
     other_masters: OtherMasters
-    ha: MasterEnd[Any]
+    ha: HaMaster
     ha_slave: HaSlave | None
     syncer: Syncer
     long_polls: LongPolls

@@ -1,7 +1,6 @@
 """Requests about replication: 907, 908, 1007."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
@@ -9,7 +8,7 @@ from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.admin import MasterFlushOffset
 from ..access import needs
-from .log_sender import MasterEnd
+from .master import HaMaster
 from .slave import HaSlave
 
 
@@ -17,7 +16,7 @@ from .slave import HaSlave
 class AdminHaHandlers:
     """Reports the state of replication. `slave` is None on a master."""
 
-    master: MasterEnd[Any]
+    master: HaMaster
     slave: HaSlave | None
 
     def rows(self) -> list[Row]:

@@ -9,87 +9,50 @@ SYNC_FLUSH it reports what its disk has.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple
 
 from ...protocol.aio.tasks import ended
 from ...protocol.errors import Malformed
 from ...protocol.ha_auto_switch import Chunk, MasterHello, MasterStream, SlaveHello, report
 from ...store.base.errors import DamagedStore, StoreError
-from ...store.engine.derive_runs import Key
-from ...store.engine.store import MessageStore
 from ...store.epochs import EpochEntry, consistent_point
 from ...store.epochs.entries import disorder
-from ..settings.config import BrokerConfig
 from . import slave as classic
 from .slave import HaSlave, MasterConnection
 
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0  # until a master is tried again
-SWEEP_SECONDS = 0.5
+SWEEP_SECONDS = 0.5  # between two calls of `HaSlave.sweep`
 HEARTBEAT_MS = 1_000  # at most, between two reports; haSendHeartbeatInterval may be less
 
 
-class AutoSwitchSlave(HaSlave):
-    """Follows the master whose address for replication, host:port, is `master_ha_address`; "" while
-    it is not known, `set_master` tells it later."""
+class AutoSwitch(NamedTuple):
+    """What a slave in controller mode does besides following: `HaSlave` gets its `connection`.
 
-    def __init__(
-        self,
-        store: MessageStore,
-        *,
-        broker_id: int,
-        master_ha_address: str,
-        config: BrokerConfig,
-        now_ms: Callable[[], int],
-        on_messages: Callable[[Iterable[Key]], None] = lambda keys: None,
-        on_cut: Callable[[int], None] = lambda offset: None,
-        on_confirmed: Callable[[], None] = lambda: None,
-        sync_to: Callable[[int], Awaitable[bool]] | None = None,
-    ) -> None:
-        """The store must follow already (`store.follower.follow`), and be in controller mode.
+    `broker_id` is the controller id of this broker. `on_confirmed()` is called when more of the log
+    may be read, `on_cut(offset)` after the log was cut at `offset`: tables with places in the log
+    or in queues must drop what lies behind it. `sync_to(end)` waits until the log is on disk up to
+    `end`; it is needed with SYNC_FLUSH, and not used without.
+    """
 
-        `broker_id` is the controller id of this broker. `now_ms` is the wall clock: its times are
-        shown. `on_messages` gets the queues with new messages. `on_confirmed()` is called when
-        more of the log may be read. `on_cut(offset)` is called after the log was cut at
-        `offset`: tables with places in the log or in queues must drop what lies behind it.
-        `sync_to(end)` waits until the log is on disk up to `end`; it is needed with SYNC_FLUSH.
-        """
-        super().__init__(config, store, now_ms, on_messages)
-        self.broker_id = broker_id
-        self.retry_seconds = RETRY_SECONDS
-        self.on_cut = on_cut
-        self.on_confirmed = on_confirmed
-        self.sync_to = sync_to if store.settings.sync_flush else None
-        self._sweeper: asyncio.TimerHandle | None = None
-        if master_ha_address:
-            self.set_master(master_ha_address)
+    broker_id: int
+    on_cut: Callable[[int], None] = lambda offset: None
+    on_confirmed: Callable[[], None] = lambda: None
+    sync_to: Callable[[int], Awaitable[bool]] | None = None
 
-    async def start(self) -> None:
-        """Begin to follow, in the loop that runs."""
-        await super().start()
-        self._tick()
-
-    async def stop(self) -> None:
-        """Leave the master. The log stays, up to the last whole message."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-        await super().stop()
-
-    def new_connection(self) -> MasterConnection:
-        return AutoSwitchConnection(self)
-
-    def _tick(self) -> None:
-        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._tick)
-        self.sweep()
+    def connection(self, slave: HaSlave) -> MasterConnection:
+        """The protocol of a new connection. The store must be in controller mode."""
+        return AutoSwitchConnection(slave, self)
 
 
 class AutoSwitchConnection(MasterConnection):
     """A connection to a master in controller mode."""
 
-    _slave: AutoSwitchSlave
-
-    def __init__(self, slave: AutoSwitchSlave) -> None:
+    def __init__(self, slave: HaSlave, switch: AutoSwitch) -> None:
         super().__init__(slave)
+        self._switch = switch
+        self._sync_to = switch.sync_to if slave.store.settings.sync_flush else None
         self._stream = MasterStream()
         self._hello: MasterHello | None = None
         self._agreeing: asyncio.Task[None] | None = None
@@ -102,9 +65,9 @@ class AutoSwitchConnection(MasterConnection):
 
     def _begin(self) -> None:
         """Tell the id of this broker; the master answers with its epochs."""
-        slave, config = self._slave, self._slave.config
+        config = self._slave.config
         self._end, self._equal_end = 1, 0  # nothing is compared yet
-        hello = SlaveHello(slave.broker_id, config.sync_from_last_file, config.async_learner)
+        hello = SlaveHello(self._switch.broker_id, config.sync_from_last_file, config.async_learner)
         self._transport.write(hello.encode())
 
     def _feed(self, data: bytes) -> bool:
@@ -120,7 +83,7 @@ class AutoSwitchConnection(MasterConnection):
                 self._agreeing = asyncio.create_task(self._agree(packet))
             else:
                 raise Malformed("it shakes hands a second time")
-        if self._slave.sync_to is not None and self._is_compared and self._reported >= 0:
+        if self._sync_to is not None and self._is_compared and self._reported >= 0:
             self._sync()
         return bool(packets)
 
@@ -130,8 +93,8 @@ class AutoSwitchConnection(MasterConnection):
         """Cut this log where the master's parts from it, and ask for the rest."""
         try:
             await self._cut(hello)
-            if self._slave.sync_to is not None:
-                await self._slave.sync_to(self._slave.store.log_end)
+            if self._sync_to is not None:
+                await self._sync_to(self._slave.store.log_end)
             if not self._is_closed:
                 self._ask()
                 self._transport.resume_reading()
@@ -163,7 +126,7 @@ class AutoSwitchConnection(MasterConnection):
         await asyncio.to_thread(plan.run)
         if not self._is_closed:
             store.cut(plan)
-            self._slave.on_cut(point)
+            self._switch.on_cut(point)
 
     def _ask(self) -> None:
         """Ask for the log, from a place on where the two have to be equal."""
@@ -186,7 +149,7 @@ class AutoSwitchConnection(MasterConnection):
 
     def _take(self, chunk: Chunk) -> None:
         """Take the new bytes of a chunk. StoreError when they don't continue this log."""
-        slave, store = self._slave, self._slave.store
+        store = self._slave.store
         if chunk.data:
             rest = self._compared(chunk.place, chunk.data)
             if rest is not None:
@@ -201,7 +164,7 @@ class AutoSwitchConnection(MasterConnection):
                 "asked for; it is asked again"
             )
         if self._is_compared and store.confirm(min(chunk.confirmed, store.log_end)):
-            slave.on_confirmed()
+            self._switch.on_confirmed()
 
     @property
     def _expected_place(self) -> int:
@@ -233,7 +196,7 @@ class AutoSwitchConnection(MasterConnection):
     @property
     def _safe_end(self) -> int:
         store = self._slave.store
-        return store.log_end if self._slave.sync_to is None else store.durable_end
+        return store.log_end if self._sync_to is None else store.durable_end
 
     def _packet(self, end: int) -> bytes:
         return report(end)
@@ -245,11 +208,11 @@ class AutoSwitchConnection(MasterConnection):
             self._syncing = asyncio.create_task(self._sync_all())
 
     async def _sync_all(self) -> None:
-        slave, store = self._slave, self._slave.store
-        assert slave.sync_to is not None
+        store = self._slave.store
+        assert self._sync_to is not None
         try:
             while store.durable_end < store.log_end and not self._is_closed:
-                if not await slave.sync_to(store.log_end):
+                if not await self._sync_to(store.log_end):
                     return  # the disk has failed, or the broker stops
                 if not self._is_closed and self._safe_end > self._reported:
                     self._report()

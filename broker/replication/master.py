@@ -1,31 +1,81 @@
 """The master's end of replication: slaves connect, report their end of the log, and get the rest.
 
-Responses of a SYNC_MASTER wait for the positions that slaves report.
+A slave gets the bytes of the file, so that its files become the same. Each slave has its own
+position in the log; `send` continues there at the end of every loop iteration that wrote something.
+A slave that doesn't read costs no more than the socket's buffer and one of fixed size.
+
+What is acknowledged is another matter: `counted_acks`, and in controller mode `sync_set_acks`.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import cast
+from contextlib import suppress
+from typing import Protocol, cast
 
-from ...protocol.aio.server import start_accepting
-from ...protocol.ha import CHUNK_HEAD, Reports
+from ...protocol.aio.server import end_accepting, start_accepting
+from ...protocol.bodies.ha import HAConnectionRuntimeInfo, HARuntimeInfo
+from ...protocol.errors import Malformed
+from ...protocol.ha_prologue import LACKING_THERE, MAGIC, refusal
+from ...store.base.errors import StoreError
 from ...store.engine.store import MessageStore
-from ..settings.config import SLAVES_MAX, BrokerConfig
-from .log_sender import LogSender, MasterEnd
+from ..settings.config import BrokerConfig
+from .flow import Flow
 
 log = logging.getLogger(__name__)
 
+SEND_BYTES_MAX = 256 << 10  # given to one slave at once
+BUFFER_BYTES_MAX = 1 << 20  # that a slave has not read; then it gets no more
+LAST_SECONDS = 2.0  # how long a stop waits for slaves to have all
+NOT_ALLOWED = (
+    "its address is neither loopback nor that of a replica which the controller knows; "
+    "if it may take the log, add it to haAllowedAddresses"
+)
 
-class HaMaster(MasterEnd["SlaveConnection"]):
-    """The connected slaves of this broker, in `slaves`.
 
-    `on_acked(end)` is called when `acks_needed` slaves have the log up to another end.
+class Acks(Protocol):
+    """Which slaves are let in, and how far they acknowledge the log together."""
 
-    With enableSlaveActingMaster a message that waits for slaves is refused, as in RocketMQ, while
-    fewer brokers than it needs are there: `on_shortage(why)` is called with the reason, and with ""
-    once enough are there. enableAutoInSyncReplicas lowers `acks_needed` instead.
-    """
+    hears_each_end: bool  # `sent` is to be called after each write, also without a slave
+
+    @property
+    def sent_end(self) -> int:
+        """Slaves get the log up to here."""
+        ...
+
+    def may_come(self, host: str) -> bool:
+        """Whether a slave at this address may take the log."""
+        ...
+
+    def connection(self) -> asyncio.Protocol:
+        """The protocol of a new connection."""
+        ...
+
+    def begin(self) -> None:
+        """Slaves are about to be let in."""
+
+    def sent(self) -> None:
+        """The log has grown, and slaves were sent the new part."""
+
+    def synced(self) -> None:
+        """The disk has taken more of the log."""
+
+    def sweep(self) -> None:
+        """Do what is due by time: about ten times a second."""
+
+    def lost(self) -> None:
+        """A slave is gone."""
+
+    def in_sync_count(self) -> int:
+        """How many slaves count as following."""
+        ...
+
+    async def stop(self) -> None:
+        """This master stops."""
+
+
+class HaMaster:
+    """The slaves of a broker: their connections are in `slaves`."""
 
     def __init__(
         self,
@@ -33,153 +83,291 @@ class HaMaster(MasterEnd["SlaveConnection"]):
         store: MessageStore,
         server: asyncio.Server,
         now_ms: Callable[[], int],
-        on_acked: Callable[[int], None],
-        on_shortage: Callable[[str], None] = lambda why: None,
+        acks: "Callable[[HaMaster], Acks]",
     ) -> None:
-        """`server` makes a `connection` for each slave."""
-        super().__init__(config, store, server, now_ms)
-        self.acks_needed = config.acks_needed
-        self.tells_end = config.acks_needed > 0
-        self.acked = 0  # `acks_needed` slaves have had the log up to here
-        self._on_acked = on_acked
-        self._on_shortage = on_shortage
-        self._alive = 1  # brokers of this name, this one included
-        self._why_short = ""
+        """`server` listens and makes a `connection` for each slave; `start` lets it accept them.
+        `now_ms` is a clock for timeouts, not for messages. `acks` makes what counts the slaves."""
+        self.config = config
+        self.store = store
+        self.now_ms = now_ms
+        self.slaves: list[LogSender] = []
+        self.refused = 0  # connections closed for a bad request
+        self.is_stopped = False  # a slave whose TLS handshake or prologue ends later is closed
+        self._server = server
+        self._progress = asyncio.Event()  # a slave has said something, or is gone
+        self._acks = acks(self)
+        self.hears_each_end = self._acks.hears_each_end
+
+    async def start(self) -> None:
+        """Let slaves in. DamagedStore when the log can't be led."""
+        self._acks.begin()
+        await start_accepting(self._server, "haListenPort")
 
     @property
     def sent_end(self) -> int:
-        """With SYNC_FLUSH only what is on the disk: after a power cut the log goes on with other
-        messages than a slave would have. What a slave passes on is on its master's disk."""
-        if self.config.is_slave:
-            return self.store.written_end
-        return min(self.store.written_end, self.store.state.safe_end)
+        """Slaves get the log up to here."""
+        return self._acks.sent_end
 
-    async def start(self) -> None:
-        """Let slaves in."""
-        self._count()
-        await start_accepting(self._server, "haListenPort")
-
-    def note_alive(self, brokers: int) -> None:
-        """The name servers list this many brokers of this name, this one included."""
-        self._alive = brokers
-        self._count()
-
-    def send(self) -> None:
-        super().send()
-        if self.config.acks_needed and not self.acks_needed:
-            self._note_acked(self.store.written_end)
-
-    def sweep(self) -> None:
-        super().sweep()
-        self._count()
-
-    # ---- for the connections
+    def may_come(self, host: str) -> bool:
+        """Whether a slave at this address may take the log."""
+        return self._acks.may_come(host)
 
     def connection(self) -> asyncio.Protocol:
         """The protocol of a new connection."""
-        if len(self.slaves) >= SLAVES_MAX:
-            log.warning(
-                "refusing a slave: %d are connected, the limit is %d", len(self.slaves), SLAVES_MAX
-            )
-            return _Refused()
-        return SlaveConnection(self)
+        return self._acks.connection()
+
+    def synced(self) -> None:
+        """The disk has taken more of the log."""
+        self._acks.synced()
+
+    def send(self) -> None:
+        """Send each slave the new part of the log. To be called after it was written."""
+        for slave in self.slaves.copy():
+            slave.send()
+        self._acks.sent()
+
+    def sweep(self) -> None:
+        """Send what is left over, send heartbeats, and close the connections of silent slaves. To
+        be called about ten times a second."""
+        for slave in self.slaves.copy():
+            slave.send()
+            slave.sweep()
+        self._acks.sweep()
+
+    def info(self) -> HARuntimeInfo:
+        """How slaves stand, as GET_BROKER_HA_STATUS (907) answers it."""
+        found = [slave.info() for slave in self.slaves]
+        return HARuntimeInfo(
+            master=True,
+            master_commit_log_max_offset=self.store.log_end,
+            in_sync_slave_nums=self._acks.in_sync_count(),
+            ha_connection_info=found,
+        )
+
+    def lost(self, slave: "LogSender") -> None:
+        """This connection is closed."""
+        self.slaves.remove(slave)
+        self.heard()
+        self._acks.lost()
 
     def heard(self) -> None:
-        """A slave has reported its end of the log."""
+        """A slave has reported its end of the log, or is gone."""
         self._progress.set()
-        needed = self.acks_needed
-        if not needed:
-            return
-        ends = sorted((slave.acked for slave in self.slaves), reverse=True)
-        if len(ends) >= needed:
-            self._note_acked(ends[needed - 1])
 
-    # ---- inside
+    async def stop(self) -> None:
+        """Let the slaves have the rest of the log, for a while, and close the connections."""
+        self.is_stopped = True
+        await self._acks.stop()
+        await end_accepting(self._server)
+        self._server.close()
+        try:
+            async with asyncio.timeout(LAST_SECONDS):
+                while any(slave.is_late for slave in self.slaves):
+                    self.send()
+                    await self._next_progress()
+        except TimeoutError:
+            log.warning("stopping before all slaves have all of the log")
+        for slave in self.slaves.copy():
+            slave.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_SECONDS):
+                while self.slaves:
+                    await self._next_progress()
+        for slave in self.slaves.copy():
+            slave.abort()
 
-    def _note_acked(self, end: int) -> None:
-        if end > self.acked:
-            self.acked = end
-            self._on_acked(end)
-
-    def _count(self) -> None:
-        """See whether enough brokers are there for the messages that come from now on."""
-        config = self.config
-        if not (config.acks_needed and config.has_acting_master):
-            return
-        there = min(self._alive, 1 + self._in_sync_count())
-        needed = config.in_sync_replicas
-        if config.enable_auto_in_sync_replicas:
-            needed = max(min(needed, there), config.min_in_sync_replicas)
-        if self.acks_needed != needed - 1:
-            self.acks_needed = needed - 1
-            self.send()
-            self.heard()
-        why = ""
-        if needed > there:
-            why = (
-                f"in-sync replicas not enough: {there} brokers named {config.broker_name} are "
-                f"there, a message needs {needed} (inSyncReplicas); start the others, or set "
-                "enableAutoInSyncReplicas"
-            )
-        if why != self._why_short:
-            self._why_short = why
-            self._on_shortage(why)
+    async def _next_progress(self) -> None:
+        self._progress.clear()
+        await self._progress.wait()
 
 
-class SlaveConnection(LogSender[HaMaster]):
-    """One slave."""
+class LogSender(asyncio.Protocol):
+    """The connection of one slave. `next` is the log offset of the next byte to send, `acked` the
+    reported end: both are -1 before its first report."""
 
     def __init__(self, master: HaMaster) -> None:
-        super().__init__(master)
-        self._reports = Reports()
+        self.next = -1
+        self.acked = -1
+        self.address = ""
+        self.flow = Flow(master.now_ms)
+        self.heard_ms = self._sent_ms = master.now_ms()
+        self._master = master
+        # As in RocketMQ: an empty slave gets the last file, not the whole log.
+        self._from_last_file = True
+        self._is_full = False  # the slave doesn't read
+        self._goes_on = False  # another `send` is scheduled
+        self._is_closed = False
+        self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=BUFFER_BYTES_MAX)
+        host, port, *_ = transport.get_extra_info("peername") or ("", 0)
+        self.address = f"{host}:{port}"
+        if self._master.is_stopped:
+            log.info("closing the slave %s: this master stops", self.address)
+            self.abort()
+            return
+        if not self._master.may_come(host):
+            self._refuse(NOT_ALLOWED)
+            return
+        self._master.slaves.append(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self in self._master.slaves:
+            self._master.lost(self)
         if not self._is_closed:
-            log.info("a slave has connected from %s", self.address)
+            self._is_closed = True
+            log.warning("the slave %s is gone, it has the log up to %d", self._name, self.acked)
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self.send()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_closed:
+            return
+        self.heard_ms = self._master.now_ms()
+        if self.acked < 0 and data.startswith(MAGIC):
+            self._transport.write(refusal(LACKING_THERE))
+            self._refuse(LACKING_THERE)
+            return
+        try:
+            self._take(data)
+        except Malformed as wrong:
+            self._refuse(f"it doesn't speak as a slave does: {wrong}")
+
+    def send(self) -> None:
+        """Go on with the log, as far as it may be sent and the slave has read."""
+        if self._is_full or self._is_closed or self._goes_on or self.next < 0:
+            return
+        end = self._master.sent_end
+        pieces: list[bytes] = []
+        size = 0
+        try:
+            while self.next < end and size < SEND_BYTES_MAX:
+                added = self._chunk(pieces)
+                if not added:
+                    break
+                size += added
+        except StoreError as wrong:
+            self._refuse(str(wrong))
+            return
+        if pieces:
+            self._write(b"".join(pieces))
+        if self.next >= end:
+            return
+        lost = self._why_lost()
+        if lost is not None:
+            self._refuse(lost)
+        elif not self._is_full:
+            self._goes_on = True  # others get served
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def sweep(self) -> None:
+        """Let the slave know that we are alive; close when it has been silent for too long."""
+        now, most = self._master.now_ms(), self._master.config.ha_housekeeping_interval
+        self.flow.sample()
+        if now - self.heard_ms > most:
+            self._refuse(
+                f"it has said nothing for {now - self.heard_ms} ms, the limit is {most} "
+                "(haHousekeepingInterval)"
+            )
+        elif now - self._sent_ms >= self._heartbeat_ms() and self.next >= 0 and not self._is_full:
+            self._write(self._heartbeat())
+
+    def info(self) -> HAConnectionRuntimeInfo:
+        """How this slave stands."""
+        return HAConnectionRuntimeInfo(
+            addr=self.address,
+            slave_ack_offset=self.acked,
+            diff=self._master.store.log_end - self.acked,
+            in_sync=self.is_in_sync,
+            transferred_byte_in_second=self.flow.bytes_a_second,
+            transfer_from_where=self.next,
+        )
+
+    def close(self) -> None:
+        """Close the connection, after the bytes in its buffer."""
+        self._is_closed = True
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._is_closed = True
+        self._transport.abort()
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it lacks a part of the log, and may still get it."""
+        return 0 <= self.acked < self._master.store.written_end
+
+    # ---- what each kind of replication does in its own way
 
     @property
     def is_in_sync(self) -> bool:
-        master = self._master
-        return master.store.log_end - self.acked < master.config.ha_max_gap_not_in_sync
+        """Whether the slave counts as one that follows."""
+        raise NotImplementedError
+
+    @property
+    def _name(self) -> str:
+        return self.address
 
     def _take(self, data: bytes) -> None:
-        place = self._reports.feed(data)
-        if place is None or not self._is_behind(place):
-            return
-        if self.next < 0:
-            self._begin(place)
-        self.acked = place
-        self._master.heard()
-        self.send()
+        """These bytes came from the slave; Malformed for others than a slave sends."""
+        raise NotImplementedError
 
     def _chunk(self, pieces: list[bytes]) -> int:
-        master = self._master
-        most = min(master.config.ha_transfer_batch_size, master.sent_end - self.next)
-        data = master.store.raw(self.next, most)
-        if data:
-            pieces += [CHUNK_HEAD.pack(self.next, len(data)), data]
-            self.next += len(data)
-        return len(data)
+        """Add the chunk at `next` and go on behind it; returns its size without the head."""
+        raise NotImplementedError
 
     def _heartbeat(self) -> bytes:
-        return CHUNK_HEAD.pack(self.next, 0)
+        """A chunk without bytes."""
+        raise NotImplementedError
 
     def _heartbeat_ms(self) -> int:
-        return self._master.config.ha_send_heartbeat_interval + 1  # as in RocketMQ: after it
+        """How long after the last bytes a heartbeat is sent."""
+        raise NotImplementedError
 
     def _why_lost(self) -> str | None:
-        start = self._master.store.log_start
-        if self.next >= start:
-            return None
-        return (
-            f"it is to get the log from {self.next} on, which begins at {start} by now; delete its "
-            "store folder, so that it begins anew, or copy the files it lacks"
-        )
+        """Why the log can't be given from `next` on, or None."""
+        raise NotImplementedError
 
+    # ---- for these
 
-class _Refused(asyncio.Protocol):
-    """A connection too many: closed at once."""
+    def _is_behind(self, place: int) -> bool:
+        """Whether the slave's log ends within this one; closes the connection where it doesn't."""
+        end = self._master.store.written_end
+        if place > end:
+            self._refuse(
+                f"its log ends at {place}, this one at {end}: it has what was lost here, or is no "
+                "slave of this broker. Let it be the master, or delete its store folder"
+            )
+        return place <= end
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast(asyncio.Transport, transport).abort()
+    def _begin(self, place: int) -> None:
+        """The slave asks for the log from a place on; 0 says that it has nothing."""
+        store = self._master.store
+        if place == 0:
+            place = store.log_start
+            if self._from_last_file:
+                place = store.written_end - store.written_end % store.segment_bytes
+        self.next = place
+        log.info("the slave %s gets the log from %d on", self._name, place)
+
+    def _go_on(self) -> None:
+        self._goes_on = False
+        self.send()
+
+    def _write(self, data: bytes) -> None:
+        self._sent_ms = self._master.now_ms()
+        self.flow.bytes += len(data)
+        self._transport.write(data)
+
+    def _refuse(self, reason: str) -> None:
+        log.error("closing the slave %s: %s", self._name, reason)
+        self._master.refused += 1
+        self.abort()

@@ -14,7 +14,7 @@ from ...protocol.ha_prologue import (
     SlaveSide,
     refusal,
 )
-from .log_sender import NOT_ALLOWED
+from .master import NOT_ALLOWED
 
 log = logging.getLogger(__name__)
 

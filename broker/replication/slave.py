@@ -33,6 +33,7 @@ DERIVE_SECONDS = 0.02  # how long new messages wait at most, to be derived toget
 DERIVED_BYTES = 2 << 20  # of messages that wait at most
 COMPARED_BYTES = 4 << 10  # of the end of the log, compared with the master's bytes there
 RETRY_SECONDS = 5.0  # until it is tried again
+SWEEP_SECONDS = 1.0
 CONNECT_SECONDS = 3.0  # as long as a connection may take
 CLOSE_SECONDS = 2.0  # as long as its end may take
 
@@ -40,10 +41,9 @@ CLOSE_SECONDS = 2.0  # as long as its end may take
 class HaSlave:
     """Follows the master whose address `set_master` gives.
 
-    `on_messages` gets the queues with new messages, after they are readable.
+    `on_messages` gets the queues with new messages, after they are readable. `connect(slave)` makes
+    the protocol of a new connection, which speaks the master's kind of replication.
     """
-
-    sweep_seconds = 1.0  # between two calls of `sweep`
 
     def __init__(
         self,
@@ -51,6 +51,9 @@ class HaSlave:
         store: MessageStore,
         now_ms: Callable[[], int],
         on_messages: Callable[[Iterable[Key]], None],
+        connect: "Callable[[HaSlave], MasterConnection] | None" = None,
+        *,
+        retry_seconds: float | None = None,
     ) -> None:
         """The store must follow already. `now_ms` is the wall clock: its times are shown."""
         self.config = config
@@ -64,7 +67,8 @@ class HaSlave:
         self.flow = Flow(now_ms)
         self.heard_ms = 0
         self.reported_ms = 0
-        self.retry_seconds = RETRY_SECONDS
+        self.retry_seconds = RETRY_SECONDS if retry_seconds is None else retry_seconds
+        self._connect = connect or MasterConnection
         self._away_since_ms = now_ms()
         self._connection: MasterConnection | None = None
         self._changed = asyncio.Event()  # another master, or none
@@ -107,7 +111,8 @@ class HaSlave:
             self._task = None
 
     def sweep(self) -> None:
-        """Report where the log ends when it is time, and leave a master that is silent."""
+        """Report where the log ends when it is time, and leave a master that is silent. To be
+        called each `SWEEP_SECONDS`."""
         self.flow.sample()
         if self._connection is not None:
             self._connection.sweep()
@@ -125,10 +130,6 @@ class HaSlave:
                 master_flush_offset=self.master_durable_end,
             ),
         )
-
-    def new_connection(self) -> "MasterConnection":
-        """The protocol of a new connection to the master."""
-        return MasterConnection(self)
 
     def tell(self, wrong: str) -> None:
         """Log what went wrong, unless it is the same as the last time."""
@@ -186,7 +187,7 @@ class HaSlave:
         loop = asyncio.get_running_loop()
         if not self._secret:
             _, connection = await loop.create_connection(
-                self.new_connection, host, port, ssl=self._tls
+                lambda: self._connect(self), host, port, ssl=self._tls
             )
             return connection
         transport, gate = await loop.create_connection(
@@ -199,7 +200,7 @@ class HaSlave:
         except BaseException:
             transport.abort()
             raise
-        connection = self.new_connection()
+        connection = self._connect(self)
         transport.set_protocol(connection)
         connection.connection_made(transport)
         if gate.rest:

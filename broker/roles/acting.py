@@ -19,10 +19,12 @@ from ..acting.returning import ReturningMaster, Tables
 from ..acting.taking import TakenTimers
 from ..acting.timers import ActingTimers
 from ..groups.queue_lock_gate import CLIENT_LOCK_MS, QueueLockGate
+from ..replication.counted_acks import CountedAcks
 from ..replication.master import HaMaster
 from ..runtime.peers import open_peers
 from ..runtime.periodic import Job
 from ..scheduled.timers import Timers, open_timers
+from .ha import counted_acks
 from .locks import left_locks, restore_young
 from .master import Master
 from .parts import Parts
@@ -103,11 +105,11 @@ class PairMaster(Master):
     have forgotten it."""
 
     _returning: ReturningMaster
+    _acks: CountedAcks
     _members: Members
 
     def rows(self, gates: RequestGates) -> list[Row]:
         b, config = self._parts, self._parts.config
-        assert isinstance(b.ha, HaMaster)
         knows_locks = restore_young(b, self._left_locks)
         peers = open_peers(config)
         b.at_stop(peers.close)
@@ -119,8 +121,8 @@ class PairMaster(Master):
             taken = TakenTimers(config, b.store, timers.state, timers.metrics, b.wake, b.stats)
         b.returning = self._returning = ReturningMaster(
             locks, config, b.address, b.ha_address, self._members, peers, b.store, b.ha,
-            Tables(b.offsets, b.delays, taken, b.save_offsets), b.alive_ms, b.now_ms,
-            self._left_locks, knows_locks,
+            self._acks.note_alive, Tables(b.offsets, b.delays, taken, b.save_offsets),
+            b.alive_ms, b.now_ms, self._left_locks, knows_locks,
         )  # fmt: skip
         gates.locks = locks.gate.refusal
         return _rows_of(b, lambda: None)
@@ -141,6 +143,12 @@ class PairMaster(Master):
 
     def may_deliver(self) -> bool:
         return self._returning.is_online
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _make_acks(self, ha: HaMaster) -> CountedAcks:
+        self._acks = counted_acks(self._parts, ha)
+        return self._acks
 
 
 def _locks_of(b: Parts) -> PairLocks:

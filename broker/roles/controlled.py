@@ -14,9 +14,11 @@ from ..member.elected_master import ElectedMaster
 from ..member.handlers import MemberHandlers
 from ..member.membership import Membership
 from ..member.topics import add_missing
-from ..replication.auto_switch_master import AutoSwitchMaster
-from ..replication.auto_switch_slave import AutoSwitchSlave
+from ..replication.auto_switch_slave import RETRY_SECONDS, SWEEP_SECONDS, AutoSwitch
+from ..replication.master import HaMaster
 from ..replication.replica import Replica
+from ..replication.slave import HaSlave
+from ..replication.sync_set_acks import SyncSetAcks
 from ..replication.sync_state import SyncState
 from ..replication.synchronize import SlaveSynchronize
 from ..runtime.periodic import Job
@@ -37,12 +39,13 @@ class ControlledMaster(Master):
 
     needs_authority = True
     _sync_state: SyncState
-    _ha: AutoSwitchMaster
+    _acks: SyncSetAcks
 
     def __init__(self, parts: Parts, membership: Membership) -> None:
         super().__init__(parts)
         self._member = membership
         self._epoch = membership.role.epoch
+        self._ha_ms = membership.now_ms
         self._leaving = ""  # why changes are refused for good
 
     def open(self, slaves: asyncio.Server) -> None:
@@ -50,22 +53,7 @@ class ControlledMaster(Master):
         b, role = self._parts, self._member.role
         b.sync_state = self._sync_state = SyncState(role.members, role.set_epoch)
         b.store.begin_epoch(role.epoch)
-        b.ha = self._ha = AutoSwitchMaster(
-            b.store,
-            broker_id=role.own_id,
-            master_epoch=role.epoch,
-            state=self._sync_state,
-            alter=self._member.alter,
-            config=b.config,
-            server=slaves,
-            now_ms=self._member.now_ms,
-            replicas=self._member.replicas,
-            all_ack=bool(b.config.all_ack_in_sync_state_set),
-            on_acked=lambda end: b.syncer.replicated(end),
-            on_confirmed=b.wake_all,
-        )
-        b.store.make_room()
-        b.stored_spans = b.spans
+        super().open(slaves)
 
     def rows(self, gates: RequestGates) -> list[Row]:
         b, member = self._parts, self._member
@@ -101,7 +89,7 @@ class ControlledMaster(Master):
         self._check_authority()
 
     def take_sync_set(self, members: Iterable[int], set_epoch: int) -> None:
-        self._ha.apply(members, set_epoch)
+        self._acks.apply(members, set_epoch)
 
     def facts(self) -> list[Fact]:
         state = self._sync_state
@@ -111,6 +99,21 @@ class ControlledMaster(Master):
         return self.change_refusal()
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _make_acks(self, ha: HaMaster) -> SyncSetAcks:
+        b, member = self._parts, self._member
+        self._acks = SyncSetAcks(
+            ha,
+            broker_id=member.role.own_id,
+            master_epoch=self._epoch,
+            state=self._sync_state,
+            alter=member.alter,
+            replicas=member.replicas,
+            all_ack=bool(b.config.all_ack_in_sync_state_set),
+            on_acked=lambda end: b.syncer.replicated(end),
+            on_confirmed=b.wake_all,
+        )
+        return self._acks
 
     def _check_authority(self) -> None:
         """A master without authority stores nothing, neither of its clients nor of its own."""
@@ -128,6 +131,7 @@ class ControlledSlave(Slave):
 
     takes_slaves = False  # they follow only a master, and find out when they are refused
     _all_ms, _offsets_ms = ALL_MS, OFFSETS_MS
+    _sweep_seconds = SWEEP_SECONDS
 
     def __init__(self, parts: Parts, membership: Membership) -> None:
         super().__init__(parts)
@@ -138,19 +142,15 @@ class ControlledSlave(Slave):
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _make_follower(self) -> AutoSwitchSlave:
+    def _make_follower(self) -> HaSlave:
         b = self._parts
-        return AutoSwitchSlave(
-            b.store,
-            broker_id=self._member.role.own_id,
-            master_ha_address="",
-            config=b.config,
-            now_ms=b.alive_ms,
-            on_messages=self._on_followed,
-            on_cut=self._on_cut,
-            on_confirmed=b.wake_all,
-            sync_to=lambda end: b.syncer.reach(end),
+        switch = AutoSwitch(
+            self._member.role.own_id, self._on_cut, b.wake_all, lambda end: b.syncer.reach(end)
         )
+        return HaSlave(
+            b.config, b.store, b.alive_ms, self._on_followed, switch.connection,
+            retry_seconds=RETRY_SECONDS,
+        )  # fmt: skip
 
     def _make_replica(self, sync: SlaveSynchronize, peers: Peers) -> Replica:
         elected = ElectedMaster(self._member.role.master_address, peers)

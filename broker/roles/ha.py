@@ -1,22 +1,20 @@
-"""The master's end of replication without a controller; a slave's may be followed, too."""
+"""Replication without a controller: as many slaves as the settings say acknowledge the log."""
 
-import asyncio
 import logging
 
+from ..replication.counted_acks import CountedAcks
 from ..replication.master import HaMaster
 from .parts import Parts
 
 log = logging.getLogger(__name__)
 
 
-def classic_ha(b: Parts, slaves: asyncio.Server) -> HaMaster:
-    """Slaves connect to `slaves`. As many of them as the settings say have what is acknowledged."""
+def counted_acks(b: Parts, ha: HaMaster) -> CountedAcks:
+    """The syncer, which is made later, is told how far the slaves have the log."""
 
     def on_shortage(why: str) -> None:
         if why:
             log.warning("%s", why)
         b.syncer.shortage = why
 
-    return HaMaster(
-        b.config, b.store, slaves, b.alive_ms, lambda end: b.syncer.replicated(end), on_shortage
-    )
+    return CountedAcks(ha, lambda end: b.syncer.replicated(end), on_shortage)

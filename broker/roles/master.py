@@ -10,10 +10,11 @@ from ..access.gates import RequestGates
 from ..groups.queue_lock_gate import CLIENT_LOCK_MS, QueueLockGate
 from ..groups.queue_locks import LockTable
 from ..pull.role import MasterPullRole, PullRole
+from ..replication.master import Acks, HaMaster
 from ..runtime.periodic import STEP_SECONDS, Cut, DynamicPeriod, Job
 from ..scheduled.timers import Timers, open_timers
 from ..topics.static_cleaner import PERIOD_SECONDS as CLEAN_STATIC_SECONDS
-from .ha import classic_ha
+from .ha import counted_acks
 from .locks import is_first_start, left_locks, taken
 from .parts import Parts
 from .role import Fact, Role
@@ -33,10 +34,11 @@ class Master(Role):
         self._parts = parts
         self._left_locks = left_locks(parts)
         self._lock_gate: QueueLockGate | None = None
+        self._ha_ms = parts.alive_ms  # the clock of replication
 
     def open(self, slaves: asyncio.Server) -> None:
         b = self._parts
-        b.ha = classic_ha(b, slaves)
+        b.ha = HaMaster(b.config, b.store, slaves, self._ha_ms, self._make_acks)
         b.store.make_room()
         b.stored_spans = b.spans
 
@@ -129,6 +131,10 @@ class Master(Role):
         return b.locks.table(b.now_ms(), b.config.broker_name, self._epoch)
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _make_acks(self, ha: HaMaster) -> Acks:
+        """What decides how far slaves acknowledge the log."""
+        return counted_acks(self._parts, ha)
 
     def _compile(self) -> None:
         """Have machine code made, which the first message loads."""

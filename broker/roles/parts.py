@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...protocol.aio.audit import AuditLog
 from ...protocol.aio.connection import host_text
@@ -28,7 +28,7 @@ from ..naming.registration import Registration
 from ..pop.service import PopParts
 from ..pull.handlers import PullHandlers
 from ..pull.long_polls import LongPolls
-from ..replication.log_sender import MasterEnd
+from ..replication.master import HaMaster
 from ..replication.replica import Replica
 from ..replication.slave import HaSlave
 from ..replication.sync_state import SyncState
@@ -141,7 +141,7 @@ class Parts:
     # The cluster
     registration: Registration
     other_masters: OtherMasters
-    ha: MasterEnd[Any]  # its slaves
+    ha: HaMaster  # its slaves
     ha_slave: HaSlave | None  # follows the master's log
     replica: Replica | None  # a slave's work besides that
     acting: ActingMaster | None  # of a slave that may stand in for its master

@@ -10,14 +10,15 @@ from ..access.gates import RequestGates
 from ..naming.registration import Master as FoundMaster
 from ..pull.role import PullRole
 from ..replication.following_timers import FollowingTimers
+from ..replication.master import HaMaster
 from ..replication.pull_role import SlavePullRole
 from ..replication.replica import Replica
-from ..replication.slave import HaSlave
+from ..replication.slave import SWEEP_SECONDS, HaSlave
 from ..replication.synchronize import ALL_MS, SlaveSynchronize
 from ..runtime.peers import open_peers
 from ..runtime.periodic import Job
 from ..scheduled.timers import Timers, open_timers
-from .ha import classic_ha
+from .ha import counted_acks
 from .locks import left_locks, restore_young
 from .parts import Parts
 from .role import Fact, Role
@@ -25,7 +26,7 @@ from .role import Fact, Role
 if TYPE_CHECKING:
     from ..send.fast_path import CompiledSends
 
-SWEEP_SECONDS = 1.0
+REPLICA_SECONDS = 1.0  # how late waiting pulls are sent to a master that is back
 FOLLOWS = "message store is in slave mode, so putMessage is forbidden; send to this broker's master"
 
 
@@ -34,6 +35,7 @@ class Slave(Role):
 
     _all_ms = _offsets_ms = ALL_MS  # between two copies: of all tables, of the offsets of groups
     _takes_versions = False  # of these tables, which tell whose copy is newer
+    _sweep_seconds = SWEEP_SECONDS
     _follower: HaSlave
     _replica: Replica
 
@@ -42,7 +44,9 @@ class Slave(Role):
 
     def open(self, slaves: asyncio.Server) -> None:
         b = self._parts
-        b.ha = classic_ha(b, slaves)
+        b.ha = HaMaster(
+            b.config, b.store, slaves, b.alive_ms, lambda ha: counted_acks(b, ha)
+        )  # others may follow this one
         b.store.follower.follow(FOLLOWS)
         b.ha_slave = self._follower = self._make_follower()
 
@@ -74,8 +78,8 @@ class Slave(Role):
         await b.ha.start()
 
     def jobs(self) -> Iterator[Job]:
-        yield Job(SWEEP_SECONDS, self._replica.sweep)
-        yield Job(self._follower.sweep_seconds, self._follower.sweep)
+        yield Job(REPLICA_SECONDS, self._replica.sweep)
+        yield Job(self._sweep_seconds, self._follower.sweep)
 
     async def join(self) -> None:
         b = self._parts

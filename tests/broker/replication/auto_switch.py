@@ -2,14 +2,16 @@
 that a test makes answer."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from aerobee.broker.replication.auto_switch_master import AutoSwitchMaster
-from aerobee.broker.replication.auto_switch_slave import AutoSwitchSlave
+from aerobee.broker.replication.auto_switch_slave import AutoSwitch
+from aerobee.broker.replication.master import HaMaster
+from aerobee.broker.replication.slave import HaSlave
+from aerobee.broker.replication.sync_set_acks import SyncSetAcks
 from aerobee.broker.replication.sync_state import SyncState
 from aerobee.protocol.aio.server import listen
 from aerobee.protocol.ha_auto_switch import Chunk, MasterHello, MasterStream, SlaveHello, report
@@ -21,13 +23,14 @@ from ..conftest import Config
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 SEGMENT = 64 << 10
+SWEEP_SECONDS = 0.1
 
 
 class Controller:
     """Says yes; while `is_silent`, a question waits. `asked` are the sets it was asked for."""
 
     def __init__(self) -> None:
-        self.master: AutoSwitchMaster | None = None
+        self.acks: SyncSetAcks | None = None
         self.asked: list[list[int]] = []
         self.members: frozenset[int] = frozenset()
         self.set_epoch = 1
@@ -49,8 +52,8 @@ class Controller:
         self.tell()
 
     def tell(self) -> None:
-        assert self.master is not None
-        self.master.apply(self.members, self.set_epoch)
+        assert self.acks is not None
+        self.acks.apply(self.members, self.set_epoch)
 
 
 class Node:
@@ -62,8 +65,9 @@ class Node:
         self.number = number
         self.config = config(store_path_root_dir=str(folder), mapped_file_size_commit_log=SEGMENT)
         self.controller = Controller()
-        self.master: AutoSwitchMaster | None = None
-        self.slave: AutoSwitchSlave | None = None
+        self.master: HaMaster | None = None
+        self.slave: HaSlave | None = None
+        self._sweeping: asyncio.Task[None] | None = None
         self.acked: list[int] = []
         self.cuts: list[int] = []
         self.confirmations = 0
@@ -94,7 +98,7 @@ class Node:
             self.master.send()
         return self.store.log_end
 
-    async def lead(self, epoch: int, *members: int, **more: Any) -> AutoSwitchMaster:
+    async def lead(self, epoch: int, *members: int, **more: Any) -> SyncSetAcks:
         """Become the master; the members of the set are this one and `members`."""
         await self.halt()
         self.store.state.log.resume("slave")
@@ -102,43 +106,52 @@ class Node:
         self.controller.members = frozenset({self.number, *members})
         state = SyncState(self.controller.members, self.controller.set_epoch)
         server, self.port = await listen(lambda: made.connection(), "127.0.0.1", 0, accept=False)
-        made = AutoSwitchMaster(
-            self.store,
-            broker_id=self.number,
-            master_epoch=epoch,
-            state=state,
-            alter=self.controller.alter,
-            config=self.config,
-            server=server,
-            now_ms=self.clock,
-            on_acked=self.acked.append,
-            on_confirmed=self._on_confirmed,
-            **more,
-        )
-        self.controller.master = self.master = made
-        await made.start()
-        return made
 
-    async def follow(self, other: "Node | None", **more: Any) -> AutoSwitchSlave:
+        def acks(ha: HaMaster) -> SyncSetAcks:
+            self.controller.acks = found = SyncSetAcks(
+                ha,
+                broker_id=self.number,
+                master_epoch=epoch,
+                state=state,
+                alter=self.controller.alter,
+                on_acked=self.acked.append,
+                on_confirmed=self._on_confirmed,
+                **more,
+            )
+            return found
+
+        self.master = made = HaMaster(self.config, self.store, server, self.clock, acks)
+        await made.start()
+        self._sweeping = asyncio.create_task(self._sweep(made.sweep))
+        assert self.controller.acks is not None
+        return self.controller.acks
+
+    async def follow(
+        self, other: "Node | None", sync_to: Callable[[int], Awaitable[bool]] | None = None
+    ) -> HaSlave:
         """Become a slave of the other."""
         await self.halt()
         self.store.follower.follow("a slave")
-        self.slave = AutoSwitchSlave(
-            self.store,
-            broker_id=self.number,
-            master_ha_address="" if other is None else f"127.0.0.1:{other.port}",
-            config=self.config,
-            now_ms=self.clock,
-            on_cut=self.cuts.append,
-            on_confirmed=self._on_confirmed,
-            **more,
-        )
-        self.slave.retry_seconds = 0.01
+        switch = AutoSwitch(self.number, self.cuts.append, self._on_confirmed, sync_to)
+        self.slave = HaSlave(
+            self.config, self.store, self.clock, lambda keys: None, switch.connection,
+            retry_seconds=0.01,
+        )  # fmt: skip
+        if other is not None:
+            self.slave.set_master(f"127.0.0.1:{other.port}")
         await self.slave.start()
+        self._sweeping = asyncio.create_task(self._sweep(self.slave.sweep))
         return self.slave
+
+    async def _sweep(self, sweep: Callable[[], None]) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            sweep()
 
     async def halt(self) -> None:
         """Have no role any more."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         if self.master is not None:
             await self.master.stop()
         if self.slave is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from aerobee.broker.replication import slave as classic
-from aerobee.broker.replication.auto_switch_slave import AutoSwitchSlave
+from aerobee.broker.replication.slave import HaSlave
 from aerobee.protocol.ha_auto_switch import Chunk, MasterHello, SlaveStream
 from aerobee.store.epochs.entries import EPOCHS_MAX
 from aerobee.store.files import disk
@@ -301,7 +301,7 @@ async def raw_master() -> AsyncIterator[RawMaster]:
     await found.stop()
 
 
-async def following(b: Node, master: RawMaster) -> AutoSwitchSlave:
+async def following(b: Node, master: RawMaster) -> HaSlave:
     slave = await b.follow(None)
     slave.set_master(master.address)
     return slave

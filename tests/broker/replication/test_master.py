@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aerobee.broker import upkeep
 from aerobee.broker.monitoring.overview import overview
-from aerobee.broker.replication import log_sender
+from aerobee.broker.replication import counted_acks
 from aerobee.broker.replication import master as ha_master
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
@@ -270,7 +270,7 @@ async def test_a_slave_over_the_limit_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(ha_master, "SLAVES_MAX", 1)
+    monkeypatch.setattr(counted_acks, "SLAVES_MAX", 1)
     broker, _ = await master(run, config)
     await connect(broker)
     await until(lambda: len(broker.ha.slaves) == 1)
@@ -282,8 +282,8 @@ async def test_a_slave_over_the_limit_is_refused(
 async def test_a_slave_that_does_not_read_uses_at_most_its_buffer(
     run: Run, config: Config, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_sender, "BUFFER_BYTES_MAX", 100_000)
-    monkeypatch.setattr(log_sender, "SEND_BYTES_MAX", 50_000)
+    monkeypatch.setattr(ha_master, "BUFFER_BYTES_MAX", 100_000)
+    monkeypatch.setattr(ha_master, "SEND_BYTES_MAX", 50_000)
     broker, caller = await run(config(mapped_file_size_commit_log=16 << 20))
     await fill(caller, 1)
     slow, quick = await connect(broker), await connect(broker)

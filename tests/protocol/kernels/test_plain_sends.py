@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 
 from aerobee.protocol import codes
-from aerobee.protocol.aio.chunks import joined
+from aerobee.protocol.aio.chunks import Chunks, joined
 from aerobee.protocol.codec import header_json
 from aerobee.protocol.codec.frame import FrameDecoder, encode_request, frame
 from aerobee.protocol.headers.send import SendMessage, response_parts, response_template
@@ -60,7 +60,7 @@ def entry(number: int, text: str = "") -> Entry:
 
 
 def read(plain: PlainSends, pieces: list[bytes]) -> None:
-    block = joined([], pieces)
+    block: Chunks[object] = joined([], pieces)
     plain.read(block.data, block.ends, BODY_BYTES_MAX, TEXT_BYTES_MAX)
 
 

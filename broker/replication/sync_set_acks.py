@@ -1,4 +1,4 @@
-"""The master's end of AutoSwitch replication: slaves are known by their controller ids.
+"""Slaves in controller mode: they are known by their controller ids, and the sync state set counts.
 
 A slave says its id, gets the epochs of this log, cuts its own log where the two part, and then
 gets the rest. The log is confirmed as far as every broker that counts has it: the members of the
@@ -9,9 +9,8 @@ the controller's decision; `SetKeeper` proposes it, by how far the slaves have f
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
+from typing import cast
 
-from ...protocol.aio.server import start_accepting
 from ...protocol.ha_auto_switch import (
     EPOCHS_MAX,
     NO_EPOCH,
@@ -20,16 +19,14 @@ from ...protocol.ha_auto_switch import (
     SlaveStream,
     chunk_head,
 )
-from ...store.engine.store import MessageStore
-from ..settings.config import SLAVES_MAX, BrokerConfig
+from ..settings.config import SLAVES_MAX
 from ..settings.ha_addresses import is_allowed, networks_of
-from .log_sender import LogSender, MasterEnd
+from .master import HaMaster, LogSender
 from .set_keeper import SetKeeper, Standing
 from .sync_state import SyncState, confirmed_end
 
 log = logging.getLogger(__name__)
 
-SWEEP_SECONDS = 0.1  # how late bytes may be that no loop iteration has sent
 HEARTBEAT_MS = 1_000  # at most, between two packets; haSendHeartbeatInterval may be less
 ALIVE_MS = 3_000  # a slave that was heard within this time keeps its id for itself
 FROZEN_MS = 2_000  # without a sweep: the process stood still (SIGSTOP, a paused machine)
@@ -41,23 +38,19 @@ Alter = Callable[[frozenset[int]], Awaitable[None]]
 Replicas = Callable[[], Mapping[int, str]]
 
 
-class AutoSwitchMaster(MasterEnd["SlaveLink"]):
-    """The slaves of this broker in controller mode: their connections are in `slaves`.
+class SyncSetAcks:
+    """`state` has the sync state set and `confirm_offset`, which moves as slaves report."""
 
-    `state` has the sync state set and `confirm_offset`, which moves as slaves report.
-    """
+    hears_each_end = True  # also alone it confirms the log
 
     def __init__(
         self,
-        store: MessageStore,
+        ha: HaMaster,
         *,
         broker_id: int,
         master_epoch: int,
         state: SyncState,
         alter: Alter,
-        config: BrokerConfig,
-        server: asyncio.Server,
-        now_ms: Callable[[], int],
         replicas: Replicas | None = None,
         all_ack: bool = True,
         on_acked: Callable[[int], None] = lambda end: None,
@@ -68,48 +61,70 @@ class AutoSwitchMaster(MasterEnd["SlaveLink"]):
         `alter(set)` asks the controller for this sync state set (1001), with the `set_epoch` of
         `state`. It returns when the controller has answered, and raises when there was no answer.
         `apply` tells the answer; `alter` may call it. Until then the proposed set counts as well.
-        `server` listens and makes a `connection` for each slave; `start` lets it accept them.
-        `now_ms` is a clock for timeouts, not for messages. `replicas` are the replicas that the
-        controller knows: other ids are refused; without it any id is taken. `all_ack` is
-        allAckInSyncStateSet; without it inSyncReplicas counts, and all of the log is confirmed.
+        `replicas` are the replicas that the controller knows: other ids are refused; without it any
+        id is taken. `all_ack` is allAckInSyncStateSet; without it inSyncReplicas counts, and all of
+        the log is confirmed.
 
         `on_acked(end)` is called when messages before another end may be acknowledged,
         `on_confirmed()` when more of the log may be read.
         """
-        super().__init__(config, store, server, now_ms)
-        self.tells_end = True
         self.broker_id = broker_id
         self.master_epoch = master_epoch
         self.state = state
         self.acked = 0  # messages before this log offset may be acknowledged
         self.replicas = replicas
+        self._ha = ha
+        self._store = ha.store
         self._all_ack = all_ack
         self._on_acked = on_acked
         self._on_confirmed = on_confirmed
-        self._keeper = SetKeeper(broker_id, state, alter, now_ms)
-        self._sweeper: asyncio.TimerHandle | None = None
-        self._swept_ms = now_ms()
+        self._keeper = SetKeeper(broker_id, state, alter, ha.now_ms)
+        self._swept_ms = ha.now_ms()
         # When the process last went on after it stood still.
         self._thaw_ms = self._swept_ms - THAW_MS
 
-    async def start(self) -> None:
-        """Begin the epoch in the store, let slaves in, and send what is due from time to time.
+    @property
+    def sent_end(self) -> int:
+        return self._store.written_end
 
-        DamagedStore when the store has a newer epoch than `master_epoch`.
-        """
-        self.store.begin_epoch(self.master_epoch)
+    def may_come(self, host: str) -> bool:
+        networks = networks_of(self._ha.config.ha_allowed_addresses)
+        known = self.replicas().values() if self.replicas is not None else ()
+        return is_allowed(host, networks, known)
+
+    def connection(self) -> asyncio.Protocol:
+        return SlaveLink(self._ha, self)
+
+    def begin(self) -> None:
+        """Begin the epoch in the store. DamagedStore when that has a newer epoch."""
+        self._store.begin_epoch(self.master_epoch)
         self._check_size()
         self.confirm()
-        await start_accepting(self._server, "haListenPort")
-        self._tick()
+
+    def sent(self) -> None:
+        self.confirm()
+
+    def synced(self) -> None:
+        self.confirm()
+
+    def sweep(self) -> None:
+        """Propose another sync state set where it is time."""
+        now = self._ha.now_ms()
+        self._note_thaw(now)
+        self._swept_ms = now
+        self._check_size()
+        self.confirm()
+        self._propose()
+
+    def lost(self) -> None:
+        self._propose()
+        self.confirm()
+
+    def in_sync_count(self) -> int:
+        return len(self.state.members - {self.broker_id})
 
     async def stop(self) -> None:
-        """Let the slaves have the rest of the log, for a while, and close the connections."""
-        self.is_stopped = True
-        if self._sweeper is not None:
-            self._sweeper.cancel()
         await self._keeper.stop()
-        await super().stop()
 
     def apply(self, members: Iterable[int], set_epoch: int) -> None:
         """The controller says that the sync state set is this one. An older `set_epoch` than the
@@ -119,41 +134,14 @@ class AutoSwitchMaster(MasterEnd["SlaveLink"]):
             self.confirm()
             self._propose()
 
-    async def wait_for(self, offset: int, timeout_ms: int) -> bool:
-        """Wait until the log is confirmed up to `offset`; False when that takes longer."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_ms / 1000):
-                while self.state.confirm_offset < offset:
-                    await self._next_progress()
-        return self.state.confirm_offset >= offset
-
-    def send(self) -> None:
-        super().send()
-        self.confirm()
-
-    def synced(self) -> None:
-        self.confirm()
-
-    def sweep(self) -> None:
-        """Send what is left over and heartbeats, close the connections of silent slaves, and
-        propose another sync state set where it is time."""
-        now = self.now_ms()
-        self._note_thaw(now)
-        self._swept_ms = now
-        super().sweep()
-        self._check_size()
-        self.confirm()
-        self._propose()
-
     def confirm(self) -> None:
         """Work out how far the log is confirmed, and tell it."""
         end = self._confirmed_end()
         if end is not None:
-            self.store.confirm(end)
-        confirmed = self.store.confirmed_end
+            self._store.confirm(end)
+        confirmed = self._store.confirmed_end
         if confirmed > self.state.confirm_offset:
             self.state.confirm_offset = confirmed
-            self._progress.set()
             self._on_confirmed()
         acked = confirmed if self._all_ack else self._acked_by_count()
         if acked > self.acked:
@@ -162,39 +150,29 @@ class AutoSwitchMaster(MasterEnd["SlaveLink"]):
 
     # ---- for the connections
 
-    def connection(self) -> asyncio.Protocol:
-        """The protocol of a new connection."""
-        return SlaveLink(self)
-
-    def lost(self, slave: "SlaveLink") -> None:
-        super().lost(slave)
-        self._propose()
-        self.confirm()
-
     def heard(self, slave: "SlaveLink") -> None:
         """A slave has reported its end of the log.
 
         A report that waited while this process stood still is old: it is no proof that the slave
         has no newer master.
         """
-        now = self.now_ms()
+        now = self._ha.now_ms()
         self._note_thaw(now)
         if now - self._thaw_ms >= THAW_MS:
             self.state.last_report_ms[slave.slave_id] = now
-        self._progress.set()
+        self._ha.heard()
         self.confirm()
         self._propose()
 
     def link_of(self, slave_id: int) -> "SlaveLink | None":
         """The connection of this slave."""
-        return next((each for each in self.slaves if each.slave_id == slave_id), None)
-
-    def may_come(self, host: str) -> bool:
-        networks = networks_of(self.config.ha_allowed_addresses)
-        known = self.replicas().values() if self.replicas is not None else ()
-        return is_allowed(host, networks, known)
+        return next((each for each in self._links if each.slave_id == slave_id), None)
 
     # ---- inside
+
+    @property
+    def _links(self) -> "list[SlaveLink]":
+        return cast("list[SlaveLink]", self._ha.slaves)  # `connection` makes no other
 
     def _note_thaw(self, now: int) -> None:
         """Note that the process goes on, if it stood still since the last sweep."""
@@ -206,23 +184,23 @@ class AutoSwitchMaster(MasterEnd["SlaveLink"]):
         needed = self._keeper.needed()
         if not self._all_ack:
             needed &= {self.broker_id}
-        ends = {each.slave_id: each.acked for each in self.slaves}
+        ends = {each.slave_id: each.acked for each in self._links}
         # With SYNC_FLUSH not more than this disk has: what a power cut takes from the master must
         # neither be read on a slave nor make room for another message at its offset.
-        end = min(self.store.written_end, self.store.state.safe_end)
+        end = min(self._store.written_end, self._store.state.safe_end)
         return confirmed_end(self.broker_id, end, needed, ends)
 
     def _acked_by_count(self) -> int:
         """How far inSyncReplicas brokers have the log, this one included."""
-        count = self.config.in_sync_replicas - 1
-        ends = sorted((each.acked for each in self.slaves), reverse=True)
+        count = self._ha.config.in_sync_replicas - 1
+        ends = sorted((each.acked for each in self._links), reverse=True)
         if count == 0:
-            return self.store.written_end
+            return self._store.written_end
         return ends[count - 1] if len(ends) >= count else self.acked
 
     def _check_size(self) -> None:
         """Take no messages while the set is too small, as RocketMQ."""
-        store_log, least = self.store.state.log, self.config.min_in_sync_replicas
+        store_log, least = self._store.state.log, self._ha.config.min_in_sync_replicas
         size = len(self.state.members)
         if size < least:
             store_log.pause(
@@ -234,35 +212,29 @@ class AutoSwitchMaster(MasterEnd["SlaveLink"]):
             store_log.resume(CAUSE)
 
     def _propose(self) -> None:
-        if self.is_stopped:
+        if self._ha.is_stopped:
             return
-        entry = self.store.epochs.entries[-1]
+        entry = self._store.epochs.entries[-1]
         standings = {
             each.slave_id: Standing(each.acked, each.caught_up_ms, each.is_learner)
-            for each in self.slaves
+            for each in self._links
             if each.acked >= 0
         }
         self._keeper.propose(
             standings,
-            self.store.confirmed_end if self._all_ack else 0,
+            self._store.confirmed_end if self._all_ack else 0,
             entry.start_offset,
-            self.config.ha_max_time_slave_not_catchup,
+            self._ha.config.ha_max_time_slave_not_catchup,
         )
 
-    def _tick(self) -> None:
-        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._tick)
-        self.sweep()
 
-    def _in_sync_count(self) -> int:
-        return len(self.state.members - {self.broker_id})
-
-
-class SlaveLink(LogSender[AutoSwitchMaster]):
+class SlaveLink(LogSender):
     """The connection of one slave. `caught_up_ms` is the last time at which it had all that the
     master had."""
 
-    def __init__(self, master: AutoSwitchMaster) -> None:
+    def __init__(self, master: HaMaster, acks: SyncSetAcks) -> None:
         super().__init__(master)
+        self._acks = acks
         self.slave_id = 0  # before its handshake
         self.is_learner = False
         self.caught_up_ms = 0
@@ -285,7 +257,7 @@ class SlaveLink(LogSender[AutoSwitchMaster]):
 
     @property
     def is_in_sync(self) -> bool:
-        return self.slave_id in self._master.state.members
+        return self.slave_id in self._acks.state.members
 
     # ---- inside
 
@@ -312,7 +284,7 @@ class SlaveLink(LogSender[AutoSwitchMaster]):
         if wrong is not None:
             self._refuse(wrong)
             return
-        other = master.link_of(slave_id)
+        other = self._acks.link_of(slave_id)
         if other is not None:
             log.warning("the slave %d has come again, the connection before goes", slave_id)
             other.slave_id = 0
@@ -326,22 +298,22 @@ class SlaveLink(LogSender[AutoSwitchMaster]):
 
     def _unfit(self, slave_id: int) -> str | None:
         """Why a slave with this id is refused; None when it is taken."""
-        master = self._master
+        master, acks = self._master, self._acks
         if self.slave_id:
             return f"it says that it is {slave_id} after it has said {self.slave_id}"
-        if slave_id <= 0 or slave_id == master.broker_id:
+        if slave_id <= 0 or slave_id == acks.broker_id:
             return (
-                f"its controller id is {slave_id}, and this master is {master.broker_id}: each "
+                f"its controller id is {slave_id}, and this master is {acks.broker_id}: each "
                 "replica has its own, 1 or more; delete its file brokerIdentity, so that the "
                 "controller gives it another"
             )
-        known = None if master.replicas is None else sorted(master.replicas())
+        known = None if acks.replicas is None else sorted(acks.replicas())
         if known is not None and slave_id not in known:
             return (
                 f"the controller knows no replica {slave_id} of this broker name, only {known}; "
                 "let it register with the controller first (controllerAddr)"
             )
-        other = master.link_of(slave_id)
+        other = self._acks.link_of(slave_id)
         if other is not None and master.now_ms() - other.heard_ms < ALIVE_MS:
             return (
                 f"the slave {slave_id} is connected from {other.address} and alive; if these are "
@@ -358,7 +330,7 @@ class SlaveLink(LogSender[AutoSwitchMaster]):
                 self._begin(ends[0])
             self.acked = ends[-1]
             self._note_caught_up(self._master.now_ms())
-            self._master.heard(self)
+            self._acks.heard(self)
             self.send()
 
     def _chunk(self, pieces: list[bytes]) -> int:
@@ -370,7 +342,7 @@ class SlaveLink(LogSender[AutoSwitchMaster]):
         end = store.epochs.end_of(entry.epoch) or place
         data = store.raw(place, min(master.config.ha_transfer_batch_size, end - place))
         if data:
-            pieces += [chunk_head(len(data), place, *entry, master.state.confirm_offset), data]
+            pieces += [chunk_head(len(data), place, *entry, self._acks.state.confirm_offset), data]
             self.next = place + len(data)
         return len(data)
 
@@ -379,7 +351,7 @@ class SlaveLink(LogSender[AutoSwitchMaster]):
         notes what it names, and could not note another epoch that begins at the same place."""
         master = self._master
         entry = master.store.epochs.epoch_at(self.next - 1) or (NO_EPOCH, 0)
-        return chunk_head(0, self.next, *entry, master.state.confirm_offset)
+        return chunk_head(0, self.next, *entry, self._acks.state.confirm_offset)
 
     def _heartbeat_ms(self) -> int:
         return min(HEARTBEAT_MS, self._master.config.ha_send_heartbeat_interval)
