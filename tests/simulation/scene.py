@@ -98,13 +98,14 @@ class Scene:
     async def lost(self) -> list[int]:
         """The offsets of acknowledged messages that the master does not have, or not there."""
         found: dict[int, bytes] = {}
+        promised = dict(self.promised)  # the producer goes on
         async with Reader(self.cluster.name_servers) as reader:
             at, end = await reader.min_offset(QUEUE), await reader.max_offset(QUEUE)
             while at < end:
                 pulled = await reader.pull(QUEUE, at)
                 found |= {one.queue_offset: one.body for one in decode_all(pulled.body)}
                 at = pulled.next_offset
-        return [at for at, body in self.promised.items() if found.get(at) != body]
+        return [at for at, body in promised.items() if found.get(at) != body]
 
     async def _produce(self) -> None:
         async with Producer(self.cluster.name_servers, group="p", tries=1) as producer:
