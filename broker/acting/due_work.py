@@ -14,7 +14,7 @@ from ..scheduled.delays import Delays
 from ..transactions.transactions import Transactions
 from .escape import MESSAGES_MAX, Escape, Letter
 from .letters import due_letter, half_letter
-from .timers import ActingTimers
+from .timers import ActingWork
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class DueWork:
         self,
         escape: Escape,
         delays: Delays,
-        timers: ActingTimers | None,
+        timers: ActingWork | None,
         transactions: Callable[[], Transactions],
         precision_ms: int,
         group: str,
@@ -95,17 +95,18 @@ class DueWork:
         timers = self._timers
         if timers is None:
             return False
-        if timers.offered is None:
+        offers = timers.offers
+        if offers.part is None:
             timers.step(self._now_ms(), MESSAGES_MAX)
-        if timers.offered is None:
+        if offers.part is None:
             return False
-        copies = timers.offered.copies
+        copies = offers.part.copies
         letters = [due_letter(one, self._group, self._precision_ms) for one, _ in copies]
         done: list[bool] = []
         try:
             await self._escape.send_all(letters, done)
         finally:
-            timers.settle(_first_missing(done))
+            offers.settle(_first_missing(done))
         return True
 
     async def send_half(self) -> bool:

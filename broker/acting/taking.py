@@ -10,14 +10,16 @@ from collections.abc import Callable
 
 from ...protocol.bodies.data_version import DataVersion
 from ...protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
-from ...store.timer.timer_log import IS_TIMER
 from ..groups.offsets import Offsets
-from ..replication.following_timers import FollowingTimers
+from ..replication.following_timers import FollowingWork
 from ..runtime.throttle import MANY
 from ..scheduled.delays import DelayOffsets, Delays
 from ..scheduled.expiring_slot import ExpiringSlot
 from ..scheduled.real_destination import real_place
 from ..scheduled.timer_delivery import recall_key
+from ..scheduled.timer_parts import TimerParts
+from ..scheduled.wheel_intake import Moment
+from ..scheduled.wheel_topic import waiting_message
 from .escape import stays
 
 log = logging.getLogger(__name__)
@@ -58,15 +60,22 @@ def take_delays(delays: Delays, found: DelayOffsets) -> None:
     delays.cut_at_log()
 
 
-class TakenTimers(FollowingTimers):
+class TakenTimers:
     """The timers of a master that returns, before they go on by themselves."""
 
-    _late: list[tuple[int, int, str]]  # due before they came into the wheel: place, length, topic
+    def __init__(self, parts: TimerParts) -> None:
+        self._store = parts.store
+        self._state = parts.state
+        self._tally = parts.tally
+        self._intake = parts.intake
+        self._following = FollowingWork(parts, self._keep_late)
+        # Due before they came into the wheel: place, length, topic.
+        self._late: list[tuple[int, int, str]] = []
 
     async def take(self, read_ms: int, queue_offset: int, now_ms: int) -> None:
         """The acting master has sent everything in the slots before `read_ms`, of the messages
         before `queue_offset`. What never reached it, or stays here, is due here."""
-        state = self.state
+        state = self._state
         if read_ms <= state.read_ms:
             return
         self._late = []
@@ -74,22 +83,18 @@ class TakenTimers(FollowingTimers):
         await self._follow_all(state.read_ms, queue_offset, now_ms)
         left = await self._left(state.floor(read_ms), queue_offset)
         await self._follow_all(read_ms, queue_offset, now_ms)
-        for place, length, topic in left + self._late:
-            if not state.log.has_room:
-                state.log.roll()
-            self._place(place, length, 0, topic, IS_TIMER, max(state.floor(now_ms), state.read_ms))
-        state.log.write()
-        self._placed = False
-        self._put_slots()
-        self._note()
+        write_ms = max(state.floor(now_ms), state.read_ms)
+        self._intake.place_due(left + self._late, Moment(now_ms, write_ms, state.read_ms))
+        self._tally.note()
 
     async def _follow_all(self, read_ms: int, queue_offset: int, now_ms: int) -> None:
-        self.follow(read_ms, queue_offset)
-        while self.step(now_ms, MANY):  # noqa: ASYNC110 - other work goes on meanwhile
+        self._following.follow(read_ms, queue_offset)
+        while self._following.step(now_ms, MANY):  # noqa: ASYNC110 - other work goes on meanwhile
             await asyncio.sleep(0)
 
-    def _deliver_late(self, place: int, length: int, now_ms: int) -> None:
-        record = self._read(place, length)
+    def _keep_late(self, place: int, length: int, now_ms: int) -> None:
+        """Keep a message that comes out of the queue after its slot, if it stays here."""
+        record = waiting_message(self._store, place, length)
         topic = "" if record is None else real_place(record.raw_properties)[0]
         if stays(topic):
             self._late.append((place, length, topic))
@@ -97,7 +102,7 @@ class TakenTimers(FollowingTimers):
     async def _left(self, until_ms: int, queue_offset: int) -> list[tuple[int, int, str]]:
         """Place, length and topic of the messages in slots before `until_ms` that came into the
         queue at `queue_offset` or later, or are not sent elsewhere."""
-        state = self.state
+        state = self._state
         found: list[tuple[int, int, str]] = []
         # In a new wheel the slot of time 0 looks used.
         slot_ms = state.wheel.next_used(state.read_ms or state.precision_ms, until_ms)
@@ -108,7 +113,7 @@ class TakenTimers(FollowingTimers):
             first = state.delivered if slot_ms == state.read_ms else 0
             for number in range(first, len(due)):
                 place, length, _, _ = due.unit(number)
-                record = self._read(place, length)
+                record = waiting_message(self._store, place, length)
                 if record is None:
                     continue
                 topic, _ = real_place(record.raw_properties)

@@ -1,32 +1,46 @@
 """The timers of a slave that may act for its master.
 
 Acting, it puts all messages of its queue into the wheel, as a master does. What is due is not
-stored in its topic but offered: `offered` has the copies, and after `settle` the next ones come.
+stored in its topic but offered: `Offers.part` has the copies, and after `Offers.settle` the next
+ones come.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ...store.base.errors import StoreError
-from ..replication.following_timers import FollowingTimers
-from ..runtime.throttle import FEW
+from ...store.timer.timer_check import TimerCheck
+from ..replication.following_timers import FollowingWork
+from ..runtime.stats import Stats
+from ..scheduled.delivering import DeliveringWork
+from ..scheduled.due_slots import DueSlots, Part
 from ..scheduled.expiring_slot import ExpiringSlot
-from ..scheduled.real_destination import real_place
-from ..scheduled.timer_delivery import NEVER_IN_WHEEL
-from ..scheduled.timers import Part, Timers
+from ..scheduled.timer_delivery import TimerDelivery
+from ..scheduled.timer_parts import TimerParts
 
 
 class OfferedError(StoreError):
     """A message must be taken before the queue goes on."""
 
 
-class ActingTimers(FollowingTimers):
-    """A slave's timers; `begin` and `end` say whether it acts for its master."""
+class ActingWork:
+    """The work of a slave's timers; `begin` and `end` say whether it acts for its master.
 
-    offered: Part | None = None  # due copies that another broker is to get
-    _is_acting = False
-    _late = -1  # the place of the message that is offered, where it came after its slot
-    _taken_late = -1  # the place of the last one that was taken
-    _sent: tuple[int, int] | None = None  # slot and queue offset where it ended acting
+    It follows the master's timers, or delivers into `offers`.
+    """
+
+    def __init__(
+        self, parts: TimerParts, mark: Callable[[tuple[str, int]], None], stats: Stats
+    ) -> None:
+        self.state = parts.state
+        self.metrics = parts.metrics
+        delivery = TimerDelivery(parts.store, mark, stats)
+        self._slots = DueSlots(parts.store, parts.state, parts.tally, delivery)
+        self.offers = Offers(parts, self._slots, delivery)
+        self._delivering = DeliveringWork(parts, self._slots, self.offers)
+        self._following = FollowingWork(parts)
+        self._is_acting = False
+        self._sent: tuple[int, int] | None = None  # slot and queue offset where it ended acting
 
     def begin(self) -> None:
         """Go on where the master was."""
@@ -40,75 +54,89 @@ class ActingTimers(FollowingTimers):
         if self._is_acting:
             self._sent = self.state.read_ms, self.state.queue_offset
         self._is_acting = False
-        self.offered = self._due = None
-        self._late = self._taken_late = -1
-        self._queue_target = -1
+        self.offers.withdraw()
+        self._slots.drop()
 
     def follow(self, read_ms: int, queue_offset: int) -> None:
+        """The master has delivered all slots before `read_ms`, of the messages before
+        `queue_offset`; it may have taken what was sent here."""
         if self._sent is not None and read_ms >= self._sent[0]:
-            self._sent = None  # the master has taken it
-        super().follow(read_ms, queue_offset)
+            self._sent = None
+        self._following.follow(read_ms, queue_offset)
 
-    def check_point(self) -> bytes:
+    def check(self) -> TimerCheck:
         """As a master's; while it acts, and until its master has taken that, what was sent.
 
         The check on the disk is older, and the master delivers again what its answer lacks.
         """
+        check = self.state.check
         sent = (self.state.read_ms, self.state.queue_offset) if self._is_acting else self._sent
         if sent is None:
-            return super().check_point()
+            return check
         read_ms, offset = sent
-        check = replace(
-            self.state.check, read_ms=read_ms, queue_offset=offset, master_queue_offset=offset
-        )
-        return check.numbers()
+        return replace(check, read_ms=read_ms, queue_offset=offset, master_queue_offset=offset)
 
-    def step(self, now_ms: int, most: int = FEW) -> bool:
+    def step(self, now_ms: int, most: int) -> bool:
+        """One short part of the work; True when there is more. Acting, it has no more while copies
+        are offered."""
         if not self._is_acting:
-            return super().step(now_ms, most)
-        if self.offered is not None:
+            return self._following.step(now_ms, most)
+        if self.offers.part is not None:
             return False
         try:
-            return Timers.step(self, now_ms, most)
+            return self._delivering.step(now_ms, most)
         except OfferedError:
             return False
 
+
+class Offers:
+    """Due copies that another broker is to get: `part` has them."""
+
+    def __init__(self, parts: TimerParts, slots: DueSlots, delivery: TimerDelivery) -> None:
+        self.part: Part | None = None
+        self._state = parts.state
+        self._tally = parts.tally
+        self._slots = slots
+        self._delivery = delivery
+        self._late = -1  # the place of the message that is offered, where it came after its slot
+        self._taken_late = -1  # the place of the last one that was taken
+
     def settle(self, done: int) -> None:
         """Other brokers have taken the first `done` of the offered copies."""
-        part, due, late = self.offered, self._due, self._late
-        self.offered, self._late = None, -1
+        part, due, late = self.part, self._slots.due, self._late
+        self.part, self._late = None, -1
         if late >= 0:
             self._taken_late = late if done else -1
             return
         if part is None or due is None:
             return
-        self._settle(part, done)
-        if self.state.delivered >= len(due):
-            self._finish(due)
-        self._note()
+        self._slots.settle(part, done)
+        if self._state.delivered >= len(due):
+            self._slots.finish(due)
+        self._tally.note()
 
-    def _queue_end(self) -> int:
-        return Timers._queue_end(self) if self._is_acting else super()._queue_end()
+    def withdraw(self) -> None:
+        """Offer nothing any more."""
+        self.part = None
+        self._late = self._taken_late = -1
 
-    def _deliver(self, due: ExpiringSlot, now_ms: int, most: int) -> int:
-        part = Part(self.state.delivered)
-        self._gather(part, due, now_ms, most)
+    def deliver(self, due: ExpiringSlot, now_ms: int, most: int) -> int:
+        """Offer the next messages of a slot; returns how many of its units are done with, or `most`
+        once there are copies: the slot ends in `settle`."""
+        part = Part(self._state.delivered)
+        self._slots.gather(part, due, now_ms, most)
         if not part.copies:
-            self._settle(part, 0)
-            return self.state.delivered - part.first
-        self.offered = part
-        return most  # the slot ends in `settle`
+            self._slots.settle(part, 0)
+            return self._state.delivered - part.first
+        self.part = part
+        return most
 
-    def _deliver_late(self, place: int, length: int, now_ms: int) -> None:
+    def deliver_late(self, place: int, length: int, now_ms: int) -> None:
         """Offer a message that comes out of the queue after its slot. The queue goes on once it is
         taken: a master that returns relies on that."""
-        if not self._is_acting or place == self._taken_late:
+        if place == self._taken_late:
             return
-        record = self._read(place, length)
-        if record is None:
-            return
-        topic, queue_id = real_place(record.raw_properties)
-        copy = self._delivery.copy(record, topic, queue_id, now_ms, NEVER_IN_WHEEL, rolled=False)
+        copy = self._delivery.late_copy(place, length, now_ms)
         if copy is not None:
-            self.offered, self._late = Part(0, copies=[copy]), place
+            self.part, self._late = Part(0, copies=[copy]), place
             raise OfferedError("a timer message waits for another broker")

@@ -31,7 +31,7 @@ from ..pop.request_modes import RequestModes
 from ..scheduled.delays import DelayOffsets, Delays
 from ..scheduled.timer_metrics import TimerMetricsTable
 from ..topics.topics import Topics
-from .following_timers import FollowingTimers
+from .following_timers import Follower
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class SlaveSynchronize:
     _offsets: Offsets
     _delays: Delays
     _modes: RequestModes
-    _timers: FollowingTimers | None
+    _timers: Follower | None
     _log_end: Callable[[], int]
     _now_ms: Callable[[], int]
     _all_ms: int = ALL_MS  # between two requests for everything
@@ -164,11 +164,11 @@ class SlaveSynchronize:
         text = await self._ask(master, codes.GET_ALL_MESSAGE_REQUEST_MODE)
         self._modes.follow(MessageRequestModeWrapper.decode(text).message_request_mode_map)
 
-    async def _sync_metrics(self, master: str, timers: FollowingTimers) -> None:
+    async def _sync_metrics(self, master: str, timers: Follower) -> None:
         text = await self._ask(master, codes.GET_TIMER_METRICS)
         timers.metrics.follow(TimerMetricsTable.decode(text).timing_count)
 
-    async def _sync_timers(self, master: str, timers: FollowingTimers) -> None:
+    async def _sync_timers(self, master: str, timers: Follower) -> None:
         data = await self._ask(master, codes.GET_TIMER_CHECK_POINT)
         if len(data) < NUMBERS_BYTES:
             raise ValueError(f"a timer check point of {len(data)} bytes, {NUMBERS_BYTES} are one")

@@ -17,13 +17,14 @@ from ..acting.members import Members
 from ..acting.pair_locks import PairLocks
 from ..acting.returning import ReturningMaster, Tables
 from ..acting.taking import TakenTimers
-from ..acting.timers import ActingTimers
+from ..acting.timers import ActingWork
 from ..groups.queue_lock_gate import CLIENT_LOCK_MS, QueueLockGate
 from ..replication.counted_acks import CountedAcks
 from ..replication.master import HaMaster
 from ..runtime.peers import open_peers
 from ..runtime.periodic import Job
-from ..scheduled.timers import Timers, open_timers
+from ..scheduled.timer_parts import TimerParts
+from ..scheduled.timers import TimerWork
 from .ha import counted_acks
 from .locks import left_locks, restore_young
 from .master import Master
@@ -41,10 +42,7 @@ class PairSlave(Slave):
     _takes_versions = True
     _acting: ActingMaster
     _members: Members
-
-    def open_timers(self) -> Timers | None:
-        b = self._parts
-        return open_timers(b.config, b.store, b.now_ms, b.wake, b.stats, ActingTimers)
+    _acting_timers: ActingWork | None = None
 
     def jobs(self) -> Iterator[Job]:
         yield from super().jobs()
@@ -63,13 +61,17 @@ class PairSlave(Slave):
 
     # --- inside ---------------------------------------------------------------------------------
 
+    def _make_timer_work(self, parts: TimerParts) -> TimerWork:
+        b = self._parts
+        self._acting_timers = self._following_timers = work = ActingWork(parts, b.wake, b.stats)
+        return work
+
     def _own_rows(self, gates: RequestGates, peers: Peers) -> list[Row]:
         b, config, replica = self._parts, self._parts.config, self._replica
         restore_young(b, left_locks(b))
         locks = _locks_of(b)
         self._members = Members(config, peers, b.address)
-        timers = b.timers
-        assert timers is None or isinstance(timers, ActingTimers)
+        timers = self._acting_timers
         b.acting = self._acting = ActingMaster(
             config, b.address, self._members, self._follower, replica,
             MasterFinder(replica, config, peers),
@@ -86,7 +88,7 @@ class PairSlave(Slave):
         gates.locks = locks.gate.refusal
         return _rows_of(b, self._acting.look, self._acting.returning, locks)
 
-    def _due_work(self, peers: Peers, timers: ActingTimers | None) -> DueWork:
+    def _due_work(self, peers: Peers, timers: ActingWork | None) -> DueWork:
         b, config = self._parts, self._parts.config
         return DueWork(
             Escape(config, peers), b.delays, timers, b.walk_transactions, config.timer_precision_ms,
@@ -118,7 +120,9 @@ class PairMaster(Master):
         timers = b.timers
         taken = None
         if timers is not None:
-            taken = TakenTimers(config, b.store, timers.state, timers.metrics, b.wake, b.stats)
+            taken = TakenTimers(
+                TimerParts(config, b.store, timers.state, timers.metrics, keeps_counts=False)
+            )
         b.returning = self._returning = ReturningMaster(
             locks, config, b.address, b.ha_address, self._members, peers, b.store, b.ha,
             self._acks.note_alive, Tables(b.offsets, b.delays, taken, b.save_offsets),

@@ -12,7 +12,8 @@ from ..groups.queue_locks import LockTable
 from ..pull.role import MasterPullRole, PullRole
 from ..replication.master import Acks, HaMaster
 from ..runtime.periodic import STEP_SECONDS, Cut, DynamicPeriod, Job
-from ..scheduled.timers import Timers, open_timers
+from ..scheduled.delivering import open_timers
+from ..scheduled.timers import Timers
 from ..topics.static_cleaner import PERIOD_SECONDS as CLEAN_STATIC_SECONDS
 from .ha import counted_acks
 from .locks import is_first_start, left_locks, taken

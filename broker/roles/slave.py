@@ -9,7 +9,7 @@ from ...protocol.aio.peers import Peers
 from ..access.gates import RequestGates
 from ..naming.registration import Master as FoundMaster
 from ..pull.role import PullRole
-from ..replication.following_timers import FollowingTimers
+from ..replication.following_timers import Follower, FollowingWork
 from ..replication.master import HaMaster
 from ..replication.pull_role import SlavePullRole
 from ..replication.replica import Replica
@@ -17,7 +17,8 @@ from ..replication.slave import SWEEP_SECONDS, HaSlave
 from ..replication.synchronize import ALL_MS, SlaveSynchronize
 from ..runtime.peers import open_peers
 from ..runtime.periodic import Job
-from ..scheduled.timers import Timers, open_timers
+from ..scheduled.timer_parts import TimerParts, open_timer_parts
+from ..scheduled.timers import Timers, TimerWork
 from .ha import counted_acks
 from .locks import left_locks, restore_young
 from .parts import Parts
@@ -38,6 +39,7 @@ class Slave(Role):
     _sweep_seconds = SWEEP_SECONDS
     _follower: HaSlave
     _replica: Replica
+    _following_timers: Follower | None = None  # they are told the master's progress
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -52,7 +54,8 @@ class Slave(Role):
 
     def open_timers(self) -> Timers | None:
         b = self._parts
-        return open_timers(b.config, b.store, b.now_ms, b.wake, b.stats, FollowingTimers)
+        parts = open_timer_parts(b.config, b.store, b.now_ms, keeps_counts=False)
+        return None if parts is None else Timers(parts, self._make_timer_work(parts))
 
     def pull_role(self) -> PullRole:
         return SlavePullRole(self._parts.config, lambda: self._follower.connected)
@@ -61,11 +64,9 @@ class Slave(Role):
         b = self._parts
         peers = open_peers(b.config)
         b.at_stop(peers.close)
-        timers = b.timers
-        assert timers is None or isinstance(timers, FollowingTimers)
         sync = SlaveSynchronize(
-            peers, b.address, b.topics, b.groups, b.offsets, b.delays, b.pop.modes, timers,
-            lambda: b.store.whole_end, b.now_ms,
+            peers, b.address, b.topics, b.groups, b.offsets, b.delays, b.pop.modes,
+            self._following_timers, lambda: b.store.whole_end, b.now_ms,
             self._all_ms, self._offsets_ms, self._takes_versions,
         )  # fmt: skip
         b.replica = self._replica = self._make_replica(sync, peers)
@@ -112,6 +113,11 @@ class Slave(Role):
         return f"reading only, the master of {name} has been away for {slave.away_seconds} s"
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _make_timer_work(self, parts: TimerParts) -> TimerWork:
+        """The work of the timers; it is told the master's progress from now on."""
+        self._following_timers = work = FollowingWork(parts)
+        return work
 
     def _make_follower(self) -> HaSlave:
         b = self._parts

@@ -19,7 +19,8 @@ from ...store.engine.store import MessageStore
 from ...store.timer.timer_log import QUEUE, WHEEL_TOPIC
 from ..runtime.stats import Stats
 from ..topics.topics import QUEUES_MAX, TOPICS_MAX
-from .real_destination import number_of
+from .real_destination import number_of, real_place
+from .wheel_topic import waiting_message
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +107,15 @@ class TimerDelivery:
             marked = properties.encode(pairs)
             marks += f"{properties.TIMER_ROLL_TIMES}\x01{times}\x02" if times else ""
         return _message(record, (topic, queue_id), marked + marks.encode()), record
+
+    def late_copy(self, place: int, length: int, now_ms: int) -> Copy | None:
+        """The copy of a message that comes out of the queue after its slot; None when there is
+        nothing to deliver."""
+        record = waiting_message(self._store, place, length)
+        if record is None:
+            return None
+        topic, queue_id = real_place(record.raw_properties)
+        return self.copy(record, topic, queue_id, now_ms, NEVER_IN_WHEEL, rolled=False)
 
     def _is_place(self, topic: str, queue_id: int) -> bool:
         """Whether a message may go there: clients can write any properties into its source."""

@@ -3,7 +3,7 @@
 import pytest
 from aerobee.broker import server
 from aerobee.broker.acting.escape import Escape, Letter
-from aerobee.broker.acting.timers import ActingTimers
+from aerobee.broker.acting.timers import ActingWork
 from aerobee.broker.transactions.transactions import GROUP, HALF_TOPIC
 from aerobee.protocol import codes
 from aerobee.protocol.headers.send import SendMessageResponse
@@ -172,7 +172,8 @@ async def test_an_acting_master_tells_what_it_has_sent_before_its_disk_has_it(
 ) -> None:
     await fill(pair)
     timers = pair.slave.timers
-    assert isinstance(timers, ActingTimers)
+    assert timers is not None
+    assert isinstance(timers.work, ActingWork)
     monkeypatch.setattr(timers.state, "unsynced", lambda: None)  # nothing is synced from here on
     await pair.lose_master()
     pair.ahead_ms = 120_000
@@ -185,9 +186,9 @@ async def test_an_acting_master_tells_what_it_has_sent_before_its_disk_has_it(
 
     read_ms, queue_offset = await told()
     assert (read_ms > server.wall_clock_ms() + 60_000, queue_offset) == (True, 1)
-    timers.end()  # the master asks once the slave has ended acting
+    timers.work.end()  # the master asks once the slave has ended acting
     assert await told() >= (read_ms, 1)
-    timers.follow(read_ms + 120_000, 1)  # the master has taken that
+    timers.work.follow(read_ms + 120_000, 1)  # the master has taken that
     assert await told() == (timers.state.check.read_ms, timers.state.check.queue_offset)
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from aerobee.broker.replication.following_timers import FollowingTimers
-from aerobee.broker.runtime.stats import Stats
-from aerobee.broker.scheduled.timers import open_timers
+from aerobee.broker.replication.following_timers import FollowingWork
+from aerobee.broker.scheduled.timer_parts import open_timer_parts
+from aerobee.broker.scheduled.timers import Timers
 from aerobee.store.engine.store import MessageStore
 
 from ..parts import HOST
@@ -30,14 +30,10 @@ class Slave:
         self.store = MessageStore(root, config.store_settings(), HOST, master.clock)
         self.store.open()
         self.store.follower.follow("a slave")
-        timers = open_timers(
-            config, self.store, master.clock, self.woken, Stats("c", master.clock), FollowingTimers
-        )
-        assert isinstance(timers, FollowingTimers)
-        self.timers = timers
-
-    def woken(self, key: tuple[str, int]) -> None:
-        raise AssertionError(f"a slave delivered into {key}")
+        parts = open_timer_parts(config, self.store, master.clock, keeps_counts=False)
+        assert parts is not None
+        self.following = FollowingWork(parts)
+        self.timers = Timers(parts, self.following)
 
     def take_log(self) -> None:
         """Everything that the master has in its log."""
@@ -52,7 +48,7 @@ class Slave:
         """How far the master says that its timers are, as it would answer now."""
         self.master.sync()
         check = self.master.timers.state.check
-        self.timers.follow(check.read_ms, check.queue_offset)
+        self.following.follow(check.read_ms, check.queue_offset)
         self.work()
 
     def work(self) -> None:

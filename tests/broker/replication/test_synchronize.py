@@ -10,7 +10,7 @@ from aerobee.broker.groups.groups import Groups
 from aerobee.broker.groups.offsets import Offsets
 from aerobee.broker.pop.request_modes import RequestModes
 from aerobee.broker.replication import synchronize
-from aerobee.broker.replication.following_timers import FollowingTimers
+from aerobee.broker.replication.following_timers import Follower
 from aerobee.broker.replication.synchronize import ALL_MS, SlaveSynchronize
 from aerobee.broker.runtime.stats import Stats
 from aerobee.broker.scheduled.delays import DelayOffsets, Delays
@@ -86,7 +86,7 @@ class Slave:
         self.timers = Timers()
         self.sync = SlaveSynchronize(
             cast(Peers, peers), "127.0.0.1:1", self.topics, self.groups, self.offsets, self.delays,
-            self.modes, cast(FollowingTimers, self.timers), lambda: self.log_end, clock, all_ms,
+            self.modes, cast(Follower, self.timers), lambda: self.log_end, clock, all_ms,
             offsets_ms,
         )  # fmt: skip
 

@@ -18,8 +18,10 @@ import pytest
 from aerobee.broker.runtime.stats import Stats
 from aerobee.broker.runtime.throttle import FEW
 from aerobee.broker.scheduled.delays import Delays
+from aerobee.broker.scheduled.delivering import open_timers
 from aerobee.broker.scheduled.delivery_policy import DeliveryPolicy
-from aerobee.broker.scheduled.timers import ENTRIES_PER_STEP, LOOKS_PER_STEP, Timers, open_timers
+from aerobee.broker.scheduled.timers import Timers
+from aerobee.broker.scheduled.wheel_intake import ENTRIES_PER_STEP, LOOKS_PER_STEP
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.broker.settings.delay_levels import parse_levels
 from aerobee.protocol.message import properties

@@ -10,12 +10,15 @@ import pytest
 
 pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 
+from aerobee.broker.scheduled import wheel_intake
+from aerobee.broker.scheduled.wheel_topic import waiting_message
 from aerobee.broker.server import Broker
 from aerobee.broker.topics.topics import MULTI_TAG
 from aerobee.protocol import codes
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.topics import TopicName, UpdateTopic
 from aerobee.protocol.message.record import MULTI_TAGS
+from aerobee.store.engine.store import MessageStore
 from aerobee.store.files import disk
 
 from ...waiting import LONG
@@ -172,13 +175,12 @@ async def test_timer_messages_enter_the_wheel_without_being_read_from_the_log(
     timers = compiled.broker.timers
     assert timers is not None
     read: list[int] = []
-    look = timers._look
 
-    def counting(place: int, length: int) -> Any:
+    def counting(store: MessageStore, place: int, length: int) -> Any:
         read.append(place)
-        return look(place, length)
+        return waiting_message(store, place, length)
 
-    monkeypatch.setattr(timers, "_look", counting)
+    monkeypatch.setattr(wheel_intake, "waiting_message", counting)
     # The first messages take the slow path, one by one; then the room in their slot is known.
     for _ in range(2):
         compiled.taken.clear()
