@@ -59,6 +59,16 @@ class Timers:
         self._sampled = (0, 0, 0)
         self._rates = (0.0, 0.0)
 
+    @property
+    def enqueued(self) -> int:
+        """Messages that came out of the queue since the start."""
+        return self._tally.enqueued
+
+    @property
+    def dequeued(self) -> int:
+        """Messages that were delivered since the start."""
+        return self._tally.dequeued
+
     def step(self, now_ms: int, most: int = FEW) -> bool:
         """One short part of the work; True when there is more that can be done at once.
 
@@ -70,7 +80,7 @@ class Timers:
 
     def sample(self, now_ms: int) -> None:
         """Work the rates out since the last time."""
-        counts = (now_ms, self._tally.enqueued, self._tally.dequeued)
+        counts = (now_ms, self.enqueued, self.dequeued)
         elapsed_ms = now_ms - self._sampled[0]
         if elapsed_ms > 0:
             rates = [
