@@ -69,6 +69,8 @@ class FollowingWork:
             write_ms = max(state.floor(now_ms), state.read_ms)
             # Messages that the master's wheel lacks may be late there, and delivered at once.
             end = min(self._store.max_offset(WHEEL_TOPIC, QUEUE), self._master_offset)
+            if state.queue_offset >= end:
+                return is_behind
             moment = Moment(now_ms, write_ms, state.read_ms)
             return intake.fill(moment, end, self._late) or is_behind
         finally:

@@ -72,9 +72,10 @@ class DeliveringWork:
             state.read_ms = write_ms  # the clock was set back
         try:
             self._intake.put_slots()
-            moment = Moment(now_ms, write_ms, slots.first_slot_ms)
             end = self._store.max_offset(WHEEL_TOPIC, QUEUE)
-            is_behind = self._intake.fill(moment, end, outlet.deliver_late)
+            is_behind = state.queue_offset < end and self._intake.fill(
+                Moment(now_ms, write_ms, slots.first_slot_ms), end, outlet.deliver_late
+            )
             return slots.step(now_ms, write_ms, most, outlet.deliver, is_behind=is_behind)
         finally:
             if self._tally.touched:

@@ -62,12 +62,10 @@ class WheelIntake:
     def fill(self, moment: Moment, end: int, late: Late) -> bool:
         """Put messages of the queue before offset `end` into the wheel; True when there are more.
 
-        `late` gets the messages that are too late for it.
+        There must be some. `late` gets the messages that are too late for it.
         """
         store, state = self._store, self._state
         offset = first = state.queue_offset
-        if offset >= end:
-            return False
         store.write_staged()
         now_ms, write_ms, first_slot_ms = moment
         late_ms = min(first_slot_ms, write_ms)
