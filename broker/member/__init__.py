@@ -1,1 +1,1 @@
-"""A broker in controller mode: identity, role, authority, and the switch from role to role."""
+"""A broker in controller mode: identity, election, authority, and the switch from role to role."""

@@ -9,9 +9,9 @@ import logging
 from collections.abc import Mapping
 
 from ...protocol.aio.peers import Peers
+from .election import Election
 from .leader import Declined, Leader
 from .others import epochs_of
-from .role import Role
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 async def may_return(
     leader: Leader,
     peers: Peers,
-    role: Role,
+    election: Election,
     position: tuple[int, int],
     *,
     is_late: bool,
@@ -31,7 +31,7 @@ async def may_return(
     for no longer: one that the controller finds alive is elected, without one this broker goes on.
     """
     addresses = await leader.replicas()
-    others = {one: addresses.get(one, "") for one in sorted(role.members - {role.own_id})}
+    others = {one: addresses.get(one, "") for one in sorted(election.members - {election.own_id})}
     logs = await _logs(peers, others)
     longer = {one: end for one, end in logs.items() if end > position}
     silent = [one for one in others if one not in logs]
@@ -42,7 +42,7 @@ async def may_return(
         candidates += silent
     for one in candidates:
         try:
-            elected = await leader.hand_over(role.own_id, one)
+            elected = await leader.hand_over(election.own_id, one)
         except Declined as wrong:
             log.warning("broker %d does not become the master: %s", one, wrong)
             continue

@@ -22,7 +22,8 @@ LAST_END = (1 << 63) - 1  # of the last epoch, which goes on
 @dataclass(slots=True, eq=False)
 class MemberHandlers:
     """`address` is this broker's for clients, `ha_address` that for replication; `look()` has the
-    leader of the controllers asked for the role; `handover` takes locks of the master before."""
+    leader of the controllers asked for the last election; `handover` takes locks of the master
+    before."""
 
     config: BrokerConfig
     store: MessageStore

@@ -20,8 +20,8 @@ from ...protocol.errors import Refusal
 from ...protocol.headers import controller as headers
 from ...protocol.wire import Header
 from .controllers import Controllers, NoLeaderError
+from .election import Election
 from .identity import Identity
-from .role import Role
 
 Kind = TypeVar("Kind", bound=Header)
 # Responses to 1001 by which nothing has changed. Others, such as SYSTEM_ERROR, leave that open.
@@ -73,46 +73,48 @@ class Leader:
         )
         await self._ask(codes.CONTROLLER_APPLY_BROKER_ID, header)
 
-    async def register(self, own_id: int, address: str) -> Role:
-        """1003: tell this broker's address; the role, with the master only if it is alive."""
+    async def register(self, own_id: int, address: str) -> Election:
+        """1003: tell this broker's address; the last election, with the master only if alive."""
         header = headers.RegisterBrokerToController(
             self._name, own_id, address, self._cluster, self._wall_ms()
         )
         answer = await self._ask(codes.CONTROLLER_REGISTER_BROKER, header)
         found = _header(answer, headers.RegisterBrokerToControllerResponse)
-        return Role(
+        return Election(
             *(own_id, found.master_epoch or 0, found.master_broker_id, found.master_address or ""),
             *_set(answer),
         )
 
-    async def elect(self, own_id: int) -> Role:
-        """1002: have a master elected if there is none; the role."""
+    async def elect(self, own_id: int) -> Election:
+        """1002: have a master elected if there is none; the election."""
         return await self._elect(own_id, own_id, designate=False)
 
-    async def hand_over(self, own_id: int, to_id: int) -> Role:
-        """1002: have this member elected instead of the present master; the role."""
+    async def hand_over(self, own_id: int, to_id: int) -> Election:
+        """1002: have this member elected instead of the present master; the election."""
         return await self._elect(own_id, to_id, designate=True)
 
-    async def role(self, own_id: int) -> Role:
-        """1004: the present role. Declined with CONTROLLER_BROKER_METADATA_NOT_EXIST."""
+    async def election(self, own_id: int) -> Election:
+        """1004: the last election. Declined with CONTROLLER_BROKER_METADATA_NOT_EXIST."""
         answer = await self._ask(
             codes.CONTROLLER_GET_REPLICA_INFO, headers.GetReplicaInfo(self._name)
         )
         found = _header(answer, headers.GetReplicaInfoResponse)
-        return Role(
+        return Election(
             *(own_id, found.master_epoch or 0, found.master_broker_id, found.master_address or ""),
             *_set(answer),
         )
 
     async def alter(
-        self, role: Role, wanted: Iterable[int], set_epoch: int
+        self, election: Election, wanted: Iterable[int], set_epoch: int
     ) -> tuple[frozenset[int], int]:
         """1001: propose another sync state set instead of the one with this number.
 
         Returns the set that holds now and its number. Declined when the set stays as it is,
         NoLeaderError when that is unknown: the controller may have stored it and failed then.
         """
-        header = headers.AlterSyncStateSet(self._name, role.own_id, role.epoch, self._wall_ms())
+        header = headers.AlterSyncStateSet(
+            self._name, election.own_id, election.epoch, self._wall_ms()
+        )
         body = SyncStateSet(sorted(wanted), set_epoch).encode()
         try:
             answer = await self._ask(codes.CONTROLLER_ALTER_SYNC_STATE_SET, header, body)
@@ -138,7 +140,7 @@ class Leader:
             raise NoLeaderError(f"the leader's replicas can't be read: {wrong}") from None
         return table.get(self._name, ReplicasInfo())
 
-    async def _elect(self, own_id: int, elected_id: int, *, designate: bool) -> Role:
+    async def _elect(self, own_id: int, elected_id: int, *, designate: bool) -> Election:
         header = headers.ElectMaster(
             self._cluster, self._name, elected_id, designate, self._wall_ms()
         )
@@ -150,7 +152,7 @@ class Leader:
             members = ElectMasterResponseBody.decode(answer.body or b"{}").sync_state_set
         except ValueError as wrong:
             raise NoLeaderError(f"the leader's sync state set can't be read: {wrong}") from None
-        return Role(
+        return Election(
             *(own_id, found.master_epoch or 0, found.master_broker_id, found.master_address or ""),
             *(frozenset(members), found.sync_state_set_epoch or 0),
         )

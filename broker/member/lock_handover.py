@@ -18,7 +18,7 @@ from ...protocol.aio.peers import Peers
 from ..groups.lock_sending import send_locks
 from ..groups.queue_lock_gate import CLIENT_LOCK_MS
 from ..groups.queue_locks import LeftLocks, LockTable
-from .role import Role
+from .election import Election
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class LockHandover:
         self._wall_ms = wall_ms
         self._stored: LockTable | None = None  # by the last run
         self._came: LockTable | None = None  # from the master before
-        self._before = self._now = Role(0)
+        self._before = self._now = Election(0)
         self._take: Take | None = None  # gives the locks to the present master
 
     def load(self) -> None:
@@ -50,7 +50,7 @@ class LockHandover:
         """Keep the locks for the next start."""
         self._left.leave(table)
 
-    def switch(self, before: Role, now: Role) -> None:
+    def switch(self, before: Election, now: Election) -> None:
         """This member takes another role."""
         self._before, self._now, self._take = before, now, None
 

@@ -36,13 +36,13 @@ from .authority import Authority
 from .comeback import may_return
 from .controllers import Controllers, NoLeaderError
 from .disk_watch import DiskWatch
+from .election import Election
 from .identity import Identity, IdentityFiles
 from .leader import Declined, Leader
 from .lock_handover import LockHandover
 from .membership import Membership
 from .others import refuse_twin, refuse_usurped
 from .ports import Ports
-from .role import Role
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class Member(Generic[OneBroker]):
         """`make(config, membership=…)` makes a broker that is not started. `now_ms` is a monotonic
         clock, `wall_ms` the time since 1970."""
         self.config = config
-        self.role = Role(0)
+        self.election = Election(0)
         self.broker: OneBroker | None = None
         self._old: OneBroker | None = None  # one that is being stopped
         self._switches = 0  # since the start
@@ -148,7 +148,7 @@ class Member(Generic[OneBroker]):
                 self.controllers, config.broker_cluster_name, config.broker_name, self._wall_ms
             )
             self._handover.load()
-            await self._open(Role(0 if self._identity is None else self._identity.broker_id))
+            await self._open(Election(0 if self._identity is None else self._identity.broker_id))
             if self.broker is not None:
                 self._may_lack_end = not self.broker.store.is_whole
         except BaseException:
@@ -164,12 +164,12 @@ class Member(Generic[OneBroker]):
         self._stops = True
         await self._end_tasks()
         broker = self.broker
-        if broker is not None and self.role.is_master and hand_over:
+        if broker is not None and self.election.is_master and hand_over:
             await self._give_away(broker)
         await self._close()
 
     def look(self) -> None:
-        """Ask the leader for the role now."""
+        """Ask the leader for the last election now."""
         self._news.set()
 
     # --- the role -------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class Member(Generic[OneBroker]):
                     await self._news.wait()
 
     async def _round(self) -> None:
-        """Learn the role from the leader, and take it."""
+        """Learn of the last election from the leader, and act on it."""
         if self._identity is None:
             self._identity = await self._join()
         own_id = self._identity.broker_id
@@ -203,84 +203,85 @@ class Member(Generic[OneBroker]):
         self._watch_disk()
         asked_ms = self._now_ms()
         if not self._is_registered:
-            role = await self._register(self._identity)
-            if not role.has_master:
-                if self.role.epoch:
+            election = await self._register(self._identity)
+            if not election.has_master:
+                if self.election.epoch:
                     return  # its answer names only a live master; the next round asks for more
                 await self.controllers.ask(codes.BROKER_HEARTBEAT, self._beat(own_id))
-                role = await self._leader.elect(own_id)
+                election = await self._leader.elect(own_id)
         else:
             try:
-                role = await self._leader.role(own_id)
+                election = await self._leader.election(own_id)
             except Declined as wrong:
                 if wrong.code == codes.CONTROLLER_BROKER_METADATA_NOT_EXIST:
                     self._is_registered = False
                 raise
-            refuse_usurped(role, self.address)
-        await self._take(role, asked_ms)
+            refuse_usurped(election, self.address)
+        await self._take(election, asked_ms)
 
-    async def _take(self, role: Role, asked_ms: int) -> None:
-        """Act on what the leader says; an older word is passed over."""
-        known = self.role
-        if role.epoch >= known.epoch and not role.has_master:
-            role = await self._leader.elect(role.own_id)
-        if role.epoch < known.epoch:
+    async def _take(self, election: Election, asked_ms: int) -> None:
+        """Act on the election that the leader tells; an older one is passed over."""
+        known = self.election
+        if election.epoch >= known.epoch and not election.has_master:
+            election = await self._leader.elect(election.own_id)
+        if election.epoch < known.epoch:
             self._is_registered = False  # a controller that has lost its state may not know it
             return
-        if not role.has_master:
+        if not election.has_master:
             return
-        if role.is_master:
+        if election.is_master:
             with suppress(Declined):
                 found = await self._leader.replicas()
                 self._replicas = {each: await resolved(found[each]) for each in found}
-        if not known.epoch and not await self._may_return(role):
+        if not known.epoch and not await self._may_return(election):
             return
-        if role.epoch > known.epoch or self.broker is None:
-            await self._open(role)
+        if election.epoch > known.epoch or self.broker is None:
+            await self._open(election)
             self._has_role.set()
-        elif role.is_master and not self._hangs_ms:
+        elif election.is_master and not self._hangs_ms:
             self._authority.named(asked_ms)
             state = self.broker.sync_state
-            if state is not None and role.set_epoch >= state.set_epoch:
-                self.broker.role.take_sync_set(role.members, role.set_epoch)
-        elif role.is_master:
+            if state is not None and election.set_epoch >= state.set_epoch:
+                self.broker.role.take_sync_set(election.members, election.set_epoch)
+        elif election.is_master:
             await self._lose_hanging()
 
-    async def _may_return(self, role: Role) -> bool:
+    async def _may_return(self, election: Election) -> bool:
         """Whether to take the first role since the start."""
-        if self.broker is None or not (role.is_master and self._may_lack_end):
+        if self.broker is None or not (election.is_master and self._may_lack_end):
             return True
         waited_ms = self._now_ms() - self._started_ms
         limit_ms = self.config.controller_heart_beat_timeout_mills
         is_late = waited_ms >= limit_ms
         position = self.broker.position[:2]
-        if await may_return(self._leader, self._peers, role, position, is_late=is_late):
+        if await may_return(self._leader, self._peers, election, position, is_late=is_late):
             return True
         self._tell(
-            f"{role}, but it has crashed, and its log, which ends at {position[1]}, may lack the "
-            f"end; another member of the sync state set {sorted(role.members)} with a longer log "
-            f"is to be the master, and members that don't answer are waited for up to {limit_ms} ms"
+            f"{election}, but it has crashed, and its log, which ends at {position[1]}, may lack "
+            f"the end; another member of the sync state set {sorted(election.members)} with a "
+            "longer log is to be the master, and members that don't answer are waited for up to "
+            f"{limit_ms} ms"
         )
         return False
 
-    async def _open(self, role: Role) -> None:
-        """Stop the present broker, and start one in this role."""
-        if role.epoch:
-            log.warning("%s; broker %d takes its role", role, role.own_id)
-        await self._leave(f"{role}; this broker changes its role")
-        self._hand_over_locks(role)
-        self._authority = self._new_authority(role.own_id)
-        self._switches += 1 if role.epoch else 0
+    async def _open(self, election: Election) -> None:
+        """Stop the present broker, and start one in the role that this election gives it."""
+        if election.epoch:
+            log.warning("%s; broker %d takes its role", election, election.own_id)
+        await self._leave(f"{election}; this broker changes its role")
+        self._hand_over_locks(election)
+        self._authority = self._new_authority(election.own_id)
+        self._switches += 1 if election.epoch else 0
         membership = Membership(
-            *(role, self.ports, self._authority, self._now_ms, self._alter, self.look),
+            *(election, self.ports, self._authority, self._now_ms, self._alter, self.look),
             *(lambda: self._replicas, self._handover, self._wall_ms(), self._switches),
         )
-        broker = self._make(_in_role(self.config, role), membership=membership)
+        broker = self._make(_in_role(self.config, election), membership=membership)
         await broker.start()
-        self.broker, self.role = broker, role
+        self.broker, self.election = broker, election
         self._disk = DiskWatch(self._authority.limit_ms, self._now_ms)
-        if role.epoch:
-            log.warning("broker %d is the %s now", role.own_id, _word(role))
+        if election.epoch:
+            log.warning("broker %d is the %s now", election.own_id, _word(election))
 
     async def _leave(self, reason: str) -> None:
         """Stop the present broker, or go on with a stop that was interrupted."""
@@ -291,16 +292,16 @@ class Member(Generic[OneBroker]):
             await self._old.leave(reason)
             self._old = None
 
-    def _hand_over_locks(self, role: Role) -> None:
-        """The locks of the broker that has ended go to the master of this role."""
+    def _hand_over_locks(self, election: Election) -> None:
+        """The locks of the broker that has ended go to the elected master."""
         released, self._released = self._released, None
-        self._handover.switch(self.role, role)
-        if released is None or not role.has_master:
+        self._handover.switch(self.election, election)
+        if released is None or not election.has_master:
             return
-        if role.is_master:
+        if election.is_master:
             self._handover.come(released)
         else:
-            send = self._handover.send(role.master_address, released)
+            send = self._handover.send(election.master_address, released)
             self._sending = asyncio.create_task(send, name="locks")
 
     async def _alter(self, wanted: frozenset[int]) -> None:
@@ -310,7 +311,7 @@ class Member(Generic[OneBroker]):
         if broker is None or state is None:
             return
         try:
-            members, set_epoch = await self._leader.alter(self.role, wanted, state.set_epoch)
+            members, set_epoch = await self._leader.alter(self.election, wanted, state.set_epoch)
         except Declined as wrong:
             log.warning("the controller declined the sync state set %s: %s", sorted(wanted), wrong)
             if wrong.code == codes.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED:
@@ -340,20 +341,20 @@ class Member(Generic[OneBroker]):
             return self._files.accept(application)
         raise NoLeaderError("other brokers got every id that was applied for")
 
-    async def _register(self, identity: Identity) -> Role:
+    async def _register(self, identity: Identity) -> Election:
         group = await self._leader.group()
         await refuse_twin(self._peers, group, identity, self.address)
         try:
-            role = await self._leader.register(identity.broker_id, self.address)
+            election = await self._leader.register(identity.broker_id, self.address)
         except Declined as wrong:
             if wrong.code != codes.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
                 raise
             # The controller has lost its state, or this member was removed from it.
             await self._leader.apply(self._application(identity.broker_id))
             log.warning("broker %d is a member again", identity.broker_id)
-            role = await self._leader.register(identity.broker_id, self.address)
+            election = await self._leader.register(identity.broker_id, self.address)
         self._is_registered = True
-        return role
+        return election
 
     def _application(self, broker_id: int) -> Identity:
         config = self.config
@@ -413,33 +414,33 @@ class Member(Generic[OneBroker]):
         with suppress(TimeoutError, NoLeaderError):
             async with asyncio.timeout(HAND_OVER_SECONDS):
                 await broker.syncer.settle(SETTLED_SECONDS)
-                role = await self._elect_another(broker)
+                election = await self._elect_another(broker)
                 locks = broker.role.release_locks()
-                if locks is not None and role is not None:
-                    await self._handover.send(role.master_address, locks)
+                if locks is not None and election is not None:
+                    await self._handover.send(election.master_address, locks)
                 elif locks is not None and self._is_alone(broker):
                     self._handover.leave(locks)
 
     def _is_alone(self, broker: MemberBroker) -> bool:
         """Whether no other broker can be elected."""
         state = broker.sync_state
-        return state is not None and state.counted() <= {self.role.own_id}
+        return state is not None and state.counted() <= {self.election.own_id}
 
-    async def _elect_another(self, broker: MemberBroker) -> Role | None:
+    async def _elect_another(self, broker: MemberBroker) -> Election | None:
         """Have the first live one of the other members of the set elected, if there is one."""
         state = broker.sync_state
         if state is None:
             return None
         reports = state.last_report_ms
-        others = state.members - {self.role.own_id}
+        others = state.members - {self.election.own_id}
         for one in sorted(others, key=lambda each: reports.get(each, 0), reverse=True):
             try:
-                role = await self._leader.hand_over(self.role.own_id, one)
+                election = await self._leader.hand_over(self.election.own_id, one)
             except Declined as wrong:
                 log.warning("broker %d does not become the master: %s", one, wrong)
                 continue
-            log.warning("%s; it was this broker", role)
-            return role
+            log.warning("%s; it was this broker", election)
+            return election
         return None
 
     async def _close(self) -> None:
@@ -462,14 +463,14 @@ class Member(Generic[OneBroker]):
             log.error("%s; it is tried again", fault)
 
 
-def _in_role(config: BrokerConfig, role: Role) -> BrokerConfig:
-    """The settings of a broker in this role."""
-    if not role.epoch:  # no name server may send clients to it
+def _in_role(config: BrokerConfig, election: Election) -> BrokerConfig:
+    """The settings of a broker in the role that this election gives it."""
+    if not election.epoch:  # no name server may send clients to it
         config = msgspec.structs.replace(config, namesrv_addr="")
-    if role.is_master:
+    if election.is_master:
         return msgspec.structs.replace(config, broker_role=SYNC_MASTER, broker_id=0)
-    return msgspec.structs.replace(config, broker_role=SLAVE, broker_id=max(1, role.own_id))
+    return msgspec.structs.replace(config, broker_role=SLAVE, broker_id=max(1, election.own_id))
 
 
-def _word(role: Role) -> str:
-    return "master" if role.is_master else f"slave of {role.master_address}"
+def _word(election: Election) -> str:
+    return "master" if election.is_master else f"slave of {election.master_address}"

@@ -4,23 +4,23 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from .authority import Authority
+from .election import Election
 from .lock_handover import LockHandover
 from .ports import Ports
-from .role import Role
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The role of one broker for as long as it lives.
+    """The `election` that gives one broker its role, for as long as that broker lives.
 
     `alter(members)` proposes another sync state set to the controller, and returns once it is
-    answered. `look()` has the leader asked for the role now. `replicas()` are the replicas that the
-    leader knows, by id, each with its address. `now_ms` is a monotonic clock. `since_ms` is when
-    the role was taken, since 1970; `switches` counts the roles since the start. `handover` has the
-    locks of the master before.
+    answered. `look()` has the leader asked for the last election now. `replicas()` are the
+    replicas that the leader knows, by id, each with its address. `now_ms` is a monotonic clock.
+    `since_ms` is when the role was taken, since 1970; `switches` counts the roles since the start.
+    `handover` has the locks of the master before.
     """
 
-    role: Role
+    election: Election
     ports: Ports
     authority: Authority
     now_ms: Callable[[], int]

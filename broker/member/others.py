@@ -6,8 +6,8 @@ from ...protocol.bodies.controller import ReplicasInfo
 from ...protocol.bodies.ha import EpochEntryCache
 from ...protocol.errors import Refusal
 from ...store.base.errors import StoreError
+from .election import Election
 from .identity import Identity
-from .role import Role
 
 TIMEOUT_S = 3.0
 
@@ -42,11 +42,11 @@ async def refuse_twin(peers: Peers, group: ReplicasInfo, own: Identity, address:
         raise StoreError(_twin(own.broker_id, known, address))
 
 
-def refuse_usurped(role: Role, address: str) -> None:
+def refuse_usurped(election: Election, address: str) -> None:
     """StoreError when the controller names this broker, which is at `address`, as the master at
     another address: another broker has registered with its id."""
-    if role.is_master and role.master_address != address:
-        raise StoreError(_twin(role.own_id, role.master_address, address))
+    if election.is_master and election.master_address != address:
+        raise StoreError(_twin(election.own_id, election.master_address, address))
 
 
 def _twin(own_id: int, other: str, address: str) -> str:

@@ -11,7 +11,7 @@ from .slave import Slave
 def role_of(b: Parts) -> Role:
     """The role of this broker, for life."""
     if b.membership is not None:
-        is_master = b.membership.role.is_master
+        is_master = b.membership.election.is_master
         return (ControlledMaster if is_master else ControlledSlave)(b, b.membership)
     if b.config.has_acting_master:
         return PairSlave(b) if b.config.is_slave else PairMaster(b)

@@ -44,15 +44,15 @@ class ControlledMaster(Master):
     def __init__(self, parts: Parts, membership: Membership) -> None:
         super().__init__(parts)
         self._member = membership
-        self._epoch = membership.role.epoch
+        self._epoch = membership.election.epoch
         self._ha_ms = membership.now_ms
         self._leaving = ""  # why changes are refused for good
 
     def open(self, slaves: asyncio.Server) -> None:
         """Begin the epoch of this master, before its first message."""
-        b, role = self._parts, self._member.role
-        b.sync_state = self._sync_state = SyncState(role.members, role.set_epoch)
-        b.store.begin_epoch(role.epoch)
+        b, election = self._parts, self._member.election
+        b.sync_state = self._sync_state = SyncState(election.members, election.set_epoch)
+        b.store.begin_epoch(election.epoch)
         super().open(slaves)
 
     def rows(self, gates: RequestGates) -> list[Row]:
@@ -104,7 +104,7 @@ class ControlledMaster(Master):
         b, member = self._parts, self._member
         self._acks = SyncSetAcks(
             ha,
-            broker_id=member.role.own_id,
+            broker_id=member.election.own_id,
             master_epoch=self._epoch,
             state=self._sync_state,
             alter=member.alter,
@@ -145,7 +145,7 @@ class ControlledSlave(Slave):
     def _make_follower(self) -> HaSlave:
         b = self._parts
         switch = AutoSwitch(
-            self._member.role.own_id, self._on_cut, b.wake_all, lambda end: b.syncer.reach(end)
+            self._member.election.own_id, self._on_cut, b.wake_all, lambda end: b.syncer.reach(end)
         )
         return HaSlave(
             b.config, b.store, b.alive_ms, self._on_followed, switch.connection,
@@ -153,7 +153,7 @@ class ControlledSlave(Slave):
         )  # fmt: skip
 
     def _make_replica(self, sync: SlaveSynchronize, peers: Peers) -> Replica:
-        elected = ElectedMaster(self._member.role.master_address, peers)
+        elected = ElectedMaster(self._member.election.master_address, peers)
         return Replica(sync, self._follower, self._parts.wake_all, elected=elected)
 
     def _own_rows(self, gates: RequestGates, peers: Peers) -> list[Row]:
@@ -161,7 +161,7 @@ class ControlledSlave(Slave):
         return member_rows(self._parts, self._member)
 
     def _may_compile(self) -> bool:
-        return self._member.role.epoch > 0 and super()._may_compile()
+        return self._member.election.epoch > 0 and super()._may_compile()
 
     def _on_cut(self, _: int) -> None:
         """The end of the log was cut, since another master never had it."""
@@ -180,18 +180,23 @@ def member_rows(b: Parts, member: Membership) -> list[Row]:
 
 
 def member_facts(member: Membership, state: SyncState | None) -> list[Fact]:
-    """The role, and the set that this broker knows."""
-    role = member.role
+    """The last election, and the set that this broker knows."""
+    election = member.election
     since = datetime.fromtimestamp(member.since_ms / 1_000).astimezone().isoformat(" ", "seconds")
     number, ids = (
-        (role.set_epoch, role.members) if state is None else (state.set_epoch, state.members)
+        (election.set_epoch, election.members)
+        if state is None
+        else (state.set_epoch, state.members)
     )
     members = ", ".join(map(str, sorted(ids))) or "none"
     reported = "" if state is None else ", ".join(map(str, sorted(state.last_report_ms)))
     return [
-        ("Id in controller mode", role.own_id or "none yet"),
-        ("Master", f"{role.master_id} at {role.master_address}" if role.has_master else "none"),
-        ("Master epoch", role.epoch),
+        ("Id in controller mode", election.own_id or "none yet"),
+        (
+            "Master",
+            f"{election.master_id} at {election.master_address}" if election.has_master else "none",
+        ),
+        ("Master epoch", election.epoch),
         ("Sync state set", f"{members} (number {number})"),
         *([("Slaves that report", reported or "none")] if state is not None else []),
         ("Last switch", f"{since}, {member.switches} since the start"),

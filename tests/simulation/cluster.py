@@ -219,8 +219,8 @@ class SetCluster(Cluster):
 
     def master(self) -> Member[Any] | None:
         """The member that leads in the newest epoch, while it serves."""
-        leading = [one for one in self.members().values() if one.broker and one.role.is_master]
-        return max(leading, key=lambda one: one.role.epoch, default=None)
+        leading = [one for one in self.members().values() if one.broker and one.election.is_master]
+        return max(leading, key=lambda one: one.election.epoch, default=None)
 
     def broker(self, name: str) -> Broker | None:
         found = self.master() if name == SET else None
@@ -228,7 +228,7 @@ class SetCluster(Cluster):
 
     async def elect(self, name: str) -> None:
         """Have this machine's broker elected by hand. ConnectionError, TimeoutError."""
-        own_id = self.members()[name].role.own_id
+        own_id = self.members()[name].election.own_id
         header = ElectMaster("DefaultCluster", SET, own_id, True)
         peers = Peers(upgrade=False)
         try:

@@ -36,14 +36,14 @@ class SetWatch:
         if not is_calm or len(members) < len(MEMBERS):
             self._calm_since = now
         for name, member in members.items():
-            if member.broker is not None and member.role.is_master:
+            if member.broker is not None and member.election.is_master:
                 self._see_master(now, name, member)
         master = self._cluster.master()
         if master is not None:
             self._see_offsets(now, master)
 
     def _see_master(self, now: float, name: str, member: Member[Any]) -> None:
-        epoch = member.role.epoch
+        epoch = member.election.epoch
         first = self._masters.setdefault(epoch, name)
         self._began.setdefault(epoch, now)
         if first != name:
@@ -60,7 +60,7 @@ class SetWatch:
             key: dict(queues)
             for key, queues in master.broker.offsets.to_body().offset_table.items()
         }
-        epoch = master.role.epoch
+        epoch = master.election.epoch
         if self._noted and self._noted[-1][2] < epoch:
             self._compare(epoch, found)
             self._noted.clear()

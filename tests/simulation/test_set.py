@@ -130,13 +130,13 @@ def test_a_master_that_lost_its_unsynced_end_cuts_nobody(seed: int) -> None:
     epochs: list[int] = []
 
     async def act(scene: Scene) -> None:
-        name, epoch = scene.master, scene.member(scene.master).role.epoch
+        name, epoch = scene.master, scene.member(scene.master).election.epoch
         scene.cluster.kill(name, power=True)
         await asyncio.sleep(0.3)
         await scene.cluster.start(name)
         await asyncio.sleep(15)
         lost.append(await scene.lost())
-        epochs.append(scene.member(scene.master).role.epoch - epoch)
+        epochs.append(scene.member(scene.master).election.epoch - epoch)
 
     scene = play(act, seconds=1, seed=seed, flush="ASYNC_FLUSH")
     assert scene.watch.faults == []

@@ -80,7 +80,7 @@ class Brokers(Cluster):
         """Stop it, and start it on its store folder, at free ports."""
         self.members.remove(member)
         await member.stop(hand_over=hand_over)
-        return await self.add(self.member(member.role.own_id))
+        return await self.add(self.member(member.election.own_id))
 
     async def bodies(self, member: Member[Any], commit: int | None = None) -> list[bytes]:
         """What a pull gets, which commits this offset."""

@@ -42,12 +42,14 @@ class StandIn:
     """What a member needs of its broker."""
 
     def __init__(self, config: BrokerConfig, *, membership: Membership) -> None:
-        role = membership.role
+        election = membership.election
         self.config = config
         self.membership = membership
-        self.sync_state = SyncState(role.members, role.set_epoch) if role.is_master else None
+        self.sync_state = (
+            SyncState(election.members, election.set_epoch) if election.is_master else None
+        )
         self.store = Store()
-        self.position = (role.epoch, 100, 100)
+        self.position = (election.epoch, 100, 100)
         self.events: list[str] = []
 
     async def start(self) -> None:
@@ -141,14 +143,14 @@ class Cluster:
     async def whole_set(self) -> None:
         """Have the master propose all members as the sync state set."""
         master = self.master()
-        ids = frozenset(one.role.own_id for one in self.members)
+        ids = frozenset(one.election.own_id for one in self.members)
         await self.all_alive()
         broker = broker_of(master)
         await broker.membership.alter(ids)
         assert self.controller.groups[NAME].sync_set == sorted(ids)
 
     def master(self) -> Member[Any]:
-        (found,) = [one for one in self.members if one.role.is_master]
+        (found,) = [one for one in self.members if one.election.is_master]
         return found
 
     async def elect(self, broker_id: int) -> None:

@@ -3,8 +3,8 @@
 from typing import cast
 
 from aerobee.broker.member.comeback import may_return
+from aerobee.broker.member.election import Election
 from aerobee.broker.member.leader import Declined, Leader
-from aerobee.broker.member.role import Role
 from aerobee.protocol.aio.peers import Peers
 
 from .logs import Other
@@ -26,18 +26,18 @@ class StandIn:
     async def replicas(self) -> dict[int, str]:
         return self.addresses
 
-    async def hand_over(self, own_id: int, to_id: int) -> Role:
+    async def hand_over(self, own_id: int, to_id: int) -> Election:
         if to_id not in self.electable:
             raise Declined(2012, "Failed to elect a new master")
         self.elected.append(to_id)
-        return Role(own_id, 3, to_id, self.addresses[to_id])
+        return Election(own_id, 3, to_id, self.addresses[to_id])
 
 
 async def asked(leader: StandIn, members: set[int], *, is_late: bool = False) -> bool:
     peers = Peers(upgrade=False)
-    role = Role(1, 2, 1, "127.0.0.1:9", frozenset(members), 4)
+    election = Election(1, 2, 1, "127.0.0.1:9", frozenset(members), 4)
     try:
-        return await may_return(cast(Leader, leader), peers, role, OWN, is_late=is_late)
+        return await may_return(cast(Leader, leader), peers, election, OWN, is_late=is_late)
     finally:
         await peers.close()
 

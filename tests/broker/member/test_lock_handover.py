@@ -8,8 +8,8 @@ from aerobee.broker.groups import lock_sending
 from aerobee.broker.groups.queue_lock_gate import CLIENT_LOCK_MS
 from aerobee.broker.groups.queue_locks import LeftLocks, LockTable
 from aerobee.broker.member import lock_handover
+from aerobee.broker.member.election import Election
 from aerobee.broker.member.lock_handover import LockHandover
-from aerobee.broker.member.role import Role
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.aio.server import Server
 
@@ -30,7 +30,7 @@ class Next:
 
     def become(self, before: int, now: int) -> None:
         """It is the master of epoch `now`, and had a role in epoch `before`."""
-        self.handover.switch(Role(2, before, 1, "a:1"), Role(2, now, 2, "b:1"))
+        self.handover.switch(Election(2, before, 1, "a:1"), Election(2, now, 2, "b:1"))
         self.handover.ask(self.taken.append)
 
     @property
@@ -112,7 +112,7 @@ async def test_locks_of_the_last_run_are_taken_while_no_other_can_have_given_any
 async def test_locks_of_the_last_run_are_not_for_a_later_role(member: Next) -> None:
     member.left.leave(locks(3, at_ms=MS))
     member.handover.load()
-    member.handover.switch(Role(2), Role(2, 4, 1, "a:1"))
+    member.handover.switch(Election(2), Election(2, 4, 1, "a:1"))
     member.become(4, 5)
     assert member.taken == []
 

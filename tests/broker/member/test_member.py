@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 from aerobee.broker.member.controllers import Controllers, NoLeaderError
+from aerobee.broker.member.election import Election
 from aerobee.broker.member.identity import Identity, IdentityFiles
 from aerobee.broker.member.leader import Leader
 from aerobee.broker.member.member import Member
 from aerobee.broker.member.ports import Ports
-from aerobee.broker.member.role import Role
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.controller.replicas import Event
 from aerobee.protocol import codes
@@ -27,20 +27,20 @@ IN_VIRTUAL_TIME = True
 
 async def test_members_get_ids_for_life_and_follow_the_first_one(cluster: Cluster) -> None:
     one, two, three = await cluster.start(3)
-    assert [member.role.own_id for member in (one, two, three)] == [1, 2, 3]
+    assert [member.election.own_id for member in (one, two, three)] == [1, 2, 3]
     assert (
         json_file.read(cluster.folder / "broker-2/brokerIdentity") == b"DefaultCluster#broker-a#2"
     )
-    assert one.role.is_master
-    assert one.role.epoch == 1
+    assert one.election.is_master
+    assert one.election.epoch == 1
     for member in (two, three):
-        assert member.role.master_address == one.address
+        assert member.election.master_address == one.address
         assert broker_of(member).config.is_slave
-        assert broker_of(member).config.broker_id == member.role.own_id
+        assert broker_of(member).config.broker_id == member.election.own_id
     assert broker_of(one).config.broker_id == 0
     await three.stop()
     cluster.members.remove(three)
-    assert (await cluster.add(cluster.member(3))).role.own_id == 3
+    assert (await cluster.add(cluster.member(3))).election.own_id == 3
 
 
 async def test_a_proposal_that_the_controller_may_have_stored_counts_as_unanswered(
@@ -69,11 +69,11 @@ async def test_an_election_by_hand_starts_both_brokers_again_on_their_ports(
     before = broker_of(one), broker_of(two)
     addresses = one.address, two.address
     await cluster.elect(2)
-    await until(lambda: two.role.is_master and two.broker is not None)
-    await until(lambda: one.role.epoch == 2 and one.broker is not None)
+    await until(lambda: two.election.is_master and two.broker is not None)
+    await until(lambda: one.election.epoch == 2 and one.broker is not None)
     assert [broker.events for broker in before] == [["start", "leave"], ["start", "leave"]]
     assert (one.address, two.address) == addresses
-    assert one.role.master_address == two.address
+    assert one.election.master_address == two.address
     state = broker_of(two).sync_state
     assert state is not None
     assert (sorted(state.members), state.set_epoch) == ([2], 3)
@@ -89,7 +89,7 @@ async def test_a_master_that_stops_hands_its_role_over_first(cluster: Cluster) -
     await one.stop()
     assert broker.events == ["start", "refuse", "settled", "leave"]
     assert cluster.controller.groups[NAME].master_id == 3  # its report is the newest
-    await until(lambda: three.role.is_master and two.role.master_id == 3)
+    await until(lambda: three.election.is_master and two.election.master_id == 3)
 
 
 async def test_a_master_alone_in_its_set_stops_without_a_successor(cluster: Cluster) -> None:
@@ -103,8 +103,8 @@ async def test_fault_10_8_a_master_whose_disk_hangs_gives_its_role_away(cluster:
     await cluster.whole_set()
     store = broker_of(one).store
     store.written_end = 200
-    await until(lambda: two.role.is_master)
-    await until(lambda: one.role.epoch == 2)
+    await until(lambda: two.election.is_master)
+    await until(lambda: one.election.epoch == 2)
 
 
 async def test_a_restarted_master_takes_its_role_with_the_set_that_holds(cluster: Cluster) -> None:
@@ -113,8 +113,8 @@ async def test_a_restarted_master_takes_its_role_with_the_set_that_holds(cluster
     await cluster.crash(two)
     await cluster.crash(one)
     again = await cluster.add(cluster.member(1))
-    assert again.role.is_master
-    assert again.role.epoch == 1
+    assert again.election.is_master
+    assert again.election.epoch == 1
     state = broker_of(again).sync_state
     assert state is not None
     assert state.members == {1, 2}
@@ -124,13 +124,13 @@ async def test_an_application_whose_answer_was_lost_gets_the_same_id(cluster: Cl
     files = IdentityFiles(cluster.folder / "broker-1", "DefaultCluster", NAME)
     files.save_application(Identity("DefaultCluster", NAME, 1, "127.0.0.1:1;5"))
     one = await cluster.add(cluster.member(1))
-    assert one.role.own_id == 1
+    assert one.election.own_id == 1
     assert cluster.controller.groups[NAME].members[1].check_code == "127.0.0.1:1;5"
     # An application that another broker was quicker with: the next id.
     files = IdentityFiles(cluster.folder / "broker-2", "DefaultCluster", NAME)
     files.save_application(Identity("DefaultCluster", NAME, 1, "127.0.0.1:2;6"))
     two = await cluster.add(cluster.member(2))
-    assert two.role.own_id == 2
+    assert two.election.own_id == 2
 
 
 async def test_a_copy_of_a_members_store_folder_gets_no_role(
@@ -139,12 +139,12 @@ async def test_a_copy_of_a_members_store_folder_gets_no_role(
     one, two = await cluster.start(2)
     await cluster.whole_set()
     files = IdentityFiles(cluster.folder / "broker-9", "DefaultCluster", NAME)
-    files.accept(Identity("DefaultCluster", NAME, one.role.own_id))
+    files.accept(Identity("DefaultCluster", NAME, one.election.own_id))
     copy = await cluster.add(cluster.member(9))
     await until(lambda: "belongs to the broker at" in caplog.text)
     assert one.address in caplog.text
     assert copy.address in caplog.text
-    assert (copy.role.epoch, broker_of(copy).config.is_slave) == (0, True)
+    assert (copy.election.epoch, broker_of(copy).config.is_slave) == (0, True)
     assert broker_of(one).events == broker_of(two).events == ["start"]
     assert cluster.controller.groups[NAME].address_of(1) == one.address
 
@@ -159,15 +159,15 @@ async def test_a_master_that_crashed_waits_for_the_logs_of_its_set_before_it_ret
 
     async with Cluster(make=Crashed) as cluster:
         one, two = await cluster.start(2)
-        assert one.role.is_master  # alone in its first set
+        assert one.election.is_master  # alone in its first set
         await cluster.whole_set()
         await cluster.crash(one)
         again = cluster.member(1, one.ports.port)
         starting = asyncio.create_task(cluster.add(again))
         await until(lambda: "members that don't answer are waited for" in caplog.text)
-        assert again.role.epoch == 0
-        await until(lambda: two.role.is_master and again.role.master_id == 2)
-        assert again.role.epoch == 2
+        assert again.election.epoch == 0
+        await until(lambda: two.election.is_master and again.election.master_id == 2)
+        assert again.election.epoch == 2
         await starting
 
 
@@ -184,9 +184,9 @@ async def test_fault_10_9_members_of_a_controller_without_its_state_wait_for_an_
     await cluster.all_alive()
     await cluster.controller.scan()
     assert groups[NAME].master_id is None
-    assert one.role.is_master  # it goes on while the other one reports
+    assert one.election.is_master  # it goes on while the other one reports
     await cluster.elect(2)
-    await until(lambda: two.role.is_master and one.role.epoch == 2)
+    await until(lambda: two.election.is_master and one.election.epoch == 2)
 
 
 async def test_a_controller_address_that_is_the_brokers_own_stops_the_start(
@@ -235,10 +235,10 @@ async def test_a_controller_that_answers_nonsense_decides_nothing(body: bytes) -
     leader = Leader(Controllers([f"127.0.0.1:{port}"], peers), "cluster", NAME, lambda: 0)
     try:
         for ask in (
-            leader.role(1),
+            leader.election(1),
             leader.register(1, "127.0.0.1:1"),
             leader.elect(1),
-            leader.alter(Role(1, 1), {1, 2}, 1),
+            leader.alter(Election(1, 1), {1, 2}, 1),
             leader.replicas(),
             leader.next_id(),
         ):

@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from aerobee.broker.member.election import Election
 from aerobee.broker.member.identity import Identity
 from aerobee.broker.member.others import epochs_of, refuse_twin, refuse_usurped
-from aerobee.broker.member.role import Role
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.controller import ReplicaIdentity, ReplicasInfo
 from aerobee.store.base.errors import StoreError
@@ -63,7 +63,7 @@ async def test_the_own_address_a_dead_one_and_another_broker_are_no_twins(peers:
 
 
 def test_the_own_role_at_another_address_is_another_brokers() -> None:
-    refuse_usurped(Role(2, 1, 2, HERE), HERE)
-    refuse_usurped(Role(2, 1, 1, "127.0.0.1:8"), HERE)
+    refuse_usurped(Election(2, 1, 2, HERE), HERE)
+    refuse_usurped(Election(2, 1, 1, "127.0.0.1:8"), HERE)
     with pytest.raises(StoreError, match=r"id 2 belongs to the broker at 127.0.0.1:8"):
-        refuse_usurped(Role(2, 1, 2, "127.0.0.1:8"), HERE)
+        refuse_usurped(Election(2, 1, 2, "127.0.0.1:8"), HERE)

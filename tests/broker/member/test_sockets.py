@@ -46,7 +46,9 @@ async def test_a_role_change_with_unusable_certificates_goes_on_with_the_ones_be
     for file in files:
         file.write_text("half a file")
     await real.elect(2)
-    await until(lambda: two.role.is_master and one.role.epoch == 2 and one.broker is not None)
+    await until(
+        lambda: two.election.is_master and one.election.epoch == 2 and one.broker is not None
+    )
     await real.in_set(1, 2)  # the old master follows the new one, by TLS
     assert (await real.send(two, b"after")).code == codes.SUCCESS
     assert "the changed certificate is not used" in caplog.text

@@ -35,7 +35,9 @@ async def test_the_next_master_has_messages_topics_and_the_route(brokers: Broker
     await brokers.in_set(1, 2)
     assert (await brokers.send(one, b"before")).code == codes.SUCCESS
     await brokers.elect(2)
-    await until(lambda: two.role.is_master and one.role.epoch == 2 and one.broker is not None)
+    await until(
+        lambda: two.election.is_master and one.election.epoch == 2 and one.broker is not None
+    )
     assert (await brokers.send(two, b"after")).code == codes.SUCCESS
     assert await brokers.bodies(two) == [b"before", b"after"]
     refused = await brokers.send(one, b"lost")
@@ -58,7 +60,7 @@ async def test_fault_10_7_a_topic_that_only_the_log_knows_is_made_by_the_next_ma
     await brokers.send(one, b"x")
     broker_of(two).topics.delete("T")
     await brokers.elect(2)
-    await until(lambda: two.role.is_master)
+    await until(lambda: two.election.is_master)
     topic = broker_of(two).topics.get("T")
     assert topic is not None
     assert topic.write_queue_nums >= 2  # queue 1 has the message
@@ -71,7 +73,7 @@ async def test_epochs_and_addresses_are_told_as_by_rocketmq(brokers: Brokers) ->
     await brokers.send(one, b"x")
     end = broker_of(one).store.log_end
     await brokers.elect(2)
-    await until(lambda: two.role.is_master)
+    await until(lambda: two.election.is_master)
     code = codes.GET_BROKER_EPOCH_CACHE
     answer = await brokers.peers.request(two.address, code, timeout_s=LONG)
     found = EpochEntryCache.decode(answer.body)
@@ -92,7 +94,7 @@ async def test_a_notice_that_nobody_elected_changes_nothing(brokers: Brokers) ->
     code = codes.NOTIFY_BROKER_ROLE_CHANGED
     assert (await brokers.peers.request(one.address, code, false)).code == codes.SUCCESS
     assert (await brokers.send(one, b"x")).code == codes.SUCCESS
-    assert (one.broker, one.role.epoch) == (broker, 1)
+    assert (one.broker, one.election.epoch) == (broker, 1)
 
 
 async def test_fault_10_1_a_master_that_nobody_confirms_refuses_changes_and_still_reads(
@@ -132,7 +134,7 @@ async def test_a_new_master_locks_no_queue_while_one_may_be_locked_at_a_master_t
     assert await brokers.lock(one, "c1")  # the first master had none before it
     assert not await brokers.lock(two, "c2")
     await brokers.crash(one)
-    await until(lambda: two.role.is_master)
+    await until(lambda: two.election.is_master)
     assert not await brokers.lock(two, "c1")
     # The controller has named it, so what refuses the lock is the gate.
     await until(lambda: two.broker is not None and two.broker.role.change_refusal() is None)
@@ -149,13 +151,15 @@ async def test_a_master_that_was_elected_by_hand_has_the_locks_of_the_one_before
     await brokers.in_set(1, 2)
     assert await brokers.lock(one, "c1")
     await brokers.elect(2)
-    await until(lambda: two.role.is_master and one.role.epoch == 2 and one.broker is not None)
+    await until(
+        lambda: two.election.is_master and one.election.epoch == 2 and one.broker is not None
+    )
     assert not await brokers.lock(one, "c1")
     await brokers.until_locked(two, "c1")
     assert not await brokers.lock(two, "c2")
     await brokers.in_set(1, 2)
     await brokers.elect(1)  # and back
-    await until(lambda: one.role.is_master and one.role.epoch == 3)
+    await until(lambda: one.election.is_master and one.election.epoch == 3)
     await brokers.until_locked(one, "c1")
     assert not await brokers.lock(one, "c2")
 
@@ -166,7 +170,7 @@ async def test_a_master_that_stops_hands_its_locks_to_the_next(brokers: Brokers)
     assert await brokers.lock(one, "c1")
     brokers.members.remove(one)
     await one.stop()
-    await until(lambda: two.role.is_master)
+    await until(lambda: two.election.is_master)
     assert not await brokers.lock(two, "c2")
     assert await brokers.lock(two, "c1")
     # The one that stopped has no locks to come back with.
@@ -177,7 +181,7 @@ async def test_a_master_alone_has_its_locks_after_a_clean_stop(brokers: Brokers)
     (one,) = await brokers.start(1)
     assert await brokers.lock(one, "c1")
     one = await brokers.again(one, hand_over=True)
-    await until(lambda: one.role.is_master)
+    await until(lambda: one.election.is_master)
     assert not await brokers.lock(one, "c2")
     assert await brokers.lock(one, "c1")
 
@@ -186,7 +190,7 @@ async def test_a_master_alone_locks_no_queue_after_a_crash(brokers: Brokers) -> 
     (one,) = await brokers.start(1)
     assert await brokers.lock(one, "c1")
     one = await brokers.again(one, hand_over=False)
-    await until(lambda: one.role.is_master)
+    await until(lambda: one.election.is_master)
     assert not await brokers.lock(one, "c1")
     await brokers.until_locked(one, "c1")
     assert age_ms(one) >= AUTHORITY_MS + CLIENT_LOCK_MS

@@ -35,7 +35,7 @@ async def test_the_members_are_shown_and_one_is_elected_by_hand(
         code, out, _ = await run(capsys, NAME, "-a", address, "--elect", "2")
         assert (code, out.splitlines()[2].split()[2]) == (0, "master")
         assert groups[NAME].master_epoch == 2
-        await until(lambda: cluster.members[1].role.is_master)
+        await until(lambda: cluster.members[1].election.is_master)
         code, _, error = await run(capsys, "other", "-a", address)
         assert code == 1
         assert "knows no broker name other" in error

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class Role(NamedTuple):
+class Election(NamedTuple):
     """`own_id` is this broker's id (0 before it has one), `master_id` that of the master.
 
     A larger `epoch` is a newer decision; 0 means that none is known. `master_address` is the
