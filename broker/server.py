@@ -229,7 +229,7 @@ class Broker(Parts):
         self.log_ahead = LogPrefault(self.store, self.threads.executor("aerobee-ahead"))
         self.at_stop(self.log_ahead.stop)
         if config.spans_grpc_exporter_target:
-            self.spans = Spans(config.broker_name, self.store.state.log, self.latency)
+            self.spans = Spans(config.broker_name, self.store.commit_log, self.latency)
         self.role.open(slaves)
         self.at_stop(self.ha.stop)
         self._slaves = self.ha.slaves
@@ -239,9 +239,8 @@ class Broker(Parts):
         config, now_ms = self.config, self.now_ms
         folder = self.root / "config"
         self.topics = Topics(folder / "topics.json", config, self.stats, now_ms)
-        self.store.queue_left = self.topics.queue_left
-        self.store.state.batch_topics = self.topics.with_batch_queues
-        self.store.state.topic_rules = self.topics.retention
+        topics = self.topics
+        self.store.use_topics(topics.with_batch_queues, topics.retention, topics.queue_left)
         self.groups = Groups(folder / "subscriptionGroup.json", config, now_ms)
         self.permissions = Permissions(config, self.topics, self.groups)
         self.offsets = Offsets(folder / "consumerOffset.json", now_ms, light=config.lmq_enable)
@@ -419,7 +418,7 @@ class Broker(Parts):
         try:
             store.write_staged()
         finally:
-            dropped, store.state.dropped = store.state.dropped, False
+            dropped = store.take_dropped()
         if store.log_end > self.idle_end:
             self.idle_end = NOWHERE
             self.engine.want()
@@ -432,10 +431,8 @@ class Broker(Parts):
             self.ha.send()  # which also tells a master without slaves what is confirmed
         if self.syncer.is_due:
             self.syncer.end_of_tick()
-        if store.state.light_arrived:
-            for key in store.state.light_arrived:
-                self.long_polls.mark(key)
-            store.state.light_arrived.clear()
+        for key in store.take_light_arrived():
+            self.long_polls.mark(key)
         if self.long_polls.marked:
             self.long_polls.serve()
 

@@ -69,23 +69,27 @@ class TakenTimers:
         self._tally = parts.tally
         self._intake = parts.intake
         self._following = FollowingWork(parts, self._keep_late)
-        # Due before they came into the wheel: place, length, topic.
-        self._late: list[tuple[int, int, str]] = []
+        # What is due here and not in the wheel again yet: length and topic by the place in the log.
+        self._due: dict[int, tuple[int, str]] = {}
 
     async def take(self, read_ms: int, queue_offset: int, now_ms: int) -> None:
         """The acting master has sent everything in the slots before `read_ms`, of the messages
-        before `queue_offset`. What never reached it, or stays here, is due here."""
+        before `queue_offset`. What never reached it, or stays here, is due here.
+
+        StoreError when the disk takes nothing: the next call goes on.
+        """
         state = self._state
-        if read_ms <= state.read_ms:
-            return
-        self._late = []
-        # First into the wheel with what is not there yet.
-        await self._follow_all(state.read_ms, queue_offset, now_ms)
-        left = await self._left(state.floor(read_ms), queue_offset)
-        await self._follow_all(read_ms, queue_offset, now_ms)
-        write_ms = max(state.floor(now_ms), state.read_ms)
-        self._intake.place_due(left + self._late, Moment(now_ms, write_ms, state.read_ms))
-        self._tally.note()
+        if read_ms > state.read_ms:
+            # First into the wheel with what is not there yet.
+            await self._follow_all(state.read_ms, queue_offset, now_ms)
+            await self._find_left(state.floor(read_ms), queue_offset)
+            await self._follow_all(read_ms, queue_offset, now_ms)
+        if self._due:
+            messages = [(place, *found) for place, found in self._due.items()]
+            write_ms = max(state.floor(now_ms), state.read_ms)
+            self._intake.place_due(messages, Moment(now_ms, write_ms, state.read_ms))
+            self._due.clear()
+            self._tally.note()
 
     async def _follow_all(self, read_ms: int, queue_offset: int, now_ms: int) -> None:
         self._following.follow(read_ms, queue_offset)
@@ -97,13 +101,12 @@ class TakenTimers:
         record = waiting_message(self._store, place, length)
         topic = "" if record is None else real_place(record.raw_properties)[0]
         if stays(topic):
-            self._late.append((place, length, topic))
+            self._due[place] = length, topic
 
-    async def _left(self, until_ms: int, queue_offset: int) -> list[tuple[int, int, str]]:
-        """Place, length and topic of the messages in slots before `until_ms` that came into the
-        queue at `queue_offset` or later, or are not sent elsewhere."""
+    async def _find_left(self, until_ms: int, queue_offset: int) -> None:
+        """Find the messages in slots before `until_ms` that came into the queue at `queue_offset`
+        or later, or are not sent elsewhere."""
         state = self._state
-        found: list[tuple[int, int, str]] = []
         # In a new wheel the slot of time 0 looks used.
         slot_ms = state.wheel.next_used(state.read_ms or state.precision_ms, until_ms)
         while slot_ms is not None and slot_ms < until_ms:
@@ -120,7 +123,6 @@ class TakenTimers:
                 if record.queue_offset < queue_offset and not stays(topic):
                     continue
                 if not (due.recalls and due.is_recalled(number, recall_key(record))):
-                    found.append((place, length, topic))
+                    self._due[place] = length, topic
             slot_ms = state.wheel.next_used(slot_ms + state.precision_ms, until_ms)
             await asyncio.sleep(0)
-        return found

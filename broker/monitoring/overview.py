@@ -46,7 +46,7 @@ def not_stored(broker: BrokerView) -> str | None:
     """Why messages are not taken, or are taken and not synced; None while all is well, as on a
     slave, which takes its master's."""
     store = broker.store
-    reason = store.refusal or (None if store.state.is_following else store.pause_reason)
+    reason = store.refusal or (None if store.is_following else store.pause_reason)
     if reason is not None:
         return f"it takes no messages: {reason}"
     want = broker.syncer.want

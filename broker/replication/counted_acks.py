@@ -45,7 +45,7 @@ class CountedAcks:
         store = self._ha.store
         if self._ha.config.is_slave:
             return store.written_end
-        return min(store.written_end, store.state.safe_end)
+        return min(store.written_end, store.safe_end)
 
     def may_come(self, host: str) -> bool:
         return True

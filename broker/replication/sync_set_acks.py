@@ -187,7 +187,7 @@ class SyncSetAcks:
         ends = {each.slave_id: each.acked for each in self._links}
         # With SYNC_FLUSH not more than this disk has: what a power cut takes from the master must
         # neither be read on a slave nor make room for another message at its offset.
-        end = min(self._store.written_end, self._store.state.safe_end)
+        end = min(self._store.written_end, self._store.safe_end)
         return confirmed_end(self.broker_id, end, needed, ends)
 
     def _acked_by_count(self) -> int:
@@ -200,16 +200,16 @@ class SyncSetAcks:
 
     def _check_size(self) -> None:
         """Take no messages while the set is too small, as RocketMQ."""
-        store_log, least = self._store.state.log, self._ha.config.min_in_sync_replicas
+        store, least = self._store, self._ha.config.min_in_sync_replicas
         size = len(self.state.members)
         if size < least:
-            store_log.pause(
+            store.pause(
                 CAUSE,
                 f"in-sync replicas not enough: the sync state set has {size} brokers, the limit is "
                 f"{least} (minInSyncReplicas); start the others, or lower it",
             )
-        elif CAUSE in store_log.paused:
-            store_log.resume(CAUSE)
+        elif CAUSE in store.paused:
+            store.resume(CAUSE)
 
     def _propose(self) -> None:
         if self._ha.is_stopped:

@@ -118,12 +118,12 @@ class ControlledMaster(Master):
     def _check_authority(self) -> None:
         """A master without authority stores nothing, neither of its clients nor of its own."""
         why = self.change_refusal()
-        commit_log = self._parts.store.state.log
+        store = self._parts.store
         if why is None:
-            commit_log.resume(AUTHORITY)
-        elif AUTHORITY not in commit_log.paused:
+            store.resume(AUTHORITY)
+        elif AUTHORITY not in store.paused:
             log.warning("%s", why)
-            commit_log.pause(AUTHORITY, why)
+            store.pause(AUTHORITY, why)
 
 
 class ControlledSlave(Slave):

@@ -107,11 +107,16 @@ class WheelIntake:
     def place_due(self, messages: Iterable[tuple[int, int, str]], moment: Moment) -> None:
         """Put messages that are due, or were, into the first slot: place, length, real topic."""
         timer_log = self._state.log
-        for place, length, topic in messages:
-            if not timer_log.has_room:
-                timer_log.roll()
-            self._place(place, length, 0, topic, IS_TIMER, moment)
-        timer_log.write()
+        try:
+            for place, length, topic in messages:
+                if not timer_log.has_room:
+                    timer_log.write()
+                    timer_log.roll()
+                self._place(place, length, 0, topic, IS_TIMER, moment)
+            timer_log.write()
+        except BaseException:
+            self._forget_placed()
+            raise
         self._placed = False
         self.put_slots()
 

@@ -7,13 +7,15 @@ here `store.synced(plan)`.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from ..base.errors import Shortage, StoreError, WritesRefused, plain_errors
 from ..base.kernels import Kernels
+from ..base.retention import TopicRule
 from ..base.settings import StoreSettings
 from ..epochs import Epochs
 from ..files import checkpoint as checkpoints
@@ -21,6 +23,7 @@ from ..files import disk
 from ..files.lock import StoreLock, sync_had_failed, write_abort
 from ..files.segment import make_folder, sync_folder
 from ..kernels.interpreted import InterpretedKernels
+from ..log.commit_log import CommitLog
 from ..log.walk import Progress
 from .batch_writing import BatchQueueAppender
 from .batches import BatchAppender
@@ -238,6 +241,18 @@ class MessageStore:
 
     # ---- settings and limits
 
+    def use_topics(
+        self,
+        batch_topics: AbstractSet[str],
+        rules: Mapping[str, TopicRule],
+        queue_left: Callable[[str, int], int],
+    ) -> None:
+        """From now on follow these: topics whose new queues are batch queues, the retention of
+        topics that have their own, and `queue_left` as of this class."""
+        self.state.batch_topics = batch_topics
+        self.state.topic_rules = rules
+        self.queue_left = queue_left
+
     @property
     def settings(self) -> StoreSettings:
         """The settings in use."""
@@ -256,7 +271,33 @@ class MessageStore:
     def pause_reason(self) -> str | None:
         """Why no message is taken at present; None while messages are taken. It ends without a
         restart."""
-        return next(iter(self.state.log.paused.values()), None)
+        return next(iter(self.paused.values()), None)
+
+    @property
+    def paused(self) -> Mapping[str, str]:
+        """The causes for which no message is taken at present, with what senders are told."""
+        return self.state.log.paused
+
+    def pause(self, cause: str, reason: str) -> None:
+        """Take no message until this cause is over; senders are told `reason`."""
+        self.state.log.pause(cause, reason)
+
+    def resume(self, cause: str) -> None:
+        """This cause of a `pause` is over: take messages, if it was the last."""
+        self.state.log.resume(cause)
+
+    def take_dropped(self) -> bool:
+        """Whether staged messages were dropped since the last call, as when a file was full."""
+        dropped, self.state.dropped = self.state.dropped, False
+        return dropped
+
+    def take_light_arrived(self) -> Collection[tuple[str, int]]:
+        """The light queues that got messages since the last call."""
+        found = self.state.light_arrived
+        if not found:
+            return ()
+        self.state.light_arrived = {}
+        return found
 
     def refuse_writes(self, reason: str) -> None:
         """Take no more messages until a restart; senders are told `reason`."""
@@ -301,6 +342,21 @@ class MessageStore:
     def durable_end(self) -> int:
         """The end of the log on the disk."""
         return self.state.log.durable
+
+    @property
+    def safe_end(self) -> int:
+        """A power cut leaves the log up to here: with SYNC_FLUSH what is on the disk, else all."""
+        return self.state.safe_end
+
+    @property
+    def is_following(self) -> bool:
+        """Whether the log is that of a master."""
+        return self.state.is_following
+
+    @property
+    def commit_log(self) -> CommitLog:
+        """The log itself, for those that walk over its files."""
+        return self.state.log
 
     @property
     def readable_end(self) -> int:

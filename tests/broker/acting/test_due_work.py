@@ -124,13 +124,13 @@ async def test_fault_10_10_a_broker_that_declines_is_asked_until_it_takes_the_me
     await fill(pair)
     caller = pair.caller(pair.other)
     await caller.ask(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic("T", 1, 1, 4))
-    pair.other.store.state.log.pause("test", "the disk is full")
+    pair.other.store.pause("test", "the disk is full")
     await pair.lose_master()
     pair.ahead_ms = 120_000
     acting = pair.acting
     await until(lambda: acting._due_work is not None and acting._due_work._escape._warned)
     assert pair.slave.delays.offsets == {}
-    pair.other.store.state.log.resume("test")
+    pair.other.store.resume("test")
     await caller.ask(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic("T", 1, 1, 6))
     await until(lambda: pair.other.store.max_offset("T", 0) == 2)
 

@@ -134,9 +134,9 @@ async def test_the_store_reports_its_size_and_the_age_of_its_oldest_message(
     broker = await start(config())
     assert values(broker, "rocketmq_storage_size_bytes")["local", "disk"] > 0
     assert values(broker, "aerobee_storage_takes_messages")["local", "disk"] == 1
-    broker.store.state.log.pause("disk", "the disk is full")
+    broker.store.pause("disk", "the disk is full")
     assert values(broker, "aerobee_storage_takes_messages")["local", "disk"] == 0
-    broker.store.state.log.resume("disk")
+    broker.store.resume("disk")
     assert not has(broker, "rocketmq_storage_message_reserve_time_milliseconds")
     caller = Caller(broker)
     await caller.send("T")

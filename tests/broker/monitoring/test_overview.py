@@ -25,7 +25,7 @@ async def test_facts_tell_who_it_is_and_where(broker: Broker, tmp_path: Path) ->
     assert found["Store"] == str(tmp_path / "store")
     assert found["Name servers"] == "none"
     assert found["Takes messages"] == "yes"
-    broker.store.state.log.pause("disk", "the disk is full")
+    broker.store.pause("disk", "the disk is full")
     assert dict(result_of(overview(broker))[1])["Takes messages"] == "the disk is full"
 
 
@@ -78,10 +78,10 @@ async def test_a_disk_that_failed_is_a_fault(broker: Broker) -> None:
 
 async def test_a_full_disk_is_told_of_a_broker_that_is_ready(broker: Broker) -> None:
     assert note(broker) is None
-    broker.store.state.log.pause("disk", "the disk is full; free some space")
+    broker.store.pause("disk", "the disk is full; free some space")
     assert note(broker) == "it takes no messages: the disk is full; free some space"
     assert fault(broker) is None
-    broker.store.state.log.resume("disk")
+    broker.store.resume("disk")
     assert note(broker) is None
 
 

@@ -101,7 +101,7 @@ class Node:
     async def lead(self, epoch: int, *members: int, **more: Any) -> SyncSetAcks:
         """Become the master; the members of the set are this one and `members`."""
         await self.halt()
-        self.store.state.log.resume("slave")
+        self.store.resume("slave")
         self.store.state.is_following = False
         self.controller.members = frozenset({self.number, *members})
         state = SyncState(self.controller.members, self.controller.set_epoch)

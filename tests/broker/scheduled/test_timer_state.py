@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aerobee.broker.acting.taking import TakenTimers
 from aerobee.broker.runtime.stats import Stats
 from aerobee.broker.runtime.throttle import FEW
 from aerobee.broker.scheduled.delays import Delays
 from aerobee.broker.scheduled.delivering import open_timers
 from aerobee.broker.scheduled.delivery_policy import DeliveryPolicy
+from aerobee.broker.scheduled.timer_parts import TimerParts
 from aerobee.broker.scheduled.timers import Timers
 from aerobee.broker.scheduled.wheel_intake import ENTRIES_PER_STEP, LOOKS_PER_STEP
 from aerobee.broker.settings.config import BrokerConfig
@@ -34,6 +36,7 @@ from aerobee.store.files.segment import Segment
 from aerobee.store.inspect.check import check
 from aerobee.store.queues.consume_queue import ConsumeQueue
 from aerobee.store.timer import timer_check
+from aerobee.store.timer.timer_log import TimerLog
 
 from ..parts import HOST
 
@@ -775,6 +778,39 @@ def test_timers_in_a_store_of_java_are_delivered_on_time(
     one.at(1_795_230_823_000)
     assert came() == [1, 1, 0, 1]
     assert one.timers.metrics.counts["VecAuto"].count == 0
+
+
+# ---- what an acting master left
+
+
+def no_room(timer_log: TimerLog) -> None:
+    raise DiskFull("no room to make a file")
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+async def test_a_returning_master_takes_more_messages_back_than_a_file_of_the_log_holds(
+    rig: OpenRig, monkeypatch: pytest.MonkeyPatch, is_full: bool
+) -> None:
+    """Also where the disk is full at first."""
+    one = rig()
+    sent = [b"%d" % number for number in range(200)]  # a file has room for 78 units
+    for body in sent:
+        one.send(body, 60_000)
+    one.work()
+    one.sync()
+    state = one.timers.state
+    taken = TakenTimers(
+        TimerParts(one.config, one.store, state, one.timers.metrics, keeps_counts=False)
+    )
+    one.now_ms += 61_000
+    # The acting master has sent what was before offset 0 of the queue: nothing.
+    if is_full:
+        with monkeypatch.context() as full:
+            full.setattr(TimerLog, "roll", no_room)
+            with pytest.raises(DiskFull):
+                await taken.take(one.now_ms, 0, one.now_ms)
+    await taken.take(one.now_ms, 0, one.now_ms)
+    assert sorted(one.at(one.now_ms + 1_000).bodies()) == sorted(sent)
 
 
 # ---- random histories
