@@ -40,7 +40,7 @@ class SetKeeper:
         alter: Callable[[frozenset[int]], Awaitable[None]],
         now_ms: Callable[[], int],
     ) -> None:
-        """As of `AutoSwitchMaster`."""
+        """As of `SyncSetAcks`."""
         self._broker_id = broker_id
         self._state = state
         self._alter = alter
