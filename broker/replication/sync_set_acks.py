@@ -172,7 +172,9 @@ class SyncSetAcks:
 
     @property
     def _links(self) -> "list[SlaveLink]":
-        return cast("list[SlaveLink]", self._ha.slaves)  # `connection` makes no other
+        """The slaves that have said their ids, without the connections that gave way to others."""
+        links = cast("list[SlaveLink]", self._ha.slaves)  # `connection` makes no other
+        return [each for each in links if each.slave_id]
 
     def _note_thaw(self, now: int) -> None:
         """Note that the process goes on, if it stood still since the last sweep."""

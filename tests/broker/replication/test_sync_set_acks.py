@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from aerobee.broker.replication import set_keeper, sync_set_acks
-from aerobee.protocol.ha_auto_switch import NO_EPOCH, Chunk
+from aerobee.protocol.ha_auto_switch import NO_EPOCH, Chunk, SlaveHello, report
 from aerobee.store.base.errors import DamagedStore, WritesRefused
 from aerobee.store.epochs.entries import EPOCHS_MAX
 
@@ -198,6 +198,23 @@ async def test_a_slave_with_two_connections_counts_once(
     await old.closed()
     await until(lambda: bool(a.master and len(a.master.slaves) == 1))
     assert a.bodies() == 0  # member 3 has nothing
+
+
+async def test_a_connection_that_gave_way_to_another_of_its_slave_is_no_slave(
+    a: Node, raw: Raw, connect: Connect, clock: Clock
+) -> None:
+    await a.lead(1, 2)
+    end = a.put(3)
+    old = await connect(2, end)
+    await until(lambda: a.bodies() == 3)
+    clock.ms += sync_set_acks.ALIVE_MS
+    assert a.master is not None
+    a.master.sweep()  # the old connection has all of the log
+    new = await raw()
+    new.writer.write(SlaveHello(2, False, False).encode() + report(end))  # read at once
+    await old.closed()
+    await until(lambda: bool(a.master and [each.acked for each in a.master.slaves] == [end]))
+    assert a.controller.asked == []
 
 
 async def test_without_all_ack_in_sync_replicas_counts(a: Node, connect: Connect) -> None:
