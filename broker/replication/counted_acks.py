@@ -6,8 +6,8 @@ Responses of a SYNC_MASTER wait for the positions that slaves report.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import cast
 
+from ...protocol.aio.server import Refused
 from ...protocol.ha import CHUNK_HEAD, Reports
 from ..settings.config import SLAVES_MAX
 from .master import HaMaster, LogSender
@@ -56,7 +56,7 @@ class CountedAcks:
             log.warning(
                 "refusing a slave: %d are connected, the limit is %d", len(slaves), SLAVES_MAX
             )
-            return _Refused()
+            return Refused()
         return SlaveConnection(self._ha, self)
 
     def begin(self) -> None:
@@ -180,10 +180,3 @@ class SlaveConnection(LogSender):
             f"it is to get the log from {self.next} on, which begins at {start} by now; delete its "
             "store folder, so that it begins anew, or copy the files it lacks"
         )
-
-
-class _Refused(asyncio.Protocol):
-    """A connection too many: closed at once."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast(asyncio.Transport, transport).abort()
