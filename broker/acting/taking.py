@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from ...protocol.bodies.data_version import DataVersion
 from ...protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
+from ...store.timer.timer_wheel import SLOTS
 from ..groups.offsets import Offsets
 from ..replication.following_timers import FollowingWork
 from ..runtime.throttle import MANY
@@ -66,30 +67,32 @@ class TakenTimers:
     def __init__(self, parts: TimerParts) -> None:
         self._store = parts.store
         self._state = parts.state
-        self._tally = parts.tally
         self._intake = parts.intake
         self._following = FollowingWork(parts, self._keep_late)
-        # What is due here and not in the wheel again yet: length and topic by the place in the log.
-        self._due: dict[int, tuple[int, str]] = {}
+        self._until_ms = 0  # the first slot that the acting master has not sent
 
     async def take(self, read_ms: int, queue_offset: int, now_ms: int) -> None:
         """The acting master has sent everything in the slots before `read_ms`, of the messages
         before `queue_offset`. What never reached it, or stays here, is due here.
 
-        StoreError when the disk takes nothing: the next call goes on.
+        One slot after the other: what is due here goes into a later slot, then this one is cleared.
+        So nothing is lost where it ends early. StoreError when the disk takes nothing.
         """
         state = self._state
-        if read_ms > state.read_ms:
-            # First into the wheel with what is not there yet.
-            await self._follow_all(state.read_ms, queue_offset, now_ms)
-            await self._find_left(state.floor(read_ms), queue_offset)
-            await self._follow_all(read_ms, queue_offset, now_ms)
-        if self._due:
-            messages = [(place, *found) for place, found in self._due.items()]
-            write_ms = max(state.floor(now_ms), state.read_ms)
-            self._intake.place_due(messages, Moment(now_ms, write_ms, state.read_ms))
-            self._due.clear()
-            self._tally.note()
+        if read_ms <= state.read_ms:
+            return
+        self._until_ms = until_ms = state.floor(read_ms)
+        # First into the wheel with what is not there yet.
+        await self._follow_all(state.read_ms, queue_offset, now_ms)
+        while True:
+            # In a new wheel the slot of time 0 looks used.
+            slot_ms = state.wheel.next_used(state.read_ms or state.precision_ms, until_ms)
+            if slot_ms is None or slot_ms >= until_ms:
+                break
+            await self._follow_all(slot_ms, queue_offset, now_ms)
+            self._place(await self._left(slot_ms, queue_offset), now_ms)
+            await self._follow_all(slot_ms + state.precision_ms, queue_offset, now_ms)
+        await self._follow_all(read_ms, queue_offset, now_ms)
 
     async def _follow_all(self, read_ms: int, queue_offset: int, now_ms: int) -> None:
         self._following.follow(read_ms, queue_offset)
@@ -101,28 +104,32 @@ class TakenTimers:
         record = waiting_message(self._store, place, length)
         topic = "" if record is None else real_place(record.raw_properties)[0]
         if stays(topic):
-            self._due[place] = length, topic
+            self._place([(place, length, topic)], now_ms)
 
-    async def _find_left(self, until_ms: int, queue_offset: int) -> None:
-        """Find the messages in slots before `until_ms` that came into the queue at `queue_offset`
-        or later, or are not sent elsewhere."""
+    def _place(self, messages: list[tuple[int, int, str]], now_ms: int) -> None:
+        """Put messages into the first slot that stays, or on the way there, where the wheel is too
+        far behind: the next slots are taken, too."""
         state = self._state
-        # In a new wheel the slot of time 0 looks used.
-        slot_ms = state.wheel.next_used(state.read_ms or state.precision_ms, until_ms)
-        while slot_ms is not None and slot_ms < until_ms:
-            due = ExpiringSlot(slot_ms, state.wheel.get(slot_ms).last)
-            while due.prepare(state.log, self._store):  # noqa: ASYNC110
-                await asyncio.sleep(0)
-            first = state.delivered if slot_ms == state.read_ms else 0
-            for number in range(first, len(due)):
-                place, length, _, _ = due.unit(number)
-                record = waiting_message(self._store, place, length)
-                if record is None:
-                    continue
-                topic, _ = real_place(record.raw_properties)
-                if record.queue_offset < queue_offset and not stays(topic):
-                    continue
-                if not (due.recalls and due.is_recalled(number, recall_key(record))):
-                    self._due[place] = length, topic
-            slot_ms = state.wheel.next_used(slot_ms + state.precision_ms, until_ms)
+        slot_ms = min(self._until_ms, state.read_ms + SLOTS // 2 * state.precision_ms)
+        write_ms = max(state.floor(now_ms), slot_ms)
+        self._intake.place_due(messages, Moment(now_ms, write_ms, slot_ms))
+
+    async def _left(self, slot_ms: int, queue_offset: int) -> list[tuple[int, int, str]]:
+        """Place, length and topic of the messages in this slot that came into the queue at
+        `queue_offset` or later, or are not sent elsewhere."""
+        state = self._state
+        found: list[tuple[int, int, str]] = []
+        due = ExpiringSlot(slot_ms, state.wheel.get(slot_ms).last)
+        while due.prepare(state.log, self._store):  # noqa: ASYNC110
             await asyncio.sleep(0)
+        for number in range(state.delivered if slot_ms == state.read_ms else 0, len(due)):
+            place, length, _, _ = due.unit(number)
+            record = waiting_message(self._store, place, length)
+            if record is None:
+                continue
+            topic, _ = real_place(record.raw_properties)
+            if record.queue_offset < queue_offset and not stays(topic):
+                continue
+            if not (due.recalls and due.is_recalled(number, recall_key(record))):
+                found.append((place, length, topic))
+        return found

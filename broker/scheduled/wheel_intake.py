@@ -118,6 +118,7 @@ class WheelIntake:
             self._forget_placed()
             raise
         self._placed = False
+        self._tally.touched = True
         self.put_slots()
 
     def put_slots(self) -> None:

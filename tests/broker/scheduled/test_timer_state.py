@@ -4,6 +4,7 @@ The tests use no sockets: a real store in a folder, and a clock that the test mo
 files stands for the state that a killed process leaves.
 """
 
+import asyncio
 import random
 import shutil
 import subprocess
@@ -787,28 +788,63 @@ def no_room(timer_log: TimerLog) -> None:
     raise DiskFull("no room to make a file")
 
 
-@pytest.mark.parametrize("is_full", [False, True])
-async def test_a_returning_master_takes_more_messages_back_than_a_file_of_the_log_holds(
-    rig: OpenRig, monkeypatch: pytest.MonkeyPatch, is_full: bool
-) -> None:
-    """Also where the disk is full at first."""
-    one = rig()
-    sent = [b"%d" % number for number in range(200)]  # a file has room for 78 units
-    for body in sent:
-        one.send(body, 60_000)
+def taken_timers(one: Rig) -> TakenTimers:
+    state, metrics = one.timers.state, one.timers.metrics
+    return TakenTimers(TimerParts(one.config, one.store, state, metrics, keeps_counts=False))
+
+
+def sent_in_five_slots(one: Rig) -> list[bytes]:
+    """Messages that are due a minute later, more than a file of the timer log has room for: 78."""
+    sent = [b"%d" % number for number in range(500)]
+    for number, body in enumerate(sent):
+        one.send(body, 60_000 + 1_000 * (number % 5))
     one.work()
     one.sync()
-    state = one.timers.state
-    taken = TakenTimers(
-        TimerParts(one.config, one.store, state, one.timers.metrics, keeps_counts=False)
-    )
-    one.now_ms += 61_000
+    one.now_ms += 70_000
+    return sent
+
+
+@pytest.mark.parametrize("away_days", [0, 20])  # the wheel's round has 14 days
+async def test_a_returning_master_takes_more_messages_back_than_a_file_of_the_log_holds(
+    rig: OpenRig, away_days: int
+) -> None:
+    one = rig()
+    sent = sent_in_five_slots(one)
+    one.now_ms += away_days * DAY_MS
     # The acting master has sent what was before offset 0 of the queue: nothing.
-    if is_full:
-        with monkeypatch.context() as full:
-            full.setattr(TimerLog, "roll", no_room)
-            with pytest.raises(DiskFull):
-                await taken.take(one.now_ms, 0, one.now_ms)
+    await taken_timers(one).take(one.now_ms, 0, one.now_ms)
+    assert sorted(one.at(one.now_ms + 1_000).bodies()) == sorted(sent)
+
+
+async def test_a_returning_master_keeps_what_it_has_no_room_to_take_back(
+    rig: OpenRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = rig()
+    sent = sent_in_five_slots(one)
+    taken = taken_timers(one)
+    with monkeypatch.context() as full:
+        full.setattr(TimerLog, "roll", no_room)
+        with pytest.raises(DiskFull):
+            await taken.take(one.now_ms, 0, one.now_ms)
+    # In the end it goes on without; later it returns once more.
+    assert sorted(one.at(one.now_ms + 1_000).bodies()) == sorted(sent)
+    await taken.take(one.now_ms, 0, one.now_ms)
+    assert sorted(one.at(one.now_ms + 1_000).bodies()) == sorted(sent)
+
+
+@pytest.mark.parametrize("ticks", [1, 2, 3, 5, 8])
+async def test_a_returning_master_that_has_no_more_time_to_take_back_delivers_all_once(
+    rig: OpenRig, ticks: int
+) -> None:
+    one = rig()
+    sent = sent_in_five_slots(one)
+    taken = taken_timers(one)
+    task = asyncio.create_task(taken.take(one.now_ms, 0, one.now_ms))
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert sorted(one.at(one.now_ms + 1_000).bodies()) == sorted(sent)
     await taken.take(one.now_ms, 0, one.now_ms)
     assert sorted(one.at(one.now_ms + 1_000).bodies()) == sorted(sent)
 
