@@ -99,7 +99,7 @@ class Broker(Parts):
         the same; `client_ms` the time that the clocks of clients show, by default the same.
 
         `threads` are the system's by default. `progress` is called during a long recovery, as by
-        `MessageStore.open`. `membership` is the role in controller mode: `member.Member` makes a
+        `MessageStore.open`. `membership` gives the role in controller mode: `member.Member` makes a
         broker for each role.
         """
         self.threads = threads or Threads()
@@ -342,7 +342,7 @@ class Broker(Parts):
             access.guard if access is not None and access.is_enabled else None,
             authority=role.change_refusal if role.needs_authority else None,
         )
-        rows = [*full_table(self).values(), *role.rows(gates)]
+        rows = [*full_table(self).values(), *role.make_parts(gates)]
         self._serve_static_topics()
         return gates.table(rows)
 

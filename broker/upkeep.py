@@ -1,6 +1,7 @@
-"""What a broker does by the clock: one table of its periodic work.
+"""What a broker does by the clock: the table of its periodic work.
 
-Work that only one role has, such as a master's deliveries, is in the `jobs` of the role.
+Work that only one role has, such as a master's deliveries, is in the `jobs` of the role. What waits
+for other servers has a task of its own: the registration, a slave's copying, an acting master.
 """
 
 from collections.abc import Generator, Iterator

@@ -75,11 +75,10 @@ class Target:
 
 @dataclass(slots=True, eq=False)
 class Escape:
-    """`sent` counts the messages that other brokers have taken."""
+    """Knows where each topic's messages can go."""
 
     _config: BrokerConfig
     _peers: Peers
-    sent: int = 0
     _routes: dict[str, tuple[float, list[Target]]] = field(init=False, default_factory=dict)
     _next: int = field(init=False, default=0)  # counts up; which target and queue are next
     _warned: dict[str, float] = field(init=False, default_factory=dict)  # by topic
@@ -114,7 +113,6 @@ class Escape:
             for target in targets:
                 wrong = await self._try(letter, target)
                 if not wrong:
-                    self.sent += 1
                     return
             self._routes.pop(letter.topic, None)
             self._warn(letter.topic, wrong)

@@ -7,7 +7,7 @@ from ...protocol.aio.peers import Peers
 from ...protocol.codec import java_properties
 from ...protocol.errors import Refusal
 from ...protocol.headers.admin import HaAddresses
-from ..naming.registration import NO_MASTER, Master
+from ..naming.registration import NO_MASTER, MasterAddresses
 from ..replication.replica import Replica
 from ..settings.config import BrokerConfig
 
@@ -32,7 +32,7 @@ class MasterFinder:
                 replica.on_master(NO_MASTER)
         elif replica.master() not in addresses:
             found = await self._ask(addresses[0])
-            replica.on_master(Master(addresses[0], found.master_ha_address or ""))
+            replica.on_master(MasterAddresses(addresses[0], found.master_ha_address or ""))
 
     async def is_returning(self, told: HaAddresses) -> bool:
         """Whether a master of this name answers at the addresses in this announcement, which

@@ -42,14 +42,14 @@ UNREGISTER_TIMEOUT_S = 3.0
 TOPIC_TIMEOUT_S = 3.0  # for a topic that is registered by itself
 
 
-class Master(NamedTuple):
+class MasterAddresses(NamedTuple):
     """Where a slave's master is, both "" when there is none: its address, that for replication."""
 
     address: str
     ha_address: str
 
 
-NO_MASTER = Master("", "")
+NO_MASTER = MasterAddresses("", "")
 
 
 class Registration:
@@ -63,7 +63,7 @@ class Registration:
         ha_address: str,
         other_masters: OtherMasters,
         slices: Slices,
-        on_master: Callable[[Master], None] | None = None,
+        on_master: Callable[[MasterAddresses], None] | None = None,
     ) -> None:
         """A slave gives `on_master`, which is called with its master's address at every change."""
         self._config = config
@@ -75,7 +75,7 @@ class Registration:
         self._peers = open_peers(config)
         self._other_masters = other_masters
         self._on_master = on_master
-        self._masters: dict[str, Master] = {}  # as each name server says
+        self._masters: dict[str, MasterAddresses] = {}  # as each name server says
         self._master = NO_MASTER
         self._changed: dict[str, TopicConfig] = {}
         self._whole: tuple[object, list[bytes]] = (
@@ -261,11 +261,11 @@ class Registration:
             self._take_master(server, answer, self._on_master)
 
     def _take_master(
-        self, server: str, answer: Command, on_master: Callable[[Master], None]
+        self, server: str, answer: Command, on_master: Callable[[MasterAddresses], None]
     ) -> None:
         """The master's addresses in the response to a slave's registration."""
         found = answer.header(RegisterBrokerResponse)
-        self._masters[server] = Master(found.master_addr or "", found.ha_addr or "")
+        self._masters[server] = MasterAddresses(found.master_addr or "", found.ha_addr or "")
         # One that was restarted a moment ago knows of no master yet: the others' word counts.
         known = (self._masters.get(each, NO_MASTER) for each in self._servers)
         master = next((each for each in known if each.address), NO_MASTER)

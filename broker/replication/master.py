@@ -99,7 +99,7 @@ class HaMaster:
         self.hears_each_end = self._acks.hears_each_end
 
     async def start(self) -> None:
-        """Let slaves in. DamagedStore when the log can't be led."""
+        """Let slaves in."""
         self._acks.begin()
         await start_accepting(self._server, "haListenPort")
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from ...protocol import codes
 from ...protocol.bodies.group import SubscriptionGroupConfig
+from ...protocol.bodies.route import MASTER_ID
 from ...protocol.headers.pull import PullMessage
 from ...store.base import status
 from ...store.engine.reading import Found
 from ..settings.config import BrokerConfig
 
-MASTER = 0  # the id of a master
 # How long a pull waits before it is sent to the master. RocketMQ's slave redirects at once, also
 # without a master, and until the client's route has the master again the client asks in a loop.
 MASTER_MS = 1_000
@@ -66,4 +66,4 @@ class SlavePullRole:
     ) -> int:
         slave = group.which_broker_when_consume_slowly
         is_suggested = is_slow or group.broker_id == slave
-        return slave if is_suggested and found.status == status.FOUND else MASTER
+        return slave if is_suggested and found.status == status.FOUND else MASTER_ID

@@ -7,39 +7,13 @@ that messages can be read as soon as they arrive.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol
 
-from ..naming.registration import NO_MASTER, Master
+from ..naming.registration import NO_MASTER, MasterAddresses
+from .elected_master import ElectedMaster
+from .slave import HaSlave
 from .synchronize import TICK_SECONDS, SlaveSynchronize
 
 log = logging.getLogger(__name__)
-
-
-class LogFollower(Protocol):
-    """A component that follows a master's log."""
-
-    @property
-    def connected(self) -> bool:
-        """Whether the master is there."""
-        ...
-
-    def set_master(self, address: str | None) -> None:
-        """Follow this one, "host:port" of its port for replication."""
-        ...
-
-    def retry(self) -> None:
-        """Try to connect now, where there is no connection."""
-        ...
-
-
-class ElectedMaster(Protocol):
-    """The master that the controllers have elected, at `address`; "" without one."""
-
-    address: str
-
-    async def ha_address(self) -> str:
-        """Its address for replication, as it says itself; "" where it doesn't."""
-        ...
 
 
 class Replica:
@@ -52,7 +26,7 @@ class Replica:
     def __init__(
         self,
         sync: SlaveSynchronize,
-        follower: LogFollower,
+        follower: HaSlave,
         wake_pulls: Callable[[], None],
         *,
         ha_master_address: str = "",
@@ -68,7 +42,7 @@ class Replica:
         self._news = asyncio.Event()
         self._was_there = False
         if elected is not None:
-            self._take(Master(elected.address, ""))
+            self._take(MasterAddresses(elected.address, ""))
 
     def master(self) -> str:
         """The address of the master, "" when none is known."""
@@ -78,7 +52,7 @@ class Replica:
         """Whether a reader can be sent to the master."""
         return self._follower.connected
 
-    def on_master(self, master: Master) -> None:
+    def on_master(self, master: MasterAddresses) -> None:
         """A name server says where the master is, or that there is none."""
         elected = self._elected
         if elected is None or (master.address == elected.address and master.ha_address):
@@ -129,7 +103,7 @@ class Replica:
         is_missed = elected is not None and elected.address and not self._follower.connected
         return elected if is_missed else None
 
-    def _take(self, master: Master) -> None:
+    def _take(self, master: MasterAddresses) -> None:
         self._master = master
         self.sync.set_master(master.address)
         if master.ha_address and not self._fixed:

@@ -48,7 +48,6 @@ class SyncSetAcks:
         ha: HaMaster,
         *,
         broker_id: int,
-        master_epoch: int,
         state: SyncState,
         alter: Alter,
         replicas: Replicas | None = None,
@@ -56,7 +55,7 @@ class SyncSetAcks:
         on_acked: Callable[[int], None] = lambda end: None,
         on_confirmed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`broker_id` is the controller id of this broker, `master_epoch` its epoch as the master.
+        """`broker_id` is the controller id of this broker, whose epoch the store has begun.
 
         `alter(set)` asks the controller for this sync state set (1001), with the `set_epoch` of
         `state`. It returns when the controller has answered, and raises when there was no answer.
@@ -69,7 +68,6 @@ class SyncSetAcks:
         `on_confirmed()` when more of the log may be read.
         """
         self.broker_id = broker_id
-        self.master_epoch = master_epoch
         self.state = state
         self.acked = 0  # messages before this log offset may be acknowledged
         self.replicas = replicas
@@ -96,8 +94,6 @@ class SyncSetAcks:
         return SlaveLink(self._ha, self)
 
     def begin(self) -> None:
-        """Begin the epoch in the store. DamagedStore when that has a newer epoch."""
-        self._store.begin_epoch(self.master_epoch)
         self._check_size()
         self.confirm()
 

@@ -36,7 +36,9 @@ from .following_timers import Follower
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 3.0
-ALL_MS = 60_000  # between two requests for everything, without a controller
+ALL_MS = 60_000  # between two requests for everything
+# Of a slave that may lead: between two requests for everything, and for the offsets of groups.
+LEADING_ALL_MS, LEADING_OFFSETS_MS = 10_000, 2_500
 TIMEOUT_S = 3.0
 
 

@@ -21,6 +21,7 @@ from ..acting.timers import ActingWork
 from ..groups.queue_lock_gate import CLIENT_LOCK_MS, QueueLockGate
 from ..replication.counted_acks import CountedAcks
 from ..replication.master import HaMaster
+from ..replication.synchronize import LEADING_ALL_MS, LEADING_OFFSETS_MS
 from ..runtime.peers import open_peers
 from ..runtime.periodic import Job
 from ..scheduled.timer_parts import TimerParts
@@ -31,14 +32,11 @@ from .master import Master
 from .parts import Parts
 from .slave import Slave
 
-# Between two copies of a slave that may lead: of all tables, and of the offsets of groups.
-ALL_MS, OFFSETS_MS = 10_000, 2_500
-
 
 class PairSlave(Slave):
     """A slave that acts for its master while that is away."""
 
-    _all_ms, _offsets_ms = ALL_MS, OFFSETS_MS
+    _all_ms, _offsets_ms = LEADING_ALL_MS, LEADING_OFFSETS_MS
     _takes_versions = True
     _acting: ActingMaster
     _members: Members
@@ -51,7 +49,7 @@ class PairSlave(Slave):
     async def join(self) -> None:
         b = self._parts
         await super().join()
-        b.periodic.start(self._acting.run(b.registration.register_all), "acting master")
+        b.periodic.start(lambda: self._acting.run(b.registration.register_all), "acting master")
 
     def note(self) -> str | None:
         if self._acting.is_acting:
@@ -66,7 +64,7 @@ class PairSlave(Slave):
         self._acting_timers = self._following_timers = work = ActingWork(parts, b.wake, b.stats)
         return work
 
-    def _own_rows(self, gates: RequestGates, peers: Peers) -> list[Row]:
+    def _make_own_parts(self, gates: RequestGates, peers: Peers) -> list[Row]:
         b, config, replica = self._parts, self._parts.config, self._replica
         restore_young(b, left_locks(b))
         locks = _locks_of(b)
@@ -110,7 +108,7 @@ class PairMaster(Master):
     _acks: CountedAcks
     _members: Members
 
-    def rows(self, gates: RequestGates) -> list[Row]:
+    def make_parts(self, gates: RequestGates) -> list[Row]:
         b, config = self._parts, self._parts.config
         knows_locks = restore_young(b, self._left_locks)
         peers = open_peers(config)
@@ -142,7 +140,7 @@ class PairMaster(Master):
         await returning.come_online()
         b.at_stop(returning.hand_over)  # before the slave learns that it is to act
         await b.registration.start()
-        b.periodic.start(returning.run(b.registration.register_all), "acting master")
+        b.periodic.start(lambda: returning.run(b.registration.register_all), "returning master")
         self._compile()
 
     def may_deliver(self) -> bool:

@@ -10,19 +10,22 @@ from ...protocol.aio.connection import Row
 from ...protocol.aio.peers import Peers
 from ..access.gates import RequestGates
 from ..groups.queue_lock_gate import CLIENT_LOCK_MS, QueueLockGate
-from ..member.elected_master import ElectedMaster
 from ..member.handlers import MemberHandlers
 from ..member.membership import Membership
 from ..member.topics import add_missing
 from ..replication.auto_switch_slave import RETRY_SECONDS, SWEEP_SECONDS, AutoSwitch
+from ..replication.elected_master import ElectedMaster
 from ..replication.master import HaMaster
 from ..replication.replica import Replica
 from ..replication.slave import HaSlave
 from ..replication.sync_set_acks import SyncSetAcks
 from ..replication.sync_state import SyncState
-from ..replication.synchronize import SlaveSynchronize
+from ..replication.synchronize import (
+    LEADING_ALL_MS,
+    LEADING_OFFSETS_MS,
+    SlaveSynchronize,
+)
 from ..runtime.periodic import Job
-from .acting import ALL_MS, OFFSETS_MS
 from .master import Master
 from .parts import Parts
 from .role import Fact
@@ -55,7 +58,7 @@ class ControlledMaster(Master):
         b.store.begin_epoch(election.epoch)
         super().open(slaves)
 
-    def rows(self, gates: RequestGates) -> list[Row]:
+    def make_parts(self, gates: RequestGates) -> list[Row]:
         b, member = self._parts, self._member
         self._lock_gate = gate = QueueLockGate(member.now_ms)
         gates.locks = gate.refusal
@@ -105,7 +108,6 @@ class ControlledMaster(Master):
         self._acks = SyncSetAcks(
             ha,
             broker_id=member.election.own_id,
-            master_epoch=self._epoch,
             state=self._sync_state,
             alter=member.alter,
             replicas=member.replicas,
@@ -130,7 +132,7 @@ class ControlledSlave(Slave):
     """A slave that follows the elected master, and may be elected at any moment."""
 
     takes_slaves = False  # they follow only a master, and find out when they are refused
-    _all_ms, _offsets_ms = ALL_MS, OFFSETS_MS
+    _all_ms, _offsets_ms = LEADING_ALL_MS, LEADING_OFFSETS_MS
     _sweep_seconds = SWEEP_SECONDS
 
     def __init__(self, parts: Parts, membership: Membership) -> None:
@@ -156,7 +158,7 @@ class ControlledSlave(Slave):
         elected = ElectedMaster(self._member.election.master_address, peers)
         return Replica(sync, self._follower, self._parts.wake_all, elected=elected)
 
-    def _own_rows(self, gates: RequestGates, peers: Peers) -> list[Row]:
+    def _make_own_parts(self, gates: RequestGates, peers: Peers) -> list[Row]:
         gates.locks = QueueLockGate(self._member.now_ms).refusal
         return member_rows(self._parts, self._member)
 

@@ -50,7 +50,7 @@ class Master(Role):
     def pull_role(self) -> PullRole:
         return MasterPullRole()
 
-    def rows(self, gates: RequestGates) -> list[Row]:
+    def make_parts(self, gates: RequestGates) -> list[Row]:
         b = self._parts
         self._lock_gate = gate = QueueLockGate(b.lock_gate_ms)
         gates.locks = gate.refusal
@@ -69,7 +69,6 @@ class Master(Role):
         await b.ha.start()
 
     def jobs(self) -> Iterator[Job]:
-        """A master's own writes; a slave's log gets them from the master."""
         b, config = self._parts, self._parts.config
         yield Job(
             STEP_SECONDS,

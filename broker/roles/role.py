@@ -1,4 +1,4 @@
-"""The role of a broker: what differs between a master, a slave, and those that change.
+"""The role of a broker: what differs between masters and slaves, alone, in a pair, or controlled.
 
 `Broker` asks its role these questions, and has no condition on it. A new role is a class with these
 methods and a line in `choice`.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from ...protocol.aio.connection import Row
 from ..access.gates import RequestGates
 from ..groups.queue_locks import LockTable
-from ..naming.registration import Master
+from ..naming.registration import MasterAddresses
 from ..pull.role import PullRole
 from ..runtime.periodic import Job
 from ..scheduled.timers import Timers
@@ -38,8 +38,8 @@ class Role(Protocol):
     def pull_role(self) -> PullRole:
         """What this role decides about pulls."""
 
-    def rows(self, gates: RequestGates) -> list[Row]:
-        """Say what requests must pass, and return the requests that only this role serves."""
+    def make_parts(self, gates: RequestGates) -> list[Row]:
+        """Make the parts that only this role has, and set its gates; returns its own requests."""
 
     async def prepare(self) -> None:
         """Do what must be done before clients come."""
@@ -56,7 +56,7 @@ class Role(Protocol):
     # --- while it runs --------------------------------------------------------------------------
 
     @property
-    def on_master(self) -> Callable[[Master], None] | None:
+    def on_master(self) -> Callable[[MasterAddresses], None] | None:
         """What a name server's word about the master is told to; None on a master."""
         return None
 
@@ -66,7 +66,7 @@ class Role(Protocol):
         return None
 
     def may_deliver(self) -> bool:
-        """Whether this broker delivers what is due."""
+        """Whether a broker that delivers what is due may do so."""
         return True
 
     def reads_all(self) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...protocol.aio.connection import Row
 from ...protocol.aio.peers import Peers
 from ..access.gates import RequestGates
-from ..naming.registration import Master as FoundMaster
+from ..naming.registration import MasterAddresses
 from ..pull.role import PullRole
 from ..replication.following_timers import Follower, FollowingWork
 from ..replication.master import HaMaster
@@ -60,7 +60,7 @@ class Slave(Role):
     def pull_role(self) -> PullRole:
         return SlavePullRole(self._parts.config, lambda: self._follower.connected)
 
-    def rows(self, gates: RequestGates) -> list[Row]:
+    def make_parts(self, gates: RequestGates) -> list[Row]:
         b = self._parts
         peers = open_peers(b.config)
         b.at_stop(peers.close)
@@ -71,11 +71,11 @@ class Slave(Role):
         )  # fmt: skip
         b.replica = self._replica = self._make_replica(sync, peers)
         gates.master = self._replica.master
-        return self._own_rows(gates, peers)
+        return self._make_own_parts(gates, peers)
 
     async def prepare(self) -> None:
         b = self._parts
-        b.periodic.start(self._replica.run(), "replica")
+        b.periodic.start(self._replica.run, "replica")
         await b.ha.start()
 
     def jobs(self) -> Iterator[Job]:
@@ -96,7 +96,7 @@ class Slave(Role):
         self._parts.store.use(compiled.kernels())  # for the log of its master
 
     @property
-    def on_master(self) -> Callable[[FoundMaster], None] | None:
+    def on_master(self) -> Callable[[MasterAddresses], None] | None:
         return self._replica.on_master
 
     def facts(self) -> list[Fact]:
@@ -128,8 +128,8 @@ class Slave(Role):
         fixed = b.config.ha_master_address
         return Replica(sync, self._follower, b.wake_all, ha_master_address=fixed)
 
-    def _own_rows(self, gates: RequestGates, peers: Peers) -> list[Row]:
-        """As `rows`, after what all slaves have."""
+    def _make_own_parts(self, gates: RequestGates, peers: Peers) -> list[Row]:
+        """As `make_parts`, after what all slaves have."""
         restore_young(self._parts, left_locks(self._parts))
         return []
 

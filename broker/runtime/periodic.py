@@ -76,9 +76,9 @@ class Periodic:
         for work in self._work:
             await _once(work)
 
-    def start(self, task: Coroutine[Any, Any, None], name: str) -> None:
-        """Run this beside the others until `stop`."""
-        self._tasks.append(asyncio.create_task(task, name=name))
+    def start(self, run: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        """Run this beside the jobs until `stop`; after a failure, which is logged, once more."""
+        self._tasks.append(asyncio.create_task(_going_on(run, name), name=name))
 
     def run(self, jobs: Iterable[Job], scheduler: Scheduler, on_change: OnChange) -> None:
         """Do these jobs until `stop`; a failure is logged and doesn't end them.
@@ -125,6 +125,15 @@ class Periodic:
                     return
             for _ in range(1, throttle.ticks):
                 await asyncio.sleep(0)
+
+
+async def _going_on(run: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+    while True:
+        try:
+            return await run()
+        except Exception:
+            log.exception("%s failed; it goes on in %g s", name, FAILED_SECONDS)
+            await asyncio.sleep(FAILED_SECONDS)
 
 
 async def _steps(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -23,7 +23,7 @@ from aerobee.store.engine.state import StoreState
 from aerobee.store.epochs import entries
 from aerobee.store.epochs.entries import EpochEntry
 
-from ..broker.member import test_elected_master
+from ..broker.replication import test_elected_master
 from ..store.engine import test_cutting
 from ..store.epochs import test_epochs
 from . import abstract, abstract_ids, test_set

@@ -103,6 +103,7 @@ class Node:
         await self.halt()
         self.store.resume("slave")
         self.store.state.is_following = False
+        self.store.begin_epoch(epoch)
         self.controller.members = frozenset({self.number, *members})
         state = SyncState(self.controller.members, self.controller.set_epoch)
         server, self.port = await listen(lambda: made.connection(), "127.0.0.1", 0, accept=False)
@@ -111,7 +112,6 @@ class Node:
             self.controller.acks = found = SyncSetAcks(
                 ha,
                 broker_id=self.number,
-                master_epoch=epoch,
                 state=state,
                 alter=self.controller.alter,
                 on_acked=self.acked.append,

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from aerobee.broker.naming.registration import NO_MASTER, Master
+from aerobee.broker.naming.registration import NO_MASTER, MasterAddresses
 from aerobee.broker.replication.replica import Replica
 from aerobee.broker.replication.synchronize import TICK_SECONDS
 
@@ -12,8 +12,8 @@ from ...waiting import until
 
 IN_VIRTUAL_TIME = True
 
-FIRST = Master("a:10911", "a:10912")
-SECOND = Master("b:10911", "b:10912")
+FIRST = MasterAddresses("a:10911", "a:10912")
+SECOND = MasterAddresses("b:10911", "b:10912")
 
 
 class Both:
@@ -53,7 +53,8 @@ def log(tables: Both) -> Log:
 
 def replica(tables: Both, log: Log, fixed: str = "") -> Replica:
     sync: Any = tables
-    return Replica(sync, log, lambda: tables.told.append("woken"), ha_master_address=fixed)
+    follower: Any = log
+    return Replica(sync, follower, lambda: tables.told.append("woken"), ha_master_address=fixed)
 
 
 async def test_the_topics_are_asked_for_before_the_log(tables: Both, log: Log) -> None:

@@ -292,13 +292,13 @@ async def test_reading_from_a_slave_must_be_allowed(config: Config) -> None:
 
 
 async def test_the_answer_of_a_name_server_that_knows_the_master_wins() -> None:
-    told: list[registration.Master] = []
+    told: list[registration.MasterAddresses] = []
     one = registration.Registration.__new__(registration.Registration)
     one._servers = ["a:1", "b:1"]
     one._masters, one._master = {}, registration.NO_MASTER
-    master = registration.Master("m:10911", "m:10912")
+    master = registration.MasterAddresses("m:10911", "m:10912")
 
-    def says(server: str, found: registration.Master) -> None:
+    def says(server: str, found: registration.MasterAddresses) -> None:
         class Answer:
             @staticmethod
             def header(kind: Any) -> Any:

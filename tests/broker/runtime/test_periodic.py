@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 import pytest
+from aerobee.broker.runtime import periodic as runtime_periodic
 from aerobee.broker.runtime.periodic import STEP_SECONDS, Cut, Job, Periodic
 from aerobee.protocol.aio.scheduler import Scheduler
 from aerobee.store.base.errors import DiskFull
@@ -105,3 +106,25 @@ async def test_a_failed_slice_does_not_stop_other_tasks() -> None:
     async with asyncio.timeout(LONG):
         await periodic.in_turns(map(went.append, range(3)))
     assert went == [0, 1, 2]
+
+
+async def test_a_task_that_fails_is_run_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_periodic, "FAILED_SECONDS", 0.001)
+    again = asyncio.Event()
+    faults: list[Exception] = [DiskFull("no room")]
+
+    async def run() -> None:
+        if faults:
+            raise faults.pop()
+        again.set()
+
+    periodic = Periodic()
+    periodic.start(run, "acting master")
+    async with asyncio.timeout(LONG):
+        await again.wait()
+    await periodic.stop()
+    assert [one.getMessage() for one in caplog.records] == [
+        "acting master failed; it goes on in 0.001 s"
+    ]

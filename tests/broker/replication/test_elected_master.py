@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from aerobee.broker.member.elected_master import ElectedMaster
-from aerobee.broker.naming.registration import Master
+from aerobee.broker.naming.registration import MasterAddresses
+from aerobee.broker.replication.elected_master import ElectedMaster
 from aerobee.broker.replication.replica import Replica
 
 ELECTED, OLDER = "10.0.0.2:10911", "10.0.0.1:10911"
@@ -29,11 +29,11 @@ def replica() -> tuple[Replica, Sync]:
 def test_offsets_are_copied_from_the_elected_master_and_no_older_one() -> None:
     found, sync = replica()
     assert sync.master == ELECTED
-    found.on_master(Master(OLDER, "10.0.0.1:10912"))
+    found.on_master(MasterAddresses(OLDER, "10.0.0.1:10912"))
     assert (sync.master, found.master()) == (ELECTED, ELECTED)
 
 
 def test_a_name_server_tells_the_replication_address_of_the_elected_master() -> None:
     found, sync = replica()
-    found.on_master(Master(ELECTED, "10.0.0.2:10912"))
+    found.on_master(MasterAddresses(ELECTED, "10.0.0.2:10912"))
     assert (sync.master, found.master()) == (ELECTED, ELECTED)
