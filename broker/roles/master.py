@@ -12,7 +12,7 @@ from ..groups.queue_locks import LockTable
 from ..pull.role import MasterPullRole, PullRole
 from ..replication.master import Acks, HaMaster
 from ..runtime.periodic import STEP_SECONDS, Cut, DynamicPeriod, Job
-from ..scheduled.delivering import open_timers
+from ..scheduled.delivering import open_master_timers
 from ..scheduled.timers import Timers
 from ..topics.static_cleaner import PERIOD_SECONDS as CLEAN_STATIC_SECONDS
 from .ha import counted_acks
@@ -45,7 +45,7 @@ class Master(Role):
 
     def open_timers(self) -> Timers | None:
         b = self._parts
-        return open_timers(b.config, b.store, b.now_ms, b.wake, b.stats)
+        return open_master_timers(b.config, b.store, b.now_ms, b.wake, b.stats)
 
     def pull_role(self) -> PullRole:
         return MasterPullRole()

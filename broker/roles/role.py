@@ -42,13 +42,13 @@ class Role(Protocol):
         """Make the parts that only this role has, and set its gates; returns its own requests."""
 
     async def prepare(self) -> None:
-        """Do what must be done before clients come."""
+        """Do what must be done before clients come, and let slaves in."""
 
     def jobs(self) -> Iterable[Job]:
         """The periodic work that only this role has."""
 
     async def join(self) -> None:
-        """Let slaves in, follow a master, register with the name servers. Clients are let in."""
+        """Follow a master, register with the name servers. Clients are let in already."""
 
     def use_compiled(self, compiled: "type[CompiledSends]") -> None:
         """Use machine code from now on."""

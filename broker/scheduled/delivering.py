@@ -19,7 +19,7 @@ from .timers import Timers
 from .wheel_intake import Moment
 
 
-def open_timers(
+def open_master_timers(
     config: BrokerConfig,
     store: MessageStore,
     now_ms: Callable[[], int],

@@ -20,7 +20,7 @@ from aerobee.broker.acting.taking import TakenTimers
 from aerobee.broker.runtime.stats import Stats
 from aerobee.broker.runtime.throttle import FEW
 from aerobee.broker.scheduled.delays import Delays
-from aerobee.broker.scheduled.delivering import open_timers
+from aerobee.broker.scheduled.delivering import open_master_timers
 from aerobee.broker.scheduled.delivery_policy import DeliveryPolicy
 from aerobee.broker.scheduled.timer_parts import TimerParts
 from aerobee.broker.scheduled.timers import Timers
@@ -67,7 +67,9 @@ class Rig:
         self.store.open()
         self.stats = Stats("c", self.clock)
         try:
-            timers = open_timers(self.config, self.store, self.clock, self.woken.append, self.stats)
+            timers = open_master_timers(
+                self.config, self.store, self.clock, self.woken.append, self.stats
+            )
         except BaseException:
             self.store.close()
             raise
