@@ -31,8 +31,8 @@ class PairHandlers:
     address: str
     ha_address: str
     look: Callable[[], None]
-    returning: Callable[[HaAddresses], Awaitable[None]] | None
-    locks: PairLocks | None
+    returning: Callable[[HaAddresses], Awaitable[None]] | None = None
+    locks: PairLocks | None = None
 
     def rows(self) -> list[Row]:
         rows = [

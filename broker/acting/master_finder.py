@@ -5,15 +5,13 @@ import logging
 from ...protocol import codes
 from ...protocol.aio.peers import Peers
 from ...protocol.codec import java_properties
-from ...protocol.errors import Refusal
 from ...protocol.headers.admin import HaAddresses
 from ..naming.registration import NO_MASTER, MasterAddresses
+from ..replication.elected_master import ANSWER_SECONDS, addresses_of
 from ..replication.replica import Replica
 from ..settings.config import BrokerConfig
 
 log = logging.getLogger(__name__)
-
-ANSWER_SECONDS = 3.0
 
 
 class MasterFinder:
@@ -31,14 +29,14 @@ class MasterFinder:
             if replica.master():
                 replica.on_master(NO_MASTER)
         elif replica.master() not in addresses:
-            found = await self._ask(addresses[0])
+            found = await addresses_of(addresses[0], self._peers)
             replica.on_master(MasterAddresses(addresses[0], found.master_ha_address or ""))
 
     async def is_returning(self, told: HaAddresses) -> bool:
         """Whether a master of this name answers at the addresses in this announcement, which
         any peer can send."""
         address, config = told.master_address or "", self._config
-        found = await self._ask(address)
+        found = await addresses_of(address, self._peers)
         if told.master_ha_address is None or found != HaAddresses(
             told.master_ha_address, found.master_flush_offset, address
         ):
@@ -63,17 +61,3 @@ class MasterFinder:
             log.warning("not following the master announced at %s: it is %s of %s", address, *name)
             return False
         return True
-
-    async def _ask(self, address: str) -> HaAddresses:
-        """The addresses of a master, as it says itself; none when it doesn't."""
-        try:
-            answer = await self._peers.request(
-                address, codes.EXCHANGE_BROKER_HA_INFO, HaAddresses(), timeout_s=ANSWER_SECONDS
-            )
-            if answer.code == codes.SUCCESS:
-                return answer.header(HaAddresses)
-            wrong: object = f"it answers {answer.code} {answer.remark}"
-        except (OSError, TimeoutError, Refusal) as error:
-            wrong = error
-        log.info("master %s does not tell its address for slaves: %s", address, wrong)
-        return HaAddresses()

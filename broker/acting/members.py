@@ -61,11 +61,9 @@ class Members:
         config = self._config
         header = MemberGroup(config.broker_cluster_name, config.broker_name)
         try:
-            answer = await self._peers.request(
-                server, codes.GET_BROKER_MEMBER_GROUP, header, timeout_s=ANSWER_SECONDS
+            answer = await self._peers.ask(
+                server, codes.GET_BROKER_MEMBER_GROUP, header, ANSWER_SECONDS
             )
-            if answer.code != codes.SUCCESS:
-                raise ConnectionError(f"it answers {answer.code} {answer.remark}")
             group = GetBrokerMemberGroupResponseBody.decode(answer.body or b"").broker_member_group
         except (OSError, TimeoutError, ValueError) as wrong:
             if self._faults.get(server) != type(wrong).__name__:

@@ -189,11 +189,7 @@ class ReturningMaster:
     async def _take_from(self, address: str, followers: int) -> None:
         """Take the tables of one broker. OSError, TimeoutError, ValueError, StoreError."""
         told = HaAddresses(self._ha_address, self._store.durable_end, self._address)
-        answer = await self._peers.request(
-            address, codes.EXCHANGE_BROKER_HA_INFO, told, timeout_s=ANSWER_SECONDS
-        )
-        if answer.code != codes.SUCCESS:
-            raise ConnectionError(f"it answers {answer.code} {answer.remark}")
+        await self._peers.ask(address, codes.EXCHANGE_BROKER_HA_INFO, told, ANSWER_SECONDS)
         await self._wait_for_slave(followers)
         tables = self._tables
         delays = DelayOffsets.decode(await self._ask(address, codes.GET_ALL_DELAY_OFFSET))
@@ -234,7 +230,5 @@ class ReturningMaster:
             ) from None
 
     async def _ask(self, address: str, code: int) -> bytes:
-        answer = await self._peers.request(address, code, timeout_s=ANSWER_SECONDS)
-        if answer.code != codes.SUCCESS:
-            raise ConnectionError(f"it answers {answer.code} {answer.remark}")
+        answer = await self._peers.ask(address, code, timeout_s=ANSWER_SECONDS)
         return bytes(answer.body or b"")

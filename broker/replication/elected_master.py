@@ -1,4 +1,4 @@
-"""The elected master, as a slave in controller mode knows it."""
+"""A master that a slave asks itself where its log can be followed."""
 
 import logging
 
@@ -9,7 +9,7 @@ from ...protocol.headers.admin import HaAddresses
 
 log = logging.getLogger(__name__)
 
-TIMEOUT_S = 3.0
+ANSWER_SECONDS = 3.0
 
 
 class ElectedMaster:
@@ -21,12 +21,16 @@ class ElectedMaster:
 
     async def ha_address(self) -> str:
         """Its address for replication, as it says itself; "" where it doesn't."""
-        try:
-            answer = await self._peers.request(
-                self.address, codes.EXCHANGE_BROKER_HA_INFO, HaAddresses(), timeout_s=TIMEOUT_S
-            )
-            found = answer.header(HaAddresses).master_ha_address
-        except (ConnectionError, TimeoutError, Refusal) as wrong:
-            log.info("master %s does not tell its HA address: %s", self.address, wrong)
-            return ""
-        return found or "" if answer.code == codes.SUCCESS else ""
+        return (await addresses_of(self.address, self._peers)).master_ha_address or ""
+
+
+async def addresses_of(master: str, peers: Peers) -> HaAddresses:
+    """The addresses of the master at this one, as it says itself; none where it doesn't."""
+    try:
+        answer = await peers.ask(
+            master, codes.EXCHANGE_BROKER_HA_INFO, HaAddresses(), ANSWER_SECONDS
+        )
+        return answer.header(HaAddresses)
+    except (OSError, TimeoutError, Refusal) as wrong:
+        log.info("master %s does not tell its address for slaves: %s", master, wrong)
+        return HaAddresses()

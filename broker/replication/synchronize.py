@@ -204,9 +204,7 @@ class SlaveSynchronize:
                 take()
 
     async def _ask(self, master: str, code: int) -> bytes:
-        answer = await self._peers.request(master, code, timeout_s=TIMEOUT_S)
-        if answer.code != codes.SUCCESS:
-            raise ConnectionError(f"it answers {answer.code} {answer.remark}")
+        answer = await self._peers.ask(master, code, timeout_s=TIMEOUT_S)
         return bytes(answer.body or b"")
 
     async def _try(self, what: str, work: Awaitable[None]) -> bool:

@@ -1,12 +1,11 @@
 """Master and slave with enableSlaveActingMaster: the slave acts for its master while that is away,
 and the master takes back what the slave did."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 from ...protocol.aio.connection import Row
 from ...protocol.aio.peers import Peers
-from ...protocol.headers.admin import HaAddresses
 from ..access.gates import RequestGates
 from ..acting.acting import ActingMaster
 from ..acting.due_work import DueWork
@@ -84,7 +83,10 @@ class PairSlave(Slave):
 
         gates.relayed = partial(relayed, peers, live_master)
         gates.locks = locks.gate.refusal
-        return _rows_of(b, self._acting.look, self._acting.returning, locks)
+        acting = self._acting
+        return PairHandlers(
+            b.store, b.address, b.ha_address, acting.look, acting.returning, locks
+        ).rows()
 
     def _due_work(self, peers: Peers, timers: ActingWork | None) -> DueWork:
         b, config = self._parts, self._parts.config
@@ -127,7 +129,7 @@ class PairMaster(Master):
             b.alive_ms, b.now_ms, self._left_locks, knows_locks,
         )  # fmt: skip
         gates.locks = locks.gate.refusal
-        return _rows_of(b, lambda: None)
+        return PairHandlers(b.store, b.address, b.ha_address, lambda: None).rows()
 
     def jobs(self) -> Iterator[Job]:
         yield from super().jobs()
@@ -160,12 +162,3 @@ def _locks_of(b: Parts) -> PairLocks:
         QueueLockGate(b.lock_gate_ms), b.locks, b.config.broker_name, b.lock_gate_ms, b.now_ms,
         CLIENT_LOCK_MS - b.config.broker_not_active_timeout_millis,
     )  # fmt: skip
-
-
-def _rows_of(
-    b: Parts,
-    look: Callable[[], None],
-    returning: Callable[[HaAddresses], Awaitable[None]] | None = None,
-    locks: PairLocks | None = None,
-) -> list[Row]:
-    return PairHandlers(b.store, b.address, b.ha_address, look, returning, locks).rows()

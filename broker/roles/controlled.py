@@ -8,11 +8,11 @@ from datetime import datetime
 
 from ...protocol.aio.connection import Row
 from ...protocol.aio.peers import Peers
+from ...protocol.bodies.topic import TopicConfig
 from ..access.gates import RequestGates
 from ..groups.queue_lock_gate import CLIENT_LOCK_MS, QueueLockGate
 from ..member.handlers import MemberHandlers
 from ..member.membership import Membership
-from ..member.topics import add_missing
 from ..replication.auto_switch_slave import RETRY_SECONDS, SWEEP_SECONDS, AutoSwitch
 from ..replication.elected_master import ElectedMaster
 from ..replication.master import HaMaster
@@ -26,6 +26,7 @@ from ..replication.synchronize import (
     SlaveSynchronize,
 )
 from ..runtime.periodic import Job
+from ..topics.topics import QUEUES_MAX, READ_WRITE, Topics
 from .master import Master
 from .parts import Parts
 from .role import Fact
@@ -203,3 +204,19 @@ def member_facts(member: Membership, state: SyncState | None) -> list[Fact]:
         *([("Slaves that report", reported or "none")] if state is not None else []),
         ("Last switch", f"{since}, {member.switches} since the start"),
     ]
+
+
+def add_missing(topics: Topics, queues: Iterable[tuple[str, int]]) -> list[str]:
+    """Create the topics of these queues (topic, queue id) that the table lacks; their names.
+
+    A slave may be promoted before it has copied a new topic.
+    """
+    counts: dict[str, int] = {}
+    for topic, queue_id in queues:
+        if topics.get(topic) is None and queue_id < QUEUES_MAX:
+            counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+    if counts:
+        topics.put_all(
+            [TopicConfig(name, count, count, READ_WRITE) for name, count in sorted(counts.items())]
+        )
+    return sorted(counts)

@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from .. import codes
 from ..codec.header_json import ANSWERS
 from ..command import Command
 from ..wire import Header
@@ -98,6 +99,19 @@ class Peers:
             raise TimeoutError(
                 f"no answer from {address} to request {code} within {timeout_s:g} s"
             ) from None
+
+    async def ask(
+        self,
+        address: str,
+        code: int,
+        header: Header | dict[str, str] | None = None,
+        timeout_s: float = 3.0,
+    ) -> Command:
+        """As `request`; ConnectionError also when the answer isn't SUCCESS."""
+        answer = await self.request(address, code, header, timeout_s=timeout_s)
+        if answer.code != codes.SUCCESS:
+            raise ConnectionError(f"it answers {answer.code} {answer.remark}")
+        return answer
 
     async def oneway(
         self,

@@ -63,7 +63,7 @@ class Slave:
         self,
         config: BrokerConfig,
         folder: Path,
-        peers: "Peers | Master",
+        peers: Peers,
         all_ms: int,
         offsets_ms: int,
     ) -> None:
@@ -85,7 +85,7 @@ class Slave:
             part.load()
         self.timers = Timers()
         self.sync = SlaveSynchronize(
-            cast(Peers, peers), "127.0.0.1:1", self.topics, self.groups, self.offsets, self.delays,
+            peers, "127.0.0.1:1", self.topics, self.groups, self.offsets, self.delays,
             self.modes, cast(Follower, self.timers), lambda: self.log_end, clock, all_ms,
             offsets_ms,
         )  # fmt: skip
@@ -106,7 +106,7 @@ async def slave(config: Config, tmp_path: Path) -> AsyncIterator[Made]:
     made: list[Slave] = []
     own = Peers(upgrade=False)
 
-    def make(peers: Peers | Master = own, all_ms: int = ALL_MS, offsets_ms: int = ALL_MS) -> Slave:
+    def make(peers: Peers = own, all_ms: int = ALL_MS, offsets_ms: int = ALL_MS) -> Slave:
         made.append(Slave(config(), tmp_path / "slave", peers, all_ms, offsets_ms))
         return made[-1]
 
@@ -224,16 +224,17 @@ async def test_offsets_that_only_the_slave_has_are_kept(
     assert (one.offsets.get("B", "other", 0), one.offsets.get("A", "cg", 0)) == (5, 3)
 
 
-class Master:
+class Master(Peers):
     """Responds as a master does, and with an error to other codes."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.asked: list[int] = []
         self.end = 1_000
         self.delays = {3: 5}
         self.timer = TimerCheck(read_ms=NOW_MS, master_queue_offset=8)
 
-    async def request(self, address: str, code: int, *, timeout_s: float) -> Command:
+    async def request(self, address: str, code: int, *_: Any, **__: Any) -> Command:
         self.asked.append(code)
         bodies = {
             codes.GET_ALL_DELAY_OFFSET: DelayOffsets(self.delays).encode(),
