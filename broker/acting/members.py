@@ -8,6 +8,7 @@ from ...protocol.aio.peers import Peers
 from ...protocol.bodies.cluster import GetBrokerMemberGroupResponseBody
 from ...protocol.bodies.route import MASTER_ID
 from ...protocol.headers.namesrv import BrokerHeartbeat, MemberGroup
+from ..runtime.periodic import Job
 from ..settings.config import BrokerConfig
 
 log = logging.getLogger(__name__)
@@ -27,6 +28,10 @@ class Members:
         self._peers = peers
         self._address = address
         self._faults: dict[str, str] = {}  # by name server, each logged once
+
+    def reports(self) -> Job:
+        """The job that calls `report`."""
+        return Job(self._config.broker_heartbeat_interval / 1000, self.report)
 
     async def report(self) -> None:
         """Tell every name server that this broker is alive."""

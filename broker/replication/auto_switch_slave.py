@@ -2,8 +2,8 @@
 
 Connected, it says its controller id, gets the epochs of the master's log, and looks for the newest
 epoch that both know. What this log has behind the end of that epoch is copied to the folder `cut`
-and goes. Then the slave follows the master's log as one of the classic protocol does. With
-SYNC_FLUSH it reports what its disk has.
+and goes. Then the slave follows the master's log as one without a controller does. With SYNC_FLUSH
+it reports what its disk has.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from ...protocol.ha_auto_switch import Chunk, MasterHello, MasterStream, SlaveHe
 from ...store.base.errors import DamagedStore, StoreError
 from ...store.epochs import EpochEntry, consistent_point
 from ...store.epochs.entries import disorder
-from . import slave as classic
+from . import slave as without_controller
 from .slave import HaSlave, MasterConnection
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ HEARTBEAT_MS = 1_000  # at most, between two reports; haSendHeartbeatInterval ma
 
 
 class AutoSwitch(NamedTuple):
-    """What a slave in controller mode does besides following: `HaSlave` gets its `connection`.
+    """What a slave in controller mode does besides following. `HaSlave` gets its `connection`.
 
     `broker_id` is the controller id of this broker. `on_confirmed()` is called when more of the log
     may be read, `on_cut(offset)` after the log was cut at `offset`: tables with places in the log
@@ -132,7 +132,7 @@ class AutoSwitchConnection(MasterConnection):
         """Ask for the log, from a place on where the two have to be equal."""
         store = self._slave.store
         end = self._end = store.log_end
-        back = min(classic.COMPARED_BYTES, end - store.log_start)
+        back = min(without_controller.COMPARED_BYTES, end - store.log_start)
         if store.epochs.entries:
             back = min(back, end % store.segment_bytes)  # the master may lack the file before
         self._equal_end = max(1, end - back) if end else 0

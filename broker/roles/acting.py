@@ -43,7 +43,7 @@ class PairSlave(Slave):
 
     def jobs(self) -> Iterator[Job]:
         yield from super().jobs()
-        yield Job(self._parts.config.broker_heartbeat_interval / 1000, self._members.report)
+        yield self._members.reports()
 
     async def join(self) -> None:
         b = self._parts
@@ -133,7 +133,7 @@ class PairMaster(Master):
 
     def jobs(self) -> Iterator[Job]:
         yield from super().jobs()
-        yield Job(self._parts.config.broker_heartbeat_interval / 1000, self._members.report)
+        yield self._members.reports()
 
     async def join(self) -> None:
         b, returning = self._parts, self._returning

@@ -46,9 +46,8 @@ class Slave(Role):
 
     def open(self, slaves: asyncio.Server) -> None:
         b = self._parts
-        b.ha = HaMaster(
-            b.config, b.store, slaves, b.alive_ms, lambda ha: counted_acks(b, ha)
-        )  # others may follow this one
+        # Other slaves may follow this one.
+        b.ha = HaMaster(b.config, b.store, slaves, b.alive_ms, lambda ha: counted_acks(b, ha))
         b.store.follower.follow(FOLLOWS)
         b.ha_slave = self._follower = self._make_follower()
 

@@ -77,7 +77,7 @@ class Periodic:
             await _once(work)
 
     def start(self, run: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        """Run this beside the jobs until `stop`; after a failure, which is logged, once more."""
+        """Run this beside the jobs until `stop`. A failure is logged, and it is run again."""
         self._tasks.append(asyncio.create_task(_going_on(run, name), name=name))
 
     def run(self, jobs: Iterable[Job], scheduler: Scheduler, on_change: OnChange) -> None:
