@@ -56,11 +56,9 @@ class Controllers:
         faults = []
         for address in self._addresses:
             try:
-                answer = await self._peers.request(
+                answer = await self._peers.ask(
                     address, codes.CONTROLLER_GET_METADATA_INFO, timeout_s=TIMEOUT_S
                 )
-                if answer.code != codes.SUCCESS:
-                    raise ConnectionError(f"it answers {answer.code} {answer.remark}")
                 found = answer.header(GetMetadataResponse)
             except (ConnectionError, TimeoutError, Refusal) as wrong:
                 faults.append(f"{address} ({wrong})")
