@@ -60,6 +60,7 @@ from .runtime.threads import Threads
 from .scheduled.delays import Delays
 from .scheduled.delivery_policy import DeliveryPolicy
 from .send.engine import CompiledEngine
+from .send.finish import SendFinish
 from .send.handlers import SendHandlers
 from .send.router import Router
 from .settings.config import BrokerConfig
@@ -319,10 +320,12 @@ class Broker(Parts):
             self.store, self.topics, self.groups, self.locks, self.delivery_policy, self.stats,
             now_ms,
         )  # fmt: skip
+        finish = SendFinish(
+            self.long_polls, self.stats, self.delivery_policy, self.syncer.for_responses
+        )
         self.sends = SendHandlers(
-            config, self.store, self.topics, router, self.delivery_policy, self.long_polls,
-            self.stats, self.syncer.for_responses, UniqueIds(self.store.host, now_ms),
-            self.transaction_counts, self.latency, now_ms,
+            config, self.store, self.topics, router, self.delivery_policy, self.stats, finish,
+            UniqueIds(self.store.host, now_ms), self.transaction_counts, self.latency, now_ms,
         )  # fmt: skip
         self.pop = PopParts(
             self.root / "config", config, self.store, self.topics, self.groups, self.permissions,

@@ -106,8 +106,7 @@ class Master(Role):
     def use_compiled(self, compiled: "type[CompiledSends]") -> None:
         b = self._parts
         b.compiled = compiled(
-            b.config, b.store, b.sends.router, b.delivery_policy, b.long_polls, b.stats,
-            b.syncer.for_responses,
+            b.config, b.store, b.sends.router, b.sends.finish,
             b.access if b.access is not None and b.access.is_enabled else None,
             b.latency, b.server.scheduler, b.now_ms,
         )  # fmt: skip

@@ -5,7 +5,7 @@ Nearly all messages are normal ones of up to 1 KiB, so a topic counts all its me
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from ...protocol.histogram import Histogram
 from ...protocol.message import properties
@@ -30,6 +30,11 @@ def type_of(text: str) -> str:
     if properties.SHARDING_KEY in pairs:
         return FIFO
     return DELAY if any(name in pairs for name in _DELAYED) else NORMAL
+
+
+def above_small(sizes: Sequence[int]) -> Sequence[int]:
+    """The sizes above SMALL_BYTES; `sizes` must not be empty."""
+    return [size for size in sizes if size > SMALL_BYTES] if max(sizes) > SMALL_BYTES else ()
 
 
 class _Type:
@@ -57,27 +62,22 @@ class Arrivals:
         self.own_bytes = 0
         self._types: dict[str, _Type] = {}
 
-    def note(self, kind: str, size: int) -> None:
-        """A message came that is not normal, or larger than SMALL_BYTES."""
-        self.note_all(kind, 1, size, (size,))
-
-    def note_all(self, kind: str, messages: int, size: int, sizes: Iterable[int] = ()) -> None:
-        """This many came together. `sizes` has the sizes above SMALL_BYTES, if there are any."""
+    def note(
+        self, kind: str, messages: int, size: int, large: Sequence[int] = (), batches: int = 0
+    ) -> None:
+        """Count messages of a type. `large`: those of their sizes that are above SMALL_BYTES.
+        `batches`: how many batches they came in, if they did."""
         found = self._of(kind)
         if kind != NORMAL:
             found.messages += messages
             found.bytes += size
-        for one in sizes:
-            if one > SMALL_BYTES:
-                found.large[bisect_left(SIZE_BOUNDS, one) - 1] += 1
-
-    def note_batches(self, kind: str, batches: int, messages: int, size: int) -> None:
-        """Batches came, with this many messages together."""
-        average = size // messages
-        self.note_all(kind, messages, size, [average] * batches)
-        found = self._of(kind)
-        found.batch_messages += messages - batches
-        found.batch_bytes += size - average * batches
+        if batches:
+            average = size // messages
+            large = above_small([average] * batches)
+            found.batch_messages += messages - batches
+            found.batch_bytes += size - average * batches
+        for one in large:
+            found.large[bisect_left(SIZE_BOUNDS, one) - 1] += 1
 
     def by_type(self, messages: int, size: int) -> Iterator[tuple[str, int, int, Histogram]]:
         """Type, messages, bytes and sizes, of the topic's messages in all."""

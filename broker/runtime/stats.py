@@ -8,14 +8,14 @@ comparison.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from ...protocol.bodies.stats import BrokerStatsData, BrokerStatsItem
 from ...protocol.names import is_system_topic
 from ...store.base.errors import StoreError
 from ...store.engine.messages import MessageFields, Placed
-from .arrivals import DELAY, Arrivals
+from .arrivals import DELAY, NORMAL, Arrivals, above_small
 
 KEYS_MAX = 300_000  # counters of each kind; later keys share one that is only in the totals
 SAMPLE_MS = 10_000
@@ -96,6 +96,23 @@ class Puts(PartialCounter):
     def __init__(self, total: Counter) -> None:
         super().__init__(total)
         self.arrivals = Arrivals()
+
+    def add(
+        self,
+        messages: int,
+        size: int,
+        kind: str = NORMAL,
+        large: Sequence[int] = (),
+        batches: int = 0,
+    ) -> None:
+        """Count messages, `size` bytes in the log; the others as in `Arrivals.note`."""
+        total = self.total
+        self.messages += messages
+        self.bytes += size
+        total.messages += messages
+        total.bytes += size
+        if large or batches or kind != NORMAL:
+            self.arrivals.note(kind, messages, size, large, batches)
 
 
 class _History:
@@ -223,9 +240,7 @@ class Stats:
     def put(self, topic: str, size: int) -> None:
         """The broker itself stored a message of this many bytes there."""
         counter = self.puts(topic)
-        for each in (counter, counter.total):
-            each.messages += 1
-            each.bytes += size
+        counter.add(1, size)
         counter.arrivals.own_messages += 1
         counter.arrivals.own_bytes += size
 
@@ -248,11 +263,7 @@ class Stats:
             if source is None:
                 self.put(key[0], size)
                 continue
-            counter = self.puts(key[0])
-            for each in (counter, counter.total):
-                each.messages += 1
-                each.bytes += size
-            counter.arrivals.note(DELAY, size)
+            self.puts(key[0]).add(1, size, DELAY, above_small((size,)))
             topic, queue_id, group = source
             self.own_read(topic, group, 1, size)
             pair = topic, f"{queue_id}{SEPARATOR}{group}"

@@ -50,6 +50,9 @@ class Responses(Protocol):
 
     def __len__(self) -> int: ...
 
+    def respond(self) -> None:
+        """Send them in the loop iteration in which their requests came: they wait for nothing."""
+
     def give(self, waited_ms: int) -> None:
         """Send them: the messages are safe now."""
 
@@ -72,17 +75,21 @@ def late_response(reply: Response | bytes, code: int) -> Response:
     return Response(code, answer.fields())
 
 
-class _EachResponse:
+class EachResponse:
     """Responses to single requests, each with its connection."""
 
     __slots__ = ("_answers", "_late")
 
-    def __init__(self, answers: Answers, late: Late) -> None:
+    def __init__(self, answers: Answers, late: Late = late_response) -> None:
         self._answers = answers
         self._late = late
 
     def __len__(self) -> int:
         return len(self._answers)
+
+    def respond(self) -> None:
+        for connection, command, reply in self._answers:
+            connection.respond(command, reply)
 
     def give(self, waited_ms: int) -> None:
         for connection, command, reply in self._answers:
@@ -169,21 +176,20 @@ class Syncer:
         """Called in the loop after every sync: more of the log may be readable."""
         self._after_sync.append(callback)
 
-    def after_all(self, end: int, answers: Answers, late: Late = late_response) -> None:
-        """Send these responses once the log is safe up to `end`: on disk, on slaves, or both.
-
-        When that takes too long, or too many wait, `late` makes the responses to send instead.
-        """
+    def each(self, answers: Answers, late: Late = late_response) -> EachResponse:
+        """Responses to single requests, for `after`. Where waiting takes too long `late` makes the
+        responses to send instead, as it does at once for those for which there is no `room`."""
         room = self.room
         if len(answers) > room:
             code = codes.FLUSH_SLAVE_TIMEOUT if self._has_slaves else codes.FLUSH_DISK_TIMEOUT
             for connection, command, reply in answers[room:]:
                 connection.respond(command, late(reply, code))
             answers = answers[:room]
-        self.after(end, _EachResponse(answers, late))
+        return EachResponse(answers, late)
 
     def after(self, end: int, responses: Responses) -> None:
-        """Send these responses once the log is safe up to `end`. There must be `room` for them."""
+        """Send these responses once the log is safe up to `end`: on disk, on slaves, or both. There
+        must be `room` for them."""
         self._groups.append((end, self._now_ms(), responses))
         self._waiting += len(responses)
         if self._is_sync:

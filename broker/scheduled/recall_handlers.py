@@ -60,7 +60,8 @@ class RecallHandlers:
         reply = Response(codes.SUCCESS, answer.to_fields() | region)
         if self.syncer is not None:
             # Late or not, it is stored: RocketMQ answers both the same.
-            self.syncer.after_all(end, [(connection, command, reply)], late=lambda same, code: same)
+            responses = self.syncer.each([(connection, command, reply)], lambda same, code: same)
+            self.syncer.after(end, responses)
             return None
         return reply
 

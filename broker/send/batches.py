@@ -12,12 +12,12 @@ from ...protocol.message.tags import TAG_HASHES
 from ...protocol.names import RETRY_PREFIX, TOPIC_CHARS_MAX
 from ...store.engine.messages import Batch, Message
 from ...store.engine.store import MessageStore
-from ..pull.long_polls import LongPolls
+from ..pull.long_polls import QueueKey
 from ..runtime.arrivals import type_of
 from ..scheduled.delivery_policy import DeliveryPolicy
 from ..settings.config import BrokerConfig
-from ..topics.static_targets import LOGICAL
 from ..topics.topics import Target, Topics
+from .finish import StoredGroup
 
 Header = SendMessage | SendMessageV1
 
@@ -31,12 +31,10 @@ class Batches:
         store: MessageStore,
         topics: Topics,
         delivery_policy: DeliveryPolicy,
-        long_polls: LongPolls,
     ) -> None:
         self._store = store
         self._topics = topics
         self._delivery_policy = delivery_policy
-        self._long_polls = long_polls
         self.suffix = b""
         self._region_id = config.region_id
         self._config = config
@@ -49,11 +47,11 @@ class Batches:
         target: Target,
         queue_id: int,
         text: str,
-    ) -> tuple[Response | bytes, int]:
+    ) -> tuple[StoredGroup, int, Response | bytes]:
         """Store a batch; `text` is its properties' text.
 
-        The response, and where the batch ends in the log. Refusal or StoreError when it is not
-        stored.
+        What is stored, where it ends in the log, and the response. Refusal or StoreError when it is
+        not stored.
         """
         if len(header.topic) > TOPIC_CHARS_MAX:
             raise _refused(
@@ -80,30 +78,19 @@ class Batches:
             first, offsets, end = self._store.put_batch(batch, self.suffix)
         except Malformed as wrong:
             raise _unreadable(f"can't be read: {wrong}") from None
-        if target.seen == LOGICAL:
-            first = target.offset(queue_id, first)
+        first = target.offset(queue_id, first)
         host_hex, unique = self._store.host_hex, decode(text).get(UNIQ_KEY, "").encode()
         ids = (host_hex + b"%016X,") * (len(offsets) - 1) % tuple(offsets[:-1])
-        self._count(target, queue_id, len(offsets), end - offsets[0], type_of(text))
+        stored = _stored(target, key, text, len(offsets), end - offsets[0])
         reply = send_response(
             command, queue_id, unique, ids + host_hex, offsets[-1], self._region_id.encode(), first,
             trace_on=self._config.trace_on,
         )  # fmt: skip
-        return reply, end
-
-    def _count(self, target: Target, queue_id: int, messages: int, size: int, kind: str) -> None:
-        """A batch was stored, `size` bytes in the log: counted, and readers woken."""
-        for counter in (target.puts, target.puts.total):
-            counter.messages += messages
-            counter.bytes += size
-        target.puts.arrivals.note_batches(kind, 1, messages, size)
-        key = target.keys[queue_id]
-        if key in self._long_polls.parked:
-            self._long_polls.mark(key)
+        return stored, end, reply
 
     def _put_whole(
         self, header: Header, host: bytes, body: bytes, target: Target, queue_id: int, text: str
-    ) -> tuple[Response, int]:
+    ) -> tuple[StoredGroup, int, Response]:
         """Store a batch for a batch queue: one record, which the consumer takes apart."""
         properties = decode(text)
         try:
@@ -126,9 +113,7 @@ class Batches:
             ),
             count,
         )
-        self._count(target, queue_id, count, end - start, type_of(text))
-        if target.seen == LOGICAL:
-            first = target.offset(queue_id, first)
+        first = target.offset(queue_id, first)
         unique = properties.get(UNIQ_KEY) or None
         answer = SendMessageResponse(
             f"{self._store.host_hex.decode()}{start:016X}",
@@ -140,7 +125,12 @@ class Batches:
             region=self._region_id,
             trace_on=self._config.trace_on,
         )
-        return Response(codes.SUCCESS, answer.to_fields()), end
+        stored = _stored(target, target.keys[queue_id], text, count, end - start)
+        return stored, end, Response(codes.SUCCESS, answer.to_fields())
+
+
+def _stored(target: Target, key: QueueKey, text: str, messages: int, size: int) -> StoredGroup:
+    return StoredGroup(target, key, type_of(text), messages, size, batches=1)
 
 
 def _refused(text: str) -> Refusal:

@@ -7,7 +7,7 @@ router has no destination for, go back to their connection, which has them handl
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -34,12 +34,9 @@ from ...store.kernels.compiled import prepare as prepare_kernels
 from ...store.kernels.plain_records import PlainRecords, RecordDestination
 from ...store.queues.consume_queue import ENTRY_BYTES, ConsumeQueue
 from ..access.access import Access
-from ..pull.long_polls import LongPolls
-from ..runtime.arrivals import NORMAL, SMALL_BYTES
-from ..runtime.stats import Stats
-from ..runtime.syncer import Syncer
-from ..scheduled.delivery_policy import DeliveryPolicy
+from ..runtime.arrivals import SMALL_BYTES, above_small
 from ..settings.config import BrokerConfig
+from .finish import SendBatch, SendFinish, StoredGroup
 from .router import Destination, Router
 from .signed_sends import refused_pieces
 
@@ -106,6 +103,11 @@ class Responses:
     def __len__(self) -> int:
         return sum(self._counts.values())
 
+    def respond(self) -> None:
+        for answer, requests in self._counts.items():
+            self._latency.answered[answer] += requests
+        self._release(self)
+
     def give(self, waited_ms: int) -> None:
         self._count(codes.SUCCESS, waited_ms)
         self._release(self)
@@ -166,25 +168,19 @@ class CompiledSends:
         config: BrokerConfig,
         store: MessageStore,
         router: Router,
-        delivery_policy: DeliveryPolicy,
-        long_polls: LongPolls,
-        stats: Stats,
-        syncer: Syncer | None,
+        finish: SendFinish,
         access: Access | None,
         latency: RpcLatency,
         scheduler: Scheduler,
         now_ms: Callable[[], int],
     ) -> None:
-        """`syncer` is what responses wait for, None where they don't wait; `access` says which
-        requests may be served, None where all may."""
+        """`access` says which requests may be served, None where all may."""
         self.batch: ChunkBatch[Connection] = ChunkBatch(STARTS)
         self._config = config
         self._store = store
         self._router = router
-        self._delivery_policy = delivery_policy
-        self._long_polls = long_polls
-        self._stats = stats
-        self._syncer = syncer
+        self._finish = finish
+        self._syncer = finish.syncer
         self._access = access
         self._latency = latency
         self._scheduler = scheduler
@@ -261,7 +257,10 @@ class CompiledSends:
         stored = [RecordDestination(each.queue, each.more, each.delay_ms) for each in destinations]
         if not store.put_plain(plain, stored, hosts, self._records):
             return [0] * len(senders)
-        self._respond(destinations, senders)
+        responses = self._responses(destinations, senders)
+        is_waiting, timers = self._syncer is not None, self._timers(destinations)
+        batch = SendBatch(self._stored(destinations), store.log_end, responses, is_waiting, timers)
+        self._finish.finish(batch)
         return plain.taken
 
     def _destinations(self) -> tuple[list[Destination], list[int]]:
@@ -281,58 +280,38 @@ class CompiledSends:
                 destinations.append(destination)
         return destinations, exceptional
 
-    def _respond(self, destinations: list[Destination], senders: list[Connection]) -> None:
-        """The sends are stored: count them, and respond to them once they are safe."""
-        plain, syncer = self._plain, self._syncer
-        counts = self._count(destinations)
+    def _responses(self, destinations: list[Destination], senders: list[Connection]) -> Responses:
+        """The responses to the sends, which are stored."""
+        plain = self._plain
+        counts: dict[int, int] = {}
+        for each, (*_, requests) in zip(destinations, plain.parts, strict=True):
+            counts[each.answer] = counts.get(each.answer, 0) + requests
         words = {
             number: words_before(each.target.name, self._config.broker_name, each.slot_ms + 1)
             for each, (number, *_) in zip(destinations, plain.parts, strict=True)
             if each.slot_ms
         }
         ends = plain.write_responses(words)
-        data = plain.answers if syncer is None else plain.answers[: ends[-1]].copy()
-        responses = Responses(senders, data, ends, counts, self._latency, self._scheduler.release)
-        if syncer is not None:
-            syncer.after(self._store.log_end, responses)
-            return
-        for answer, requests in counts.items():
-            self._latency.answered[answer] += requests
-        self._scheduler.release(responses)
+        data = plain.answers if self._syncer is None else plain.answers[: ends[-1]].copy()
+        return Responses(senders, data, ends, counts, self._latency, self._scheduler.release)
 
-    def _count(self, destinations: list[Destination]) -> dict[int, int]:
-        """Count the messages in the metrics, and wake parked pulls; returns the requests by what
-        they are counted under."""
-        counts: dict[int, int] = {}
-        plain, parked = self._plain, self._long_polls.parked
-        for (target, key, queue, more, _, _, kind, answer), part in zip(
-            destinations, plain.parts, strict=True
+    def _stored(self, destinations: list[Destination]) -> Iterator[StoredGroup]:
+        """The groups of messages, which are stored."""
+        for (target, key, queue, more, _, _, kind, _), part in zip(
+            destinations, self._plain.parts, strict=True
         ):
             number, messages, came, largest, requests = part
-            topic, puts = queue.topic, target.puts
-            if topic != target.name:  # its own has it only once its time has come
-                puts = self._stats.puts(topic)
-            elif key in parked:
-                self._long_polls.mark(key)
             extra = queue.fixed_bytes + len(more)
-            sizes = self._sizes(number) if self._records.extra_bytes else None
-            size = sum(sizes) if sizes else came + messages * extra
-            for counter in (puts, puts.total):
-                counter.messages += messages
-                counter.bytes += size
-            counts[answer] = counts.get(answer, 0) + requests
-            is_small = (max(sizes) if sizes else largest + extra) <= SMALL_BYTES
-            if kind is NORMAL and requests == messages and is_small:
-                continue
-            if requests != messages:
-                puts.arrivals.note_batches(kind, requests, messages, size)
-            elif not is_small:
-                puts.arrivals.note_all(kind, messages, size, sizes or self._sizes(number))
-            else:
-                puts.arrivals.note_all(kind, messages, size)
-        if any(each.slot_ms for each in destinations):
-            self._tell_timers(destinations)
-        return counts
+            size = came + messages * extra
+            sizes: list[int] = []
+            if self._records.extra_bytes:
+                sizes = self._sizes(number)
+                size = sum(sizes)
+            elif largest + extra > SMALL_BYTES:
+                sizes = self._sizes(number)
+            large = above_small(sizes) if sizes else ()
+            batches = requests if requests != messages else 0
+            yield StoredGroup(target, key, kind, messages, size, large, batches)
 
     def _sizes(self, number: int) -> list[int]:
         """How large each message of the group with this number is in the log."""
@@ -340,8 +319,10 @@ class CompiledSends:
         sizes: list[int] = sends["size"][sends["group"] == number].tolist()
         return sizes
 
-    def _tell_timers(self, destinations: list[Destination]) -> None:
-        """Tell the timers where the messages are that wait for their time."""
+    def _timers(self, destinations: list[Destination]) -> tuple[list[int], list[str]]:
+        """The entries and topics of the messages on the timer wheel."""
+        if not any(each.slot_ms for each in destinations):
+            return [], []
         plain = self._plain
         by_number = {
             number: each for each, (number, *_) in zip(destinations, plain.parts, strict=True)
@@ -356,7 +337,7 @@ class CompiledSends:
             numbers[:, column] = sends[name]
         numbers[:, 3] = slots[sends["group"]]
         names = [by_number[number].target.name for number in sends["group"].tolist()]
-        self._delivery_policy.came_in(numbers.ravel().tolist(), names)
+        return numbers.ravel().tolist(), names
 
     def _without(
         self, left_out: set[int], chunks: Chunks[Connection], *, is_allowed: bool

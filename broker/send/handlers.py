@@ -6,6 +6,7 @@ nothing special in its properties. All else (unknown topics, retry topics, messa
 messages, batches) branches off.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 
 from ...protocol import codes
@@ -23,20 +24,20 @@ from ...protocol.names import (
     RETRY_PREFIX,
 )
 from ...store.base.errors import IllegalMessage, StoreError
+from ...store.engine.messages import MessageFields
 from ...store.engine.store import MessageStore
 from ..access import gates, needs
-from ..pull.long_polls import LongPolls
-from ..runtime.arrivals import DELAY, NORMAL, SMALL_BYTES, TRANSACTION, type_of
+from ..runtime.arrivals import DELAY, NORMAL, TRANSACTION, above_small, type_of
 from ..runtime.stats import Stats
-from ..runtime.syncer import WAITING_MAX, Answers, Syncer
+from ..runtime.syncer import WAITING_MAX, Answers, EachResponse
 from ..scheduled.delivery_policy import DeliveryPolicy, without
 from ..settings.config import BrokerConfig
-from ..topics.static_targets import LOGICAL
 from ..topics.topics import Target, Topics
 from ..transactions.counts import TransactionCounts
 from ..transactions.transactions import HALF_TOPIC, half_properties
-from .batch import DELAYED, HALF, WAITS, SendBatch, WaitingMessages, topic_of
+from .batch import PendingSend, PendingSends, StoredTimers, TimerSlot
 from .batches import Batches
+from .finish import SendBatch, SendFinish, StoredGroup
 from .router import SEND_V2_OK, Router
 
 HALF_KEY = (HALF_TOPIC, 0)
@@ -52,9 +53,8 @@ class SendHandlers:
         topics: Topics,
         router: Router,
         delivery_policy: DeliveryPolicy,
-        long_polls: LongPolls,
         stats: Stats,
-        syncer: Syncer | None,
+        finish: SendFinish,
         ids: UniqueIds,
         transactions: TransactionCounts,
         latency: RpcLatency,
@@ -66,18 +66,18 @@ class SendHandlers:
         self.topics = topics
         self.router = router
         self.delivery_policy = delivery_policy
-        self.long_polls = long_polls
         self.stats = stats
-        self.syncer = syncer
+        self.finish = finish
+        self.syncer = finish.syncer
         self.ids = ids
         self.transactions = transactions
         self.now_ms = now_ms
-        self._batch = SendBatch()
+        self._batch = PendingSends()
         self._placed = delivery_policy.placed
         self._name = config.broker_name
         self._host_hex = store.host_hex
         self._region = config.region_id.encode()
-        self._batches = Batches(config, store, topics, delivery_policy, long_polls)
+        self._batches = Batches(config, store, topics, delivery_policy)
         self.write_templates()
 
     def write_templates(self) -> None:
@@ -162,12 +162,13 @@ class SendHandlers:
                 tags = text[at + 5 : text.find("\x02", at)]
             if at >= 0 and not tags:
                 tags = _value(text, "TAGS")
-            key, sys_flag, seen = target.keys[queue_id], header.sys_flag, target.seen
+            key, sys_flag = target.keys[queue_id], header.sys_flag
+            slot: TimerSlot | None = None
             kind = type_of(text) if "__SHARD" in text else NORMAL
             code: int | None = TAG_HASHES[tags]
             if "TRAN_MSG" in text or "DEL" in text:
-                key, sys_flag, seen, kind, text, code = self._unseen(
-                    header, target, key, seen, kind, text, unique, code
+                key, sys_flag, kind, text, code, slot = self._unseen(
+                    header, target, key, kind, text, unique, code
                 )
             found = unique.encode()
             self._batch.messages.append(
@@ -178,7 +179,7 @@ class SendHandlers:
                 )
             )  # fmt: skip
             self._batch.pending.append(
-                (command, connection, queue_id, found, target, seen, waits, kind)
+                (command, connection, queue_id, found, target, waits, kind, slot)
             )
         except (StoreError, Refusal) as wrong:
             return self._declined(wrong)
@@ -205,90 +206,76 @@ class SendHandlers:
                 f"topic {header.topic} can't be kept: topics.json can't be written; "
                 "look at the broker's disk"
             )
-        reply, end = self._batches.put(header, command, connection, target, queue_id, text)
-        self._give(command, connection, reply, end if waits else 0)
+        stored, end, reply = self._batches.put(header, command, connection, target, queue_id, text)
+        answers = [(connection, command, reply)]
+        if waits and self.syncer is not None:
+            responses = self.syncer.each(answers)
+        else:
+            responses = EachResponse(answers)
+        self.finish.finish(SendBatch([stored], end, responses, waits))
 
     def _unseen(
         self,
         header: SendMessage | SendMessageV1,
         target: Target,
         key: tuple[str, int],
-        seen: int,
         kind: str,
         text: str,
         unique: str,
         code: int | None,
-    ) -> tuple[tuple[str, int], int, int, str, str, int | None]:
-        """Queue, system flag, whether it is seen, type, properties and tag hash of a message that
-        may be half, or may wait."""
+    ) -> tuple[tuple[str, int], int, str, str, int | None, TimerSlot | None]:
+        """The queue, system flag, type, properties, tag hash and timer slot of a message that may
+        be half, or may have a delay."""
         sys_flag = header.sys_flag
         if "TRAN_MSG" in text and self._is_half(text, header):
             self.transactions.begun(target.name)
             text = half_properties(text, *key, unique)
             # That it is half, its topic says.
-            return HALF_KEY, sys_flag & ~TRANSACTION_MASK, HALF, TRANSACTION, text, code
+            return HALF_KEY, sys_flag & ~TRANSACTION_MASK, TRANSACTION, text, code, None
         if "DEL" not in text or target.name != header.topic:  # or a dead letter: it does not wait
-            return key, sys_flag, seen, kind, text, code
+            return key, sys_flag, kind, text, code, None
         placed, text, slot_ms = self._placed(text, key, self.now_ms())
+        slot: TimerSlot | None = None
         if slot_ms:
-            # Retries can't be taken back; what takes another back, the timers read.
-            is_recall = properties.TIMER_DEL_UNIQKEY in text
-            if target.special and target.name.startswith(RETRY_PREFIX):
-                seen = WAITS
-            else:
-                seen = -slot_ms if is_recall else slot_ms
+            # Retries can't be recalled; a message that recalls another, the timers read.
+            if not (target.special and target.name.startswith(RETRY_PREFIX)):
+                slot = TimerSlot(slot_ms, properties.TIMER_DEL_UNIQKEY not in text)
         elif placed is not key:
-            seen, code = DELAYED, None  # the level of that queue says how long
+            code = None  # the level of that queue says how long
         if kind is NORMAL:
-            kind = DELAY if seen else type_of(text)
-        return placed, sys_flag, seen, kind, text, code
+            kind = type_of(text) if placed is key else DELAY
+        return placed, sys_flag, kind, text, code, slot
 
-    def store_batch(self) -> None:  # noqa: PLR0915 - each call would cost
+    def store_batch(self) -> None:
         """Store the messages of this loop iteration, and have their senders answered."""
         if not (self._batch.pending or self.topics.made):
             return
-        parked, template, syncer = self.long_polls.parked, self._template, self.syncer
+        template, end, sent = self._template, 0, 0
         late: Answers = []
-        waiting: WaitingMessages | None = None
-        end = sent = 0
+        timers = StoredTimers(self._name)
+        groups: defaultdict[tuple[Target, tuple[str, int], str], list[int]] = defaultdict(list)
         if self.topics.made:
             self._save_topics()
         messages, pending = self._batch.messages, self._batch.pending
-        self._batch.messages, self._batch.pending = [], []
+        self._batch = PendingSends()
         try:
             places = self.store.put_all(messages)
         except Exception:
             for command, connection, *_ in pending:
                 connection.respond(command, our_fault(command))
             return
-        for place, (command, connection, queue_id, unique, target, seen, waits, kind) in zip(
-            places, pending, strict=True
-        ):
+        for place, message, waiting in zip(places, messages, pending, strict=True):
+            command, connection, queue_id, unique, target, waits, kind, slot = waiting
             if isinstance(place, StoreError):
-                if seen == HALF:
-                    self.transactions.not_begun(target.name)
-                connection.respond(command, self._declined(place))
+                self._not_stored(message, waiting, place)
                 continue
             log_offset, queue_offset, end = place
-            size = end - log_offset
-            puts, handle = target.puts, b""
-            if not seen or seen == LOGICAL:
-                if target.keys[queue_id] in parked:
-                    self.long_polls.mark(target.keys[queue_id])
-                if seen:
-                    queue_offset = target.offset(queue_id, queue_offset)
-            else:
-                puts = self.stats.puts(topic_of(seen))
-                if seen not in (HALF, DELAYED, WAITS):
-                    waiting = waiting or WaitingMessages(self._name)
-                    handle = waiting.add(seen, target.name, unique, queue_offset, log_offset, size)
-            puts.messages += 1
-            puts.bytes += size
-            total = puts.total
-            total.messages += 1
-            total.bytes += size
-            if kind is not NORMAL or size > SMALL_BYTES:
-                puts.arrivals.note(kind, size)
+            size, key, handle = end - log_offset, message[0], b""
+            groups[target, key, kind].append(size)
+            if slot is not None:
+                handle = timers.add(slot, target.name, unique, queue_offset, log_offset, size)
+            elif target.is_logical and key[0] == target.name:
+                queue_offset = target.offset(queue_id, queue_offset)
             reply: Response | bytes
             if command.codec == CODEC_JSON and unique.isalnum() and not handle:
                 head = template % (queue_id, unique, log_offset, queue_offset, command.opaque)
@@ -308,10 +295,14 @@ class SendHandlers:
                 sent += 1
         if sent:
             self.latency.answered[SEND_V2_OK] += sent
-        if waiting is not None and waiting.places:
-            self.delivery_policy.came_in(waiting.places, waiting.topics)
-        if late and syncer is not None:
-            syncer.after_all(end, late)
+        stored = (
+            StoredGroup(*group, len(sizes), sum(sizes), above_small(sizes))
+            for group, sizes in groups.items()
+        )
+        responses = self.syncer.each(late) if self.syncer is not None else EachResponse(late)
+        self.finish.finish(
+            SendBatch(stored, end, responses, bool(late), (timers.entries, timers.topics))
+        )
 
     def _response(
         self,
@@ -340,10 +331,14 @@ class SendHandlers:
         try:
             self.topics.save_made()
         except StoreError as wrong:
-            for command, connection, _, _, target, seen, *_ in self._batch.remove(made):
-                if seen == HALF:
-                    self.transactions.not_begun(target.name)
-                connection.respond(command, self._declined(wrong))
+            for message, pending in self._batch.remove(made):
+                self._not_stored(message, pending, wrong)
+
+    def _not_stored(self, message: MessageFields, pending: PendingSend, why: StoreError) -> None:
+        command, connection, _, _, target, *_ = pending
+        if message[0] is HALF_KEY:
+            self.transactions.not_begun(target.name)
+        connection.respond(command, self._declined(why))
 
     def _is_half(self, text: str, header: SendMessage | SendMessageV1) -> bool:
         """Whether the message begins a transaction; Refusal when it may not."""
@@ -368,15 +363,6 @@ class SendHandlers:
         """Refusal where too few brokers are there for a message that waits for slaves."""
         if self.syncer is not None and self.syncer.shortage:
             raise Refusal(codes.SYSTEM_ERROR, self.syncer.shortage)
-
-    def _give(
-        self, command: Command, connection: Connection, reply: Response | bytes, end: int
-    ) -> None:
-        """Answer, once the log is on disk up to `end` unless that is 0."""
-        if end and self.syncer is not None:
-            self.syncer.after_all(end, [(connection, command, reply)])
-        else:
-            connection.respond(command, reply)
 
     def _declined(self, wrong: StoreError | Refusal) -> Response:
         if isinstance(wrong, Refusal):

@@ -29,7 +29,7 @@ from ...store.engine.messages import Message
 from ...store.engine.store import MessageStore
 from ..access import needs
 from ..groups.clients import Clients
-from ..runtime.arrivals import NORMAL, SMALL_BYTES, type_of
+from ..runtime.arrivals import above_small, type_of
 from ..runtime.stats import Stats
 from ..settings.config import BrokerConfig
 from ..topics.topics import Target, Topics
@@ -192,12 +192,7 @@ class ReplyHandlers:
             log.warning("a reply of %s is not kept: %s", connection.address, wrong)
             return
         size = end - log_offset
-        for counter in (target.puts, target.puts.total):
-            counter.messages += 1
-            counter.bytes += size
-        kind = type_of(text)
-        if kind != NORMAL or size > SMALL_BYTES:
-            target.puts.arrivals.note(kind, size)
+        target.puts.add(1, size, type_of(text), above_small((size,)))
         self.mark((target.name, queue_id))
         answer.msg_id = offset_message_id(self.store.host, log_offset)
         answer.queue_offset = queue_offset

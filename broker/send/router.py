@@ -39,8 +39,8 @@ RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes
 
 
 class Destination(NamedTuple):
-    """Where a group of sends is stored: its topic, the queue that was asked for, and the queue that
-    takes it. Behind the properties of each message comes `more`. What waits is delivered `delay_ms`
+    """Where a group of sends is stored: its topic, and the key of the queue that takes it with that
+    queue. Behind the properties of each message comes `more`. What waits is delivered `delay_ms`
     after it is stored, -1 if that is not known now, or at `slot_ms` of the timer wheel, 0 for none.
     `kind` is the type of the messages, and `answer` what the requests are counted under, for the
     metrics."""
@@ -194,4 +194,4 @@ class Router:
         answer = SEND_BATCH_OK if group.is_batch else SEND_V2_OK
         if group.is_oneway:
             answer |= ONEWAY
-        return Destination(target, own, queue, more, delay_ms, slot_ms, kind, answer)
+        return Destination(target, key, queue, more, delay_ms, slot_ms, kind, answer)

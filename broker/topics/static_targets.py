@@ -9,10 +9,8 @@ from ...protocol.queues.logical_queues import to_logical_within
 from .static_mappings import StaticTopics
 from .topics import Target
 
-LOGICAL = -4  # what `seen` is for a message of a static topic (`handlers/send.py`)
 
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class LogicalTarget(Target):
     """A static topic as a send sees it: its queue ids are logical, its `keys` physical."""
 
@@ -70,7 +68,7 @@ class LogicalTargets:
         for each, item in led.items():
             keys[each] = target.name, item.queue_id
         return LogicalTarget(
-            target.name, target.config, target.queues, True, target.puts, keys, LOGICAL, led
+            target.name, target.config, target.queues, True, target.puts, keys, True, led
         )
 
 

@@ -56,13 +56,13 @@ class TopicsChange(Change):
     put: dict[str, TopicConfig] = {}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Target:
     """A topic as a send sees it.
 
     `queues` is the number of legal queue ids. `special` topics need more checks (retry topics,
     static, forbidden and closed ones, topics that mark messages or require keys). `keys` are the
-    (topic, queue id) pairs of `LongPolls`. `seen` belongs to the sends (`broker/send/handlers.py`).
+    (topic, queue id) pairs of `LongPolls`. One that `is_logical` has offsets of its own (`offset`).
     """
 
     name: str
@@ -71,7 +71,7 @@ class Target:
     special: bool
     puts: Puts
     keys: list[tuple[str, int]]
-    seen: int = 0
+    is_logical: bool = False
 
     def offset(self, queue_id: int, physical: int) -> int:
         """The offset in the response to a send to this queue."""

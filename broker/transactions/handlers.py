@@ -95,7 +95,8 @@ class TransactionHandlers:
         if self.syncer is None:
             return OK
         # Late or not, it is stored: RocketMQ answers both the same.
-        self.syncer.after_all(end, [(connection, command, OK)], late=lambda same, code: same)
+        responses = self.syncer.each([(connection, command, OK)], lambda same, code: same)
+        self.syncer.after(end, responses)
         return None
 
     def on_resume(self, header: ResumeCheck, command: Command, connection: Connection) -> Response:

@@ -133,7 +133,8 @@ def reply(number: int = 0) -> Response:
 def put(store: Store, syncer: Syncer, peer: Peer, *numbers: int, **more: Any) -> None:
     """One tick: stores the messages `numbers`, whose responses wait together."""
     store.end += 100
-    syncer.after_all(store.end, [(cast(Any, peer), COMMAND, reply(n)) for n in numbers], **more)
+    answers = [(cast(Any, peer), COMMAND, reply(n)) for n in numbers]
+    syncer.after(store.end, syncer.each(answers, **more))
 
 
 async def begun(store: Store) -> None:
@@ -218,7 +219,7 @@ async def test_a_message_already_on_disk_is_acknowledged_without_a_sync(
     put(store, syncer, peer, 0)
     await asyncio.wait_for(peer.came.wait(), LONG)
     peer.came.clear()
-    syncer.after_all(store.end, [(cast(Any, peer), COMMAND, reply(1))])
+    syncer.after(store.end, syncer.each([(cast(Any, peer), COMMAND, reply(1))]))
     await asyncio.wait_for(peer.came.wait(), LONG)
     assert len(store.plans) == 1
 
@@ -230,7 +231,8 @@ async def test_each_response_of_a_group_reports_the_flush_timeout(
     store.open.clear()
     frame = b"".join(encode_response(_request(7), reply(1)))
     store.end = 100
-    syncer.after_all(100, [(cast(Any, peer), COMMAND, reply(0)), (cast(Any, peer), COMMAND, frame)])
+    answers = [(cast(Any, peer), COMMAND, each) for each in (reply(0), frame)]
+    syncer.after(100, syncer.each(answers))
     await begun(store)
     clock.ms += TIMEOUT_MS - 1
     syncer.sweep()
