@@ -5,31 +5,26 @@ Nearly all messages are normal ones of up to 1 KiB, so a topic counts all its me
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ...protocol.histogram import Histogram
 from ...protocol.message import properties
+from ...protocol.message.property_effects import Effect, names_with
 
 # The values of the label message_type.
 NORMAL, FIFO, DELAY, TRANSACTION = "normal", "fifo", "delay", "transaction"
 SIZE_BOUNDS = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)  # bytes
 SMALL_BYTES = SIZE_BOUNDS[0]
 
-_DELAYED = (
-    "__STARTDELIVERTIME",
-    properties.DELAY,
-    properties.TIMER_DELIVER_MS,
-    properties.TIMER_DELAY_SEC,
-    properties.TIMER_DELAY_MS,
-)
+_ORDERED = names_with(Effect.ORDER)
+_DELAYED = names_with(Effect.DELAY) | {properties.START_DELIVER_TIME}
 
 
-def type_of(text: str) -> str:
+def type_of(pairs: Mapping[str, str]) -> str:
     """The type of a message with these properties that is not a half message."""
-    pairs = properties.decode(text)
-    if properties.SHARDING_KEY in pairs:
+    if not _ORDERED.isdisjoint(pairs):
         return FIFO
-    return DELAY if any(name in pairs for name in _DELAYED) else NORMAL
+    return NORMAL if _DELAYED.isdisjoint(pairs) else DELAY
 
 
 def above_small(sizes: Sequence[int]) -> Sequence[int]:

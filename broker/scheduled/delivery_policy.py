@@ -5,7 +5,7 @@ The level wins over a time. A time that can't be understood or kept is refused w
 message is never delivered at another time than its sender expects.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from ...protocol import codes
@@ -19,7 +19,6 @@ from .real_destination import delayed
 from .timers import Timers
 
 TIME_NAMES = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
-TIMES = DELAY_SEC, _, DELIVER_MS = tuple(name.removeprefix("TIMER_") for name in TIME_NAMES)
 WHEEL_QUEUE = (WHEEL_TOPIC, QUEUE)
 NUMBER_MAX = (1 << 63) - 1  # what Java's long takes
 NUMBER_DIGITS = 19  # of NUMBER_MAX: a number with fewer digits is always below it
@@ -64,11 +63,10 @@ class DeliveryPolicy:
         self._delays = delays
         self._timers = timers
         self._now_ms = now_ms
-        self._slots: dict[str, int] = {}  # by property text without TIMER_, at `_slots_at_ms`
+        self._slots: dict[tuple[str, str], int] = {}  # by property, at `_slots_at_ms`
         self._slots_at_ms = 0
         self._ticks_ms = config.timer_precision_ms
-        levels = range(1, len(delays.levels_ms) + 1)
-        self._queues: dict[str, QueueKey] = {str(n): (SCHEDULE_TOPIC, n - 1) for n in levels}
+        self._queues: list[QueueKey] = [(SCHEDULE_TOPIC, n) for n in range(len(delays.levels_ms))]
         self._rooms: dict[int, int] = {}  # by slot in ms: messages it takes for certain
         if timers is not None:
             self.came_in = timers.came_in
@@ -94,33 +92,37 @@ class DeliveryPolicy:
 
         Refusal when its delay or time is not accepted.
         """
-        text = properties.ended(text)
-        key, text, out_ms = self.placed(text, (topic, queue_id), self._now_ms())
+        pairs, key = properties.decode(text), (topic, queue_id)
+        key, text, out_ms = self.placed(properties.ended(text), pairs, key, self._now_ms())
         return Destination(*key, text, out_ms)
 
-    def placed(self, text: str, key: QueueKey, now_ms: int) -> Placed:
-        """The destination of a message for the queue `key`; `text`, its properties, ends in \x02.
+    def placed(self, text: str, pairs: Mapping[str, str], key: QueueKey, now_ms: int) -> Placed:
+        """The destination of a message for the queue `key`; `text`, its properties, ends in \x02,
+        and `pairs` are the same.
 
         A message without a delay keeps its key. Refusal when its delay or time is not accepted.
         """
-        if "TIMER_" in text:
-            return self._timed(text, key, now_ms)
-        queue = self._queues.get(properties.only(text, "DELAY\x01") or "")
-        if queue is None:
-            if "DELAY\x01" not in text:
-                return key, text, 0
-            wanted = properties.find(text.encode(), b"DELAY")
-            asked = None if wanted is None else wanted.decode(errors="replace")
-            level = self.level(asked)
-            if level == 0:
-                return key, text, 0
-            queue, text = self._queues[str(level)], _capped(text, asked, level)
-        return queue, f"{text}REAL_TOPIC\x01{key[0]}\x02REAL_QID\x01{key[1]}\x02", 0
+        asked = pairs.get(properties.DELAY)
+        level = self.level(asked)
+        name = next((each for each in TIME_NAMES if each in pairs), "")
+        if asked is not None and level > 0:
+            if name:
+                text = without(text, TIME_NAMES)
+            if int(asked) != level:  # above the last one
+                text = f"{without(text, (properties.DELAY,))}{properties.DELAY}\x01{level}\x02"
+            return self._queues[level - 1], delayed(text, *key), 0
+        # A message that a timer has delivered before must not wait again.
+        if not name or key[0] == WHEEL_TOPIC or properties.TIMER_OUT_MS in pairs:
+            return key, text, 0
+        out_ms = self._timed(name, pairs, text, now_ms)
+        if not out_ms:
+            return key, text, 0
+        return WHEEL_QUEUE, f"{delayed(text, *key)}TIMER_OUT_MS\x01{out_ms}\x02", out_ms
 
     def placed_all(self, text: str, key: QueueKey, messages: int, now_ms: int) -> Placed | None:
         """`placed` for this many messages with the same properties; None where each must be placed
         by itself."""
-        key, text, out_ms = found = self.placed(text, key, now_ms)
+        key, text, out_ms = found = self.placed(text, properties.decode(text), key, now_ms)
         if out_ms:
             room = self._rooms[out_ms] - (messages - 1)
             if room < 0:
@@ -128,59 +130,32 @@ class DeliveryPolicy:
             self._rooms[out_ms] = room
         return found
 
-    def _timed(self, text: str, key: QueueKey, now_ms: int) -> Placed:
-        """`placed` for a message with a timer property."""
-        # Usually there is one timer property and no level: no need to parse all properties.
-        pair = properties.only(text, "TIMER_")
-        is_recall = False
-        if pair is None or "DELAY\x01" in text or key[0] == WHEEL_TOPIC:
-            pairs = properties.decode(text)
-            asked = pairs.get(properties.DELAY)
-            level = self.level(asked)
-            name = next((each for each in TIME_NAMES if each in pairs), "")
-            if level > 0:
-                if name:
-                    text = without(text, list(TIME_NAMES))
-                text = _capped(text, asked, level)
-                return self._queues[str(level)], delayed(text, *key), 0
-            # A message that a timer has delivered before must not wait again.
-            if not name or key[0] == WHEEL_TOPIC or properties.TIMER_OUT_MS in pairs:
-                return key, text, 0
-            pair = f"{name.removeprefix('TIMER_')}\x01{pairs[name]}"
-            is_recall = properties.TIMER_DEL_UNIQKEY in pairs
+    def _timed(self, name: str, pairs: Mapping[str, str], text: str, now_ms: int) -> int:
+        """The slot in ms of a message with this timer property, where it has room for the message;
+        0 for a time that has come. Refusal as in `placed`."""
+        value = pairs[name]
         if now_ms != self._slots_at_ms or len(self._slots) >= ROOMS_KEPT:
             self._slots_at_ms = now_ms
             self._slots.clear()
-        out_ms = self._slots.get(pair)
+        out_ms = self._slots.get((name, value))
         if out_ms is None:
-            out_ms = self._slots[pair] = self._slot(pair, now_ms)
+            out_ms = self._slots[name, value] = self._slot(name, value, now_ms)
         if not out_ms:
-            if is_recall:
-                name, _, value = pair.partition("\x01")
+            if properties.TIMER_DEL_UNIQKEY in pairs:
                 deliver_ms = self._deliver_ms(name, value, now_ms)
                 raise _illegal(
                     f"a recall for {deliver_ms} ms comes too late, it is {now_ms} ms now"
                 )
-            return key, text, 0
+            return 0
         room = self._rooms.get(out_ms, 0)
         if room <= 0 or len(text) > PROPERTIES_TEXT_MAX:
             room = self._check_room(len(text.encode()), out_ms)
         self._rooms[out_ms] = room - 1
-        topic, queue_id = key
-        out = (
-            f"{text}REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02TIMER_OUT_MS\x01{out_ms}\x02"
-        )
-        return WHEEL_QUEUE, out, out_ms
+        return out_ms
 
-    def _slot(self, pair: str, now_ms: int) -> int:
-        """The slot in ms for a timer property, given as its name without TIMER_ and its value.
-
-        0 for another property and for a time that has come. Refusal for a time that is not
-        accepted.
-        """
-        name, _, value = pair.partition("\x01")
-        if name not in TIMES or not value:
-            return 0
+    def _slot(self, name: str, value: str, now_ms: int) -> int:
+        """The slot in ms for a timer property; 0 for a time that has come. Refusal for one that is
+        not accepted."""
         if self._timers is None:
             raise Refusal(
                 codes.SYSTEM_ERROR,
@@ -193,7 +168,7 @@ class DeliveryPolicy:
         return (deliver_ms - 1) // ticks * ticks if deliver_ms > now_ms else 0
 
     def _deliver_ms(self, name: str, value: str, now_ms: int) -> int:
-        """The time in ms that a timer property, named without TIMER_, asks for.
+        """The time in ms that a timer property asks for.
 
         Refusal when its value is no number, or a wait beyond the limit.
         """
@@ -203,18 +178,18 @@ class DeliveryPolicy:
             number = _integer(value, NUMBER_MAX)
         if number is None or number < 0:
             raise _illegal(
-                f"TIMER_{name} is {value[:100]!r}; it must be a number of "
-                f"{'seconds' if name == DELAY_SEC else 'ms'}, 0 or more"
+                f"{name} is {value[:100]!r}; it must be a number of "
+                f"{'seconds' if name == properties.TIMER_DELAY_SEC else 'ms'}, 0 or more"
             )
         wait_ms = number
-        if name == DELAY_SEC:
+        if name == properties.TIMER_DELAY_SEC:
             wait_ms = number * 1_000
-        elif name == DELIVER_MS:
+        elif name == properties.TIMER_DELIVER_MS:
             wait_ms = number - now_ms
         cap_sec = self._config.timer_max_delay_sec
         if wait_ms > cap_sec * 1_000:
             raise _illegal(
-                f"TIMER_{name} is {value}, a wait of {wait_ms} ms: the delay time should not be "
+                f"{name} is {value}, a wait of {wait_ms} ms: the delay time should not be "
                 f"bigger than the max delay {cap_sec * 1_000}ms "
                 + ("(the range of a time)" if cap_sec == NO_CAP_SEC else "(timerMaxDelaySec)")
             )
@@ -246,18 +221,11 @@ class DeliveryPolicy:
         return max(1, (limit - waiting) // ROOM_SHARE)
 
 
-def without(text: str, names: list[str]) -> str:
+def without(text: str, names: Iterable[str]) -> str:
     """Properties text without the pairs of these names, ending in \\x02 unless empty."""
     starts = tuple(f"{name}\x01" for name in names)
     pairs = [pair for pair in text.split("\x02") if pair and not pair.startswith(starts)]
     return "".join(f"{pair}\x02" for pair in pairs)
-
-
-def _capped(text: str, asked: str | None, level: int) -> str:
-    """Properties text whose DELAY is `level`, also where a higher level was requested."""
-    if asked is None or int(asked) == level:
-        return text
-    return f"{without(text, [properties.DELAY])}{properties.DELAY}\x01{level}\x02"
 
 
 def _illegal(why: str) -> Refusal:

@@ -6,7 +6,7 @@ from ...protocol.command import Command, Response
 from ...protocol.errors import Malformed, Refusal
 from ...protocol.headers.send import SendMessage, SendMessageResponse, SendMessageV1, send_response
 from ...protocol.message.batch import split_batch
-from ...protocol.message.properties import UNIQ_KEY, decode
+from ...protocol.message.properties import TAGS, UNIQ_KEY, ended
 from ...protocol.message.record import NEED_UNWRAP
 from ...protocol.message.tags import TAG_HASHES
 from ...protocol.names import RETRY_PREFIX, TOPIC_CHARS_MAX
@@ -46,9 +46,9 @@ class Batches:
         connection: Connection,
         target: Target,
         queue_id: int,
-        text: str,
+        pairs: dict[str, str],
     ) -> tuple[StoredGroup, int, Response | bytes]:
-        """Store a batch; `text` is its properties' text.
+        """Store a batch; `pairs` are its properties.
 
         What is stored, where it ends in the log, and the response. Refusal or StoreError when it is
         not stored.
@@ -62,14 +62,12 @@ class Batches:
         body = command.body
         if not body:
             raise _unreadable("is empty; send at least one message")
-        if (
-            "DEL" in text
-            and self._delivery_policy.place(text, header.topic, queue_id).topic != header.topic
-        ):
+        text = header.properties or ""
+        if self._delivery_policy.place(text, header.topic, queue_id).topic != header.topic:
             raise _refused("a batch can't wait for its time; send the messages singly")
         key = target.keys[queue_id]
         if target.name in self._topics.with_batch_queues and self._store.has_batch_queue(*key):
-            return self._put_whole(header, connection.host, body, target, queue_id, text)
+            return self._put_whole(header, connection.host, body, target, queue_id, pairs)
         batch = Batch(
             key, header.sys_flag, header.born_ms, connection.host, body,
             header.reconsume_times or 0,
@@ -79,9 +77,9 @@ class Batches:
         except Malformed as wrong:
             raise _unreadable(f"can't be read: {wrong}") from None
         first = target.offset(queue_id, first)
-        host_hex, unique = self._store.host_hex, decode(text).get(UNIQ_KEY, "").encode()
+        host_hex, unique = self._store.host_hex, pairs.get(UNIQ_KEY, "").encode()
         ids = (host_hex + b"%016X,") * (len(offsets) - 1) % tuple(offsets[:-1])
-        stored = _stored(target, key, text, len(offsets), end - offsets[0])
+        stored = _stored(target, key, pairs, len(offsets), end - offsets[0])
         reply = send_response(
             command, queue_id, unique, ids + host_hex, offsets[-1], self._region_id.encode(), first,
             trace_on=self._config.trace_on,
@@ -89,16 +87,19 @@ class Batches:
         return stored, end, reply
 
     def _put_whole(
-        self, header: Header, host: bytes, body: bytes, target: Target, queue_id: int, text: str
+        self,
+        header: Header,
+        host: bytes,
+        body: bytes,
+        target: Target,
+        queue_id: int,
+        pairs: dict[str, str],
     ) -> tuple[StoredGroup, int, Response]:
         """Store a batch for a batch queue: one record, which the consumer takes apart."""
-        properties = decode(text)
         try:
             count = len(split_batch(body))
         except Malformed as wrong:
             raise _unreadable(f"can't be read: {wrong}") from None
-        if text and text[-1] != "\x02":
-            text += "\x02"
         start, first, end = self._store.put_in_batch_queue(
             Message(
                 target.keys[queue_id],
@@ -107,14 +108,14 @@ class Batches:
                 header.born_ms,
                 host,
                 body,
-                text.encode() + self.suffix,
-                TAG_HASHES[properties.get("TAGS", "")],
+                ended(header.properties or "").encode() + self.suffix,
+                TAG_HASHES[pairs.get(TAGS, "")],
                 header.reconsume_times or 0,
             ),
             count,
         )
         first = target.offset(queue_id, first)
-        unique = properties.get(UNIQ_KEY) or None
+        unique = pairs.get(UNIQ_KEY)
         answer = SendMessageResponse(
             f"{self._store.host_hex.decode()}{start:016X}",
             queue_id,
@@ -125,12 +126,14 @@ class Batches:
             region=self._region_id,
             trace_on=self._config.trace_on,
         )
-        stored = _stored(target, target.keys[queue_id], text, count, end - start)
+        stored = _stored(target, target.keys[queue_id], pairs, count, end - start)
         return stored, end, Response(codes.SUCCESS, answer.to_fields())
 
 
-def _stored(target: Target, key: QueueKey, text: str, messages: int, size: int) -> StoredGroup:
-    return StoredGroup(target, key, type_of(text), messages, size, batches=1)
+def _stored(
+    target: Target, key: QueueKey, pairs: dict[str, str], messages: int, size: int
+) -> StoredGroup:
+    return StoredGroup(target, key, type_of(pairs), messages, size, batches=1)
 
 
 def _refused(text: str) -> Refusal:

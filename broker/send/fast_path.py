@@ -42,7 +42,6 @@ from .signed_sends import refused_pieces
 
 log = logging.getLogger(__name__)
 
-NO_WAIT = b"WAIT\x01false"  # the response to such a message doesn't wait for the disk or for slaves
 # What the headers of sends begin with, and whether a batch pays for one of them.
 STARTS = {
     b'{"code":%d,' % codes.SEND_MESSAGE_V2: False,
@@ -244,12 +243,10 @@ class CompiledSends:
             is_allowed = plain.taken is None
             if refused:
                 return self._without(refused, chunks, is_allowed=is_allowed)
-        if syncer is not None:
-            if syncer.shortage or sum(requests for *_, requests in plain.parts) > syncer.room:
-                return [0] * len(senders)  # each is refused
-            at_once = plain.pieces_with(NO_WAIT)
-            if at_once:
-                return self._without(at_once, chunks, is_allowed=is_allowed)
+        if syncer is not None and (
+            syncer.shortage or sum(requests for *_, requests in plain.parts) > syncer.room
+        ):
+            return [0] * len(senders)  # each is refused
         destinations, exceptional = self._destinations()
         if exceptional:
             return self._without(plain.pieces_of(exceptional), chunks, is_allowed=is_allowed)
@@ -273,7 +270,9 @@ class CompiledSends:
         destinations: list[Destination] = []
         exceptional: list[int] = []
         for number, messages, *_ in plain.parts:
-            destination = router.find(number, plain.groups[number], messages, now_ms)
+            group, destination = plain.groups[number], None
+            if self._syncer is None or not group.is_at_once:
+                destination = router.find(number, group, messages, now_ms)
             if destination is None:
                 exceptional.append(number)
             else:

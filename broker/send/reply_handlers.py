@@ -192,7 +192,7 @@ class ReplyHandlers:
             log.warning("a reply of %s is not kept: %s", connection.address, wrong)
             return
         size = end - log_offset
-        target.puts.add(1, size, type_of(text), above_small((size,)))
+        target.puts.add(1, size, type_of(properties.decode(text)), above_small((size,)))
         self.mark((target.name, queue_id))
         answer.msg_id = offset_message_id(self.store.host, log_offset)
         answer.queue_offset = queue_offset

@@ -41,8 +41,8 @@ def refused_pieces(
         machine, number = divmod(rest, len(names))
         user = found[number]
         assert user is not None  # its requests are refused
-        topic, _, _, _, is_batch, _ = plain.groups[group]
-        code = codes.SEND_BATCH_MESSAGE if is_batch else codes.SEND_MESSAGE_V2
-        if not access.may_send(code, user[0], topic, connections[machine]):
+        sent = plain.groups[group]
+        code = codes.SEND_BATCH_MESSAGE if sent.is_batch else codes.SEND_MESSAGE_V2
+        if not access.may_send(code, user[0], sent.topic, connections[machine]):
             refused |= uses == use
     return set(pieces[refused].tolist())

@@ -11,6 +11,7 @@ from ...protocol.errors import Refusal
 from ...protocol.headers.transactions import EndTransaction, ResumeCheck
 from ...protocol.message import properties
 from ...protocol.message.message_id import parse_offset_message_id
+from ...protocol.message.property_effects import Effect, names_with
 from ...protocol.message.record import (
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
@@ -30,6 +31,7 @@ from ..settings.config import BrokerConfig
 from .counts import TransactionCounts
 from .transactions import GIVEN_UP_TOPIC, HALF_TOPIC, Transactions, immunity_ms
 
+DELAYS = names_with(Effect.DELAY)
 NOT_KNOWN = 0  # TRANSACTION_NOT_TYPE
 
 
@@ -168,7 +170,7 @@ class TransactionHandlers:
         # The properties stay as they are: consumers may see those of the half message.
         raw = properties.ended(half.raw_properties)
         place = (topic, queue_id)
-        if b"DEL" in raw:
+        if not DELAYS.isdisjoint(pairs):
             found = self.delivery_policy.place(raw.decode(errors="replace"), topic, queue_id)
             place, raw = (found.topic, found.queue_id), found.text.encode()
         start, _, end = self.store.put(

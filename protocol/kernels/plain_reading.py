@@ -2,12 +2,13 @@
 
 Only plain ones: a JSON header as clients write it, without spaces, with the fields of a send and
 nothing else; properties of ASCII that are whole pairs, of which one may delay the message and none
-asks anything else of a broker, with a unique key of letters and digits; a body. Bytes with anything
-else in them are left to the slow path (`frame.FrameDecoder`), which decides what is wrong and what
-is only unusual. So this reader may refuse anything, and must never read anything differently. Each
-message of a batch is one send here; the last has the response.
+needs a closer look (`property_effects.py`), with a unique key of letters and digits; a body. Bytes
+with anything else in them are left to the slow path (`frame.FrameDecoder`), which decides what is
+wrong and what is only unusual. So this reader may refuse anything, and must never read anything
+differently. Each message of a batch is one send here; the last has the response.
 """
 
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from .. import codes
 from ..command import FLAG_ONEWAY
+from ..message.property_effects import EFFECTS, Effect
 from ..security import signature
 from .compiled import compiled, compiled_unchecked, wide
 
@@ -31,7 +33,7 @@ SEND = np.dtype(
         for name in (
             "piece", "group", "oneway", "opaque", "sys_flag", "born_ms", "flag", "times",
             "body_at", "body_end", "text_at", "text_end", "unique_at", "unique_end",
-            "keys_at", "keys_end", "wait_at", "wait_end", "fifo", "tags", "log_offset",
+            "keys_at", "keys_end", "wait_at", "wait_end", "marks", "tags", "log_offset",
             "queue_offset",
             "size", "code", "batch", "answered", "name_at", "name_end", "sent_end",
         )
@@ -52,7 +54,8 @@ GROUP = np.dtype(
 SEND_BYTES_MIN = 64  # few are shorter; more than have room are left to the slow path
 ENTRY_BYTES_MIN = 22  # of a batch
 STORED_EXTRA_MAX = 512  # bytes that a record has besides body and own properties, and more
-FIFO, BATCH, ONEWAY = 1, 2, 4  # marks of a group: a sharding key, batches, no answer wanted
+# Marks of a group: a sharding key, batches, no response wanted, a response that waits for nothing.
+FIFO, BATCH, ONEWAY, AT_ONCE = 1, 2, 4, 8
 PART_NUMBERS = 5  # that are told of each group
 # Of each signed request: its piece and group, where what was signed begins and ends in `contents`,
 # and where the user's name and the signature do in the bytes read.
@@ -74,15 +77,14 @@ def _word(text: str) -> Bytes:
     return np.frombuffer(text.encode(), np.uint8).copy()
 
 
-UNIQ_KEY, KEYS, TAGS = _word("UNIQ_KEY"), _word("KEYS"), _word("TAGS")
-SHARDING_KEY = _word("__SHARDINGKEY")
-DELAY, DELAY_SEC, DELAY_MS, DELIVER_MS = (
-    _word("DELAY"), _word("TIMER_DELAY_SEC"), _word("TIMER_DELAY_MS"), _word("TIMER_DELIVER_MS")
-)  # fmt: skip
-# Properties that ask for something begin with these.
-DEL, TIMER, TRAN, POP_CK, INNER = (
-    _word("DEL"), _word("TIMER"), _word("TRAN_MSG"), _word("POP_CK"), _word("INNER_")
-)  # fmt: skip
+# The names of the properties with an effect, in the order of their first bytes: where each ends,
+# its effect, and for each byte how many names begin with a smaller one.
+_NAMES = sorted(EFFECTS, key=lambda name: name[0])
+NAMES = _word("".join(_NAMES))
+NAME_ENDS = np.array([0, *accumulate(map(len, _NAMES))], np.int64)
+NAME_EFFECTS = np.array([EFFECTS[name] for name in _NAMES], np.int64)
+FIRST_BYTES = np.searchsorted([ord(name[0]) for name in _NAMES], np.arange(129))
+NO_EFFECT, UNIQUE_KEY, KEYS, TAGS, ORDER, WAIT, DELAY, SINGLE = (each.value for each in Effect)
 # What is another in each send of a client: kind, begin and end of each, and how many behind them.
 QUEUE_ID, BORN, PROPERTIES, OPAQUE_NUMBER, SIGNATURE_TEXT = 0, 1, 2, 3, 4
 SPANS = 3 * 5
@@ -189,12 +191,13 @@ def _hex(one: int) -> int:
 
 
 @compiled
-def _wait(start: int, end: int, send: Any) -> bool:
-    """The message is to wait for what this property says, if no other says something of that."""
-    if send.wait_end:
-        return False
-    send.wait_at, send.wait_end = start, end
-    return True
+def _effect(texts: Bytes, start: int, end: int) -> int:
+    """The effect of the property whose name lies there."""
+    first = texts[start]
+    for number in range(FIRST_BYTES[first], FIRST_BYTES[first + 1]):
+        if _alike(texts, start, end, NAMES, NAME_ENDS[number], NAME_ENDS[number + 1]):
+            return wide(NAME_EFFECTS[number])
+    return wide(NO_EFFECT)
 
 
 @compiled
@@ -202,43 +205,33 @@ def _property(texts: Bytes, start: int, name_end: int, end: int, send: Any) -> b
     """Take note of a property, if it is a plain one."""
     if name_end <= start or end <= name_end + 1:
         return False
-    first = texts[start]
-    if first == 85 and _is(texts, start, name_end, UNIQ_KEY):
+    effect = _effect(texts, start, name_end)
+    if effect == UNIQUE_KEY:
         if send.unique_end:
             return False
         send.unique_at, send.unique_end = name_end + 1, end
-    elif first == 75 and _is(texts, start, name_end, KEYS):
+    elif effect == KEYS:
         if send.keys_end:
             return False
         send.keys_at, send.keys_end = name_end + 1, end
-    elif first == 84:
-        if _is(texts, start, name_end, TAGS):
-            if send.tags:
-                return False
-            found = wide(0)
-            for at in range(name_end + 1, end):
-                found = (found * 31 + wide(texts[at])) & 0xFFFFFFFF
-            send.tags = found - (wide(1) << 32) if found >= wide(1) << 31 else found
-            # Tags whose hash is 0 could come twice and not be noticed.
-            return found != 0
-        if (
-            _is(texts, start, name_end, DELAY_SEC)
-            or _is(texts, start, name_end, DELAY_MS)
-            or _is(texts, start, name_end, DELIVER_MS)
-        ):
-            return _wait(start, end, send)
-        return not (_starts(texts, start, name_end, TIMER) or _starts(texts, start, name_end, TRAN))
-    elif first == 68:
-        if _is(texts, start, name_end, DELAY):
-            return _wait(start, end, send)
-        return not _starts(texts, start, name_end, DEL)
-    elif first == 80:
-        return not _is(texts, start, name_end, POP_CK)
-    elif first == 73:
-        return not _starts(texts, start, name_end, INNER)
-    elif first == 95 and _is(texts, start, name_end, SHARDING_KEY):
-        send.fifo = wide(1)
-    return True
+    elif effect == TAGS:
+        if send.tags:
+            return False
+        found = wide(0)
+        for at in range(name_end + 1, end):
+            found = (found * 31 + wide(texts[at])) & 0xFFFFFFFF
+        send.tags = found - (wide(1) << 32) if found >= wide(1) << 31 else found
+        # Tags whose hash is 0 could come twice and not be noticed.
+        return found != 0
+    elif effect == DELAY:
+        if send.wait_end:
+            return False
+        send.wait_at, send.wait_end = start, end
+    elif effect == ORDER:
+        send.marks |= FIFO
+    elif effect == WAIT and _is(texts, name_end + 1, end, FALSE):
+        send.marks |= AT_ONCE
+    return effect != SINGLE
 
 
 @compiled
@@ -773,7 +766,7 @@ def read_sends(  # noqa: C901, PLR0915 - one loop, two scans
                 break
             send, group = sends[count], groups[known[0]]
             send.unique_end = send.keys_end = send.tags = send.wait_at = send.wait_end = 0
-            send.fifo = 0
+            send.marks = 0
             text_end = NOT_PLAIN
             values_at = before  # the header in which the `values` are
             if mixed == before_size:
@@ -787,7 +780,7 @@ def read_sends(  # noqa: C901, PLR0915 - one loop, two scans
                 group.topic_at, group.topic_end = header_at + topic_at, header_at + topic_end
             else:
                 send.unique_end = send.keys_end = send.tags = send.wait_at = send.wait_end = 0
-                send.times = send.batch = send.fifo = 0
+                send.times = send.batch = send.marks = 0
                 before_size = 0
                 values_at = header_at
                 text_end = _header(
@@ -810,7 +803,7 @@ def read_sends(  # noqa: C901, PLR0915 - one loop, two scans
             if not is_plain:
                 break
             group.wait_at, group.wait_end = send.wait_at, send.wait_end
-            group.marks = send.fifo
+            group.marks = send.marks
             if send.batch:
                 group.marks |= BATCH
             if send.oneway:

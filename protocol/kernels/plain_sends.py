@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .plain_reading import (
+    AT_ONCE,
     BATCH,
     FIELDS,
     FIFO,
@@ -34,7 +35,7 @@ NOTHING = np.frombuffer(bytes(1), np.uint8)  # an array has to be there, of the 
 
 class Group(NamedTuple):
     """What some sends have in common; `waits` is the property that says so, or nothing; `is_fifo`:
-    they have a sharding key."""
+    they have a sharding key; `is_at_once`: their responses wait neither for disk nor for slaves."""
 
     topic: str
     queue_id: int
@@ -42,6 +43,7 @@ class Group(NamedTuple):
     is_fifo: bool = False
     is_batch: bool = False
     is_oneway: bool = False
+    is_at_once: bool = False
 
 
 # The sends of one group: its number, messages, the bytes of their bodies and of their properties as
@@ -123,7 +125,7 @@ class PlainSends:
         for topic_at, topic_end, queue_id, wait_at, wait_end, marks, *_ in self._groups[
             len(self.groups) : self._known[0]
         ].tolist():
-            marked = (bool(marks & mark) for mark in (FIFO, BATCH, ONEWAY))
+            marked = (bool(marks & mark) for mark in (FIFO, BATCH, ONEWAY, AT_ONCE))
             group = Group(names[topic_at:topic_end], queue_id, names[wait_at:wait_end], *marked)
             self.groups.append(group)
 
@@ -138,19 +140,6 @@ class PlainSends:
         """The pieces that have a message of one of the groups with these numbers."""
         sends = self.sends[: self.count]
         return set(sends["piece"][np.isin(sends["group"], groups)].tolist())
-
-    def pieces_with(self, text: bytes) -> set[int]:
-        """The pieces that have a message with this text somewhere in its properties."""
-        if not self.count:
-            return set()
-        sends = self.sends[: self.count]
-        texts = self.texts[: sends["text_end"][-1]].tobytes()
-        found: set[int] = set()
-        at = texts.find(text)
-        while at >= 0:  # the properties of a batch lie before those of its messages
-            found.add(int(sends["piece"][np.searchsorted(sends["text_end"], at, "right")]))
-            at = texts.find(text, at + 1)
-        return found
 
     def write_responses(self, words: Mapping[int, bytes]) -> Numbers:
         """Write the `answers`; where those to each piece end. All sends have their places.

@@ -62,6 +62,7 @@ INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
 INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
 TRACE_CONTEXT = "TRACE_CONTEXT"
 TRACE_PARENT = "traceparent"  # the context of a trace, by W3C
+START_DELIVER_TIME = "__STARTDELIVERTIME"
 TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
 TIMER_DELAY_MS = "TIMER_DELAY_MS"
 TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
@@ -184,15 +185,6 @@ def scan(raw: bytes) -> dict[bytes, tuple[int, int]] | None:
         found[name] = at + len(name) + 1, at + len(pair)
         at += len(pair) + 1
     return found
-
-
-def only(text: str, prefix: str) -> str | None:
-    """The rest of the one pair that begins with `prefix`; None without such a pair, or when the
-    prefix stands anywhere else, too: then `find` or `decode` has to tell. `text` ends in \\x02."""
-    before, mark, behind = text.partition(prefix)
-    if not mark or (before and before[-1] != "\x02") or prefix in behind:
-        return None
-    return behind[: behind.find("\x02")]
 
 
 def ended(text: AnyStr) -> AnyStr:

@@ -52,6 +52,17 @@ INNER = (
     b"x\x01\n",
 )
 REFUSED = ("DELAY\x01no\x02", "TIMER_DELIVER_MS\x01-7\x02", "TIMER_DELAY_SEC\x01999999999999\x02")
+# What a broker looks at more closely, and names that only begin like it.
+CLOSER = (
+    *("TRAN_MSG\x01no\x02", "POP_CK\x01handle\x02", "INNER_NUM\x011\x02", "TIMER_OUT_MS\x015\x02"),
+    *("__STARTDELIVERTIME\x015\x02", "INNER_MULTI_DISPATCH\x01%LMQ%a\x02"),
+    *(
+        "DELAYED\x01no\x02",
+        "TIMER_ROLL_TIMES\x011\x02",
+        "TRAN_MSGS\x01true\x02",
+        "INNER_BASE\x017\x02",
+    ),
+)
 
 
 def unique(number: int) -> str:
@@ -91,6 +102,8 @@ def send(
         text += chance.choice(("", "", "TAGS\x01a\x02", "TAGS\x01b\x02KEYS\x01k1 k2\x02", "x\x01y"))
         if chance.random() < 0.1 and text.endswith("\x02"):
             text += chance.choice(("WAIT\x01true\x02", "WAIT\x01false\x02"))
+        if chance.random() < 0.03 and text.endswith("\x02"):
+            text += chance.choice(CLOSER)
         if chance.random() < 0.2 and text.endswith("\x02"):
             text += "__SHARDINGKEY\x01one\x02"
         if chance.random() < 0.3:

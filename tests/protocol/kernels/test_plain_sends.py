@@ -131,6 +131,18 @@ def assert_read_alike(plain: PlainSends, data: bytes, kept: bytes | None = None)
         send(i="WAIT\x01false\x02UNIQ_KEY\x010\x02"),
         send().replace(b'"flag":0', b'"flag":2'),
         *(send(i=TEXT + f"{name}\x01123\x02") for name in WAITS),
+        *(
+            send(i=TEXT + f"{name}\x01123\x02")
+            for name in (
+                "DELAYED",
+                "DEL",
+                "TIMER_ROLL_TIMES",
+                "TRAN_MSGS",
+                "INNER_BASE",
+                "POP",
+                "W",
+            )
+        ),
         batch([entry(1)]),
         batch([entry(-1), entry(2, "KEYS\x01a b\x02UNIQ_KEY\x01u-1\x02"), Entry(3, b"x", b"")]),
         batch([Entry(0, b"x" * 300, b"a\x01b\nc"), entry(7)]),
@@ -186,6 +198,7 @@ def test_plain_sends_are_read_as_the_slow_path_reads_them(plain: PlainSends, dat
             send(i=TEXT + f"{name}\x011\x02")
             for name in (
                 *("TRAN_MSG", "TIMER_DEL_UNIQKEY", "TIMER_OUT_MS", "POP_CK", "INNER_NUM"),
+                *("INNER_MULTI_DISPATCH", "__STARTDELIVERTIME"),
                 *("DELAY\x011\x02TIMER_DELAY_MS", "DELAY\x011\x02DELAY"),
             )
         ),

@@ -122,22 +122,6 @@ def test_properties_are_left_out_by_whole_names() -> None:
     assert properties.without(raw, "B") == raw
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("DELAY\x013\x02", "3"),
-        ("A\x011\x02DELAY\x013\x02B\x012\x02", "3"),
-        ("A\x011\x02", None),
-        ("", None),
-        ("TIMER_DELAY\x013\x02", None),
-        ("DELAY\x013\x02DELAY\x014\x02", None),
-        ("DELAY\x013\x02A\x01DELAY\x01\x02", None),
-    ],
-)
-def test_the_only_pair_with_a_prefix_is_found(text: str, found: str | None) -> None:
-    assert properties.only(text, "DELAY\x01") == found
-
-
 def test_a_form_that_ends_within_a_pair_gets_the_separator() -> None:
     assert properties.ended("A\x011") == properties.ended("A\x011\x02") == "A\x011\x02"
     assert properties.ended(b"A\x011") == properties.ended(b"A\x011\x02") == b"A\x011\x02"
