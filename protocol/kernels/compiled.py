@@ -9,7 +9,7 @@ A module with such functions is imported late, by `broker/send/engine.py` and on
 is there: that takes a third of a second, and ten where numba has not compiled it before on this
 machine. What was compiled is kept until the file of the function changes: by brokers in the user's
 cache folder (`broker/send/engine.py`), else in `__pycache__`. After a change of a function that
-functions in other files call, or of a table from another file, delete these `*.nb?`.
+functions in other files call, delete these `*.nb?`.
 """
 
 from collections.abc import Callable

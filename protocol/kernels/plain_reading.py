@@ -10,6 +10,7 @@ differently. Each message of a batch is one send here; the last has the response
 
 from itertools import accumulate
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -84,6 +85,13 @@ NAMES = _word("".join(_NAMES))
 NAME_ENDS = np.array([0, *accumulate(map(len, _NAMES))], np.int64)
 NAME_EFFECTS = np.array([EFFECTS[name] for name in _NAMES], np.int64)
 FIRST_BYTES = np.searchsorted([ord(name[0]) for name in _NAMES], np.arange(129))
+# Machine code is kept until this file changes, so a change of the table has to change this file.
+EFFECTS_CRC = 0xA9D2FB67
+if (_found := crc32(NAMES.tobytes() + NAME_EFFECTS.tobytes())) != EFFECTS_CRC:
+    raise ImportError(
+        "the table of property_effects.py has changed, so that this module must be compiled "
+        f"again: set EFFECTS_CRC = 0x{_found:08X}"
+    )
 NO_EFFECT, UNIQUE_KEY, KEYS, TAGS, ORDER, WAIT, DELAY, SINGLE = (each.value for each in Effect)
 # What is another in each send of a client: kind, begin and end of each, and how many behind them.
 QUEUE_ID, BORN, PROPERTIES, OPAQUE_NUMBER, SIGNATURE_TEXT = 0, 1, 2, 3, 4
