@@ -27,7 +27,7 @@ def jobs(b: Parts) -> Iterator[Job]:
     """The periodic work of a started broker."""
     config, saving = b.config, b.saving
     yield Job(SWEEP_SECONDS, lambda: b.long_polls.sweep_in_parts(b.now_ms()), Cut.PARTS)
-    yield Job(SWEEP_SECONDS, b.pulls.sweep_cold)
+    yield Job(SWEEP_SECONDS, b.pulls.cold.sweep)
     yield Job(DELAY_SECONDS, b.syncer.sweep)
     yield Job(EXPIRE_SECONDS, lambda: b.slices.run(_expire_clients(b)))
     yield Job(key_indexing.PERIOD_SECONDS, b.key_indexing.run)

@@ -260,28 +260,22 @@ class PopHandlers:
             yield name, 0
 
     def _pop_again(
-        self, header: PopMessage, command: Command, connection: Connection, final: bool
+        self, header: PopMessage, command: Command, connection: Connection, is_last: bool
     ) -> Response | bytes | None:
-        try:
-            found = self._pop(header, self.now_ms())
-        except Refusal as refusal:
-            return Response(refusal.code, refusal.fields, refusal.remark)
+        found = self._pop(header, self.now_ms())
         if found.count:
             return self._popped(header, command, found, connection)
-        if final:
+        if is_last:
             return self._nothing(header, found, codes.POLLING_TIMEOUT)
         self._look_again(found)
         return None
 
     def _notify_again(
-        self, header: Notification, command: Command, connection: Connection, final: bool
+        self, header: Notification, command: Command, connection: Connection, is_last: bool
     ) -> Response | None:
-        try:
-            self._check(header)
-        except Refusal as refusal:
-            return Response(refusal.code, refusal.fields, refusal.remark)
+        self._check(header)
         found = self._has_message(header)
-        return _notified(has_message=found) if found or final else None
+        return _notified(has_message=found) if found or is_last else None
 
     def _has_message(self, header: Notification) -> bool:
         return self.pops.has_message(

@@ -9,10 +9,8 @@ pull consumer's request is delayed by three seconds and then gets one message.
 RocketMQ's adaptive thresholds (coldCtrStrategyEnable) are not implemented.
 """
 
-from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection
@@ -24,6 +22,7 @@ from ...protocol.headers.pull import BULK, PullMessage
 from ...protocol.names import is_system_group
 from ...store.engine.store import MessageStore
 from ..groups.clients import Clients
+from ..runtime.parking import ParkedRequest, ParkingLot
 from ..settings.config import BrokerConfig
 
 PERIOD_MS = 5_000  # how long the bytes are added up
@@ -33,34 +32,28 @@ PARKED_MAX = 10_000  # requests that are kept
 GROUPS_MAX = 10_000  # in each of the two tables
 _TOOLS = frozenset({"TOOLS_CONSUMER", "SELF_TEST_C_GROUP", "FILTERSRV_CONSUMER"})
 
-Rerun = Callable[[PullMessage, Command, Connection], Response | bytes | None]
-
-
-class _DelayedPull(NamedTuple):
-    """A pull that is kept."""
-
-    since_ms: int
-    header: PullMessage
-    command: Command
-    connection: Connection
-
 
 @dataclass(slots=True, eq=False)
 class ColdData:
-    """Cold bytes read by group, the groups' thresholds in bytes, and the delayed pulls."""
+    """Cold bytes read by group, the groups' thresholds in bytes, and the delayed pulls.
+
+    `pull(header, command, connection)` serves a new pull.
+    """
 
     _config: BrokerConfig
     _store: MessageStore
     _clients: Clients
     _now_ms: Callable[[], int]
+    _pull: Callable[[PullMessage, Command, Connection], Response | bytes | None]
+    delayed: ParkingLot[None] = field(init=False)  # at one place: they wait for their time only
     _reads: dict[str, ColdRead] = field(init=False, default_factory=dict)
     _thresholds: dict[str, int] = field(init=False, default_factory=dict)
     _all_bytes: int = field(init=False, default=0)
     _cleared_ms: int = field(init=False)
-    _delayed: deque[_DelayedPull] = field(init=False, default_factory=deque)
 
     def __post_init__(self) -> None:
         self._cleared_ms = self._now_ms()
+        self.delayed = ParkingLot(self._continue, self._now_ms, is_long_polling=False)
 
     # --- pulls ----------------------------------------------------------------------------------
 
@@ -77,11 +70,12 @@ class ColdData:
                 f"all have had more than {self._config.global_cold_read_threshold} "
                 "(cgColdReadThreshold, globalColdReadThreshold)",
             )
-        if len(self._delayed) >= PARKED_MAX or command.weight():  # a long one takes memory
-            self._only_one(header)
-            return False
-        self._delayed.append(_DelayedPull(self._now_ms(), header, command, connection))
-        return True
+        now_ms = self._now_ms()
+        pull = ParkedRequest(header, command, connection, now_ms, now_ms + HOLD_MS)
+        if not command.weight() and self.delayed.add(None, pull, PARKED_MAX, PARKED_MAX):
+            return True
+        self._only_one(header)  # a long one would take memory
+        return False
 
     def count(
         self, header: PullMessage, next_offset: int, tags_codes: Collection[int] | None
@@ -105,17 +99,10 @@ class ColdData:
         read.cold_acc += size
         read.last_cold_read_time_mills = now_ms
 
-    def sweep(self, rerun: Rerun) -> None:
+    def sweep(self) -> None:
         """Serve the pulls that were kept long enough, and begin a new period when it is time."""
         now_ms = self._now_ms()
-        while self._delayed and self._delayed[0].since_ms + HOLD_MS <= now_ms:
-            since_ms, header, command, connection = self._delayed.popleft()
-            if connection.is_lost:
-                continue
-            self._only_one(header)
-            reply = rerun(header, command, connection)
-            if reply is not None:
-                connection.respond_late(command, reply, now_ms - since_ms)
+        self.delayed.sweep(now_ms)
         if abs(now_ms - self._cleared_ms) >= PERIOD_MS:
             self._cleared_ms = now_ms
             if not self._config.data_read_ahead_enable:
@@ -155,6 +142,13 @@ class ColdData:
         )
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _continue(
+        self, header: PullMessage, command: Command, connection: Connection, is_last: bool
+    ) -> Response | bytes | None:
+        """Serve a pull that was kept; None when it waits for a message now."""
+        self._only_one(header)
+        return self._pull(header, command, connection)
 
     @property
     def _hot_bytes(self) -> int:

@@ -1,7 +1,7 @@
 """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): the messages of a queue from an offset on.
 
-A pull that finds nothing and may wait is parked in `LongPolls`. `LongPolls` later calls `rerun`,
-which does the same checks and the same look-up, so a woken pull gets what a new pull would get.
+A pull that finds nothing and may wait is parked in `LongPolls`. `LongPolls` later calls `rerun`.
+New and parked pulls are served by the same function, so a woken pull gets what a new one would get.
 """
 
 from collections.abc import Callable, Coroutine
@@ -43,11 +43,12 @@ from ..groups.permissions import (
     Permissions,
     forbidden,
 )
+from ..runtime.parking import ParkedRequest
 from ..runtime.spans import Spans
 from ..runtime.stats import Stats
 from ..settings.config import BrokerConfig
 from .cold_data import ColdData
-from .long_polls import PARKED_MAX, PARKED_PER_QUEUE_MAX, LongPolls, ParkedPull
+from .long_polls import PARKED_MAX, PARKED_PER_QUEUE_MAX, LongPolls
 from .role import PullRole
 
 SHORT_CHARS = 256  # up to here an expression's memory is not counted while its pull waits
@@ -80,8 +81,8 @@ class LogicalPulls(Protocol):
     ) -> Response | bytes | Coroutine[Any, Any, Response] | None:
         """Serve it."""
 
-    def recheck(self, header: PullMessage) -> Response | None:
-        """The response to a pull that waited, once its logical queue is led elsewhere."""
+    def recheck(self, header: PullMessage) -> None:
+        """Check a pull that waited; Refusal once its logical queue is led elsewhere."""
 
 
 @dataclass(slots=True, eq=False)
@@ -112,7 +113,7 @@ class PullHandlers:
     def __post_init__(self) -> None:
         self.logical = None
         self.long_polls = LongPolls(self.rerun, self.now_ms)
-        self.cold = ColdData(self.config, self.store, self.clients, self.now_ms)
+        self.cold = ColdData(self.config, self.store, self.clients, self.now_ms, self._pull)
 
     def rows(self) -> list[Row]:
         return [
@@ -140,71 +141,19 @@ class PullHandlers:
             return None
         return self._pull(header, command, connection)
 
-    def _pull(
-        self, header: PullMessage, command: Command, connection: Connection
-    ) -> Response | bytes | None:
-        if connection.budget.is_full:
-            raise connection.budget.busy()
-        wanted, topic, group = self.check(header, command, connection)
-        if self.offsets.resets:
-            moved = self._reset(header, topic, group)
-            if moved is not None:
-                return moved
-        found = self._look(header, wanted)
-        if self.config.cold_data_flow_control_enable and found.status == status.FOUND:
-            tags = wanted if isinstance(wanted, frozenset) else None
-            self.cold.count(header, found.next_offset, tags)
-        if header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0 and self.takes_progress:
-            self.offsets.commit(header.topic, header.group, header.queue_id, header.commit_offset)
-        if found.status == status.FOUND:
-            return self._found(header, command, found, topic, group, connection)
-        if header.sys_flag & SUSPEND and self.role.may_wait(header, found):
-            self._park(header, command, connection)
-            return None
-        return self._missed(header, found, topic, group)
-
     @property
     def takes_progress(self) -> bool:
         """Whether an offset that comes with a pull is kept at this moment."""
         return self.change_refusal is None or self.change_refusal() is None
 
-    def sweep_cold(self) -> None:
-        """Continue the pulls that cold data flow control has delayed."""
-        self.cold.sweep(self._pull_again)
-
-    def _pull_again(
-        self, header: PullMessage, command: Command, connection: Connection
-    ) -> Response | bytes | None:
-        try:
-            return self._pull(header, command, connection)
-        except Refusal as refusal:
-            return Response(refusal.code, refusal.fields, refusal.remark)
-
     def rerun(
-        self, header: PullMessage, command: Command, connection: Connection, final: bool
+        self, header: PullMessage, command: Command, connection: Connection, is_last: bool
     ) -> Response | bytes | None:
-        """Look again for a parked pull; None when it stays parked, never if `final`."""
-        refused = None if self.logical is None else self.logical.recheck(header)
-        if refused is not None:
-            return refused
-        try:
-            wanted, topic, group = self.check(header, command, connection)
-        except Refusal as refusal:
-            return Response(refusal.code, refusal.fields, refusal.remark)
-        if self.offsets.resets:
-            moved = self._reset(header, topic, group)
-            if moved is not None:
-                return moved
-        found = self._look(header, wanted)
-        if found.status == status.FOUND:
-            return self._found(header, command, found, topic, group, connection)
-        if not final and not self.role.ends_long_polls:
-            if found.status == status.NO_MATCHED_MESSAGE and found.next_offset >= found.max_offset:
-                header.offset = found.next_offset  # messages that didn't match are not read twice
-                return None
-            if self.role.may_wait(header, found):
-                return None
-        return self._missed(header, found, topic, group)
+        """Serve a parked pull again; None when it stays parked, never if `is_last`. Refusal when a
+        check fails."""
+        if self.logical is not None:
+            self.logical.recheck(header)
+        return self._pull(header, command, connection, is_parked=True, is_last=is_last)
 
     def check(
         self, header: PullMessage, command: Command, connection: Connection
@@ -239,6 +188,49 @@ class PullHandlers:
         return wanted, topic, group
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _pull(
+        self,
+        header: PullMessage,
+        command: Command,
+        connection: Connection,
+        *,
+        is_parked: bool = False,
+        is_last: bool = False,
+    ) -> Response | bytes | None:
+        """Serve a new pull or a parked one; None when it is parked now or stays parked.
+
+        `is_last`: it may wait no more. Refusal when a check fails, or when a new pull is one too
+        many.
+        """
+        if not is_parked and connection.budget.is_full:
+            raise connection.budget.busy()
+        wanted, topic, group = self.check(header, command, connection)
+        if self.offsets.resets:
+            moved = self._reset(header, topic, group)
+            if moved is not None:
+                return moved
+        found = self._look(header, wanted)
+        if not is_parked:
+            if self.config.cold_data_flow_control_enable and found.status == status.FOUND:
+                tags = wanted if isinstance(wanted, frozenset) else None
+                self.cold.count(header, found.next_offset, tags)
+            commit_offset = header.commit_offset
+            if header.sys_flag & COMMIT_OFFSET and commit_offset >= 0 and self.takes_progress:
+                self.offsets.commit(header.topic, header.group, header.queue_id, commit_offset)
+        if found.status == status.FOUND:
+            return self._found(header, command, found, topic, group, connection)
+        if not is_parked:
+            if header.sys_flag & SUSPEND and self.role.may_wait(header, found):
+                self._park(header, command, connection)
+                return None
+        elif not is_last and not self.role.ends_long_polls:
+            if found.status == status.NO_MATCHED_MESSAGE and found.next_offset >= found.max_offset:
+                header.offset = found.next_offset  # messages that didn't match are not read twice
+                return None
+            if self.role.may_wait(header, found):
+                return None
+        return self._missed(header, found, topic, group)
 
     def _registered(self, header: PullMessage, broadcast_allowed: bool) -> Wanted:
         """The subscription from the group's heartbeats."""
@@ -363,7 +355,7 @@ class PullHandlers:
             asked_ms = self.config.short_polling_time_mills
         now_ms = self.now_ms()
         deadline_ms = now_ms + self.role.wait_ms(asked_ms)
-        pull = ParkedPull(header, command, connection, now_ms, deadline_ms)
+        pull = ParkedRequest(header, command, connection, now_ms, deadline_ms)
         if not _is_short(header, command):
             pull.bytes = command.weight()
         if not self.long_polls.park((header.topic, header.queue_id), pull):
@@ -430,7 +422,9 @@ class PullHandlers:
         is_slow = looked and not self.store.in_memory(header.topic, header.queue_id, last)
         return self.role.suggested_broker(group, found, is_slow=is_slow)
 
-    def _too_many(self, header: PullMessage, pull: ParkedPull, connection: Connection) -> Refusal:
+    def _too_many(
+        self, header: PullMessage, pull: ParkedRequest, connection: Connection
+    ) -> Refusal:
         """The refusal of a pull that can't be parked.
 
         After an empty response the client would pull again at once; after a refusal it waits.

@@ -164,16 +164,12 @@ class StaticPulls:
         self._pulls.check(leader, command, connection)
         return self._from_elsewhere(header, items, item, command.code)
 
-    def recheck(self, header: PullMessage) -> Response | None:
-        """The response to a pull that waited, once its logical queue has been moved; else it has
-        the queue's items of now."""
+    def recheck(self, header: PullMessage) -> None:
+        """Give a pull that waited the items that its logical queue has now; Refusal once the queue
+        has been moved."""
         if isinstance(header, PhysicalPull):
-            try:
-                items = self._items(header.logical)
-            except Refusal as refusal:
-                return Response(refusal.code, refusal.fields, refusal.remark)
+            items = self._items(header.logical)
             header.reading = self._reading(items, header.reading.item)
-        return None
 
     # --- inside ---------------------------------------------------------------------------------
 

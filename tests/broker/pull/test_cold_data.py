@@ -72,7 +72,7 @@ async def test_a_pull_consumer_over_its_threshold_waits_and_is_given_one_message
 ) -> None:
     assert len(records(await reader.pull(0, max_messages=2))) == 2  # it had nothing so far
     waiting = asyncio.create_task(reader.pull(2, max_messages=32))
-    await until(lambda: reader.broker.pulls.cold._delayed)
+    await until(lambda: reader.broker.pulls.cold.delayed.count)
     await reader.later(HOLD_MS - 1)
     assert not waiting.done()
     await reader.later(1)

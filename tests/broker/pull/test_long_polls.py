@@ -4,7 +4,9 @@ from dataclasses import dataclass, field
 
 import pytest
 from aerobee.broker.pull import long_polls as holds_module
-from aerobee.broker.pull.long_polls import LongPolls, ParkedPull
+from aerobee.broker.pull.long_polls import LongPolls
+from aerobee.broker.runtime import parking
+from aerobee.broker.runtime.parking import ParkedRequest
 from aerobee.protocol.command import Command, Response
 from aerobee.protocol.headers.pull import PullMessage
 
@@ -56,9 +58,9 @@ def long_polls(messages: Messages) -> LongPolls:
     return LongPolls(messages.rerun, lambda: 0)  # type: ignore[arg-type]
 
 
-def hold(wire: Wire, opaque: int, queue_id: int = 0, deadline_ms: int = 1_000) -> ParkedPull:
+def hold(wire: Wire, opaque: int, queue_id: int = 0, deadline_ms: int = 1_000) -> ParkedRequest:
     header = PullMessage("g", "T", queue_id, 0, 32, 2, 0, 15_000, 0)
-    return ParkedPull(header, Command(opaque=opaque), wire, 0, deadline_ms)  # type: ignore[arg-type]
+    return ParkedRequest(header, Command(opaque=opaque), wire, 0, deadline_ms)  # type: ignore[arg-type]
 
 
 def test_only_the_pulls_of_a_marked_queue_run_again(
@@ -187,7 +189,7 @@ def test_a_client_that_does_not_read_is_not_looked_for_until_it_does(
 def test_a_sweep_over_many_pauses_and_passes_over_what_was_served_meanwhile(
     long_polls: LongPolls, messages: Messages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holds_module, "HOLDS_PER_PART", 4)
+    monkeypatch.setattr(parking, "LOOKED_PER_PART", 4)
     wire = Wire()
     for queue_id in range(8):
         assert long_polls.park(("T", queue_id), hold(wire, queue_id, queue_id))
