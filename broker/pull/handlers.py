@@ -153,7 +153,7 @@ class PullHandlers:
         check fails."""
         if self.logical is not None:
             self.logical.recheck(header)
-        return self._pull(header, command, connection, is_parked=True, is_last=is_last)
+        return self._pull(header, command, connection, True, is_last)
 
     def check(
         self, header: PullMessage, command: Command, connection: Connection
@@ -194,7 +194,6 @@ class PullHandlers:
         header: PullMessage,
         command: Command,
         connection: Connection,
-        *,
         is_parked: bool = False,
         is_last: bool = False,
     ) -> Response | bytes | None:

@@ -115,11 +115,13 @@ class ParkingLot(Generic[Place]):
                 continue
             looked += 1 + len(requests)
             due = [r for r in requests if r.end_ms <= now_ms or r.connection.is_lost]
-            if due:
-                requests = [r for r in requests if r.end_ms > now_ms and not r.connection.is_lost]
-                self.parked[place] = requests
-                self.count -= len(due)
-            if not requests and place not in self._kept:
+            if requests and not due:
+                continue
+            left = [r for r in requests if r.end_ms > now_ms and not r.connection.is_lost]
+            self.count -= len(due)
+            if left or place in self._kept:
+                self.parked[place] = left
+            else:
                 del self.parked[place]
             for request in due:
                 self.run(request, is_last=True)

@@ -8,6 +8,7 @@ import pytest
 from aerobee.broker.pull.cold_data import FORGET_MS, HOLD_MS, PERIOD_MS
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
+from aerobee.protocol.aio.rpc_latency import Rpc
 from aerobee.protocol.command import Command
 
 from ...clocks import Clock
@@ -77,6 +78,10 @@ async def test_a_pull_consumer_over_its_threshold_waits_and_is_given_one_message
     assert not waiting.done()
     await reader.later(1)
     assert len(records(await waiting)) == 1
+    latency = reader.broker.server.scheduler.latency
+    assert latency is not None
+    waited = {rpc for rpc, found in latency.histograms() if found.sum >= HOLD_MS}
+    assert waited == {Rpc(codes.PULL_MESSAGE, codes.SUCCESS, False, False)}  # no long polling
 
 
 async def test_a_push_consumer_over_its_threshold_is_told_that_the_broker_is_busy(

@@ -184,6 +184,9 @@ def test_a_client_that_does_not_read_is_not_looked_for_until_it_does(
     assert (slow.sent, slow.postponed) == ([], [1])
     assert quick.sent == [(2, 0)]
     assert long_polls.count == 0
+    long_polls.park(QUEUE, hold(slow, 3))
+    long_polls.sweep(1_000)
+    assert (slow.sent, slow.postponed) == ([], [1, 3])
 
 
 def test_a_sweep_over_many_pauses_and_passes_over_what_was_served_meanwhile(
