@@ -216,6 +216,19 @@ async def test_a_parked_pull_whose_match_lies_beyond_one_scan_is_answered_at_onc
     assert [record.body for record in records(found)] == [b"mine"]
 
 
+async def test_a_parked_pull_reads_messages_without_a_match_once(
+    broker: Broker, caller: Caller
+) -> None:
+    await filled(caller, 1)
+    waiting = asyncio.ensure_future(caller.pull("T", 1, expression="b", suspend_ms=15_000))
+    await parked(broker, 1)
+    await caller.send("T", TAGS="a")
+    (pull,) = broker.long_polls.parked["T", 0]
+    assert pull.header.offset == 2
+    await caller.send("T", b"mine", TAGS="b")
+    assert [record.body for record in records(await waiting)] == [b"mine"]
+
+
 async def test_a_parked_pull_is_answered_at_its_timeout(caller: Caller) -> None:
     await filled(caller, 1)
     answer = await caller.pull("T", 1, suspend_ms=1)
