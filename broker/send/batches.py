@@ -12,12 +12,11 @@ from ...protocol.message.tags import TAG_HASHES
 from ...protocol.names import RETRY_PREFIX, TOPIC_CHARS_MAX
 from ...store.engine.messages import Batch, Message
 from ...store.engine.store import MessageStore
-from ..pull.long_polls import QueueKey
 from ..runtime.arrivals import type_of
 from ..scheduled.delivery_policy import DeliveryPolicy
 from ..settings.config import BrokerConfig
 from ..topics.topics import Target, Topics
-from .finish import StoredGroup
+from .finish import SendFinish
 
 Header = SendMessage | SendMessageV1
 
@@ -31,10 +30,12 @@ class Batches:
         store: MessageStore,
         topics: Topics,
         delivery_policy: DeliveryPolicy,
+        finish: SendFinish,
     ) -> None:
         self._store = store
         self._topics = topics
         self._delivery_policy = delivery_policy
+        self._finish = finish
         self.suffix = b""
         self._region_id = config.region_id
         self._config = config
@@ -47,11 +48,10 @@ class Batches:
         target: Target,
         queue_id: int,
         pairs: dict[str, str],
-    ) -> tuple[StoredGroup, int, Response | bytes]:
-        """Store a batch; `pairs` are its properties.
+    ) -> tuple[int, Response | bytes]:
+        """Store and count a batch; `pairs` are its properties.
 
-        What is stored, where it ends in the log, and the response. Refusal or StoreError when it is
-        not stored.
+        Where it ends in the log, and the response. Refusal or StoreError when it is not stored.
         """
         if len(header.topic) > TOPIC_CHARS_MAX:
             raise _refused(
@@ -79,12 +79,13 @@ class Batches:
         first = target.offset(queue_id, first)
         host_hex, unique = self._store.host_hex, pairs.get(UNIQ_KEY, "").encode()
         ids = (host_hex + b"%016X,") * (len(offsets) - 1) % tuple(offsets[:-1])
-        stored = _stored(target, key, pairs, len(offsets), end - offsets[0])
+        size = end - offsets[0]
+        self._finish.count(target, key, type_of(pairs), len(offsets), size, batches=1)
         reply = send_response(
             command, queue_id, unique, ids + host_hex, offsets[-1], self._region_id.encode(), first,
             trace_on=self._config.trace_on,
         )  # fmt: skip
-        return stored, end, reply
+        return end, reply
 
     def _put_whole(
         self,
@@ -94,7 +95,7 @@ class Batches:
         target: Target,
         queue_id: int,
         pairs: dict[str, str],
-    ) -> tuple[StoredGroup, int, Response]:
+    ) -> tuple[int, Response]:
         """Store a batch for a batch queue: one record, which the consumer takes apart."""
         try:
             count = len(split_batch(body))
@@ -126,14 +127,9 @@ class Batches:
             region=self._region_id,
             trace_on=self._config.trace_on,
         )
-        stored = _stored(target, target.keys[queue_id], pairs, count, end - start)
-        return stored, end, Response(codes.SUCCESS, answer.to_fields())
-
-
-def _stored(
-    target: Target, key: QueueKey, pairs: dict[str, str], messages: int, size: int
-) -> StoredGroup:
-    return StoredGroup(target, key, type_of(pairs), messages, size, batches=1)
+        kind, key = type_of(pairs), target.keys[queue_id]
+        self._finish.count(target, key, kind, count, end - start, batches=1)
+        return end, Response(codes.SUCCESS, answer.to_fields())
 
 
 def _refused(text: str) -> Refusal:

@@ -7,7 +7,7 @@ router has no destination for, go back to their connection, which has them handl
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +36,7 @@ from ...store.queues.consume_queue import ENTRY_BYTES, ConsumeQueue
 from ..access.access import Access
 from ..runtime.arrivals import SMALL_BYTES, above_small
 from ..settings.config import BrokerConfig
-from .finish import SendBatch, SendFinish, StoredGroup
+from .finish import SendFinish
 from .router import Destination, Router
 from .signed_sends import refused_pieces
 
@@ -254,10 +254,11 @@ class CompiledSends:
         stored = [RecordDestination(each.queue, each.more, each.delay_ms) for each in destinations]
         if not store.put_plain(plain, stored, hosts, self._records):
             return [0] * len(senders)
+        self._count(destinations)
+        if any(each.slot_ms for each in destinations):
+            self._finish.tell_timers(*self._timers(destinations))
         responses = self._responses(destinations, senders)
-        is_waiting, timers = self._syncer is not None, self._timers(destinations)
-        batch = SendBatch(self._stored(destinations), store.log_end, responses, is_waiting, timers)
-        self._finish.finish(batch)
+        self._finish.respond(store.log_end, responses, is_waiting=syncer is not None)
         return plain.taken
 
     def _destinations(self) -> tuple[list[Destination], list[int]]:
@@ -294,8 +295,8 @@ class CompiledSends:
         data = plain.answers if self._syncer is None else plain.answers[: ends[-1]].copy()
         return Responses(senders, data, ends, counts, self._latency, self._scheduler.release)
 
-    def _stored(self, destinations: list[Destination]) -> Iterator[StoredGroup]:
-        """The groups of messages, which are stored."""
+    def _count(self, destinations: list[Destination]) -> None:
+        """Count the messages, which are stored, and wake their readers."""
         for (target, key, queue, more, _, _, kind, _), part in zip(
             destinations, self._plain.parts, strict=True
         ):
@@ -310,7 +311,7 @@ class CompiledSends:
                 sizes = self._sizes(number)
             large = above_small(sizes) if sizes else ()
             batches = requests if requests != messages else 0
-            yield StoredGroup(target, key, kind, messages, size, large, batches)
+            self._finish.count(target, key, kind, messages, size, large, batches)
 
     def _sizes(self, number: int) -> list[int]:
         """How large each message of the group with this number is in the log."""
@@ -320,8 +321,6 @@ class CompiledSends:
 
     def _timers(self, destinations: list[Destination]) -> tuple[list[int], list[str]]:
         """The entries and topics of the messages on the timer wheel."""
-        if not any(each.slot_ms for each in destinations):
-            return [], []
         plain = self._plain
         by_number = {
             number: each for each, (number, *_) in zip(destinations, plain.parts, strict=True)

@@ -4,40 +4,13 @@ Messages are counted, readers are woken, the timers learn of theirs, and the res
 once or when disk and slaves have the messages.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from ..pull.long_polls import LongPolls, QueueKey
 from ..runtime.stats import Stats
 from ..runtime.syncer import Responses, Syncer
 from ..scheduled.delivery_policy import DeliveryPolicy
 from ..topics.topics import Target
-
-
-class StoredGroup(NamedTuple):
-    """Stored messages to one topic, in the queue `key`: the topic's own, or that of a system topic
-    where they are not seen yet. They have one type (`kind`), and `size` bytes in the log. `large`
-    and `batches` are those of `Arrivals.note`."""
-
-    target: Target
-    key: QueueKey
-    kind: str
-    messages: int
-    size: int
-    large: Sequence[int] = ()
-    batches: int = 0
-
-
-class SendBatch(NamedTuple):
-    """Sends that are stored, up to `end` in the log. `timers` are those on the timer wheel:
-    entries of four numbers, and topics. The `responses` have not been sent yet; where they wait
-    (`is_waiting`), for the disk or for slaves."""
-
-    groups: Iterable[StoredGroup]
-    end: int
-    responses: Responses
-    is_waiting: bool
-    timers: tuple[list[int], list[str]] = ([], [])
 
 
 class SendFinish:
@@ -56,19 +29,35 @@ class SendFinish:
         self._delivery_policy = delivery_policy
         self.syncer = syncer
 
-    def finish(self, batch: SendBatch) -> None:
-        """Count, wake readers, tell the timers, respond."""
-        groups, end, responses, is_waiting, (entries, topics) = batch
-        parked = self._long_polls.parked
-        for target, key, kind, messages, size, large, batches in groups:
-            puts = target.puts
-            if key[0] != target.name:
-                puts = self._stats.puts(key[0])
-            elif key in parked:
-                self._long_polls.mark(key)
-            puts.add(messages, size, kind, large, batches)
-        if entries:
+    def count(
+        self,
+        target: Target,
+        key: QueueKey,
+        kind: str,
+        messages: int,
+        size: int,
+        large: Sequence[int] = (),
+        batches: int = 0,
+    ) -> None:
+        """Count messages of one type to a topic, `size` bytes in the log, and wake their readers.
+
+        `key` is the queue that has them: the topic's own, or one of a system topic, where nobody
+        sees them yet. `large` and `batches` as in `Arrivals.note`.
+        """
+        puts = target.puts
+        if key[0] != target.name:
+            puts = self._stats.puts(key[0])
+        elif key in self._long_polls.parked:
+            self._long_polls.mark(key)
+        puts.add(messages, size, kind, large, batches)
+
+    def tell_timers(self, entries: list[int], topics: list[str]) -> None:
+        """Tell the timers of messages on their wheel: four numbers and a topic for each."""
+        if topics:
             self._delivery_policy.came_in(entries, topics)
+
+    def respond(self, end: int, responses: Responses, *, is_waiting: bool) -> None:
+        """Send the responses to what ends there in the log, at once or when it is safe."""
         if is_waiting and self.syncer is not None:
             self.syncer.after(end, responses)
         else:

@@ -6,7 +6,6 @@ nothing special in its properties. All else (unknown topics, retry topics, messa
 messages, batches) branches off.
 """
 
-from collections import defaultdict
 from collections.abc import Callable
 
 from ...protocol import codes
@@ -28,7 +27,7 @@ from ...store.base.errors import IllegalMessage, StoreError
 from ...store.engine.messages import MessageFields
 from ...store.engine.store import MessageStore
 from ..access import gates, needs
-from ..runtime.arrivals import TRANSACTION, above_small, type_of
+from ..runtime.arrivals import NORMAL, SMALL_BYTES, TRANSACTION, type_of
 from ..runtime.stats import Stats
 from ..runtime.syncer import WAITING_MAX, Answers, EachResponse
 from ..scheduled.delivery_policy import DeliveryPolicy, without
@@ -38,11 +37,11 @@ from ..transactions.counts import TransactionCounts
 from ..transactions.transactions import HALF_TOPIC, half_properties
 from .batch import PendingSend, PendingSends, StoredTimers, TimerSlot
 from .batches import Batches
-from .finish import SendBatch, SendFinish, StoredGroup
+from .finish import SendFinish
 from .router import SEND_V2_OK, Router
 
 HALF_KEY = (HALF_TOPIC, 0)
-LOOKED_AT = names_with(Effect.DELAY, Effect.SINGLE)
+LOOKED_AT = names_with(Effect.ORDER, Effect.DELAY, Effect.SINGLE)
 
 
 class SendHandlers:
@@ -79,7 +78,7 @@ class SendHandlers:
         self._name = config.broker_name
         self._host_hex = store.host_hex
         self._region = config.region_id.encode()
-        self._batches = Batches(config, store, topics, delivery_policy)
+        self._batches = Batches(config, store, topics, delivery_policy, finish)
         self.write_templates()
 
     def write_templates(self) -> None:
@@ -128,7 +127,9 @@ class SendHandlers:
             queue_id = header.queue_id
             if target is None or not 0 <= queue_id < target.queues or target.special:
                 target, queue_id = self.router.target(header, command, connection)
-            text = properties.ended(header.properties or "")
+            text = header.properties or ""
+            if text and text[-1] != properties.PAIR_SEPARATOR:
+                text += properties.PAIR_SEPARATOR
             pairs = properties.decode(text)
             waits = syncer is not None and pairs.get(properties.WAIT) != "false"
             if waits:
@@ -145,13 +146,12 @@ class SendHandlers:
             if unique is None:
                 unique = self.ids.next()
                 text += f"UNIQ_KEY\x01{unique}\x02"
-            key, sys_flag = target.keys[queue_id], header.sys_flag
+            key, sys_flag, kind = target.keys[queue_id], header.sys_flag, NORMAL
             slot: TimerSlot | None = None
-            kind = type_of(pairs)
             code: int | None = TAG_HASHES[pairs.get(properties.TAGS, "")]
             if not LOOKED_AT.isdisjoint(pairs):
                 key, sys_flag, kind, text, code, slot = self._look_at(
-                    header, target, key, kind, text, pairs, unique, code
+                    header, target, key, text, pairs, unique, code
                 )
             found = unique.encode()
             self._batch.messages.append(
@@ -189,20 +189,19 @@ class SendHandlers:
                 f"topic {header.topic} can't be kept: topics.json can't be written; "
                 "look at the broker's disk"
             )
-        stored, end, reply = self._batches.put(header, command, connection, target, queue_id, pairs)
+        end, reply = self._batches.put(header, command, connection, target, queue_id, pairs)
         answers = [(connection, command, reply)]
         if waits and self.syncer is not None:
             responses = self.syncer.each(answers)
         else:
             responses = EachResponse(answers)
-        self.finish.finish(SendBatch([stored], end, responses, waits))
+        self.finish.respond(end, responses, is_waiting=waits)
 
     def _look_at(
         self,
         header: SendMessage | SendMessageV1,
         target: Target,
         key: tuple[str, int],
-        kind: str,
         text: str,
         pairs: dict[str, str],
         unique: str,
@@ -214,7 +213,7 @@ class SendHandlers:
             raise _no_batch()
         if properties.POP_CK in pairs:  # the client would pass it off as one that it popped
             text = without(text, (properties.POP_CK,))
-        sys_flag = header.sys_flag
+        sys_flag, kind = header.sys_flag, type_of(pairs)
         if properties.TRAN_MSG in pairs and self._is_half(text, pairs, header):
             self.transactions.begun(target.name)
             text = half_properties(text, *key, unique)
@@ -236,14 +235,13 @@ class SendHandlers:
         """Store the messages of this loop iteration, and have their senders answered."""
         if not (self._batch.pending or self.topics.made):
             return
-        template, end, sent = self._template, 0, 0
+        template, count, end, sent = self._template, self.finish.count, 0, 0
         late: Answers = []
-        timers = StoredTimers(self._name)
-        groups: defaultdict[tuple[Target, tuple[str, int], str], list[int]] = defaultdict(list)
+        timers: StoredTimers | None = None
         if self.topics.made:
             self._save_topics()
         messages, pending = self._batch.messages, self._batch.pending
-        self._batch = PendingSends()
+        self._batch.messages, self._batch.pending = [], []
         try:
             places = self.store.put_all(messages)
         except Exception:
@@ -257,8 +255,9 @@ class SendHandlers:
                 continue
             log_offset, queue_offset, end = place
             size, key, handle = end - log_offset, message[0], b""
-            groups[target, key, kind].append(size)
+            count(target, key, kind, 1, size, (size,) if size > SMALL_BYTES else ())
             if slot is not None:
+                timers = timers or StoredTimers(self._name)
                 handle = timers.add(slot, target.name, unique, queue_offset, log_offset, size)
             elif target.is_logical and key[0] == target.name:
                 queue_offset = target.offset(queue_id, queue_offset)
@@ -281,14 +280,10 @@ class SendHandlers:
                 sent += 1
         if sent:
             self.latency.answered[SEND_V2_OK] += sent
-        stored = (
-            StoredGroup(*group, len(sizes), sum(sizes), above_small(sizes))
-            for group, sizes in groups.items()
-        )
-        responses = self.syncer.each(late) if self.syncer is not None else EachResponse(late)
-        self.finish.finish(
-            SendBatch(stored, end, responses, bool(late), (timers.entries, timers.topics))
-        )
+        if timers is not None:
+            self.finish.tell_timers(timers.entries, timers.topics)
+        if late and self.syncer is not None:
+            self.finish.respond(end, self.syncer.each(late), is_waiting=True)
 
     def _response(
         self,
