@@ -24,7 +24,7 @@ class TimerSlot(NamedTuple):
 PendingSend = tuple[Command, Connection, int, bytes, Target, bool, str, TimerSlot | None]
 
 
-class PendingSends:
+class SendBatch:
     """The `messages` in their order, and for each the `pending` response."""
 
     __slots__ = ("messages", "pending")

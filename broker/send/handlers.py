@@ -35,7 +35,7 @@ from ..settings.config import BrokerConfig
 from ..topics.topics import Target, Topics
 from ..transactions.counts import TransactionCounts
 from ..transactions.transactions import HALF_TOPIC, half_properties
-from .batch import PendingSend, PendingSends, StoredTimers, TimerSlot
+from .batch import PendingSend, SendBatch, StoredTimers, TimerSlot
 from .batches import Batches
 from .finish import SendFinish
 from .router import SEND_V2_OK, Router
@@ -73,7 +73,7 @@ class SendHandlers:
         self.ids = ids
         self.transactions = transactions
         self.now_ms = now_ms
-        self._batch = PendingSends()
+        self._batch = SendBatch()
         self._placed = delivery_policy.placed
         self._name = config.broker_name
         self._host_hex = store.host_hex
