@@ -32,8 +32,9 @@ class Polls:
 
     def __init__(self, place_max: int = 9, *, once: bool = False) -> None:
         unused: Any = None
+        look: Any = self.look
         self.polls = PopPolls(
-            LongPolls(unused, lambda: 0), self.look, place_max, 9, lambda: 0, once=once
+            LongPolls(unused, lambda: 0), look, place_max, 9, lambda: 0, once=once
         )
 
     def look(self, header: bool, command: Command, connection: Wire, is_last: bool) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from aerobee.broker.runtime import syncer as syncer_module
 from aerobee.broker.runtime import threads
-from aerobee.broker.runtime.syncer import Syncer
+from aerobee.broker.runtime.syncer import Answers, Syncer
 from aerobee.protocol import codes
 from aerobee.protocol.codec.frame import decode_all, encode_request, encode_response
 from aerobee.protocol.command import Command, Response
@@ -133,7 +133,7 @@ def reply(number: int = 0) -> Response:
 def put(store: Store, syncer: Syncer, peer: Peer, *numbers: int, **more: Any) -> None:
     """One tick: stores the messages `numbers`, whose responses wait together."""
     store.end += 100
-    answers = [(cast(Any, peer), COMMAND, reply(n)) for n in numbers]
+    answers: Answers = [(cast(Any, peer), COMMAND, reply(n)) for n in numbers]
     syncer.after(store.end, syncer.each(answers, **more))
 
 
