@@ -30,6 +30,7 @@ from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.server import NameServer
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.bodies.cluster import KVTable
 from aerobee.protocol.bodies.ha import EpochEntryCache
 from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.scripts.harness import java_side
@@ -194,8 +195,18 @@ class MixedSet:
         return self._broker(state)
 
     async def whole(self) -> str:
-        """The master's address, once both are in the sync state set."""
-        return (await self.until_members(2)).broker
+        """The master's address, once both are in the sync state set and its queues have all of its
+        log: a real broker acknowledges a message before its queue has it."""
+        master = (await self.until_members(2)).broker
+
+        async def is_queued() -> bool:
+            answer = await self.peers.request(
+                master, codes.GET_BROKER_RUNTIME_INFO, None, b"", SECONDS
+            )
+            return KVTable.decode(answer.body or b"").table["dispatchBehindBytes"] == "0"
+
+        await until(is_queued, f"{master} has queued its log")
+        return master
 
     async def until_other(self, old: JavaCluster | AerobeeCluster) -> None:
         """Returns once the other broker is the master."""
