@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aerobee.client.cluster import rebalance_service
 from aerobee.namesrv.server import NameServer
+from aerobee.scripts.harness.java_side import free_broker_port
 
 from .clock import Clock
 from .fakes import FakeCluster
@@ -64,7 +65,7 @@ def broker_config(namesrv: NameServer, folder: Path, **settings: Any) -> "Broker
     return BrokerConfig(
         broker_name="broker-a",
         broker_ip1="127.0.0.1",
-        listen_port=0,
+        listen_port=free_broker_port(),  # a test may start the broker again on it
         namesrv_addr=f"127.0.0.1:{namesrv.port}",
         store_path_root_dir=str(folder / "store"),
         mapped_file_size_commit_log=16 << 20,
