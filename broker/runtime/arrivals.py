@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ...protocol.histogram import Histogram
 from ...protocol.message import properties
-from ...protocol.message.property_effects import Effect, names_with
+from ...protocol.message.property_effects import DELAYS, Effect, names_with
 
 # The values of the label message_type.
 NORMAL, FIFO, DELAY, TRANSACTION = "normal", "fifo", "delay", "transaction"
@@ -17,7 +17,7 @@ SIZE_BOUNDS = (1 << 10, 4 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20)  # bytes
 SMALL_BYTES = SIZE_BOUNDS[0]
 
 _ORDERED = names_with(Effect.ORDER)
-_DELAYED = names_with(Effect.DELAY) | {properties.START_DELIVER_TIME}
+_DELAYED = DELAYS | {properties.START_DELIVER_TIME}
 
 
 def type_of(pairs: Mapping[str, str]) -> str:

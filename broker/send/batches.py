@@ -7,6 +7,7 @@ from ...protocol.errors import Malformed, Refusal
 from ...protocol.headers.send import SendMessage, SendMessageResponse, SendMessageV1, send_response
 from ...protocol.message.batch import split_batch
 from ...protocol.message.properties import TAGS, UNIQ_KEY, ended
+from ...protocol.message.property_effects import DELAYS
 from ...protocol.message.record import NEED_UNWRAP
 from ...protocol.message.tags import TAG_HASHES
 from ...protocol.names import RETRY_PREFIX, TOPIC_CHARS_MAX
@@ -62,9 +63,10 @@ class Batches:
         body = command.body
         if not body:
             raise _unreadable("is empty; send at least one message")
-        text = header.properties or ""
-        if self._delivery_policy.place(text, header.topic, queue_id).topic != header.topic:
-            raise _refused("a batch can't wait for its time; send the messages singly")
+        if not DELAYS.isdisjoint(pairs):
+            place = self._delivery_policy.place(header.properties or "", header.topic, queue_id)
+            if place.topic != header.topic:
+                raise _refused("a batch can't wait for its time; send the messages singly")
         key = target.keys[queue_id]
         if target.name in self._topics.with_batch_queues and self._store.has_batch_queue(*key):
             return self._put_whole(header, connection.host, body, target, queue_id, pairs)

@@ -41,7 +41,7 @@ from .finish import SendFinish
 from .router import SEND_V2_OK, Router
 
 HALF_KEY = (HALF_TOPIC, 0)
-LOOKED_AT = names_with(Effect.ORDER, Effect.DELAY, Effect.SINGLE)
+SPECIAL_PROPERTIES = names_with(Effect.ORDER, Effect.DELAY, Effect.SINGLE)
 
 
 class SendHandlers:
@@ -149,8 +149,8 @@ class SendHandlers:
             key, sys_flag, kind = target.keys[queue_id], header.sys_flag, NORMAL
             slot: TimerSlot | None = None
             code: int | None = TAG_HASHES[pairs.get(properties.TAGS, "")]
-            if not LOOKED_AT.isdisjoint(pairs):
-                key, sys_flag, kind, text, code, slot = self._look_at(
+            if not SPECIAL_PROPERTIES.isdisjoint(pairs):
+                key, sys_flag, kind, text, code, slot = self._read_special(
                     header, target, key, text, pairs, unique, code
                 )
             found = unique.encode()
@@ -197,7 +197,7 @@ class SendHandlers:
             responses = EachResponse(answers)
         self.finish.respond(end, responses, is_waiting=waits)
 
-    def _look_at(
+    def _read_special(
         self,
         header: SendMessage | SendMessageV1,
         target: Target,

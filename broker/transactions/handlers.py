@@ -11,7 +11,7 @@ from ...protocol.errors import Refusal
 from ...protocol.headers.transactions import EndTransaction, ResumeCheck
 from ...protocol.message import properties
 from ...protocol.message.message_id import parse_offset_message_id
-from ...protocol.message.property_effects import Effect, names_with
+from ...protocol.message.property_effects import DELAYS
 from ...protocol.message.record import (
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
@@ -31,7 +31,6 @@ from ..settings.config import BrokerConfig
 from .counts import TransactionCounts
 from .transactions import GIVEN_UP_TOPIC, HALF_TOPIC, Transactions, immunity_ms
 
-DELAYS = names_with(Effect.DELAY)
 NOT_KNOWN = 0  # TRANSACTION_NOT_TYPE
 
 

@@ -46,3 +46,6 @@ EFFECTS = {
 def names_with(*effects: Effect) -> frozenset[str]:
     """The names of the properties with one of these effects."""
     return frozenset(name for name, effect in EFFECTS.items() if effect in effects)
+
+
+DELAYS = names_with(Effect.DELAY)
