@@ -297,7 +297,7 @@ class PopHandlers:
             self.spans.delivered(found.records, header.group)
         reply = popped_response(command, _answer(header, found), found.records, found.size)
         if type(reply) is bytes:
-            connection.add_unsent(found.size)
+            connection.transport.add_unsent(found.size)
         return reply
 
     def _nothing(self, header: PopMessage, found: Popped, code: int) -> Response:

@@ -386,7 +386,7 @@ class PullHandlers:
             self.spans.delivered(found.records, header.group)
         reply = header.found(command, found, topic.topic_sys_flag, group.group_sys_flag, suggested)
         if type(reply) is bytes:
-            connection.add_unsent(found.size)
+            connection.transport.add_unsent(found.size)
         return reply
 
     def _missed(

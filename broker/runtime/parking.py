@@ -79,7 +79,7 @@ class ParkingLot(Generic[Place]):
         that `WAITS` has to be put back, unless somebody else keeps it."""
         connection, became = request.connection, GONE
         if not connection.is_lost:
-            if connection.is_to_wait and (self._may_overstay or not is_last):
+            if connection.should_defer and (self._may_overstay or not is_last):
                 # What it would find waits in memory, and is invisible to others if it pops.
                 connection.postpone(request.command)
             else:

@@ -53,10 +53,10 @@ class Responses(Protocol):
     def respond(self) -> None:
         """Send them in the loop iteration in which their requests came: they wait for nothing."""
 
-    def give(self, waited_ms: int) -> None:
+    def send(self, waited_ms: int) -> None:
         """Send them: the messages are safe now."""
 
-    def give_late(self, code: int, waited_ms: int) -> None:
+    def send_late(self, code: int, waited_ms: int) -> None:
         """Send them with this code, FLUSH_DISK_TIMEOUT or FLUSH_SLAVE_TIMEOUT."""
 
     def refuse(self, remark: str, waited_ms: int) -> None:
@@ -91,11 +91,11 @@ class EachResponse:
         for connection, command, reply in self._answers:
             connection.respond(command, reply)
 
-    def give(self, waited_ms: int) -> None:
+    def send(self, waited_ms: int) -> None:
         for connection, command, reply in self._answers:
             connection.respond_late(command, reply, waited_ms)
 
-    def give_late(self, code: int, waited_ms: int) -> None:
+    def send_late(self, code: int, waited_ms: int) -> None:
         for connection, command, reply in self._answers:
             connection.respond_late(command, self._late(reply, code), waited_ms)
 
@@ -140,7 +140,9 @@ class Syncer:
         self._timer: asyncio.TimerHandle | None = None
         self._after_sync: list[Callable[[], None]] = []
         self._reaching: list[asyncio.Future[None]] = []  # waits for the end of the next sync
-        self._given: asyncio.Event | None = None  # set once no response waits; a stop waits for it
+        self._drained: asyncio.Event | None = (
+            None  # set once no response waits; a stop waits for it
+        )
         self.failure: str | None = None
         self.shortage = ""  # why no more messages may wait for slaves; "" while they may
         self.want = ""  # what the last round lacked, so that nothing was synced; "" for nothing
@@ -200,7 +202,7 @@ class Syncer:
         if end > self._replicated:
             self._replicated = end
             if self._groups:
-                self._give(self._released())
+                self._send(self._released())
 
     async def reach(self, end: int) -> bool:
         """Wait until the log is on disk up to `end`; False when it never will be."""
@@ -245,17 +247,17 @@ class Syncer:
         self._waiting -= len(responses)
         waited_ms = self._now_ms() - since_ms
         if self.failure is None:
-            responses.give_late(code, waited_ms)
+            responses.send_late(code, waited_ms)
         else:
             responses.refuse(self.failure, waited_ms)
 
     async def settle(self, seconds: float) -> None:
         """Wait until no response waits, at most this long."""
         if self._groups:
-            self._given = asyncio.Event()
+            self._drained = asyncio.Event()
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await self._given.wait()
+                    await self._drained.wait()
 
     async def stop(self) -> None:
         """Sync everything, send the waiting responses, end the thread."""
@@ -365,17 +367,17 @@ class Syncer:
         return released
 
     def _answer(self, released: list[tuple[int, Responses]]) -> None:
-        self._give(released)
+        self._send(released)
         for callback in self._after_sync:
             callback()
         self._wake()
 
-    def _give(self, released: list[tuple[int, Responses]]) -> None:
+    def _send(self, released: list[tuple[int, Responses]]) -> None:
         now = self._now_ms() if released else 0
         for since_ms, responses in released:
-            responses.give(now - since_ms)
-        if self._given is not None and not self._groups:
-            self._given.set()
+            responses.send(now - since_ms)
+        if self._drained is not None and not self._groups:
+            self._drained.set()
 
     def _wait_for_more(self, wrong: Shortage) -> None:
         """Leave the sync to the next round."""

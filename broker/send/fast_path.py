@@ -107,18 +107,18 @@ class Responses:
             self._latency.answered[answer] += requests
         self._release(self)
 
-    def give(self, waited_ms: int) -> None:
+    def send(self, waited_ms: int) -> None:
         self._count(codes.SUCCESS, waited_ms)
         self._release(self)
 
-    def give_late(self, code: int, waited_ms: int) -> None:
+    def send_late(self, code: int, waited_ms: int) -> None:
         self._count(code, waited_ms)
-        self._give_each(lambda response: Response(code, response.fields()))
+        self._send_each(lambda response: Response(code, response.fields()))
 
     def refuse(self, remark: str, waited_ms: int) -> None:
         refused = Response(codes.SERVICE_NOT_AVAILABLE, remark=remark)
         self._count(refused.code, waited_ms)
-        self._give_each(lambda response: refused)
+        self._send_each(lambda response: refused)
 
     def _count(self, code: int, waited_ms: int) -> None:
         for key, count in self._counts.items():
@@ -140,16 +140,18 @@ class Responses:
             self.receivers, ends.tolist(), written.tolist(), strict=True
         ):
             if start + size < end:
-                connection.write_later(data[start + size : end].tobytes())
+                connection.transport.write_later(data[start + size : end].tobytes())
             start = end
 
-    def _give_each(self, changed: Callable[[Command], Response]) -> None:
+    def _send_each(self, changed: Callable[[Command], Response]) -> None:
         """Send to each receiver what each of its responses is `changed` into."""
         start = 0
         for connection, end in zip(self.receivers, self.ends.tolist(), strict=True):
             if start < end and not connection.is_lost:
                 for response in decode_all(self.data[start:end].tobytes()):
-                    connection.write_later(b"".join(encode_response(response, changed(response))))
+                    connection.transport.write_later(
+                        b"".join(encode_response(response, changed(response)))
+                    )
             start = end
 
 
@@ -219,7 +221,7 @@ class CompiledSends:
         if done is not None:
             for connection, chunk, size in zip(senders, chunks.each(), done, strict=True):
                 if size < len(chunk):
-                    connection.serve_rest(chunk[size:])
+                    connection.serve_unbatched(chunk[size:])
 
     def _take(self, chunks: Chunks[Connection], *, is_allowed: bool = False) -> list[int] | None:
         """How many bytes of each chunk are stored, None where all are. With `is_allowed` access

@@ -276,7 +276,7 @@ class SendHandlers:
             ):
                 connection.respond(command, reply)
             else:  # the connection is flushed at the end of this loop iteration
-                connection.out.append(reply)
+                connection.transport.out.append(reply)
                 sent += 1
         if sent:
             self.latency.answered[SEND_V2_OK] += sent

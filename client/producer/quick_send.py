@@ -164,7 +164,7 @@ class QuickSends:
         round_robin.count += 1
         target = targets[round_robin.count % len(targets)]
         connection = target.connection
-        if connection is None or not connection.is_ready:
+        if connection is None or not connection.requests.is_ready:
             round_robin.count -= 1  # the slow path uses the same queue and connects to its broker
             return None
         born_ms, flag, body = now_ms(), message.flag, message.body
@@ -183,8 +183,8 @@ class QuickSends:
             loop.time() + timeout_s, SEND,
             self, target, born_ms, timeout_s, result, encoded, topic, body, flag, msg_id,
         )  # fmt: skip
-        connection.ask_now(pending, header, body)
-        if len(connection.out) >= FLUSH_REQUESTS:
+        connection.requests.send_prepared(pending, header, body)
+        if len(connection.transport.out) >= FLUSH_REQUESTS:
             connection.flush()
         window.under_way += 1
         return result

@@ -49,7 +49,7 @@ class EpollReader:
     def close(self) -> None:
         """All connections go back to their transports."""
         for connection in list(self._connections.values()):
-            connection.leave_reader()
+            connection.transport.leave_reader()
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
 
@@ -96,4 +96,4 @@ class EpollReader:
             for connection, size in zip(connections, sizes, strict=True):
                 # It has ended, failed or sent much; where there was no room it is read again.
                 if size == READ_BYTES or (size <= 0 and size != NOT_READ):
-                    connection.leave_reader()
+                    connection.transport.leave_reader()

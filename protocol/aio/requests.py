@@ -12,6 +12,7 @@ import msgspec
 from ..codec.frame import HEAD, LENGTH_BYTES, encode_request
 from ..codec.header_json import AFTER_OPAQUE
 from ..command import FLAG_RESPONSE, LANGUAGE, Command
+from .frame_transport import FrameTransport, Link
 from .scheduler import Scheduler
 
 WAITING_MAX = 65_536  # requests without a response yet, per connection
@@ -52,7 +53,7 @@ class _FutureWaiter(Waiter, eq=False):
 
 
 class Requests:
-    """The table of these requests; it encodes them, too.
+    """Sends requests through `transport`, and matches their responses.
 
     `codec` is the header codec of requests. With `upgrade` it becomes msgpack after the first
     response of another aerobee, other than to requests with a code in `relayed`, which the peer
@@ -64,17 +65,20 @@ class Requests:
         "_next_opaque",
         "_relayed",
         "_scheduler",
+        "_transport",
         "_upgrade",
         "_waiting",
         "address",
         "codec",
         "peer_version",
         "sign",
+        "why_lost",
     )
 
     def __init__(
         self,
         scheduler: Scheduler,
+        transport: FrameTransport,
         *,
         codec: int = 0,
         upgrade: bool = False,
@@ -82,24 +86,29 @@ class Requests:
         sign: Sign | None = None,
     ) -> None:
         self._scheduler = scheduler
+        self._transport = transport
         self.codec = codec
         self._upgrade = upgrade
         self._relayed = relayed
         self.sign = sign
         self.address = ""
         self.peer_version = 0
+        self.why_lost = ""
         self._waiting: dict[int, Waiter] = {}
         self._next_opaque = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def future(
+    def request(
         self, code: int, fields: dict[str, str] | None, body: bytes, timeout_s: float
-    ) -> tuple[asyncio.Future[Command], bytes]:
-        """A request's future, and the frame to write; the frame is empty if it has failed."""
+    ) -> asyncio.Future[Command]:
+        """Send a request; the future gives the response, TimeoutError or ConnectionResetError."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Command] = loop.create_future()
+        if self._transport.is_closing:
+            future.set_exception(ConnectionResetError(self.why_lost or "connection is closing"))
+            return future
         if len(self._waiting) >= WAITING_MAX:
             future.set_exception(
                 ConnectionError(
@@ -107,14 +116,26 @@ class Requests:
                     f"limit is {WAITING_MAX}; send fewer at a time"
                 )
             )
-            return future, b""
+            return future
         if self.sign is not None:
             fields = self.sign(fields, body)
         opaque = self._expect(_FutureWaiter(loop.time() + timeout_s, code, future))
-        return future, encode_request(code, opaque, fields, body, codec=self.codec)
+        self._transport.write_later(encode_request(code, opaque, fields, body, codec=self.codec))
+        return future
 
-    def frame(self, waiter: Waiter, before_opaque: str, body: bytes) -> bytes:
-        """The frame of a request whose JSON header is written up to the opaque."""
+    @property
+    def is_ready(self) -> bool:
+        """True if a request can be sent at once, by `send_prepared`."""
+        transport = self._transport
+        return (
+            not transport.is_full
+            and transport.state is Link.OPEN
+            and self.sign is None
+            and len(self._waiting) < WAITING_MAX
+        )
+
+    def send_prepared(self, waiter: Waiter, before_opaque: str, body: bytes) -> None:
+        """Send a request whose JSON header is written up to the opaque, when `is_ready`."""
         # As `_expect`, without a call: a producer does this for every send.
         opaque = self._next_opaque
         self._next_opaque = (opaque + 1) & OPAQUE_MASK
@@ -123,15 +144,20 @@ class Requests:
         self._waiting[opaque] = waiter
         header = f"{before_opaque}{opaque}{AFTER_OPAQUE}".encode()
         size = len(header)
-        return HEAD.pack(LENGTH_BYTES + size + len(body), size) + header + body
+        head = HEAD.pack(LENGTH_BYTES + size + len(body), size)
+        transport = self._transport
+        transport.out.append(head + header + body)
+        if not transport.needs_flush:
+            transport.plan_flush()
 
-    def oneway(self, code: int, fields: dict[str, str] | None, body: bytes) -> bytes:
-        """The frame of a request that gets no response."""
+    def oneway(self, code: int, fields: dict[str, str] | None, body: bytes) -> None:
+        """Send a request that gets no response."""
         if self.sign is not None:
             fields = self.sign(fields, body)
         opaque = self._next_opaque
         self._next_opaque = (opaque + 1) & OPAQUE_MASK
-        return encode_request(code, opaque, fields, body, oneway=True, codec=self.codec)
+        frame = encode_request(code, opaque, fields, body, oneway=True, codec=self.codec)
+        self._transport.write_later(frame)
 
     def without_responses(self, found: Iterable[Command]) -> list[Command]:
         """Give the responses among these commands to their waiters; returns the others."""
@@ -157,7 +183,8 @@ class Requests:
         return bool(self._waiting)
 
     def fail(self, reason: str) -> None:
-        """Fail all requests: the connection is lost."""
+        """Fail all requests: the connection is lost, for this reason."""
+        self.why_lost = reason
         waiting, self._waiting = self._waiting, {}
         for waiter in waiting.values():
             waiter.failed(ConnectionResetError(reason))

@@ -34,7 +34,7 @@ class Flow(Protocol):
     """A source of requests; `deficit` is the bytes that it may be served on top of a quantum."""
 
     deficit: int
-    is_queued: bool  # it has its place among the flows, or comes in the next tick
+    in_run_queue: bool  # it has its place among the flows, or comes in the next tick
     has_more: bool  # requests wait that can be served
 
     def serve(self, allowed: int) -> int:
@@ -63,14 +63,14 @@ class DeficitRoundRobin(Generic[AnyFlow]):
 
     def add(self, flow: AnyFlow) -> None:
         """The flow has requests that wait; does nothing if it has its place already."""
-        if not flow.is_queued:
-            flow.is_queued = True
+        if not flow.in_run_queue:
+            flow.in_run_queue = True
             self.flows.append(flow)
 
     def serve_next(self, quantum: int) -> int:
         """Serve the next flow for one quantum; how many bytes were served."""
         flow = self.flows.popleft()
-        flow.is_queued = False
+        flow.in_run_queue = False
         allowed = flow.deficit + quantum
         flow.deficit = 0
         try:
@@ -134,12 +134,12 @@ class Scheduler:
         "batch",
         "before_write",
         "budget",
-        "given",
         "is_batching",
         "is_planned",
         "is_shared",
         "latency",
         "loop",
+        "response_bytes",
         "round_robin",
         "served",
         "unflushed",
@@ -160,7 +160,7 @@ class Scheduler:
         self.round_robin: DeficitRoundRobin[Scheduled] = DeficitRoundRobin()
         self.is_batching = False  # this tick has chunks of enough connections for a batch
         self.is_shared = False  # heavy senders and light clients are active
-        self.given = 0  # bytes of large responses in this tick
+        self.response_bytes = 0  # bytes of large responses in this tick
         self.served = 0  # connections that were written to, added up over all ticks
         self.arrived: list[Scheduled] = []  # connections whose bytes came since the last tick
         self.unflushed: list[Scheduled] = []
@@ -198,9 +198,9 @@ class Scheduler:
         self.plan_tick()
 
     @property
-    def has_given(self) -> bool:
+    def response_budget_spent(self) -> bool:
         """The responses of this tick have as many bytes as one tick may."""
-        return self.given > RESPONSE_BYTES_PER_TICK
+        return self.response_bytes > RESPONSE_BYTES_PER_TICK
 
     def unserved(self) -> Iterator[int]:
         """The codes of requests that were decoded and wait for a later tick."""
@@ -229,14 +229,14 @@ class Scheduler:
         flows = round_robin.flows
         waiting = len(flows)  # no connection is served twice in a tick
         self._woken = False
-        self.given = 0
+        self.response_bytes = 0
         arrived, self.arrived = self.arrived, []
         quantum = QUANTUM_BYTES if self.is_shared else QUANTUM_BYTES_ALONE
         left = TICK_BYTES_MAX
         if batch is not None:
             self.is_batching = len(arrived) + waiting + len(batch.senders) >= batch.chunks_min
         for connection in arrived:  # as `serve_next` does, without a call for each send
-            connection.is_queued = False
+            connection.in_run_queue = False
             if left <= 0 or (self.is_shared and connection in self._heavy):
                 round_robin.add(connection)
                 connection.limit_ahead()
@@ -298,7 +298,7 @@ class Scheduler:
         quantum = left
         for _ in range(flows):
             left -= self.round_robin.serve_next(quantum)
-            if left <= 0 or self.has_given or not self.budget.unsent_max:
+            if left <= 0 or self.response_budget_spent or not self.budget.unsent_max:
                 return
 
     def _abort(

@@ -189,7 +189,7 @@ class Speaker(Protocol):
 
     def resume_writing(self) -> None: ...
 
-    def speak_through(self, transport: asyncio.Transport) -> None: ...
+    def set_transport(self, transport: asyncio.Transport) -> None: ...
 
 
 class Greeting(asyncio.Protocol):
@@ -240,7 +240,7 @@ class Greeting(asyncio.Protocol):
             return
         secured = Secured(transport, context, self._connection)
         transport.set_protocol(secured)
-        self._connection.speak_through(cast(asyncio.Transport, secured))
+        self._connection.set_transport(cast(asyncio.Transport, secured))
         secured.data_received(bytes(self._said))
 
 

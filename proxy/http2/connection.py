@@ -109,7 +109,7 @@ class Http2Connection(asyncio.Protocol):
         self.local = _host_and_port(transport.get_extra_info("sockname"))
         self.shared.connections.add(self)
 
-    def speak_through(self, transport: asyncio.Transport) -> None:
+    def set_transport(self, transport: asyncio.Transport) -> None:
         """From now on bytes go through this transport, which encrypts them."""
         self._transport = transport
 

@@ -14,7 +14,7 @@ class Wire:
     """Stands in for a connection: remembers which requests it was told to answer or put off."""
 
     def __init__(self) -> None:
-        self.is_lost = self.is_to_wait = False
+        self.is_lost = self.should_defer = False
         self.sent: list[int] = []
         self.postponed: list[int] = []
 
@@ -63,7 +63,7 @@ def test_a_request_is_answered_when_less_than_50_ms_are_left() -> None:
 def test_a_request_whose_time_is_up_is_answered_though_its_peer_has_to_read_first() -> None:
     polls, wire = Polls(), Wire()
     polls.park(wire, 1, 1_000)
-    wire.is_to_wait = True
+    wire.should_defer = True
     polls.polls.sweep(1_000)
     assert (wire.sent, wire.postponed) == ([1], [])
 
@@ -75,7 +75,7 @@ def test_requests_of_peers_that_left_or_have_to_read_first_are_passed_over(once:
     for opaque in (2, 3):
         polls.park(wire, opaque, 2_000)
     polls.park(last, 4, 3_000)
-    first.is_lost = last.is_to_wait = True
+    first.is_lost = last.should_defer = True
     polls.polls.wake(PLACE)
     assert wire.sent == ([3] if once else [2, 3])
     assert (last.postponed, polls.polls.count) == ([4], 2 if once else 0)

@@ -19,7 +19,7 @@ class Wire:
     """Stands in for a connection: remembers what it was told to answer."""
 
     is_lost: bool = False
-    is_to_wait: bool = False
+    should_defer: bool = False
     postponed: list[int] = field(default_factory=list)
     sent: list[tuple[int, int]] = field(default_factory=list)
 
@@ -175,7 +175,7 @@ def test_a_pull_stays_parked_when_nobody_watches_its_queue_any_more(long_polls: 
 def test_a_client_that_does_not_read_is_not_looked_for_until_it_does(
     long_polls: LongPolls, messages: Messages
 ) -> None:
-    slow, quick = Wire(is_to_wait=True), Wire()
+    slow, quick = Wire(should_defer=True), Wire()
     long_polls.park(QUEUE, hold(slow, 1))
     long_polls.park(QUEUE, hold(quick, 2))
     messages.there.add(0)

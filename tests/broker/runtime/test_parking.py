@@ -14,7 +14,7 @@ class Wire:
     """Stands in for a connection: remembers what it was told."""
 
     is_lost: bool = False
-    is_to_wait: bool = False
+    should_defer: bool = False
     budget: MemoryBudget = field(default_factory=lambda: MemoryBudget(100 * WAITING_SHARE))
     postponed: int = 0
     sent: list[tuple[int, int, bool]] = field(default_factory=list)
@@ -77,7 +77,7 @@ def test_requests_are_limited_by_place_in_all_and_in_memory() -> None:
 
 @pytest.mark.parametrize("is_last", [False, True])
 def test_the_request_of_a_lost_connection_is_let_go(is_last: bool) -> None:
-    wire = Wire(is_lost=True, is_to_wait=True)
+    wire = Wire(is_lost=True, should_defer=True)
     lost = request(wire, 7, size=60)
     parking = lot()
     assert parking.add("a", lost, 9, 9)
@@ -92,7 +92,7 @@ def test_the_request_of_a_lost_connection_is_let_go(is_last: bool) -> None:
 def test_a_request_is_postponed_until_its_peer_has_read_if_it_has_the_time(
     is_last: bool, may_overstay: bool, is_postponed: bool
 ) -> None:
-    wire = Wire(is_to_wait=True)
+    wire = Wire(should_defer=True)
     became = lot(may_overstay=may_overstay).run(request(wire, 7), is_last=is_last)
     assert became == (GONE if is_postponed else ANSWERED)
     assert (wire.postponed, len(wire.sent)) == ((1, 0) if is_postponed else (0, 1))

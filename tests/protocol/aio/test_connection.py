@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 from aerobee.protocol import codes
-from aerobee.protocol.aio.connection import (
-    WRITE_BYTES_MAX,
-    Connection,
-    Row,
-    host_bytes,
-)
-from aerobee.protocol.aio.memory_budget import UNSENT_BYTES_MAX, MemoryBudget
+from aerobee.protocol.aio.chunks import ChunkBatch
+from aerobee.protocol.aio.connection import Connection, Row, host_bytes
+from aerobee.protocol.aio.frame_transport import WRITE_BYTES_MAX
+from aerobee.protocol.aio.memory_budget import COUNTED_BYTES_MIN, UNSENT_BYTES_MAX, MemoryBudget
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.aio.scheduler import Scheduler
 from aerobee.protocol.aio.server import Server, table
@@ -117,7 +114,7 @@ async def test_the_server_stops_reading_from_a_peer_that_does_not_read(
     total = 64
     for number in range(total):
         writer.write(encode_request(ECHO, number, {"name": "big"}, body))
-    await until(lambda: any(one.is_behind for one in server.connections))
+    await until(lambda: any(one.transport.over_unsent_limit for one in server.connections))
     # Each request of another client is at least one more loop iteration of the server.
     peers = Peers()
     for _ in range(LOOP_ITERATIONS):
@@ -189,9 +186,9 @@ async def test_a_large_response_is_written_in_parts_of_limited_size(
     flush = Connection.flush
 
     def note(connection: Connection) -> None:
-        before = sum(map(len, connection.out))
+        before = sum(map(len, connection.transport.out))
         flush(connection)
-        written.append(before - sum(map(len, connection.out)))
+        written.append(before - sum(map(len, connection.transport.out)))
 
     monkeypatch.setattr(Connection, "flush", note)
     server = Server()
@@ -228,7 +225,7 @@ async def test_responses_for_a_client_that_left_do_not_accumulate() -> None:
     gathered: list[int] = []
 
     def big(header: Name, command: Command, connection: Connection) -> Response:
-        gathered.append(sum(map(len, connection.out)))
+        gathered.append(sum(map(len, connection.transport.out)))
         return Response(0, body=b"x" * BIG_BYTES)
 
     server = Server()
@@ -259,6 +256,25 @@ async def test_deferred_requests_are_served_when_their_client_leaves() -> None:
     await until(lambda: not server.connections)
     assert len(seen) == 6
     await server.stop()
+
+
+async def test_the_batch_outlives_a_client_that_leaves_in_a_faulty_request() -> None:
+    class Stop(BaseException):
+        """As KeyboardInterrupt: a handler can't turn it into a response."""
+
+    def stop(header: Name, command: Command, connection: Connection) -> Response:
+        raise Stop
+
+    lost: list[Connection] = []
+    scheduler = Scheduler()
+    batch = scheduler.batch = ChunkBatch({})
+    connection = Connection(scheduler, table([Row(BIG, Name, stop)]), on_lost=lost.append)
+    connection.data_received(big_requests(1))
+    connection.transport.add_unsent(COUNTED_BYTES_MIN + 1)
+    with pytest.raises(Stop):
+        connection.connection_lost(None)
+    assert scheduler.batch is batch, "the compiled engine would not be used any more"
+    assert (lost, scheduler.budget.bytes) == ([connection], 0)
 
 
 async def test_a_coroutine_of_a_client_that_left_at_once_is_closed() -> None:
@@ -304,10 +320,10 @@ async def test_with_the_budget_exhausted_each_connection_gets_one_response_at_a_
         (one,) = server.connections - seen
         seen.add(one)
         # The system's own buffers take the first bytes at once; then there is no more room.
-        await until(lambda: one.is_full)  # noqa: B023
+        await until(lambda: one.transport.is_full)  # noqa: B023
     # The first connection may have unsent bytes up to its limit; the second only one response.
     assert server.scheduler.budget.unsent_max == 0
-    assert BIG_BYTES < one.unsent < 2 * BIG_BYTES
+    assert BIG_BYTES < one.transport.unsent < 2 * BIG_BYTES
     assert len(desk.seen) < 20
     for reader, writer in pairs:
         assert len(await read_responses(reader, 10)) == 10
@@ -334,12 +350,14 @@ async def test_notifications_are_dropped_for_a_client_that_does_not_read(
     _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 10)  # type: ignore[attr-defined]
     writer.write(big_requests(20))
     (connection,) = server.connections
-    await until(lambda: connection.is_full and not connection.out)  # all responses are in it
-    before = connection._transport.get_write_buffer_size()  # type: ignore[union-attr]
+    await until(
+        lambda: connection.transport.is_full and not connection.transport.out
+    )  # all responses are in it
+    before = connection.transport._transport.get_write_buffer_size()  # type: ignore[union-attr]
     for _ in range(1_000):
         connection.oneway(codes.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": "g"})
     await asyncio.sleep(0)
-    assert connection._transport.get_write_buffer_size() <= before  # type: ignore[union-attr]
+    assert connection.transport._transport.get_write_buffer_size() <= before  # type: ignore[union-attr]
     writer.transport.abort()
     with contextlib.suppress(ConnectionError):
         await writer.wait_closed()

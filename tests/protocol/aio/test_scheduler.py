@@ -196,7 +196,7 @@ class Sender:
     def __init__(self, name: str, sizes: list[int], log: list[tuple[str, int]]) -> None:
         self.name, self.sizes, self.log = name, sizes, log
         self.deficit = 0
-        self.is_queued = False
+        self.in_run_queue = False
         self.has_more = bool(sizes)
         self.is_broken = False
 
