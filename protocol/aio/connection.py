@@ -24,7 +24,7 @@ from ..security.needs import CLUSTER_UPDATE, Needs
 from ..wire import Header
 from .chunks import ChunkBatch
 from .failures import UNANSWERED
-from .frame_transport import FrameTransport, Link, Reading
+from .frame_transport import BY_NOBODY, BY_READER, CLOSING, LOST, FrameTransport
 from .ingress import Ingress
 from .memory_budget import HELD_BYTES_MIN
 from .requests import Requests, Sign
@@ -134,7 +134,7 @@ class Session:
 
     def respond(self, command: Command, reply: Response | bytes) -> None:
         """Respond to a request of this tick; one that was oneway is only counted."""
-        if not command.flag & FLAG_ONEWAY and self._transport.state is Link.LOST:
+        if not command.flag & FLAG_ONEWAY and self._transport.state is LOST:
             return
         self._count(command, reply)
         self._send(command, reply)
@@ -151,7 +151,7 @@ class Session:
         if command.flag & FLAG_ONEWAY:
             self._count(command, reply)
             return
-        if self._transport.state is Link.LOST:
+        if self._transport.state is LOST:
             return
         if self._scheduler.latency is not None:
             self._scheduler.latency.late(
@@ -361,7 +361,7 @@ class Connection(asyncio.Protocol):
         if exc is not None:
             why += f": {reason_of(exc)}"
         transport, requests = self.transport, self.requests
-        is_ours = self._writes_first or transport.state is Link.CLOSING
+        is_ours = self._writes_first or transport.state is CLOSING
         if is_ours or requests.peer_version or not requests:
             return why
         return f"{why} {UNANSWERED}" if transport.is_plain else why
@@ -456,7 +456,7 @@ class Connection(asyncio.Protocol):
     def partial_rounds(self) -> int:
         """For how many rounds before this one the same request has been incomplete, although this
         end reads."""
-        is_reading = self.transport.reading is not Reading.NOBODY
+        is_reading = self.transport.reading is not BY_NOBODY
         return self.ingress.partial_rounds(is_reading=is_reading)
 
     def close(self) -> None:
@@ -489,7 +489,7 @@ class Connection(asyncio.Protocol):
             if not transport.needs_flush:
                 transport.needs_flush = True
                 scheduler.unflushed.append(self)
-        if (chunks or ingress.commands or transport.reading is Reading.NOBODY) or (
+        if (chunks or ingress.commands or transport.reading is BY_NOBODY) or (
             decoder.rest or ingress.partial_bytes or decoder.fault is not None
         ):
             self._note_rest(allowed - served)
@@ -557,7 +557,7 @@ class Connection(asyncio.Protocol):
             ingress.chunks.clear()
             self.close()
         is_waiting = ingress.is_waiting
-        if is_waiting is (transport.reading is not Reading.NOBODY):
+        if is_waiting is (transport.reading is not BY_NOBODY):
             self._read_or_not()
         if is_waiting and left <= 0:
             self._scheduler.mark_heavy(self)
@@ -619,7 +619,7 @@ class Connection(asyncio.Protocol):
         transport = self.transport
         wanted = not self.ingress.is_waiting
         wanted = wanted and not (self._writes_first and transport.is_full)
-        if wanted is (transport.reading is not Reading.NOBODY) or transport.is_closing:
+        if wanted is (transport.reading is not BY_NOBODY) or transport.is_closing:
             return
         self.ingress.count_ahead()
         if wanted:
@@ -635,13 +635,12 @@ def code_of(reply: Response | bytes) -> int:
 
 def writable_fds(connections: Sequence[Connection]) -> list[int]:
     """The socket of each connection that takes bytes right now, which go out next; else -1."""
-    reader = Reading.READER
     return [
         transport.fd
         if not transport.out
         and not transport.has_backlog
         # One with a reader leaves it before it closes.
-        and (transport.reading is reader or not transport.is_closing)
+        and (transport.reading is BY_READER or not transport.is_closing)
         else -1
         for connection in connections
         for transport in (connection.transport,)

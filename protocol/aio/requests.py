@@ -12,7 +12,7 @@ import msgspec
 from ..codec.frame import HEAD, LENGTH_BYTES, encode_request
 from ..codec.header_json import AFTER_OPAQUE
 from ..command import FLAG_RESPONSE, LANGUAGE, Command
-from .frame_transport import FrameTransport, Link
+from .frame_transport import OPEN, FrameTransport
 from .scheduler import Scheduler
 
 WAITING_MAX = 65_536  # requests without a response yet, per connection
@@ -129,7 +129,7 @@ class Requests:
         transport = self._transport
         return (
             not transport.is_full
-            and transport.state is Link.OPEN
+            and transport.state is OPEN
             and self.sign is None
             and len(self._waiting) < WAITING_MAX
         )
