@@ -40,9 +40,6 @@ async def read(reader: asyncio.StreamReader, count: int) -> list[Command]:
     return found
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: A slow reader is not read from, memory is bounded"
-)
 @pytest.mark.parametrize("wait", [False, True])
 async def test_a_client_that_does_not_read_uses_a_bounded_part_of_the_memory(
     broker: Broker, caller: Caller, wait: bool
@@ -99,7 +96,6 @@ async def test_a_message_for_many_parked_requests_is_not_in_memory_many_times(
         await writer.wait_closed()
 
 
-@pytest.mark.requirement("Transactions, operation, overload: Overload says why")
 async def test_pulls_are_refused_with_the_reason_while_the_memory_budget_is_spent(
     broker: Broker, caller: Caller
 ) -> None:
@@ -153,10 +149,6 @@ def pop_fields(**more: str) -> dict[str, str]:
     } | more
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: What clients say of themselves has limits with reasons … "
-    "and long requests that wait, and replies to a peer that doesn't read"
-)
 async def test_long_parked_requests_count_against_the_memory_budget_and_release_it(
     start: Start, config: Config
 ) -> None:
@@ -205,10 +197,6 @@ async def test_long_parked_requests_count_against_the_memory_budget_and_release_
     assert budget.waiting == 0
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: What clients say of themselves has limits with reasons … "
-    "and long requests that wait, and replies to a peer that doesn't read"
-)
 async def test_replies_to_a_client_that_does_not_read_are_bounded_and_refused_with_a_reason(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,7 +239,6 @@ async def test_a_deferred_request_is_refused_while_the_memory_budget_is_spent(
     budget.add(-2 * budget.bytes_max)
 
 
-@pytest.mark.requirement("Transactions, operation, overload: A burst does not hold up others")
 @pytest.mark.parametrize(
     ("is_shared", "brought", "parts"),
     [

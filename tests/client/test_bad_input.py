@@ -14,9 +14,6 @@ from .fakes import FakeCluster, until
 from .shelf import Shelf
 
 
-@pytest.mark.requirement(
-    "Wrong arguments of a client: Names of groups and topics, an empty body, too large a message"
-)
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
@@ -40,16 +37,12 @@ async def test_a_message_that_can_not_be_sent_harms_no_other(
     assert fake.broker.stored == 2
 
 
-@pytest.mark.requirement(
-    "Wrong arguments of a client: Names of groups and topics, an empty body, too large a message"
-)
 @pytest.mark.parametrize("group", ["a b", "", "g" * 121, "DEFAULT_CONSUMER"])
 def test_a_group_that_can_not_be_is_refused_when_the_consumer_is_made(group: str) -> None:
     with pytest.raises(ClientError, match=r"group|characters|blank"):
         Consumer("127.0.0.1:1", group=group, topics=["orders"])
 
 
-@pytest.mark.requirement("Wrong arguments of a client: A name server that is not there")
 async def test_a_name_server_that_is_not_there_is_named_with_the_time_and_what_to_check() -> None:
     async with Producer("127.0.0.1:1;127.0.0.1:2") as producer:
         with pytest.raises(UnreachableError) as raised:
@@ -59,7 +52,6 @@ async def test_a_name_server_that_is_not_there_is_named_with_the_time_and_what_t
         assert part in said
 
 
-@pytest.mark.requirement("Wrong arguments of a client: A topic without a route")
 async def test_a_topic_without_a_route_is_told_with_the_remedy_and_others_are_consumed(
     fake: FakeCluster, shelf: Shelf, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -79,7 +71,6 @@ async def test_a_topic_without_a_route_is_told_with_the_remedy_and_others_are_co
     assert "check the topic's spelling and the name server's address" in caplog.text
 
 
-@pytest.mark.requirement("Sending: The steps of a send")
 async def test_the_steps_of_a_send_follow_each_other(fake: FakeCluster) -> None:
     async with Producer(fake.address) as producer:
         await producer.send(Message("orders", b"x" * COMPRESS_BYTES_MIN))
@@ -95,7 +86,6 @@ async def test_the_steps_of_a_send_follow_each_other(fake: FakeCluster) -> None:
     assert len(command.body or b"") < COMPRESS_BYTES_MIN
 
 
-@pytest.mark.requirement("RocketMQ as it is: Bodies are compressed from 4 KiB on, not 4 MiB")
 @pytest.mark.parametrize(("size", "is_compressed"), [(4_095, False), (4_096, True)])
 async def test_bodies_are_compressed_from_4_kib_on(
     fake: FakeCluster, size: int, is_compressed: bool

@@ -30,7 +30,6 @@ async def drain(consumer: Consumer, count: int) -> Counter[bytes]:
     return found
 
 
-@pytest.mark.requirement("Name server: The work flow from name server to consumer")
 async def test_every_kind_of_send_arrives_once_and_a_second_consumer_goes_on(address: str) -> None:
     async with Producer(address, group="shop") as producer:
         sent = [b"one", b"oneway", b"long" * 2000]
@@ -62,9 +61,6 @@ async def test_every_kind_of_send_arrives_once_and_a_second_consumer_goes_on(add
         assert await drain(consumer, 1) == {b"later": 1}
 
 
-@pytest.mark.requirement("Name server: A queue has one consumer in a group")
-@pytest.mark.requirement("Rebalance: Four questions: sharing, threads, progress, push and pull")
-@pytest.mark.requirement("Consuming: Clustering")
 async def test_members_share_the_queues_and_a_leaving_one_leaves_no_gap(address: str) -> None:
     sent, got = Counter[bytes](), Counter[bytes]()
     everything = asyncio.Event()
@@ -103,7 +99,6 @@ async def test_members_share_the_queues_and_a_leaving_one_leaves_no_gap(address:
     assert set(got) == set(sent)
 
 
-@pytest.mark.requirement("Progress: Clustering failure")
 async def test_a_message_that_fails_comes_again_through_the_retry_topic(address: str) -> None:
     async with Producer(address) as producer:
         await producer.send(Message("orders", b"x", tags="t"))
@@ -156,8 +151,6 @@ async def test_a_start_in_time_skips_what_is_older(address: str) -> None:
         assert await reader.offset_at(queue, 0) == 0
 
 
-@pytest.mark.requirement("Rebalance: Four questions: sharing, threads, progress, push and pull")
-@pytest.mark.requirement("Consuming: Push type: a waiting pull is woken by the message")
 async def test_a_new_message_wakes_the_waiting_pull_at_once(address: str) -> None:
     async with Admin(address) as admin, Producer(address) as producer:
         await admin.create_topic("orders", 1)

@@ -40,10 +40,6 @@ def broker_address(cluster: LocalCluster) -> str:
     return f"127.0.0.1:{cluster.brokers[0].port}"
 
 
-@pytest.mark.requirement(
-    "RocketMQ as it is: A topic that makes itself has the least of the client's queues and the "
-    "broker's"
-)
 @pytest.mark.parametrize(("wanted", "made"), [(16, 8), (4, 4)])
 async def test_a_first_send_makes_the_queues_it_asks_for_but_at_most_the_brokers_8(
     aerobee_cluster: LocalCluster, client: Cluster, wanted: int, made: int

@@ -68,10 +68,6 @@ def run(program: str, *words: str, cluster: LocalCluster, folder: Path) -> list[
     return done.stdout.splitlines()
 
 
-@pytest.mark.requirement(
-    "Documents: Every program of the README and of the pages is an example, and every example is "
-    "run"
-)
 def test_every_example_is_run_by_a_test() -> None:
     there = {
         str(path.relative_to(EXAMPLES))
@@ -81,10 +77,6 @@ def test_every_example_is_run_by_a_test() -> None:
     assert there == set(PRINTED) | ELSEWHERE
 
 
-@pytest.mark.requirement(
-    "Documents: Every program of the README and of the pages is an example, and every example is "
-    "run"
-)
 @pytest.mark.parametrize("program", sorted(PRINTED))
 def test_an_example_prints_what_it_promises(
     program: str, aerobee_cluster: LocalCluster, tmp_path: Path

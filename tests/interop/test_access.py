@@ -239,9 +239,6 @@ def outputs(
         yield first, second
 
 
-@pytest.mark.requirement(
-    "Access control: Users and lists by mqadmin, signing clients: the same as with a real broker"
-)
 def test_mqadmin_and_clients_print_the_same_with_both_brokers(
     outputs: tuple[Outputs, Outputs],
 ) -> None:

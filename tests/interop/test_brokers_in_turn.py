@@ -114,11 +114,6 @@ def read(java: Java, cluster: Cluster, group: str, count: int) -> list[dict[str,
     return program.events("message")
 
 
-@pytest.mark.requirement("Store: A consumer goes on from its stored offset on the other broker")
-@pytest.mark.requirement(
-    "Store: Batch consume queues: one record and one id a batch, recovered from the log, read by "
-    "the real broker"
-)
 def test_a_group_goes_on_from_its_stored_offset_and_batches_are_read_one_by_one_on_either_broker(
     brokers: dict[str, Cluster], java: Java, mqadmin: Mqadmin, tmp_path: Path
 ) -> None:

@@ -80,7 +80,6 @@ def wait_for(program: Reporter, count: int) -> list[dict[str, Any]]:
     return program.events("message")
 
 
-@pytest.mark.requirement("Delays, timers, retries: Timer messages: in time, never early")
 def test_levels_and_times_are_kept_and_carry_what_java_puts_on_them(
     waiting: Cluster, java: Java, mqadmin: Mqadmin
 ) -> None:
@@ -118,7 +117,6 @@ def test_levels_and_times_are_kept_and_carry_what_java_puts_on_them(
     assert "message illegal" in refusals(program, "seconds 86401 too-far").lower()
 
 
-@pytest.mark.requirement("Delays, timers, retries: Recall")
 def test_a_message_taken_back_does_not_come(waiting: Cluster, java: Java, mqadmin: Mqadmin) -> None:
     mqadmin.create_topic(waiting, "Recalled", 4)
     program = start(java, waiting, "Recalled", "RecalledGroup")
@@ -137,9 +135,6 @@ def test_a_message_taken_back_does_not_come(waiting: Cluster, java: Java, mqadmi
 DEAD = "%DLQ%FailingGroup"
 
 
-@pytest.mark.requirement(
-    "Delays, timers, retries: Retries and dead letters: batch and orderly variants"
-)
 def test_tries_that_fail_come_again_and_become_dead_letters(
     waiting: Cluster, java: Java, mqadmin: Mqadmin
 ) -> None:
@@ -159,9 +154,6 @@ def test_tries_that_fail_come_again_and_become_dead_letters(
     assert len(member.events("message")) == 3
 
 
-@pytest.mark.requirement(
-    "Delays, timers, retries: Retries and dead letters: batch and orderly variants"
-)
 def test_of_a_batch_only_what_was_not_done_comes_again(
     waiting: Cluster, java: Java, mqadmin: Mqadmin
 ) -> None:
@@ -178,9 +170,6 @@ def test_of_a_batch_only_what_was_not_done_comes_again(
     assert again == set(first_keys[2:])
 
 
-@pytest.mark.requirement(
-    "Delays, timers, retries: Retries and dead letters: batch and orderly variants"
-)
 def test_a_group_in_order_gives_up_into_the_dead_letters_at_once(
     waiting: Cluster, java: Java, mqadmin: Mqadmin
 ) -> None:
@@ -201,7 +190,6 @@ SOON, LATER = round(25 * SLOWNESS), round(33 * SLOWNESS)
 WAITS = {"one": SOON, "two": SOON, "three": LATER}
 
 
-@pytest.mark.requirement("Delays, timers, retries: Wheel, log and check are Java's files")
 def test_the_real_broker_takes_over_the_timers_of_ours_after_a_kill(
     java: Java, tmp_path: Path
 ) -> None:

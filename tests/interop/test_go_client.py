@@ -115,7 +115,6 @@ def story_of_sends(cluster: Cluster, go: Go) -> Outcome:
     }
 
 
-@pytest.mark.requirement("Name server: The Go client")
 def test_every_way_of_sending_reaches_the_groups_that_want_it(
     told: Callable[[Story], tuple[Outcome, Outcome]],
 ) -> None:
@@ -186,7 +185,6 @@ def queues_of_orders(member: Reporter) -> int:
     return max(map(len, found.values()))
 
 
-@pytest.mark.requirement("Name server: The Go client")
 def test_orderly_broadcasting_pulling_and_failing_consumers_get_what_they_get_from_the_real_broker(
     told: Callable[[Story], tuple[Outcome, Outcome]],
 ) -> None:
@@ -226,7 +224,6 @@ def story_of_transactions(cluster: Cluster, go: Go) -> Outcome:
     }
 
 
-@pytest.mark.requirement("Name server: The Go client")
 def test_transactions_end_as_their_producer_says(
     told: Callable[[Story], tuple[Outcome, Outcome]],
 ) -> None:
@@ -250,7 +247,6 @@ def story_of_requests(cluster: Cluster, go: Go) -> Outcome:
     }
 
 
-@pytest.mark.requirement("Name server: The Go client")
 def test_a_reply_finds_the_one_who_asked(
     told: Callable[[Story], tuple[Outcome, Outcome]],
 ) -> None:

@@ -138,10 +138,6 @@ async def ask(address: str) -> dict[str, list[object]]:
     return found
 
 
-@pytest.mark.requirement(
-    "Store: Retention: 75, 85 and 90 percent, and back … readers keep what they hold, and learn "
-    "what is gone"
-)
 async def test_a_reader_of_gone_messages_is_told_the_same_by_both(
     ours: Broker, real: JavaCluster
 ) -> None:

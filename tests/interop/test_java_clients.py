@@ -41,7 +41,6 @@ def wait_for_shares(queues: int, *members: Reporter) -> None:
 
 
 @pytest.mark.smoke
-@pytest.mark.requirement("Name server: The work flow from name server to consumer")
 def test_every_way_of_sending_reaches_a_group_whose_third_member_joins_and_leaves(
     server: Cluster, java: Java, mqadmin: Mqadmin
 ) -> None:
@@ -102,7 +101,6 @@ def test_every_way_of_sending_reaches_a_group_whose_third_member_joins_and_leave
     assert len(found) == len(sent)
 
 
-@pytest.mark.requirement("Name server: Tags: the broker filters by hash, the client by text")
 def test_a_member_gets_the_tags_it_asked_for_and_no_other(
     server: Cluster, java: Java, mqadmin: Mqadmin
 ) -> None:
@@ -121,7 +119,6 @@ def test_a_member_gets_the_tags_it_asked_for_and_no_other(
 
 
 @pytest.mark.smoke
-@pytest.mark.requirement("Consuming: Pull type")
 def test_a_lite_pull_consumer_reads_all_and_goes_on_where_it_committed(
     server: Cluster, java: Java, mqadmin: Mqadmin
 ) -> None:
@@ -138,7 +135,6 @@ def test_a_lite_pull_consumer_reads_all_and_goes_on_where_it_committed(
     assert keys_of(consumed(reader)) == keys_of(more)
 
 
-@pytest.mark.requirement("Name server: Topics make themselves, with 4 queues")
 def test_a_topic_is_created_by_the_first_message(server: Cluster, java: Java) -> None:
     where = {"namesrv": server.namesrv, "topic": "CreatedByTheFirstMessage"}
     sent = java.produce(**where, count=8)
@@ -162,7 +158,6 @@ def test_a_message_that_fails_comes_again(server: Cluster, java: Java, mqadmin: 
 
 
 @pytest.mark.smoke
-@pytest.mark.requirement("Consuming: At least once")
 def test_no_acknowledged_message_is_lost_when_the_broker_stops_and_when_it_is_killed(
     server: Cluster, java: Java, mqadmin: Mqadmin
 ) -> None:

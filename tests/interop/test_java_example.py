@@ -28,10 +28,6 @@ def read_order(cluster: LocalCluster) -> tuple[list[str], bytes]:
         return message.keys, message.body
 
 
-@pytest.mark.requirement(
-    "Documents: Every program of the README and of the pages is an example, and every example is "
-    "run"
-)
 def test_a_message_of_the_java_example_is_read_by_the_python_client(tmp_path: Path) -> None:
     with LocalCluster() as cluster:
         argv = ["java", *java_side.SHORT_LIVED, f"-Duser.home={tmp_path}"]
@@ -44,10 +40,6 @@ def test_a_message_of_the_java_example_is_read_by_the_python_client(tmp_path: Pa
         assert read_order(cluster) == (["o-1"], b"12 EUR")
 
 
-@pytest.mark.requirement(
-    "Documents: Every program of the README and of the pages is an example, and every example is "
-    "run"
-)
 @pytest.mark.parametrize("name", ["spring_boot", "camel"])
 def test_a_framework_sends_an_order_and_bills_it(name: str, tmp_path: Path) -> None:
     argv = java_side.example(name, "shop.Billing", home=tmp_path)

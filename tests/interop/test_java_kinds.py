@@ -136,10 +136,6 @@ def story_of_transactions(cluster: Cluster, java: Java, mqadmin: Mqadmin) -> Out
 
 
 @pytest.mark.smoke
-@pytest.mark.requirement(
-    "Transactions, operation, overload: Commit, rollback, check-backs, across restarts of broker "
-    "and producer"
-)
 def test_transactions_end_as_their_producers_say_also_across_restarts(
     told: Callable[[Story], tuple[Outcome, Outcome]],
 ) -> None:
@@ -187,7 +183,6 @@ def story_of_order(cluster: Cluster, java: Java, mqadmin: Mqadmin) -> Outcome:
     return {"backwards": backwards, "queues": len(queues)}
 
 
-@pytest.mark.requirement("Transactions, operation, overload: Order kept while members come and go")
 def test_messages_stay_in_order_while_members_join_and_leave(
     told: Callable[[Story], tuple[Outcome, Outcome]],
 ) -> None:
@@ -234,7 +229,6 @@ def story_of_requests(cluster: Cluster, java: Java, mqadmin: Mqadmin) -> Outcome
     }
 
 
-@pytest.mark.requirement("Transactions, operation, overload: Request and reply, a client that left")
 def test_a_reply_reaches_its_requester(
     told: Callable[[Story], tuple[Outcome, Outcome]],
 ) -> None:
@@ -281,7 +275,6 @@ def has_both_ends(kept_in: str, text: str) -> bool:
     return f"Writers-{kept_in}" in text and f"Readers-{kept_in}" in text
 
 
-@pytest.mark.requirement("Transactions, operation, overload: Traces, own trace topics")
 def test_the_trace_of_a_message_is_found_by_its_id(
     told: Callable[[Story], tuple[Outcome, Outcome]],
 ) -> None:
@@ -303,7 +296,6 @@ def story_of_broadcasting(cluster: Cluster, java: Java, mqadmin: Mqadmin) -> Out
     return {"each": [len(consumed(member)) for member in members]}
 
 
-@pytest.mark.requirement("Transactions, operation, overload: Broadcasting")
 def test_every_member_of_a_broadcasting_group_gets_every_message(
     told: Callable[[Story], tuple[Outcome, Outcome]],
 ) -> None:

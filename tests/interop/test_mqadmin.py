@@ -155,7 +155,6 @@ ALIKE = [
 ]
 
 
-@pytest.mark.requirement("Name server: Two duties, seen by administrators")
 @pytest.mark.parametrize("title", ALIKE)
 def test_mqadmin_prints_the_same_about_ours_as_about_the_real_broker(
     title: str, outputs: tuple[Outputs, Outputs]

@@ -470,7 +470,6 @@ ALIKE = [
 ]
 
 
-@pytest.mark.requirement("Transactions, operation, overload: Every command of mqadmin")
 @pytest.mark.parametrize("title", ALIKE)
 def test_mqadmin_prints_the_same_about_ours_as_about_the_real_broker(
     title: str, walks: tuple[Walk, Walk]
@@ -579,7 +578,6 @@ def test_a_name_server_shows_the_real_ones_settings_and_what_was_changed(
     assert real - ours <= {"httpPort", "kvConfigPath", "configStorePath", "rocketmqHome"}
 
 
-@pytest.mark.requirement("Transactions, operation, overload: Every command of mqadmin")
 def test_every_command_of_mqadmin_is_walked_through_or_excepted_with_a_reason(
     walks: tuple[Walk, Walk], java: Java
 ) -> None:

@@ -136,7 +136,6 @@ def checked(payer: Reporter) -> dict[str, tuple[str, str, str]]:
     return {e["key"]: (e["answer"], e["topic"], e["body"]) for e in payer.events("checked")}
 
 
-@pytest.mark.requirement("Name server: Older Java clients (4.9.8, 5.1.4) and their mqadmin")
 @pytest.mark.parametrize("version", ["4.9.8", "5.1.4"])
 def test_an_older_client_sends_and_consumes_in_every_mode_as_with_the_real_broker(
     both: tuple[Cluster, Cluster], tmp_path: Path, version: str

@@ -84,7 +84,6 @@ async def is_registered(admin: Admin) -> bool:
     return False
 
 
-@pytest.mark.requirement("Lite pull: Brokers before 5.0, which know no LITE_PULL_MESSAGE")
 async def test_our_client_does_with_older_servers_all_that_they_can(older: OlderCluster) -> None:
     address, topic = older.namesrv, "Orders"
     async with Admin(address) as admin:

@@ -243,7 +243,6 @@ def stories(both: tuple[AerobeeCluster, JavaCluster], java: Java) -> tuple[Story
     return ours, real
 
 
-@pytest.mark.requirement("Pop: Push consumers in pop mode, set by mqadmin, beside the real broker")
 def test_every_step_comes_out_as_with_the_real_broker(stories: tuple[Story, Story]) -> None:
     ours, real = stories
     assert len(real) > 30
@@ -255,7 +254,6 @@ def test_every_step_comes_out_as_with_the_real_broker(stories: tuple[Story, Stor
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.requirement("Pop: Push consumers in pop mode, set by mqadmin, beside the real broker")
 def test_the_story_is_not_an_empty_one(stories: tuple[Story, Story]) -> None:
     ours, _ = stories
     assert bodies(ours["pop_by_hand: pop of four"]) == ["m-0", "m-1", "m-2", "m-3"]
@@ -267,7 +265,6 @@ def test_the_story_is_not_an_empty_one(stories: tuple[Story, Story]) -> None:
     assert ours["pop_by_push_consumer: each is delivered"]
 
 
-@pytest.mark.requirement("Pop: No message lost, none popped for ever: kills, stops, full disks")
 def test_no_message_is_lost_when_the_broker_is_killed_under_popping_consumers(
     server: Cluster, java: Java, mqadmin: Mqadmin
 ) -> None:
@@ -319,7 +316,6 @@ def collected(p: Popper, wanted: set[str], **how: Any) -> dict[str, Found]:
     return found
 
 
-@pytest.mark.requirement("Pop: Check points and acknowledgements are Java's messages")
 def test_what_one_broker_left_invisible_comes_again_on_the_other(
     java_is_here: None, java: Java, mqadmin: Mqadmin, tmp_path: Path
 ) -> None:

@@ -103,7 +103,6 @@ def create(cluster: Cluster, mqadmin: Mqadmin) -> None:
         assert "success" in answer, answer
 
 
-@pytest.mark.requirement("Name server: RocketMQ's proxy before our broker, with the gRPC client 5")
 def test_the_client_of_a_proxy_gets_every_kind_of_message(
     proxied: Proxied, mqadmin: Mqadmin, clients: Java
 ) -> None:

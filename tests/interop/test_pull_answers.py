@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import pytest
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
@@ -117,7 +116,6 @@ async def pulled(peers: Peers, cluster: Cluster, pull: Pull, code: int) -> Comma
     return await peers.request(cluster.broker, code, header, b"", 20)
 
 
-@pytest.mark.requirement("Consuming: Pull: each answer code with the right next offset")
 async def test_every_pull_has_the_answer_of_the_real_broker(
     both: tuple[Cluster, Cluster], peers: Peers
 ) -> None:

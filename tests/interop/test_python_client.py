@@ -116,8 +116,6 @@ async def test_a_python_consumer_receives_the_tags_it_asked_for_of_all_that_java
             assert message.msg_id == receipt["msgId"]
 
 
-@pytest.mark.requirement("Name server: A queue has one consumer in a group")
-@pytest.mark.requirement("Rebalance: Members are told and share by themselves")
 async def test_java_and_python_members_of_one_group_share_its_queues(
     java_cluster: JavaCluster, java: Java, mqadmin: Mqadmin
 ) -> None:

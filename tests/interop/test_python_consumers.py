@@ -8,7 +8,6 @@ from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
 from aerobee.client import (
     Consumer,
     ConsumeSettings,
@@ -61,7 +60,6 @@ async def first_of(cluster: JavaCluster, topic: str) -> bytes:
         return found[0]
 
 
-@pytest.mark.requirement("Consuming: In order")
 async def test_queues_are_consumed_in_order_and_a_dead_message_lets_them_go_on(
     java_cluster: JavaCluster, mqadmin: Mqadmin
 ) -> None:
@@ -94,9 +92,6 @@ async def test_queues_are_consumed_in_order_and_a_dead_message_lets_them_go_on(
     assert seen == wanted
 
 
-@pytest.mark.requirement(
-    "Rebalance: A queue has one consumer at a time, through joins, leaves, crashes"
-)
 async def test_java_and_python_members_in_order_hand_queues_over_both_ways(
     java_cluster: JavaCluster, java: Java, mqadmin: Mqadmin
 ) -> None:
@@ -160,7 +155,6 @@ async def test_java_and_python_members_in_order_hand_queues_over_both_ways(
     assert len(mine) == 2
 
 
-@pytest.mark.requirement("Progress: Path of the local file; Java reads it, and the other way round")
 async def test_the_offsets_of_a_broadcasting_group_go_from_java_to_python_and_back(
     java_cluster: JavaCluster, mqadmin: Mqadmin, tmp_path: Path
 ) -> None:
@@ -205,7 +199,6 @@ async def test_the_offsets_of_a_broadcasting_group_go_from_java_to_python_and_ba
     assert await with_java(["c0", "c1"]) == client_id
 
 
-@pytest.mark.requirement("Lite pull: The example, in Python and Java in turn")
 async def test_lite_pull_goes_on_between_python_and_java_and_seeks(
     java_cluster: JavaCluster, java: Java, mqadmin: Mqadmin
 ) -> None:
@@ -241,7 +234,6 @@ async def test_lite_pull_goes_on_between_python_and_java_and_seeks(
         assert [message.body for message in messages] == [b"c0"]
 
 
-@pytest.mark.requirement("Consuming: Pop consumer")
 async def test_popped_messages_are_acknowledged_kept_longer_or_come_again(
     java_cluster: JavaCluster, mqadmin: Mqadmin
 ) -> None:
@@ -274,7 +266,6 @@ async def test_popped_messages_are_acknowledged_kept_longer_or_come_again(
         assert await consumer.receive(timeout=3) == []
 
 
-@pytest.mark.requirement("Consuming: Asked by brokers: running info, one message at once, resets")
 async def test_administrators_see_a_python_consumer_and_move_it(
     java_cluster: JavaCluster, mqadmin: Mqadmin
 ) -> None:
@@ -297,7 +288,6 @@ async def test_administrators_see_a_python_consumer_and_move_it(
     assert {message.body for message in messages} == {b"0", b"1", b"2", b"3"}
 
 
-@pytest.mark.requirement("Consuming: Pop by a push consumer, queues shared out by the broker")
 async def test_a_push_consumer_pops_where_an_administrator_has_set_it(
     java_cluster: JavaCluster, mqadmin: Mqadmin
 ) -> None:
@@ -327,7 +317,6 @@ async def test_a_push_consumer_pops_where_an_administrator_has_set_it(
         )
 
 
-@pytest.mark.requirement("Consuming: Trace of consumption")
 async def test_the_trace_of_a_message_shows_who_sent_it_and_who_consumed_it(
     java_cluster: JavaCluster, mqadmin: Mqadmin
 ) -> None:

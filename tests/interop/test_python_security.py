@@ -63,7 +63,6 @@ async def there_and_back(cluster: JavaCluster, security: Security, topic: str) -
         return message.body
 
 
-@pytest.mark.requirement("Consuming: Signed requests and TLS")
 async def test_a_signed_request_is_taken(guarded: JavaCluster) -> None:
     assert await there_and_back(guarded, Security(USER, SECRET), "signed") == b"there and back"
 
@@ -77,7 +76,6 @@ async def test_a_request_without_the_right_signature_is_refused(
             await producer.send(Message("TopicTest", b"x"), timeout=20)
 
 
-@pytest.mark.requirement("Consuming: Signed requests and TLS")
 async def test_the_client_speaks_tls(guarded: JavaCluster) -> None:
     security = Security(USER, SECRET, tls=unchecked())
     assert await there_and_back(guarded, security, "over-tls") == b"there and back"

@@ -137,10 +137,6 @@ async def fill(peers: Peers, pair: Pair, seed: int) -> list[int]:
     return found
 
 
-@pytest.mark.requirement(
-    "Store: Sync replication: the answer comes after the slave has the message, or says that it "
-    "took too long"
-)
 async def test_an_acknowledged_message_is_on_the_slave_and_the_files_are_the_same(
     pair: Pair, peers: Peers
 ) -> None:
@@ -173,9 +169,6 @@ async def test_both_masters_report_the_same_replication_status(pair: Pair, peers
     assert client["maxOffset"] == one["slaveAckOffset"]
 
 
-@pytest.mark.requirement(
-    "Store: The slave's log and queues are the master's, also after every crash"
-)
 async def test_replication_resumes_after_a_kill_of_our_side(pair: Pair, peers: Peers) -> None:
     async def slave_end() -> int:
         found: int = (await ha_status(peers, pair.slave.broker)).ha_client_runtime_info.max_offset

@@ -279,11 +279,6 @@ async def differences(
     return wrong
 
 
-@pytest.mark.requirement(
-    "Consuming: Requests at the edge (missing, odd and illegal fields, unknown names) are "
-    "answered as by the real servers"
-)
-@pytest.mark.requirement("Pop: PEEK_MESSAGE as the real broker answers it")
 async def test_each_request_has_the_answer_of_the_real_servers(
     clusters: tuple[Cluster, Cluster], peers: Peers
 ) -> None:

@@ -82,9 +82,6 @@ def reader(cluster: Cluster, java: Java, mqadmin: Mqadmin) -> Reporter:
     return program
 
 
-@pytest.mark.requirement(
-    "Consuming: SQL92 subscriptions: as in Java, faults refused with their place"
-)
 def test_a_pull_by_an_expression_finds_what_the_real_broker_finds(sides: Sides) -> None:
     for text, count in RIGHT.items():
         ours, real = sides("pull", "SQL92", text)

@@ -145,7 +145,6 @@ def table(cluster: AerobeeCluster | JavaCluster, name: str) -> Any:
         return None
 
 
-@pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
 def test_the_slaves_files_have_the_contents_of_its_masters_files(pair: Pair) -> None:
     # Wait until the delayed message is delivered and delayOffset.json says so.
     wait_until(
@@ -177,7 +176,6 @@ def test_mqadmin_lists_master_and_slave(pair: Pair, mqadmin: Mqadmin) -> None:
     assert rows == [["0", pair.master.broker], ["1", pair.slave.broker]]
 
 
-@pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
 async def test_a_slave_refuses_as_the_real_one_does(pair: Pair, peers: Peers) -> None:
     pairs = properties.encode({}).decode()
     send = SendMessage("pg", TOPIC, "TBW102", 4, 0, 0, 1, 0, pairs, 0, batch=False)
@@ -207,7 +205,6 @@ async def has_caught_up(pair: Pair, peers: Peers) -> bool:
     return 0 < end == master.master_commit_log_max_offset
 
 
-@pytest.mark.requirement("Store: Reading on from a slave while the master is gone, and going back")
 async def test_consumers_fail_over_to_the_slave_and_return_to_the_master(
     pair: Pair, java: Java, peers: Peers
 ) -> None:

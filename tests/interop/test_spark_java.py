@@ -82,9 +82,6 @@ def found(
     return driver.found_by(program, java_cluster.namesrv, TOPIC, str(folder))
 
 
-@pytest.mark.requirement(
-    "Spark: A real Java broker as the source: batch, stream, compressed, batches, 4 MiB, unicode"
-)
 @pytest.mark.parametrize("how", ["batch", "stream"])
 def test_every_message_on_a_java_broker_is_a_row(
     found: dict[str, Any], sent: list[Row], how: str

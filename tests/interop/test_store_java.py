@@ -115,7 +115,6 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
-@pytest.mark.requirement("Store: The real store on ours and ours on the real one's, byte for byte")
 @pytest.mark.parametrize(
     "by_java",
     [
@@ -145,16 +144,12 @@ def test_java_and_ours_write_the_same_bytes(by_java: Written, tmp_path: Path) ->
 
 
 @pytest.mark.smoke
-@pytest.mark.requirement("Store: The real store on ours and ours on the real one's, byte for byte")
 def test_our_store_reads_in_a_java_store_what_java_reads(by_java: Written, tmp_path: Path) -> None:
     shutil.copytree(by_java.folder, tmp_path / "store")
     check_same(seen_by_ours(tmp_path / "store", by_java.settings), by_java.report)
 
 
 @pytest.mark.smoke
-@pytest.mark.requirement(
-    "Store: The real store on ours and ours on the real one's, byte for byte … after kill -9"
-)
 def test_after_kill_9_java_recovers_our_store_and_our_store_recovers_javas(
     judge: Judge, by_java: Written, tmp_path: Path
 ) -> None:
@@ -197,7 +192,6 @@ def test_java_opens_a_restored_backup_of_our_store_in_use(
 
 
 @pytest.mark.smoke
-@pytest.mark.requirement("Store: The real store on ours and ours on the real one's, byte for byte")
 def test_each_store_continues_where_the_other_ended(
     judge: Judge, by_java: Written, tmp_path: Path
 ) -> None:
@@ -231,9 +225,6 @@ def _is_of(message: dict[str, Any], name: str) -> bool:
     return f"{message['topic']}@{message['queue']}" == name and message["sysFlag"] & 0xC in (0, 8)
 
 
-@pytest.mark.requirement(
-    "Store: Retention: 75, 85 and 90 percent, and back … of queues and index behind the log"
-)
 def test_java_reads_the_same_in_a_store_whose_old_files_were_deleted(
     judge: Judge, tmp_path: Path
 ) -> None:

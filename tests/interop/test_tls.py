@@ -34,9 +34,6 @@ def hidden(java_is_here: None, tmp_path: Path) -> Iterator[Java]:
 
 
 @pytest.mark.smoke
-@pytest.mark.requirement(
-    "Name server: TLS beside plain clients on one port, with a certificate of its own making"
-)
 def test_java_sends_and_receives_over_tls_and_not_without(
     enforcing: AerobeeCluster, hidden: Java, java: Java
 ) -> None:

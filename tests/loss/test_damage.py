@@ -196,9 +196,6 @@ def chosen_places(whole: Sound, *, is_clean: bool) -> Iterator[tuple[str, int]]:
             yield path, at
 
 
-@pytest.mark.requirement(
-    "Store: Write path, also under a crash … when the disk fails, is full, or has damage"
-)
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize(
     ("places", "bits"),
@@ -263,9 +260,6 @@ def pieces(data: bytes) -> Iterator[bytes | None]:
         yield data[:-1]
 
 
-@pytest.mark.requirement(
-    "Store: Write path, also under a crash … when the disk fails, is full, or has damage"
-)
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_missing_or_truncated_file_costs_at_most_its_own_messages(
     is_clean: bool, told: Told

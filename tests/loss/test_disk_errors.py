@@ -47,9 +47,6 @@ def attempt(run: Run, work: Callable[[Run], None]) -> StoreError | None:
     return None
 
 
-@pytest.mark.requirement(
-    "Store: Write path, also under a crash … when the disk fails, is full, or has damage"
-)
 @pytest.mark.parametrize("sync_flush", [False, True])
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("kind", KINDS)
@@ -96,9 +93,6 @@ def test_no_acknowledged_message_is_lost_whichever_call_fails(
     assert nth > {"rename": 3, "unlink": 3}.get(kind, 20)
 
 
-@pytest.mark.requirement(
-    "Store: Write path, also under a crash … when the disk fails, is full, or has damage"
-)
 @pytest.mark.parametrize("sync_flush", [False, True])
 @pytest.mark.parametrize("calls", [1, 10, 10_000])
 @pytest.mark.parametrize(
@@ -204,9 +198,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
-@pytest.mark.requirement(
-    "Store: Write path, also under a crash … when the disk fails, is full, or has damage"
-)
 async def test_a_full_small_disk_takes_messages_again_once_there_is_room(
     small_disk: Path,
 ) -> None:

@@ -186,9 +186,6 @@ def look(log: Log, store: MessageStore, end: int) -> None:
     assert contents(store) == {queue: bodies for queue, bodies in wanted.items() if bodies}
 
 
-@pytest.mark.requirement(
-    "Store: The slave's log and queues are the master's, also after every crash"
-)
 @pytest.mark.parametrize("start", [0, 2 * SEGMENT])
 def test_no_crash_of_a_slave_loses_received_messages_or_invents_others(
     start: int, quiet: None, tmp_path: Path

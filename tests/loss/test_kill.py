@@ -48,7 +48,6 @@ def broker(folder: Path, number: int, mode: str) -> Iterator[tuple[Child, str]]:
         yield child, found[1]
 
 
-@pytest.mark.requirement("Store: Async flush: a kill loses nothing")
 @pytest.mark.parametrize("kills", [pytest.param(2, marks=pytest.mark.smoke), max(1, KILLS // 2)])
 @pytest.mark.parametrize("mode", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 async def test_nothing_acknowledged_or_read_is_lost_by_kills(

@@ -88,10 +88,6 @@ FAULTS: list[tuple[Callable[[Patch], None], tuple[str, ...], bool, str]] = [
 ]
 
 
-@pytest.mark.requirement(
-    "Store: Write path, also under a crash … at every change of the disk, with any part of the "
-    "rest surviving"
-)
 @pytest.mark.parametrize(
     ("plant", "names", "sync_flush", "text"), FAULTS, ids=[fault[0].__name__ for fault in FAULTS]
 )

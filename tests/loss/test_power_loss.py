@@ -24,10 +24,6 @@ STEPS_PER_LIFE = 25  # at most, between two crashes
 LIVES = 20  # of a history
 
 
-@pytest.mark.requirement(
-    "Store: Write path, also under a crash … at every change of the disk, with any part of the "
-    "rest surviving"
-)
 @pytest.mark.parametrize("steps", [2, pytest.param(3, marks=pytest.mark.soak)])
 def test_no_crash_in_any_short_workload_loses_anything(
     steps: int, capsys: pytest.CaptureFixture[str], quiet: None
@@ -49,10 +45,6 @@ def test_no_crash_in_any_short_workload_loses_anything(
     assert found.states >= STATES_MIN[steps]
 
 
-@pytest.mark.requirement(
-    "Store: Write path, also under a crash … at every change of the disk, with any part of the "
-    "rest surviving"
-)
 @pytest.mark.parametrize("sync_flush", [False, True])
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + HISTORIES))
 def test_a_long_history_with_crashes_of_all_kinds_loses_nothing(

@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from random import Random
 
-import pytest
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.ha import HARuntimeInfo
@@ -121,9 +120,6 @@ async def make_topic(address: str) -> None:
     await peers.close()
 
 
-@pytest.mark.requirement(
-    "Store: A slave made the master: nothing acknowledged by two is lost, nothing waits for ever"
-)
 async def test_a_promoted_slave_has_every_acknowledged_message(tmp_path: Path) -> None:
     draw = Random(f"{SEED} promotion")
     load = Senders()

@@ -56,7 +56,6 @@ async def served(folder: Path) -> set[str]:
     return found
 
 
-@pytest.mark.requirement("Documents: systemd units, Kubernetes manifests, dashboard")
 async def test_rules_and_boards_are_on_metrics_that_exist(tmp_path: Path) -> None:
     known = await served(tmp_path)
     for rule in rules():

@@ -89,7 +89,6 @@ def test_another_id_of_a_known_name_needs_a_full_registration_of_its_own(
     assert addresses(routes) == {0: "10.0.0.1:1"}
 
 
-@pytest.mark.requirement("Name server: Route table and broker list as Java writes them")
 def test_a_route_names_queues_and_brokers(routes: RouteTable) -> None:
     found = routes.route("T1")
     assert found is not None
@@ -225,9 +224,6 @@ def test_a_registration_over_the_limit_of_addresses_is_refused() -> None:
 # --- lost brokers -------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement(
-    "Name server: A silent broker is gone after 120 s, a closed connection at once"
-)
 def test_a_silent_broker_is_removed_after_more_than_120_seconds(routes: RouteTable) -> None:
     assert routes.expire(120_000) == Gone()
     assert routes.route("T1") is not None
@@ -252,9 +248,6 @@ def test_a_broker_may_name_a_timeout_of_its_own() -> None:
     assert routes.expire(10_001).addresses == [("C", "10.0.0.1:1")]
 
 
-@pytest.mark.requirement(
-    "Name server: A silent broker is gone after 120 s, a closed connection at once"
-)
 def test_a_closed_connection_removes_all_its_brokers(routes: RouteTable) -> None:
     register(routes, said("T2", "T3", name="b", addr="10.0.0.2:1"), connection="y")
     register(routes, said("T4", "T5", name="c", addr="10.0.0.3:1"), connection="y")

@@ -85,7 +85,6 @@ async def test_an_unknown_cluster_has_no_topics(asker: Asker) -> None:
     assert found == Answer(0, None, None, b'{"topicList":[]}')
 
 
-@pytest.mark.requirement("Name server: Route table and broker list as Java writes them")
 async def test_registrations_as_a_real_name_server_answers_them(
     namesrv: NameServer, asker: Asker, connect: Connect
 ) -> None:
@@ -103,7 +102,6 @@ async def test_registrations_as_a_real_name_server_answers_them(
             pass
 
 
-@pytest.mark.requirement("Name server: Two duties, seen by administrators")
 async def test_cluster_info_as_a_real_name_server_writes_it(asker: Asker) -> None:
     await register(
         asker,
@@ -269,10 +267,6 @@ async def test_a_silent_broker_is_dropped_and_its_connection_closed(
     assert (await route(asker, "T1")).code == codes.TOPIC_NOT_EXIST
 
 
-@pytest.mark.requirement(
-    "Name server: A silent broker is gone after 120 s, a closed connection at once"
-)
-@pytest.mark.requirement("RocketMQ as it is: The name server looks for silent brokers each 5 s")
 async def test_the_scan_runs_by_itself(start: Start, connect: Connect) -> None:
     now_ms = 0
     server = await start(clock=lambda: now_ms, scan_not_active_broker_interval=10)

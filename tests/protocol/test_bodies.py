@@ -150,7 +150,6 @@ def test_attributes_of_a_topic_line_that_are_cut_at_a_blank_are_dropped() -> Non
     assert found == topic.TopicConfig("T", 1, 2, 6)
 
 
-@pytest.mark.requirement("Name server: The C++ client's heartbeats")
 def test_a_heartbeat_may_give_the_ordinals_of_enums_as_the_cpp_client_does() -> None:
     # What rocketmq-client-cpp 2.1.0 sends, the line end included.
     text = (

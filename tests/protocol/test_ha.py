@@ -15,7 +15,6 @@ def test_numbers_are_big_endian_and_side_by_side() -> None:
     assert REPORT.pack(258) == bytes.fromhex("0000000000000102")
 
 
-@pytest.mark.requirement("Store: Replication: the wire of both ends, to the byte")
 def test_chunks_come_whole_however_they_are_cut() -> None:
     assert Chunks().feed(STREAM) == CHUNKS
     reader = Chunks()

@@ -91,7 +91,6 @@ def test_a_line_that_is_no_json_object_is_named(inside: Inside, daemon: Daemon) 
     assert "line 2 is not a JSON object with a body" in said
 
 
-@pytest.mark.requirement("Bad input: Lines that are no message")
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -191,7 +190,6 @@ def test_topics_groups_and_lag_tell_what_was_done(inside: Inside, daemon: Daemon
     assert (counters["members"], counters["topics"]) == (0, "counted")
 
 
-@pytest.mark.requirement("Bad input: Commands on what exists already, or not")
 def test_a_topic_is_created_with_its_queues_and_deleted(inside: Inside, daemon: Daemon) -> None:
     where = ["-n", daemon.namesrv]
     assert "created topic made" in inside.output(
@@ -211,7 +209,6 @@ def test_a_topic_is_created_with_its_queues_and_deleted(inside: Inside, daemon: 
     )
 
 
-@pytest.mark.requirement("Bad input: Words that a newcomer may try")
 def test_a_topic_or_a_group_is_listed_alone(inside: Inside, daemon: Daemon) -> None:
     for name in ("alone", "beside"):
         inside.output("pub", name, "-n", daemon.namesrv, data="x\n")

@@ -43,7 +43,6 @@ def test_kubernetes_takes_each_manifest() -> None:
     assert "terminationGraceSeconds" in conforms(wrong).stdout
 
 
-@pytest.mark.requirement("Documents: systemd units, Kubernetes manifests, dashboard")
 def test_the_manifests_fit_together() -> None:
     services = {each["metadata"]["name"]: each["spec"] for each in manifests("Service")}
     for each in manifests("StatefulSet"):

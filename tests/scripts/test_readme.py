@@ -24,7 +24,6 @@ def blocks(document: str, kind: str) -> list[str]:
     return found
 
 
-@pytest.mark.requirement("Documents: The README's commands print what it says")
 @pytest.mark.parametrize("document", ["README.md", "docs/tutorial.md"])
 def test_the_first_commands_print_what_stands_below_them(
     document: str, aerobee_cluster: LocalCluster, tmp_path: Path
@@ -54,7 +53,6 @@ def test_the_first_commands_print_what_stands_below_them(
     assert printed == lines
 
 
-@pytest.mark.requirement("Documents: The README's commands print what it says")
 def test_the_brokers_of_the_page_on_operation_have_settings_that_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

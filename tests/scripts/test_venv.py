@@ -15,7 +15,6 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = "from aerobee.client import Producer\n\nreveal_type(Producer().group)\n"
 
 
-@pytest.mark.requirement("Documents: Editors and type checkers find the package in .venv")
 def test_a_type_checker_finds_the_package_in_the_environment(tmp_path: Path) -> None:
     """As editors do: they follow paths, not the import hook of an editable install."""
     (tmp_path / "program.py").write_text(PROGRAM)

@@ -26,7 +26,6 @@ def test_help_is_a_word_too(capsys: pytest.CaptureFixture[str]) -> None:
         assert (code, out.startswith("usage: aerobee pub ")) == (0, True)
 
 
-@pytest.mark.requirement("Bad input: Words that a newcomer may try")
 @pytest.mark.parametrize(
     ("word", "hint"),
     [
@@ -51,7 +50,6 @@ def test_a_broker_is_told_its_name_servers_in_both_ways(
         assert (code, "namesrvAddr=names:9876\n" in out) == (0, True)
 
 
-@pytest.mark.requirement("Bad input: Words that a newcomer may try")
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -72,7 +70,6 @@ def test_what_can_not_be_is_refused_before_anybody_is_asked(
     assert error.startswith(says)
 
 
-@pytest.mark.requirement("Bad input: Words that a newcomer may try")
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [

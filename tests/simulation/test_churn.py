@@ -31,10 +31,6 @@ def silence() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.requirement("Progress: Duplicates are bounded")
-@pytest.mark.requirement(
-    "Rebalance: A queue has one consumer at a time, through joins, leaves, crashes"
-)
 @pytest.mark.parametrize("kind", ["concurrent", "ordered"])
 @pytest.mark.parametrize("seed", [*QUICK, *MANY])
 def test_members_that_come_go_and_are_killed_lose_nothing(seed: int, kind: str) -> None:

@@ -61,9 +61,6 @@ def test_a_record_of_the_real_broker_becomes_the_row_it_stands_for(entry: dict[s
     assert row["brokerName"] == "broker-a"
 
 
-@pytest.mark.requirement(
-    "Spark: Columns straight from the bytes; compressed and batch messages, too"
-)
 @pytest.mark.parametrize("entry", PACKED, ids=lambda entry: entry["name"])
 def test_a_body_that_a_java_client_compressed_comes_out_plain(entry: dict[str, Any]) -> None:
     flag: int = entry["sysFlag_on_wire"] if "sysFlag_on_wire" in entry else entry["sysFlag"]
@@ -97,9 +94,6 @@ RECORDS = strategies.fixed_dictionaries(
 )
 
 
-@pytest.mark.requirement(
-    "Spark: Columns straight from the bytes; compressed and batch messages, too"
-)
 @given(strategies.lists(RECORDS, max_size=40))
 def test_many_records_of_all_shapes_equal_what_the_plain_reader_says(
     fields: list[dict[str, Any]],
@@ -158,9 +152,6 @@ def test_a_property_string_is_read_as_java_reads_it(text: bytes, expected: str |
     assert dict(rows[1]["properties"]).get("KEYS") == expected
 
 
-@pytest.mark.requirement(
-    "Spark: Columns straight from the bytes; compressed and batch messages, too"
-)
 def test_a_batch_in_one_record_becomes_a_row_for_each_of_its_messages() -> None:
     body = inner_batch(
         (b"one", {"TAGS": "a"}, 1), (b"", {}, 2), (b"three", {"KEYS": "k", "own": "v"}, 3)

@@ -147,10 +147,6 @@ def stored(name_server: str) -> list[Row]:
     return rows
 
 
-@pytest.mark.requirement(
-    "Spark: Exactly once into a table, driver and broker killed (20 times: "
-    "`AEROBEE_SPARK_KILLS=20 scripts/test tests/spark/test_exactly_once.py`)"
-)
 @pytest.mark.parametrize("kills", [pytest.param(1, marks=pytest.mark.smoke), KILLS])
 def test_kills_of_driver_and_broker_lose_no_row_and_repeat_none(kills: int, tmp_path: Path) -> None:
     random = Random(SEED)

@@ -52,7 +52,6 @@ def found(
     return driver.found_by(program, name_server, str(folder), str(FLIGHTS))
 
 
-@pytest.mark.requirement("Spark: Windowed means equal those of pandas")
 def test_the_windows_in_the_files_are_those_of_pandas(
     found: dict[str, Any], expected: dict[tuple[str, str, str], tuple[int, float | None]]
 ) -> None:

@@ -31,9 +31,6 @@ def loaded() -> ModuleType:
     return module
 
 
-@pytest.mark.requirement(
-    'Spark: `format("rocketmq")` is found without registering, or after `register`'
-)
 def test_the_package_is_installed_beside_ours_and_gives_the_source() -> None:
     setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     assert setuptools["package-dir"][PACKAGE] == f"spark/{PACKAGE}"
@@ -42,9 +39,6 @@ def test_the_package_is_installed_beside_ours_and_gives_the_source() -> None:
     assert RocketmqSource.name() == "rocketmq"
 
 
-@pytest.mark.requirement(
-    'Spark: `format("rocketmq")` is found without registering, or after `register`'
-)
 def test_without_what_the_source_needs_there_is_none_and_nothing_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -67,7 +61,6 @@ def test_where_there_is_no_range_there_are_no_rows(partition: InputPartition | N
     assert list(reader.read(partition)) == []
 
 
-@pytest.mark.requirement("Spark: Offsets out of range, a schema that does not fit")
 @pytest.mark.parametrize(
     ("field", "words"),
     [

@@ -132,7 +132,6 @@ def test_a_schema_file_that_says_nothing_is_refused(tmp_path: Path) -> None:
     assert read_schema_text('{"type":"struct"}') == '{"type":"struct"}'
 
 
-@pytest.mark.requirement("Spark: The bar has rows, rate and lag")
 def test_the_lag_is_what_lies_between_a_querys_offsets_and_the_ends() -> None:
     latest = {"a": {"x:0": 10, "x:1": 5}, "b": {"x:0": 3}}
     told = {"endOffset": {"a": {"x:0": 4, "x:1": 5}}, "latestOffset": latest}
@@ -145,7 +144,6 @@ def test_the_lag_is_what_lies_between_a_querys_offsets_and_the_ends() -> None:
     assert lag_of({"endOffset": latest, "latestOffset": None}) is None
 
 
-@pytest.mark.requirement("Spark: `aerobee ingest` once; what is wrong in one sentence")
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -24,7 +24,6 @@ TOPIC = "orders"
 DEPLOY = "org.apache.spark.deploy"
 
 
-@pytest.mark.requirement("Spark: `aerobee ingest` on a Spark cluster")
 def test_executors_of_a_cluster_read_the_topic(name_server: str, tmp_path: Path) -> None:
     import pyspark
 

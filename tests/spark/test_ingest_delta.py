@@ -62,9 +62,6 @@ def table(folder: Path) -> list[tuple[str, str]]:
     )
 
 
-@pytest.mark.requirement(
-    "Spark: `--format delta`: with the delta-spark of this PySpark, without, and with another's"
-)
 @pytest.mark.usefixtures("delta_is_here")
 def test_a_delta_table_holds_each_message_once(name_server: str, tmp_path: Path) -> None:
     words = ["-n", name_server, "--master", "local[1]", "--partition-by", "tags"]
@@ -103,9 +100,6 @@ def test_a_delta_table_holds_each_message_once(name_server: str, tmp_path: Path)
     assert table(tmp_path / "stream") == rows
 
 
-@pytest.mark.requirement(
-    "Spark: `--format delta`: with the delta-spark of this PySpark, without, and with another's"
-)
 def test_without_delta_spark_one_sentence_says_what_to_install(
     name_server: str, tmp_path: Path
 ) -> None:

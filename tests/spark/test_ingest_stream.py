@@ -41,7 +41,6 @@ def send(name_server: str, *bodies: bytes) -> None:
     asyncio.run(work())
 
 
-@pytest.mark.requirement("Spark: `aerobee ingest` as a stream, typed columns, what doesn't fit")
 def test_a_stream_goes_on_where_a_signal_ended_it_and_keeps_what_does_not_fit(
     name_server: str, tmp_path: Path
 ) -> None:

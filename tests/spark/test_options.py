@@ -55,9 +55,6 @@ def test_the_drivers_environment_names_the_name_server(monkeypatch: pytest.Monke
     assert given.name_server == "here:9876"
 
 
-@pytest.mark.requirement(
-    "Spark: Options with the words of Spark's Kafka source, wrong ones named before a task starts"
-)
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -124,7 +121,6 @@ def test_a_stream_begins_at_the_end_unless_told_otherwise() -> None:
     assert early.starting == Place("earliest")
 
 
-@pytest.mark.requirement("Spark: The words of the older connector")
 def test_the_words_of_the_older_connector_are_understood() -> None:
     options = read_options({"nameserver.addr": "h:1", "topic": "a", "consumer.group": "g"})
     assert (options.name_server, options.topics, options.group) == ("h:1", ("a",), "g")

@@ -21,7 +21,6 @@ def planned(**options: str) -> list[tuple[str, str, int, int, int]]:
     return [(each.topic, each.broker_name, each.queue_id, each.start, each.end) for each in ranges]
 
 
-@pytest.mark.requirement("Spark: Empty topics and queues")
 def test_all_that_is_held_is_read_and_empty_queues_make_no_task() -> None:
     assert planned(subscribe="a,b") == [
         ("a", "broker-x", 0, 0, 100),
@@ -30,9 +29,6 @@ def test_all_that_is_held_is_read_and_empty_queues_make_no_task() -> None:
     ]
 
 
-@pytest.mark.requirement(
-    "Spark: `subscribe`, `subscribePattern`, `assign`, offsets and times per queue"
-)
 def test_offsets_can_be_given_for_each_queue() -> None:
     starting = {"a": {"broker-x:0": 90, "1": -2, "broker-y:0": -1}}
     ending = {"a": {"0": -1, "1": 55}}
@@ -42,7 +38,6 @@ def test_offsets_can_be_given_for_each_queue() -> None:
     ]
 
 
-@pytest.mark.requirement("Spark: Offsets out of range, a schema that does not fit")
 @pytest.mark.parametrize(
     ("offsets", "words"),
     [
@@ -61,7 +56,6 @@ def test_starting_offsets_that_do_not_fit_are_refused(offsets: dict[str, int], w
         planned(startingOffsets=json.dumps({"a": offsets}))
 
 
-@pytest.mark.requirement("Spark: Offsets out of range, a schema that does not fit")
 @pytest.mark.parametrize(
     ("offsets", "words"),
     [
@@ -86,9 +80,6 @@ def test_what_was_deleted_is_left_out_when_data_loss_is_accepted() -> None:
     assert ("a", "broker-x", 1, 50, 60) in found
 
 
-@pytest.mark.requirement(
-    "Spark: Pulls side by side, in bounded pieces; long ranges split (`minPartitions`)"
-)
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 50, 109, 110])
 def test_a_split_has_enough_parts_no_gap_and_no_overlap(count: int) -> None:
     whole = [QueueRange("a", "x", 0, 0, 100), QueueRange("a", "x", 1, 50, 60)]
@@ -100,7 +91,6 @@ def test_a_split_has_enough_parts_no_gap_and_no_overlap(count: int) -> None:
         assert offsets == list(range(each.start, each.end))
 
 
-@pytest.mark.requirement("Spark: Skewed queues")
 def test_long_ranges_are_cut_into_more_parts_than_short_ones() -> None:
     parts = split([QueueRange("a", "x", 0, 0, 900), QueueRange("a", "x", 1, 0, 100)], 10)
     assert [len(part) for part in parts] == [100] * 10

@@ -37,9 +37,6 @@ def taken(
     return [(f"{each.broker_name}:{each.queue_id}", each.start, each.end) for each in found]
 
 
-@pytest.mark.requirement(
-    "Spark: `subscribe`, `subscribePattern`, `assign`, offsets and times per queue"
-)
 @pytest.mark.parametrize(
     ("said", "start"),
     [
@@ -74,7 +71,6 @@ def test_a_queue_that_is_new_is_read_from_its_first_message() -> None:
     assert taken(reader, start, END) == [("x:1", 50, 60)]
 
 
-@pytest.mark.requirement("Spark: A broker that is away in mid-stream and comes back")
 def test_a_queue_whose_broker_is_away_stays_as_it_is() -> None:
     start = {"a": {"x:0": 100, "x:1": 60, "y:0": 0, "z:0": 77}}
     reader = FakeReader(HELD)
@@ -83,9 +79,6 @@ def test_a_queue_whose_broker_is_away_stays_as_it_is() -> None:
     assert taken(reader, start, end) == []
 
 
-@pytest.mark.requirement(
-    "Spark: `subscribe`, `subscribePattern`, `assign`, offsets and times per queue"
-)
 def test_a_pattern_finds_topics_that_come_later() -> None:
     reader = FakeReader({("a1", "x", 0): range(5), ("b", "x", 0): range(5)})
     pattern = read_options({"subscribePattern": "a.*"}, stream=True)
@@ -97,10 +90,6 @@ def test_a_pattern_finds_topics_that_come_later() -> None:
     assert latest(grown, pattern, start) == {"a1": {"x:0": 5}, "a2": {"x:0": 3}}
 
 
-@pytest.mark.requirement(
-    "Spark: `maxOffsetsPerTrigger` and `minOffsetsPerTrigger`, where Spark tells of limits and "
-    "before PySpark 4.2"
-)
 @pytest.mark.parametrize("rows_max", [1, 2, 3, 10, 55, 109, 110, 111, 10_000])
 def test_a_limit_is_kept_and_used(rows_max: int) -> None:
     lows: Progress = {"a": {"x:0": 0, "x:1": 50, "y:0": 0}}
@@ -110,10 +99,6 @@ def test_a_limit_is_kept_and_used(rows_max: int) -> None:
     assert all(lows["a"][name] <= end["a"][name] <= END["a"][name] for name in END["a"])
 
 
-@pytest.mark.requirement(
-    "Spark: `maxOffsetsPerTrigger` and `minOffsetsPerTrigger`, where Spark tells of limits and "
-    "before PySpark 4.2"
-)
 def test_a_limit_leaves_no_queue_waiting_for_ever() -> None:
     lows: Progress = {"a": {"x:0": 0, "x:1": 50, "y:0": 0}}
     start: Progress = {}
@@ -157,9 +142,6 @@ def test_each_queue_that_waits_moves_in_turn_however_few_rows_a_round_has(
         assert start["a"]["x:0"] == 10 * turns * (rows_max - queues + 1)
 
 
-@pytest.mark.requirement(
-    "Spark: Retention with failOnDataLoss both ways, the queue and range named"
-)
 @pytest.mark.parametrize(
     ("start", "end", "left"),
     [

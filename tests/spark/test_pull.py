@@ -51,9 +51,6 @@ def test_chunks_end_at_a_number_of_messages(monkeypatch: pytest.MonkeyPatch) -> 
     assert [offset for chunk in found for offset in chunk] == list(range(150))
 
 
-@pytest.mark.requirement(
-    "Spark: Pulls side by side, in bounded pieces; long ranges split (`minPartitions`)"
-)
 def test_no_slot_is_begun_after_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull, "PIECE_BYTES_ENOUGH", 1)
     monkeypatch.setattr(pull, "PULLS_UNDER_WAY_MAX", 2)
@@ -79,9 +76,6 @@ class Slow(FakePuller):
         return await super().pull(queue, offset, max_messages, bulk=bulk)
 
 
-@pytest.mark.requirement(
-    "Spark: Pulls side by side, in bounded pieces; long ranges split (`minPartitions`)"
-)
 def test_pulls_run_side_by_side_and_their_answers_keep_the_order() -> None:
     reader = Slow({QUEUE: range(2000)})
     assert chunks(reader, 0, 2000) == [list(range(2000))]
@@ -89,9 +83,6 @@ def test_pulls_run_side_by_side_and_their_answers_keep_the_order() -> None:
     assert [offset for offset, _ in reader.pulls] != sorted(offset for offset, _ in reader.pulls)
 
 
-@pytest.mark.requirement(
-    "Spark: Retention with failOnDataLoss both ways, the queue and range named"
-)
 def test_deleted_messages_fail_the_read_with_queue_and_range() -> None:
     words = (
         "nothing is at offset 10 while reading offsets 10 to 60 of queue 0 of topic a on x: "
@@ -108,9 +99,6 @@ def test_a_queue_that_became_shorter_fails_the_read() -> None:
         chunks(FakePuller({QUEUE: range(60)}), 0, 100)
 
 
-@pytest.mark.requirement(
-    "Spark: Retention with failOnDataLoss both ways, the queue and range named"
-)
 def test_what_is_left_is_read_when_data_loss_is_accepted() -> None:
     reader = FakePuller({QUEUE: range(50, 60)})
     assert chunks(reader, 10, 60, fail_on_data_loss=False) == [list(range(50, 60))]
@@ -170,9 +158,6 @@ class Moving(FakePuller):
         return await super().pull(queue, offset, max_messages, bulk=bulk)
 
 
-@pytest.mark.requirement(
-    "Spark: A lost broker and one that moves in mid-read (`fetchOffset.numRetries`)"
-)
 @pytest.mark.parametrize("per_pull", [None, 8])
 def test_a_broker_that_moves_in_mid_read_is_followed(per_pull: int | None) -> None:
     reader = Moving(away=3)
@@ -183,9 +168,6 @@ def test_a_broker_that_moves_in_mid_read_is_followed(per_pull: int | None) -> No
     assert reader.looked_up >= 3
 
 
-@pytest.mark.requirement(
-    "Spark: A lost broker and one that moves in mid-read (`fetchOffset.numRetries`)"
-)
 def test_a_lost_broker_is_asked_as_often_as_the_options_say() -> None:
     reader = Moving(away=1_000)
     how = Pulling(100, retries=2, retry_ms=0)
@@ -202,7 +184,6 @@ def test_what_will_not_change_is_not_tried_again() -> None:
     assert reader.looked_up == 0
 
 
-@pytest.mark.requirement("Spark: A read that is given up leaves no connection and no thread")
 def test_a_read_that_is_given_up_leaves_no_connection_and_no_thread() -> None:
     reader = FakePuller({QUEUE: range(100_000)})
     found = pull_chunks(reader, QueueRange(*QUEUE, 0, 100_000), Pulling(32))

@@ -69,9 +69,6 @@ def planned(*filters: Any) -> list[tuple[str, str, int, int, int]]:
     return [(each.topic, each.broker_name, each.queue_id, each.start, each.end) for each in ranges]
 
 
-@pytest.mark.requirement(
-    "Spark: Filters of a query are pushed down; nothing fails where they are not"
-)
 @pytest.mark.parametrize(
     ("filters", "left"),
     [

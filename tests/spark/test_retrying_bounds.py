@@ -63,9 +63,6 @@ def retrying(reader: FakeReader, **said: str) -> RetryingBounds:
     return RetryingBounds(reader, read_options(words))
 
 
-@pytest.mark.requirement(
-    "Spark: A lost broker and one that moves in mid-read (`fetchOffset.numRetries`)"
-)
 @pytest.mark.parametrize(
     ("ask", "answer"),
     [

@@ -98,7 +98,6 @@ def test_a_python_that_can_import_the_source_will_do(tmp_path: Path) -> None:
     check_python(str(other))
 
 
-@pytest.mark.requirement("Spark: PYSPARK_PYTHON without pyarrow")
 def test_a_python_without_pyarrow_is_told_before_spark_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,9 +117,6 @@ def test_a_python_that_is_not_there_is_told() -> None:
         check_python("/no/python")
 
 
-@pytest.mark.requirement(
-    "Spark: `--format delta`: with the delta-spark of this PySpark, without, and with another's"
-)
 def test_a_delta_that_does_not_fit_this_pyspark_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's launcher ends when Maven has no jars for the two versions."""
 

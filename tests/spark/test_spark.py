@@ -71,9 +71,6 @@ def found(name_server: str, sent: Sent, driver: Driver) -> dict[str, Any]:
 
 
 @pytest.mark.smoke
-@pytest.mark.requirement(
-    "Spark: The row as Kafka users know it, and all of a message with `rowSchema=full`"
-)
 def test_spark_has_the_columns_with_their_types(found: dict[str, Any]) -> None:
     full = row_columns(headers=True, full=True)
     assert found["types"] == [[column.name, column.ddl] for column in full]
@@ -81,9 +78,6 @@ def test_spark_has_the_columns_with_their_types(found: dict[str, Any]) -> None:
 
 
 @pytest.mark.smoke
-@pytest.mark.requirement(
-    "Spark: The row as Kafka users know it, and all of a message with `rowSchema=full`"
-)
 def test_every_message_is_a_row_with_all_it_was_sent_with(
     found: dict[str, Any], sent: Sent
 ) -> None:
@@ -135,14 +129,10 @@ def test_a_topic_named_twice_is_read_once(found: dict[str, Any]) -> None:
     assert found["twice"] == QUEUES * PER_QUEUE
 
 
-@pytest.mark.requirement("Spark: Time zones")
 def test_a_message_has_one_time_in_all_zones(found: dict[str, Any]) -> None:
     assert found["zones"] is True
 
 
-@pytest.mark.requirement(
-    "Spark: Filters of a query are pushed down; nothing fails where they are not"
-)
 def test_filters_that_are_pushed_down_leave_the_same_rows_and_fewer_tasks(
     found: dict[str, Any],
 ) -> None:
@@ -163,9 +153,6 @@ def test_filters_that_are_pushed_down_leave_the_same_rows_and_fewer_tasks(
 
 
 @pytest.mark.smoke
-@pytest.mark.requirement(
-    "Spark: Options with the words of Spark's Kafka source, wrong ones named before a task starts"
-)
 def test_what_is_wrong_is_in_sparks_error(found: dict[str, Any]) -> None:
     unknown_option, unknown_topic, no_server = found["errors"]
     assert "did you mean includeHeaders?" in unknown_option
@@ -182,7 +169,6 @@ def ingest(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=SPARK_SECONDS)
 
 
-@pytest.mark.requirement("Spark: `aerobee ingest` once; what is wrong in one sentence")
 def test_ingest_writes_all_messages_to_parquet(
     name_server: str, sent: Sent, tmp_path: Path
 ) -> None:
@@ -200,7 +186,6 @@ def test_ingest_writes_all_messages_to_parquet(
     assert "is there already and not empty; give another folder, or --overwrite" in again.stderr
 
 
-@pytest.mark.requirement("Spark: `aerobee ingest` once; what is wrong in one sentence")
 def test_ingest_of_an_unknown_topic_is_one_sentence(name_server: str, tmp_path: Path) -> None:
     done = ingest("nosuchtopic", "--to", str(tmp_path / "x"), "-n", name_server)
     assert done.returncode == 1

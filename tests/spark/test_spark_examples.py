@@ -34,7 +34,6 @@ def examples(name_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield driver
 
 
-@pytest.mark.requirement("Spark: The examples for Spark as they stand: a table, a stream, a write")
 def test_a_topic_is_shown_as_a_table_and_streamed_into_files_once(
     name_server: str, examples: Driver
 ) -> None:
@@ -47,7 +46,6 @@ def test_a_topic_is_shown_as_a_table_and_streamed_into_files_once(
         assert f"{len(BODIES)} rows" in examples.run(EXAMPLES / "spark_stream.py")
 
 
-@pytest.mark.requirement("Spark: The examples for Spark as they stand: a table, a stream, a write")
 def test_rows_of_a_table_are_messages(name_server: str, examples: Driver) -> None:
     examples.run(EXAMPLES / "spark_write.py")
     with blocking.Consumer(

@@ -54,10 +54,6 @@ def taken(reader: RocketmqStreamReader, start: Progress, end: Progress) -> list[
     return [(f"{each.broker_name}:{each.queue_id}", len(each)) for each in found]
 
 
-@pytest.mark.requirement(
-    "Spark: `maxOffsetsPerTrigger` and `minOffsetsPerTrigger`, where Spark tells of limits and "
-    "before PySpark 4.2"
-)
 def test_a_micro_batch_keeps_its_limit_where_spark_passes_none(held: Busy) -> None:
     query = reader(startingOffsets="earliest", maxOffsetsPerTrigger="30")
     end = query.latestOffset()
@@ -71,10 +67,6 @@ def test_a_micro_batch_keeps_its_limit_where_spark_passes_none(held: Busy) -> No
     assert max(rows) <= 30
 
 
-@pytest.mark.requirement(
-    "Spark: `maxOffsetsPerTrigger` and `minOffsetsPerTrigger`, where Spark tells of limits and "
-    "before PySpark 4.2"
-)
 def test_a_restart_keeps_its_limit_where_spark_passes_no_start(held: Busy) -> None:
     query = reader(startingOffsets="earliest", maxOffsetsPerTrigger="30")
     seen: Progress = {"a": {"x:0": 40, "x:1": 55}}
@@ -93,10 +85,6 @@ def test_the_first_request_without_a_start_does_not_wait_for_more_rows(held: Bus
     assert query.latestOffset() == {"a": {"x:0": 1_100, "x:1": 60}}
 
 
-@pytest.mark.requirement(
-    "Spark: `maxOffsetsPerTrigger` and `minOffsetsPerTrigger`, where Spark tells of limits and "
-    "before PySpark 4.2"
-)
 def test_a_reader_waits_for_its_minimum_of_rows_up_to_the_maximum_delay(
     held: Busy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,7 +102,6 @@ def test_a_reader_waits_for_its_minimum_of_rows_up_to_the_maximum_delay(
     assert query.latestOffset(END) == {"a": {"x:0": 300, "x:1": 60}}
 
 
-@pytest.mark.requirement("Spark: A broker that is away in mid-stream and comes back")
 def test_a_queue_whose_broker_is_down_keeps_its_offset_where_spark_passes_no_start(
     held: Busy,
 ) -> None:
@@ -128,10 +115,6 @@ def test_a_queue_whose_broker_is_down_keeps_its_offset_where_spark_passes_no_sta
     assert taken(query, end, query.latestOffset()) == []  # not the whole queue again
 
 
-@pytest.mark.requirement(
-    "Spark: A start at the latest offsets: on a busy topic, and after a crash in the first micro- "
-    "batch"
-)
 @pytest.mark.parametrize("start", ["latest", json.dumps({"a": {"x:0": -1, "x:1": -1}})])
 @pytest.mark.parametrize("is_told", [True, False], ids=["from 4.2 on", "before"])
 def test_a_start_at_the_latest_offsets_is_the_end_of_the_first_micro_batch(
@@ -173,9 +156,6 @@ def test_a_start_before_the_latest_offsets_has_rows_in_its_first_micro_batch(hel
     assert taken(query, query.initialOffset(), end) == [("x:0", 2), ("x:1", 10)]
 
 
-@pytest.mark.requirement(
-    "Spark: Offsets that went back: a topic deleted and created again, a lost store"
-)
 @pytest.mark.parametrize("is_ending", [True, False], ids=["available now", "going on"])
 def test_offsets_that_decreased_raise_an_error(held: Busy, is_ending: bool) -> None:
     held.held[ONE] = range(7)  # the topic was deleted and created again

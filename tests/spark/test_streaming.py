@@ -19,9 +19,6 @@ def found(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return driver.found_by(program, str(tmp_path_factory.mktemp("streams")))
 
 
-@pytest.mark.requirement(
-    "Spark: Streams: limits, queues that come and go in mid-stream, topics that appear late"
-)
 def test_a_micro_batch_keeps_its_limit(found: dict[str, Any]) -> None:
     assert all(0 < rows <= 25 for rows in found["limited"])
     assert sum(found["limited"]) == 60
@@ -31,21 +28,14 @@ def test_a_restarted_query_reads_only_new_messages(found: dict[str, Any]) -> Non
     assert found["nothing new"] == []
 
 
-@pytest.mark.requirement(
-    "Spark: Streams: limits, queues that come and go in mid-stream, topics that appear late"
-)
 def test_queues_added_or_removed_during_the_stream_are_read(found: dict[str, Any]) -> None:
     assert found["grown"] == list(range(104))
 
 
-@pytest.mark.requirement(
-    "Spark: Streams: limits, queues that come and go in mid-stream, topics that appear late"
-)
 def test_a_topic_that_appears_late_is_read_from_its_first_message(found: dict[str, Any]) -> None:
     assert found["late"] == list(range(9))
 
 
-@pytest.mark.requirement("Spark: The group's progress is told to the broker")
 def test_the_offsets_of_the_group_are_committed_to_the_broker(found: dict[str, Any]) -> None:
     assert found["committed"] == 5
 
@@ -54,14 +44,10 @@ def test_a_stream_with_an_end_is_refused(found: dict[str, Any]) -> None:
     assert "option endingOffsets is for batch reads; a stream has no end" in found["no end"]
 
 
-@pytest.mark.requirement("Spark: Empty topics and queues")
 def test_an_empty_topic_has_no_rows(found: dict[str, Any]) -> None:
     assert found["empty"] == [0, []]
 
 
-@pytest.mark.requirement(
-    "Spark: Offsets that went back: a topic deleted and created again, a lost store"
-)
 def test_a_recreated_topic_raises_an_error_or_is_read_on_without_fail_on_data_loss(
     found: dict[str, Any],
 ) -> None:
@@ -72,46 +58,36 @@ def test_a_recreated_topic_raises_an_error_or_is_read_on_without_fail_on_data_lo
     assert values == list(range(10))  # from its first message on
 
 
-@pytest.mark.requirement("Spark: Tags and conditions at the broker")
 def test_tags_and_conditions_select_rows(found: dict[str, Any]) -> None:
     assert found["tags"] == 40
     assert found["sql"] == 4
 
 
-@pytest.mark.requirement("Spark: A broker's files give the same rows")
 def test_the_files_of_the_broker_give_the_same_rows(found: dict[str, Any]) -> None:
     assert found["files"] == list(range(104))
 
 
-@pytest.mark.requirement(
-    "Spark: `subscribe`, `subscribePattern`, `assign`, offsets and times per queue"
-)
 def test_only_assigned_queues_are_read(found: dict[str, Any]) -> None:
     assert found["assigned"] == 30 + 10 + 2
 
 
-@pytest.mark.requirement("Spark: Sink: once, in transactions, repeats dropped")
 def test_each_row_is_written_once_with_all_its_columns(found: dict[str, Any]) -> None:
     assert found["written"] == [100, 100]
     assert found["row"] == ["k7", "tag", "groß"]
 
 
-@pytest.mark.requirement("Spark: Sink: once, in transactions, repeats dropped")
 def test_rows_sent_in_transactions_arrive(found: dict[str, Any]) -> None:
     assert found["whole"] == 100
 
 
-@pytest.mark.requirement("Spark: A stream copied into a topic, rows with a delay")
 def test_rows_with_a_delay_arrive_after_it(found: dict[str, Any]) -> None:
     assert found["delayed"] == [0, 3]
 
 
-@pytest.mark.requirement("Spark: A stream copied into a topic, rows with a delay")
 def test_a_stream_is_copied_into_a_topic(found: dict[str, Any]) -> None:
     assert found["copied"] == 100
 
 
-@pytest.mark.requirement("Spark: Sink: once, in transactions, repeats dropped")
 def test_dedup_drops_rows_that_a_task_sent_twice(found: dict[str, Any]) -> None:
     assert found["twice"] == [40, 20, 0]
 

@@ -87,7 +87,6 @@ def check_messages(store: MessageStore, messages: list[dict[str, Any]]) -> None:
         assert hashlib.sha1(record.body).hexdigest() == message["storedBodySha1"]
 
 
-@pytest.mark.requirement("Store: Offset by time, hash collisions, exact times")
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_java_store_reads_back_as_java_reads_it(
     name: str, unpack: Unpack, open_store: OpenStore
@@ -146,8 +145,6 @@ def test_opening_a_cleanly_stopped_java_store_changes_no_file(
     assert files_of(root) == before
 
 
-@pytest.mark.requirement("Store: Index: header, slots, units")
-@pytest.mark.requirement("RocketMQ as it is: Index: slots from 0, units from 1, seconds")
 def test_a_rebuilt_index_equals_javas_byte_for_byte(unpack: Unpack, open_store: OpenStore) -> None:
     root, written = unpack("main")
     theirs = [path.read_bytes() for path in sorted((root / "index").iterdir())]
@@ -159,7 +156,6 @@ def test_a_rebuilt_index_equals_javas_byte_for_byte(unpack: Unpack, open_store: 
     assert ours == theirs
 
 
-@pytest.mark.requirement("Store: Consume queue")
 def test_rebuilt_queues_equal_javas_byte_for_byte(unpack: Unpack, open_store: OpenStore) -> None:
     root, written = unpack("main")
     folder = root / "consumequeue"
@@ -184,7 +180,6 @@ def test_the_crc_property_of_every_record_is_correct(unpack: Unpack, open_store:
     assert set(checked) == {True}
 
 
-@pytest.mark.requirement("Store: JSON files and their `.bak`")
 def test_the_store_of_a_whole_java_broker_reads_back(unpack: Unpack, open_store: OpenStore) -> None:
     root, written = unpack("broker")
     store = open_store(root, java_settings(written["config"]))

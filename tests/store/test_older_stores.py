@@ -8,7 +8,6 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
 from aerobee.client import Message, blocking
 from aerobee.protocol.message.record import decode_record
 from aerobee.store.base.settings import StoreSettings
@@ -54,7 +53,6 @@ def orders(store: MessageStore) -> list[bytes]:
     return found
 
 
-@pytest.mark.requirement("Store: Stores of older versions open, with all that they had")
 def test_a_store_of_0_1_0_opens_with_its_messages_and_goes_on(
     unpack: Unpack, open_store: OpenStore, clock: Clock
 ) -> None:
@@ -74,7 +72,6 @@ def test_a_store_of_0_1_0_opens_with_its_messages_and_goes_on(
     assert len(orders(store)) == 301
 
 
-@pytest.mark.requirement("Store: Stores of older versions open, with all that they had")
 def test_a_broker_goes_on_with_a_store_of_0_1_0_and_leaves_files_that_0_1_0_opens(
     unpack: Unpack, tmp_path: Path
 ) -> None:

@@ -28,9 +28,6 @@ def run(lack: str, program: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-@pytest.mark.requirement(
-    "Documents: A broker on Windows or macOS: one sentence; the client runs there"
-)
 @pytest.mark.parametrize("lack", LACKS)
 def test_a_broker_says_in_one_sentence_that_it_runs_on_linux(lack: str, tmp_path: Path) -> None:
     words = ["up", "--namesrv-port", "0", "--listen-port", "0", "--store", str(tmp_path)]
@@ -50,9 +47,6 @@ def test_an_import_fails_with_the_same_sentence(module: str) -> None:
     assert "SystemUnsupported: broker and store run on Linux" in last
 
 
-@pytest.mark.requirement(
-    "Documents: A broker on Windows or macOS: one sentence; the client runs there"
-)
 def test_the_client_the_name_server_and_their_commands_run_without(unused_tcp_port: int) -> None:
     imports = "import aerobee.client, aerobee.client.blocking, aerobee.namesrv.server"
     assert run("fcntl", imports).returncode == 0

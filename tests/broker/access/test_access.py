@@ -78,10 +78,6 @@ async def test_the_first_user_is_created_and_may_do_everything(as_user: Callers)
     assert (found.code, found.body is not None) == (codes.SUCCESS, True)
 
 
-@pytest.mark.requirement(
-    "Access control: A client that does not prove its identity is not served: on both ports, over "
-    "TLS, in each codec, by any field"
-)
 @pytest.mark.parametrize(
     ("user", "remark"),
     [
@@ -111,10 +107,6 @@ async def test_a_client_without_a_valid_signature_is_refused(
     assert guarded.access.refusals.count == 5
 
 
-@pytest.mark.requirement(
-    "Access control: A client that does not prove its identity is not served: on both ports, over "
-    "TLS, in each codec, by any field"
-)
 async def test_a_request_changed_after_signing_is_refused(guarded: Broker) -> None:
     fields = signed({"topic": "T"}, b"body", *ADMIN)
     code = codes.GET_TOPIC_CONFIG
@@ -146,10 +138,6 @@ async def test_the_signature_covers_every_field_also_unknown_and_non_string_ones
     assert answer.code == codes.SUCCESS
 
 
-@pytest.mark.requirement(
-    "Access control: A client that does not prove its identity is not served: on both ports, over "
-    "TLS, in each codec, by any field"
-)
 @pytest.mark.parametrize(("version", "served"), [(399, True), (400, False)])
 async def test_the_field_that_old_clients_add_after_signing_is_not_signed(
     guarded: Broker, version: int, served: bool
@@ -160,10 +148,6 @@ async def test_the_field_that_old_clients_add_after_signing_is_not_signed(
     assert (answer.code == codes.SUCCESS) is served
 
 
-@pytest.mark.requirement(
-    "Access control: A client that does not prove its identity is not served: on both ports, over "
-    "TLS, in each codec, by any field"
-)
 @pytest.mark.parametrize("codec", [0, 1, 2])
 async def test_a_signature_is_valid_in_each_header_codec(guarded: Broker, codec: int) -> None:
     fields = signed({"topic": "TBW102"}, b"", *ADMIN)
@@ -219,10 +203,6 @@ async def test_a_new_password_takes_effect_at_once(guarded: Broker, as_user: Cal
     assert (await as_user(("admin", "new")).send("T")).code == codes.SUCCESS
 
 
-@pytest.mark.requirement(
-    "Access control: A client that does not prove its identity is not served: on both ports, over "
-    "TLS, in each codec, by any field"
-)
 async def test_both_ports_and_tls_require_a_signature(guarded: Broker, as_user: Callers) -> None:
     assert (await as_user(None, guarded.fast_port).send("T")).code == codes.NO_PERMISSION
     assert (await as_user(ADMIN, guarded.fast_port).send("T")).code == codes.SUCCESS
@@ -272,7 +252,6 @@ async def test_refusals_are_logged_at_most_once_a_second(
 # --- white lists, and authentication alone -------------------------------------------------------
 
 
-@pytest.mark.requirement("Access control: White lists, authentication alone")
 async def test_a_request_on_the_white_list_needs_no_signature(start: Start, config: Config) -> None:
     white = f" {codes.GET_TOPIC_CONFIG}, {codes.AUTH_CREATE_USER} ,{codes.GET_MAX_OFFSET}"
     more = {
@@ -299,7 +278,6 @@ async def test_a_request_on_the_white_list_needs_no_signature(start: Start, conf
         await caller.peers.close()
 
 
-@pytest.mark.requirement("Access control: White lists, authentication alone")
 async def test_without_authorization_each_user_with_a_signature_may_do_everything(
     start: Start, config: Config
 ) -> None:
@@ -321,7 +299,6 @@ async def test_without_authorization_each_user_with_a_signature_may_do_everythin
         await stranger.peers.close()
 
 
-@pytest.mark.requirement("Access control: Off, it costs nothing")
 async def test_without_access_control_the_request_table_is_unchanged(
     start: Start, config: Config, guarded: Broker, tmp_path: Path
 ) -> None:
@@ -455,10 +432,6 @@ RIGHTS: list[tuple[int, dict[str, str], bytes, Rights]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.requirement(
-    "Access control: Each request needs its rights and no more; every request that is served is "
-    "known"
-)
 async def test_each_request_needs_exactly_its_permissions(
     guarded: Broker, as_user: Callers
 ) -> None:

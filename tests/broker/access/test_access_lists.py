@@ -75,10 +75,6 @@ def test_a_change_holds_at_once(lists: AccessLists) -> None:
     assert denial(lists, "t") == "no matched policies."
 
 
-@pytest.mark.requirement(
-    "Access control: Which entry decides: name, prefix, kind, all; networks; Deny; the default "
-    "policy"
-)
 def test_the_default_policy_is_asked_when_the_custom_one_says_nothing(lists: AccessLists) -> None:
     lists.put("a", policy("*", decision="Deny", actions="All", kind="Default"))
     lists.put("a", policy("Topic:t"))

@@ -38,7 +38,6 @@ def as_admin(caller: Caller) -> Caller:
     return caller
 
 
-@pytest.mark.requirement("Access control: A slave signs what it asks of its master")
 async def test_a_slave_has_its_masters_tables_and_asks_for_signatures_itself(pair: Pair) -> None:
     master, slave = as_admin(pair.ask_master), as_admin(pair.ask_slave)
     assert (await master.send("T", b"hello")).code == codes.SUCCESS

@@ -117,10 +117,6 @@ async def test_the_user_name_comes_from_the_header(admin: Admin, broker: Broker)
     assert broker.access.users.get("a") is not None
 
 
-@pytest.mark.requirement(
-    "Access control: Wrong settings stop the start, malformed users, resources and bodies are "
-    "refused"
-)
 @pytest.mark.parametrize(
     ("code", "body", "fields", "wanted"),
     [
@@ -161,9 +157,6 @@ async def test_a_malformed_user_is_refused_without_repeating_its_body(
     )
 
 
-@pytest.mark.requirement(
-    "Access control: Users and lists by mqadmin, signing clients: the same as with a real broker"
-)
 async def test_only_a_super_user_creates_updates_and_deletes_super_users(
     helper: Admin, broker: Broker
 ) -> None:
@@ -294,10 +287,6 @@ async def test_the_response_reports_a_full_disk(
 # --- secrets ------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement(
-    "Access control: Passwords: a file for its owner alone, never in the log, the settings or a "
-    "sentence"
-)
 async def test_passwords_appear_neither_in_the_log_nor_in_the_settings(
     admin: Admin, caplog: pytest.LogCaptureFixture
 ) -> None:

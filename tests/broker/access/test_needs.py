@@ -1,6 +1,5 @@
 """docs/requests.md says what each request needs; brokers ask for exactly that."""
 
-import pytest
 from aerobee.broker.server import Broker
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.body import MessageQueue
@@ -37,10 +36,6 @@ NAMES = {
 }
 
 
-@pytest.mark.requirement(
-    "Access control: Each request needs its rights and no more; every request that is served is "
-    "known"
-)
 async def test_each_request_needs_what_its_document_says_and_no_more(
     guarded: Broker, as_user: Callers
 ) -> None:

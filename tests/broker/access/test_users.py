@@ -44,10 +44,6 @@ def test_what_is_changed_is_in_the_file(users: Users, path: Path) -> None:
     assert again.all() == [UserInfo("a", "new", "Super", "disable")]
 
 
-@pytest.mark.requirement(
-    "Access control: Passwords: a file for its owner alone, never in the log, the settings or a "
-    "sentence"
-)
 @pytest.mark.skipif(os.name != "posix", reason="modes of files are those of POSIX")
 def test_nobody_else_can_read_the_passwords(users: Users, path: Path) -> None:
     users.create(UserInfo("a", "secret"))

@@ -123,10 +123,6 @@ async def test_without_a_client_id_nobody_is_asked(parts: Parts) -> None:
     assert (await refused(parts, DIRECTLY, **fields)).remark == "The Consumer <CG> <> not online"
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: What clients say of themselves has limits with reasons … "
-    "and long requests that wait, and replies to a peer that doesn't read"
-)
 async def test_a_consumer_that_does_not_read_is_sent_no_more(parts: Parts) -> None:
     wire = parts.join("CG", {"T": "*"}, client_id="c1")
     wire.is_full = True

@@ -109,7 +109,6 @@ def test_a_clone_has_no_other_offsets_than_its_source(consumed: Parts) -> None:
     assert consumed.offsets.queues("T", "kept") == {7: 70}
 
 
-@pytest.mark.requirement("Transactions, operation, overload: Resets of groups online and offline")
 def test_a_group_that_is_offline_goes_on_where_it_was_told(consumed: Parts) -> None:
     consumed.groups.find("G")
     found = reset(consumed, timestamp=START_MS + 1_000)
@@ -170,7 +169,6 @@ def test_a_reset_to_nowhere_is_refused_and_changes_nothing(
     assert consumed.offsets.resets == {}
 
 
-@pytest.mark.requirement("Transactions, operation, overload: Resets of groups online and offline")
 async def test_a_waiting_reader_is_told_of_the_reset_at_once_and_its_late_reports_do_not_count(
     broker: Broker, caller: Caller
 ) -> None:

@@ -11,7 +11,6 @@ from aerobee.protocol.bodies.filters import BloomFilterData
 CASES = json.loads((Path(__file__).parents[2] / "golden" / "bloom.json").read_text())
 
 
-@pytest.mark.requirement("Consuming: consumerFilter.json and its bloom filter")
 @pytest.mark.parametrize(
     "case", CASES, ids=[f"{c['error_rate']}-{c['consumers']}-{c['text'][:20]}" for c in CASES]
 )

@@ -55,7 +55,6 @@ def found(filters: Filters, topic: str = "T", group: str = "g") -> ConsumerFilte
 # --- the file -------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("Consuming: consumerFilter.json and its bloom filter")
 def test_a_file_written_by_java_is_read_and_written_unchanged(make: Made) -> None:
     make.path.write_bytes(GOLDEN.read_bytes())
     filters = make(**JAVAS)

@@ -126,9 +126,6 @@ def test_deleted_messages_are_skipped() -> None:
     assert (found.status, found.next_offset) == (status.NO_MATCHED_MESSAGE, 50)
 
 
-@pytest.mark.requirement(
-    "Consuming: SQL92 subscriptions: as in Java, faults refused with their place"
-)
 @given(
     values=strategies.lists(strategies.sampled_from(["1", "2", None]), max_size=150),
     is_whole=strategies.booleans(),

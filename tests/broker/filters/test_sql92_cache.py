@@ -1,6 +1,5 @@
 """Compiled expressions are kept, within limits of number and length."""
 
-import pytest
 from aerobee.broker.filters import sql92_cache
 from aerobee.broker.filters.sql92_cache import ExpressionCache, compiled
 from aerobee.protocol.filters.sql92 import TEXT_CHARS_MAX
@@ -10,7 +9,6 @@ def test_compiled_expressions_are_kept() -> None:
     assert compiled("a = 77") is compiled("a = 77")
 
 
-@pytest.mark.requirement("Consuming: Compiled expressions are kept by number and by length")
 def test_no_more_is_kept_than_may_be_by_length_and_what_is_asked_for_stays() -> None:
     def long(number: int) -> str:
         return f"a = '{number:08,d}'".ljust(TEXT_CHARS_MAX)

@@ -60,9 +60,6 @@ async def test_a_heartbeat_with_too_many_groups_registers_none(
     assert broker.groups.get("g0") is None
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: What clients say of themselves has limits with reasons"
-)
 async def test_the_groups_of_one_connection_are_limited(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,9 +78,6 @@ async def test_the_groups_of_one_connection_are_limited(
     assert (await tell(caller, producers=["three"])).code == 0
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: What clients say of themselves has limits with reasons"
-)
 @pytest.mark.parametrize(
     ("limit", "reason"),
     [("GROUPS_MAX", "2 consumer groups have clients"), ("MEMBERS_MAX", "have 2 members")],
@@ -99,9 +93,6 @@ async def test_the_groups_and_members_of_the_broker_are_limited(
     assert (await tell(caller, consumers={"three": []})).code == 0
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: What clients say of themselves has limits with reasons"
-)
 async def test_subscriptions_count_against_the_memory_budget_and_release_it(
     start: Start, config: Config
 ) -> None:
@@ -155,9 +146,6 @@ class Saves:
         monkeypatch.setattr(JsonJournal, "append", note)
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: New topics and groups in a burst cost few writes"
-)
 async def test_new_groups_of_a_heartbeat_cost_one_write_per_journal(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,9 +156,6 @@ async def test_new_groups_of_a_heartbeat_cost_one_write_per_journal(
     assert all(broker.topics.get(f"%RETRY%g{n}") for n in range(50))
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: New topics and groups in a burst cost few writes"
-)
 async def test_new_topics_of_one_tick_cost_one_write_before_their_responses(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,7 +73,6 @@ async def test_members_hear_of_every_join_and_leave(broker: Broker) -> None:
     await one.peers.close()
 
 
-@pytest.mark.requirement("Rebalance: Members are told and share by themselves")
 async def test_a_notice_is_on_its_way_before_the_change_is_answered(broker: Broker) -> None:
     one, two = Listener(broker), Listener(broker)
     await one.heartbeat("c1", topics={"T": "*"})
@@ -158,10 +157,6 @@ async def test_tags_are_a_fine_filter_and_others_are_refused(caller: Caller) -> 
     assert (await caller.ask(codes.CHECK_CLIENT_CONFIG)).code == 0  # there is nothing to check
 
 
-@pytest.mark.requirement(
-    "Delays, timers, retries: Limits of tries by header, group and version; queues by the group's "
-    "retryQueueNums; what dead letters keep"
-)
 async def test_a_heartbeat_makes_the_retry_topic_grow_with_its_groups_number(
     broker: Broker, caller: Caller
 ) -> None:

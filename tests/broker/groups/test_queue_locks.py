@@ -34,7 +34,6 @@ def test_a_queue_is_held_by_one_client_of_a_group_and_by_each_group() -> None:
     assert locks.lock("h", "c2", [Q0], 1) == [Q0]
 
 
-@pytest.mark.requirement("Transactions, operation, overload: Order kept while members come and go")
 def test_a_lock_that_is_renewed_lasts_and_one_that_is_not_expires() -> None:
     locks = QueueLocks()
     locks.lock("g", "c1", [Q0], 0)
@@ -84,9 +83,6 @@ def test_a_full_table_is_not_looked_through_before_something_can_expire(
     assert locks.lock("h", "c2", [Q1], 1_001 + LOCK_MS) == [Q1]
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: What clients say of themselves has limits with reasons"
-)
 @pytest.mark.parametrize(
     ("wanted", "reason"),
     [

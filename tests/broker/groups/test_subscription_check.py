@@ -52,7 +52,6 @@ def test_who_says_the_same_in_other_words_agrees(
     assert subscription_check.describe() == ""
 
 
-@pytest.mark.requirement("Consuming: Members that subscribe differently are found and named")
 @pytest.mark.parametrize(
     ("one", "two", "text"),
     [
@@ -123,7 +122,6 @@ def test_they_agree_again_when_one_changes_its_mind_or_leaves(
     assert not differs()
 
 
-@pytest.mark.requirement("Consuming: Members that subscribe differently are found and named")
 def test_the_log_names_a_group_once_and_says_when_it_is_over(
     subscription_check: SubscriptionCheck, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -140,7 +138,6 @@ def test_the_log_names_a_group_once_and_says_when_it_is_over(
     assert caplog.messages[1:] == ["the members of group g subscribe alike again"]
 
 
-@pytest.mark.requirement("Consuming: Members that subscribe differently are found and named")
 def test_the_broker_tells_it_to_whoever_asks(parts: Parts) -> None:
     parts.join("g", {"T": "a"}, client_id="c1")
     assert not any(name.startswith("subscriptionsDiffer") for name in runtime(parts))

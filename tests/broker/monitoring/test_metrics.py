@@ -77,10 +77,6 @@ async def test_the_version_of_aerobee_is_a_label(broker: Broker) -> None:
     assert values(broker, "aerobee_build_info") == {(version("aerobee"),): 1}
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: The lag in the metrics, of a group that wants some tags "
-    "(estimateAccumulation)"
-)
 async def test_lag_is_the_number_of_messages_a_group_has_not_consumed(
     broker: Broker, caller: Caller
 ) -> None:
@@ -94,10 +90,6 @@ async def test_lag_is_the_number_of_messages_a_group_has_not_consumed(
     assert lag == {("T", "cg", "false", "false"): 2}
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: The lag in the metrics, of a group that wants some tags "
-    "(estimateAccumulation)"
-)
 async def test_the_lag_of_a_group_counts_only_its_tags(broker: Broker, caller: Caller) -> None:
     for tag in ("a", "b", "b", "c", "b"):
         await caller.send("T", TAGS=tag)
@@ -148,7 +140,6 @@ async def test_the_store_reports_its_size_and_the_age_of_its_oldest_message(
     await caller.peers.close()
 
 
-@pytest.mark.requirement("Consuming: Members that subscribe differently are found and named")
 async def test_a_group_whose_members_subscribe_differently_has_a_gauge(
     broker: Broker, caller: Caller
 ) -> None:

@@ -94,10 +94,6 @@ async def test_the_order_conf_of_the_name_server_makes_topics_ordered(
     await caller.peers.close()
 
 
-@pytest.mark.requirement(
-    "Name server: A topic that is made has its route when that is answered, and told by itself "
-    "deletes no other"
-)
 async def test_creating_a_topic_is_answered_after_its_registration(
     namesrv: NameServer,
     start: Start,
@@ -166,9 +162,6 @@ async def test_a_topic_is_created_while_no_name_server_is_reachable(
     await caller.peers.close()
 
 
-@pytest.mark.requirement(
-    "Bad input: A disk that stays full, a name server that stays away: told once"
-)
 async def test_an_unreachable_name_server_is_logged_once(
     start: Start,
     config: Config,
@@ -196,10 +189,6 @@ async def test_a_broker_address_in_place_of_a_name_server_is_logged(
     assert f"namesrvAddr {mine.address} is this broker itself; give" in caplog.messages[-1]
 
 
-@pytest.mark.requirement(
-    "Name server: A topic that is made has its route when that is answered, and told by itself "
-    "deletes no other"
-)
 async def test_registering_a_single_topic_keeps_the_routes_of_the_others(
     strict: NameServer, start: Start, config: Config
 ) -> None:

@@ -71,7 +71,6 @@ def batch_of(p: Popper, text: str, numbers: list[int], **wanted: Any) -> BatchAc
 # --- what is written ------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("Pop: Memory instead of writing, with limits")
 async def test_what_is_acknowledged_in_time_is_never_written(p: Popper) -> None:
     await p.send(b"a", b"b")
     for text in (await p.pop()).values():
@@ -81,7 +80,6 @@ async def test_what_is_acknowledged_in_time_is_never_written(p: Popper) -> None:
     assert p.broker.pop.buffer.count == 0
 
 
-@pytest.mark.requirement("Pop: Check points and acknowledgements are Java's messages")
 async def test_a_check_point_is_written_as_java_writes_it(written: Popper) -> None:
     p = written
     await p.send(b"a", b"b")
@@ -103,7 +101,6 @@ async def test_a_check_point_is_written_as_java_writes_it(written: Popper) -> No
     }
 
 
-@pytest.mark.requirement("Pop: Check points and acknowledgements are Java's messages")
 async def test_acknowledgements_are_written_as_java_writes_them(written: Popper) -> None:
     p = written
     await p.send(b"a", b"b", b"c")
@@ -292,7 +289,6 @@ FOREIGN = [
 ]
 
 
-@pytest.mark.requirement("Pop: Foreign, malformed and expired handles, times out of range")
 @pytest.mark.parametrize(("wanted", "code", "why"), FOREIGN)
 @pytest.mark.parametrize("by", ["ack", "change"])
 async def test_a_handle_that_is_not_the_messages_is_refused_with_the_reason(
@@ -354,7 +350,6 @@ async def test_a_request_that_names_no_popped_message_is_refused_with_the_reason
     assert made == {f"%RETRY%{p.group}_{p.topic}"}
 
 
-@pytest.mark.requirement("Pop: Foreign, malformed and expired handles, times out of range")
 @pytest.mark.parametrize("invisible_ms", [-1, 259_200_001])
 async def test_an_invisible_time_out_of_range_is_refused(p: Popper, invisible_ms: int) -> None:
     await p.send(b"a")
@@ -365,7 +360,6 @@ async def test_an_invisible_time_out_of_range_is_refused(p: Popper, invisible_ms
     assert (await p.ack(text)).code == 0
 
 
-@pytest.mark.requirement("Pop: Foreign, malformed and expired handles, times out of range")
 async def test_a_handle_expires_when_its_message_comes_again(p: Popper) -> None:
     await p.send(b"a")
     (text,) = (await p.pop()).values()

@@ -63,7 +63,6 @@ async def set_mode(caller: Caller, mode: str = "POP", share: int = 0, **wanted: 
     return await caller.ask(codes.SET_MESSAGE_REQUEST_MODE, None, body.encode())
 
 
-@pytest.mark.requirement("Pop: Queues shared out by the broker, messageRequestMode.json")
 @pytest.mark.parametrize("name", ["AVG", "AVG_BY_CIRCLE"])
 async def test_each_member_that_pulls_gets_its_part_of_the_queues(
     members: list[Caller], name: str
@@ -88,7 +87,6 @@ async def test_members_that_pop_read_all_queues(members: list[Caller]) -> None:
         }
 
 
-@pytest.mark.requirement("Pop: Queues shared out by the broker, messageRequestMode.json")
 async def test_members_that_pop_may_share_queues_with_a_few_others(members: list[Caller]) -> None:
     await set_mode(members[0], share=1)
     shares = [queues_of(await assigned(members[0], f"c{number}")) for number in range(3)]
@@ -215,7 +213,6 @@ async def test_without_auto_creation_a_mode_for_an_unknown_group_is_refused(
     await caller.peers.close()
 
 
-@pytest.mark.requirement("Pop: Queues shared out by the broker, messageRequestMode.json")
 async def test_modes_are_stored_in_javas_file_and_copied_to_slaves(
     broker: Broker, members: list[Caller]
 ) -> None:

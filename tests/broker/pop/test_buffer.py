@@ -36,9 +36,6 @@ async def test_a_check_point_with_a_short_invisible_time_is_written_at_once(
     assert (p.broker.pop.buffer.count, in_the_timer(p)) == (0, 2)
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: Settings changed at run time, and settings that may not"
-)
 async def test_the_buffer_can_be_switched_off_and_on_at_run_time(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -60,7 +57,6 @@ async def test_the_buffer_can_be_switched_off_and_on_at_run_time(
     assert p.offset() == 3  # no check point is lost, in memory or in the log
 
 
-@pytest.mark.requirement("Pop: Memory instead of writing, with limits")
 async def test_check_points_beyond_the_limit_of_the_buffer_are_written(
     run: Run, config: Config, clock: Clock
 ) -> None:

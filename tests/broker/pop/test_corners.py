@@ -35,10 +35,6 @@ async def drained(p: Popper, **wanted: object) -> list[bytes]:
     return found
 
 
-@pytest.mark.requirement(
-    "Pop: Pop where several things meet: filters, order, deleted groups, queues that are gone, "
-    "restarts"
-)
 @pytest.mark.parametrize("wanted", [SQL, TAG])
 async def test_what_a_filter_lets_through_comes_again_and_what_it_does_not_never(
     p: Popper, wanted: dict[str, str]
@@ -71,10 +67,6 @@ async def test_in_order_a_filter_leaves_none_out_that_matches(
     assert list(await p.pop(order=True, **wanted)) == [b"3"]
 
 
-@pytest.mark.requirement(
-    "Pop: Pop where several things meet: filters, order, deleted groups, queues that are gone, "
-    "restarts"
-)
 @pytest.mark.parametrize("clean", ["true", "false"])
 async def test_a_group_that_is_deleted_while_its_messages_are_out_harms_nobody(
     p: Popper, clean: str
@@ -147,10 +139,6 @@ async def test_of_a_batch_with_foreign_offsets_its_own_are_done(p: Popper) -> No
     assert sorted(await drained(p)) == [b"a", b"c"]
 
 
-@pytest.mark.requirement(
-    "Pop: Pop where several things meet: filters, order, deleted groups, queues that are gone, "
-    "restarts"
-)
 @pytest.mark.parametrize("killed", [False, True])
 async def test_a_handle_outlives_a_restart(
     run: Run, config: Config, clock: Clock, tmp_path: Path, killed: bool
@@ -178,10 +166,6 @@ async def test_a_handle_outlives_a_restart(
         assert found == [b"c"]
 
 
-@pytest.mark.requirement(
-    "Pop: Pop where several things meet: filters, order, deleted groups, queues that are gone, "
-    "restarts"
-)
 async def test_what_was_popped_from_a_queue_that_is_gone_comes_again(p: Popper) -> None:
     p.broker.topics.put(TopicConfig("T", 3, 3))
     await p.send(b"zero")

@@ -122,7 +122,6 @@ class History:
         return found
 
 
-@pytest.mark.requirement("Pop: No message lost, none popped for ever: kills, stops, full disks")
 @pytest.mark.parametrize("seed", range(5))
 async def test_nothing_is_lost_and_nothing_comes_twice_while_no_broker_is_killed(
     run: Run, config: Config, clock: Clock, tmp_path: Path, seed: int
@@ -136,7 +135,6 @@ async def test_nothing_is_lost_and_nothing_comes_twice_while_no_broker_is_killed
     assert await history.drain() == history.sent
 
 
-@pytest.mark.requirement("Pop: No message lost, none popped for ever: kills, stops, full disks")
 @pytest.mark.parametrize("seed", range(100, 106))
 async def test_nothing_is_lost_when_brokers_are_killed(
     run: Run, config: Config, clock: Clock, tmp_path: Path, seed: int

@@ -35,9 +35,6 @@ def bodies(answer: Command) -> list[bytes]:
     return [record.body for record in records(answer)]
 
 
-@pytest.mark.requirement(
-    "Pop: In order: one batch at a time, counts, attempts, consumerOrderInfo.json"
-)
 async def test_the_next_batch_comes_when_the_one_before_is_acknowledged(p: Popper) -> None:
     await p.send(b"a", b"b", b"c")
     answer = await ordered(p, max_messages=2)
@@ -55,9 +52,6 @@ async def test_the_next_batch_comes_when_the_one_before_is_acknowledged(p: Poppe
     assert bodies(await ordered(p)) == [b"c"]
 
 
-@pytest.mark.requirement(
-    "Pop: In order: one batch at a time, counts, attempts, consumerOrderInfo.json"
-)
 async def test_a_batch_that_is_not_acknowledged_in_time_comes_again_with_counts(
     p: Popper,
 ) -> None:
@@ -226,9 +220,6 @@ def known(topics: Topics, groups: Groups) -> None:
     groups.put(SubscriptionGroupConfig(group_name="cg"))
 
 
-@pytest.mark.requirement(
-    "Pop: In order: one batch at a time, counts, attempts, consumerOrderInfo.json"
-)
 async def test_the_file_is_javas(p: Popper, orders: PopOrders) -> None:
     known(p.broker.topics, p.broker.groups)
     now_ms = p.clock.ms

@@ -47,7 +47,6 @@ def chance(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return drawn
 
 
-@pytest.mark.requirement("Pop: PEEK_MESSAGE as the real broker answers it")
 async def test_a_peek_takes_nothing_and_shows_what_the_next_pop_gives(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -81,7 +80,6 @@ async def test_all_queues_are_looked_through_or_one(
     assert (await p.caller.ask(codes.PEEK_MESSAGE, bare)).fields()["restNum"] == "2"
 
 
-@pytest.mark.requirement("Pop: PEEK_MESSAGE as the real broker answers it")
 async def test_what_comes_again_is_seen_first_or_last_as_it_lies_there(
     run: Run, config: Config, clock: Clock, chance: list[int]
 ) -> None:

@@ -54,7 +54,6 @@ async def p(run: Run, config: Config, clock: Clock) -> Popper:
     return Popper(*await run(config()), clock)
 
 
-@pytest.mark.requirement("Pop: Check points and acknowledgements are Java's messages")
 async def test_messages_that_a_java_broker_left_invisible_are_revived(
     run: Run, config: Config, clock: Clock, tmp_path: Path
 ) -> None:
@@ -159,7 +158,6 @@ async def test_many_messages_are_revived_in_parts(p: Popper) -> None:
     assert len(messages(p.broker, "%RETRY%cg_T")) == 640
 
 
-@pytest.mark.requirement("Pop: No message lost, none popped for ever: kills, stops, full disks")
 async def test_a_full_disk_only_delays_revival(p: Popper, monkeypatch: pytest.MonkeyPatch) -> None:
     await p.send(b"a", b"b", b"c")
     await p.pop()

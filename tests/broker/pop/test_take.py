@@ -92,7 +92,6 @@ async def test_an_acknowledged_message_is_never_redelivered(
         assert await p.pop() == {}
 
 
-@pytest.mark.requirement("Pop: Handles, infos, POP_CK, names of retry topics")
 async def test_an_unacknowledged_message_is_redelivered_by_the_groups_retry_topic(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -149,7 +148,6 @@ async def test_a_redelivered_message_counts_its_tries_and_keeps_its_first_pop_ti
         await p.later(BACK_AFTER_MS)
 
 
-@pytest.mark.requirement("Pop: No dead letters by the broker, however many tries")
 async def test_redelivery_of_popped_messages_ignores_the_groups_retry_limit(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -329,7 +327,6 @@ async def test_a_pop_of_one_queue_waits_for_that_queue(
     assert [record.body for record in records(await asked)] == [b"yes"]
 
 
-@pytest.mark.requirement("Pop: Waiting, notifications, limits of both")
 async def test_each_waiting_pop_gets_different_messages_the_oldest_pop_first(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -400,7 +397,6 @@ async def test_a_pop_over_the_limit_of_waiting_pops_does_not_compute_its_queues(
     assert (await waits).code == codes.SUCCESS
 
 
-@pytest.mark.requirement("Pop: Waiting, notifications, limits of both")
 async def test_a_pop_over_the_limit_is_refused_and_waiting_pops_can_be_counted(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -416,7 +412,6 @@ async def test_a_pop_over_the_limit_is_refused_and_waiting_pops_can_be_counted(
     assert (await asked).code == 0
 
 
-@pytest.mark.requirement("Pop: Waiting, notifications, limits of both")
 async def test_with_a_threshold_a_group_pops_no_more_while_many_messages_are_out(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -457,7 +452,6 @@ async def test_the_long_poll_of_a_disconnected_client_is_removed(
     assert p.broker.pop.handlers.polls.count == 0
 
 
-@pytest.mark.requirement("Pop: Waiting, notifications, limits of both")
 async def test_a_notification_tells_whether_a_message_can_be_popped(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -507,7 +501,6 @@ async def test_a_message_notifies_the_waiting_request_with_the_latest_deadline(
 # --- crashes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("Pop: No message lost, none popped for ever: kills, stops, full disks")
 @pytest.mark.parametrize("merge", [True, False])
 async def test_a_crash_loses_no_message_and_leaves_none_invisible_for_ever(
     run: Run, config: Config, clock: Clock, tmp_path: Path, merge: bool
@@ -543,7 +536,6 @@ async def test_after_a_crash_before_any_write_all_messages_are_popped_again(
     assert list(await p.pop()) == [b"a", b"b"]
 
 
-@pytest.mark.requirement("Pop: No message lost, none popped for ever: kills, stops, full disks")
 async def test_a_restart_keeps_pops_and_acknowledgements(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -564,7 +556,6 @@ async def test_a_restart_keeps_pops_and_acknowledgements(
 # --- refusals -------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("Pop: Foreign, malformed and expired handles, times out of range")
 @pytest.mark.parametrize(
     ("wanted", "code", "why"),
     [

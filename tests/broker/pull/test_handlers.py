@@ -42,7 +42,6 @@ async def test_a_pull_returns_messages_and_the_next_offset(caller: Caller) -> No
     assert (header.next_offset, header.min_offset, header.max_offset) == (4, 0, 5)
 
 
-@pytest.mark.requirement("Spark: Bulk pulls give what plain ones give")
 async def test_only_a_bulk_pull_exceeds_the_limits_of_the_settings(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,14 +57,12 @@ async def test_only_a_bulk_pull_exceeds_the_limits_of_the_settings(
     assert len(records(await caller.pull("T", max_messages=90, sys_flag=BULK))) == 1
 
 
-@pytest.mark.requirement("Consuming: Pull type")
 async def test_a_lite_pull_gives_the_same_response(caller: Caller) -> None:
     await filled(caller, 1)
     answer = await caller.pull("T", code=codes.LITE_PULL_MESSAGE)
     assert [record.body for record in records(answer)] == [b"0"]
 
 
-@pytest.mark.requirement("Name server: Tags: the broker filters by hash, the client by text")
 @pytest.mark.parametrize(
     ("expression", "bodies"),
     [
@@ -92,7 +89,6 @@ async def test_a_tag_expression_that_is_slow_to_parse_is_refused(caller: Caller)
     assert (await caller.pull("T", expression=expression[:11_000])).code != answer.code
 
 
-@pytest.mark.requirement("Consuming: Pull: each answer code with the right next offset")
 @pytest.mark.parametrize(
     ("offset", "code", "remark", "following"),
     [
@@ -118,7 +114,6 @@ async def test_a_pull_beyond_an_empty_queue_is_sent_to_offset_0(caller: Caller) 
     assert beyond.header(PullMessageResponse).next_offset == 0
 
 
-@pytest.mark.requirement("Consuming: Pull: each answer code with the right next offset")
 @pytest.mark.parametrize(
     ("found", "code"),
     [
@@ -146,8 +141,6 @@ async def test_every_status_of_the_store_has_its_code_and_offsets_in_the_respons
     assert broker.offsets.pull_offset("T", "cg", 0) == 70
 
 
-@pytest.mark.requirement("Store: Read path")
-@pytest.mark.requirement("Consuming: Pull: each answer code with the right next offset")
 async def test_a_pull_without_a_match_returns_the_next_offset(caller: Caller) -> None:
     await filled(caller, 3)
     answer = await caller.pull("T", 0, expression="none")
@@ -155,7 +148,6 @@ async def test_a_pull_without_a_match_returns_the_next_offset(caller: Caller) ->
     assert answer.header(PullMessageResponse).next_offset == 3
 
 
-@pytest.mark.requirement("Consuming: Push type: a waiting pull is woken by the message")
 async def test_a_waiting_pull_is_answered_by_the_message(broker: Broker, caller: Caller) -> None:
     await filled(caller, 1)
     waiting = asyncio.ensure_future(caller.pull("T", 1, suspend_ms=15_000))
@@ -167,7 +159,6 @@ async def test_a_waiting_pull_is_answered_by_the_message(broker: Broker, caller:
 
 
 @in_virtual_time
-@pytest.mark.requirement("Consuming: Push type: a waiting pull is woken by the message")
 @pytest.mark.parametrize("batch", [False, True])
 async def test_a_waiting_pull_is_woken_although_its_time_is_never_up(
     run: Run, config: Config, batch: bool
@@ -251,7 +242,6 @@ async def test_many_pulls_parked_on_one_queue_are_all_answered(
 
 
 @in_virtual_time
-@pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
 async def test_the_suspend_time_is_limited_and_a_negative_one_means_zero(
     broker: Broker, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,7 +334,6 @@ async def test_without_auto_creation_an_unknown_group_is_refused(
     await caller.peers.close()
 
 
-@pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
 async def test_a_broker_without_read_permission_refuses_a_pull_before_other_checks(
     start: Start, config: Config
 ) -> None:
@@ -368,7 +357,6 @@ async def test_lite_pulls_can_be_disabled(start: Start, config: Config) -> None:
     await caller.peers.close()
 
 
-@pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
 async def test_a_group_without_broadcast_or_read_permission_is_refused(
     broker: Broker, caller: Caller
 ) -> None:
@@ -393,7 +381,6 @@ async def test_a_pull_with_an_older_subscription_version_than_the_brokers_is_ser
     assert [record.body for record in records(answer)] == [b"1", b"3"]
 
 
-@pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
 async def test_class_filter_mode_is_refused(broker: Broker, caller: Caller) -> None:
     await filled(caller, 1)
     answer = await caller.pull("T", sys_flag=CLASS_FILTER)
@@ -409,7 +396,6 @@ async def test_class_filter_mode_is_refused(broker: Broker, caller: Caller) -> N
 REJECT = b"rejectPullConsumerEnable=%s"
 
 
-@pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
 async def test_pulls_of_clients_outside_the_group_can_be_refused(
     start: Start, config: Config
 ) -> None:
@@ -435,7 +421,6 @@ async def test_pulls_of_clients_outside_the_group_can_be_refused(
     await stranger.peers.close()
 
 
-@pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
 @pytest.mark.parametrize(
     ("settings", "asked", "count"),
     [
@@ -464,7 +449,6 @@ async def test_the_request_and_the_settings_limit_the_messages_of_a_pull(
     await caller.peers.close()
 
 
-@pytest.mark.requirement("Consuming: Pull: what is refused, limits, slave suggestion")
 async def test_with_slave_reads_a_consumer_that_lags_is_sent_to_a_slave(
     start: Start, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,6 @@ def records(reply: Response) -> list[Record]:
 # --- 12 -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("Store: Query by key and time")
 def test_messages_are_found_by_their_keys(parts: Parts) -> None:
     parts.put("T", body=b"one", KEYS="a b", UNIQ_KEY="U1")
     parts.put("T", body=b"two", KEYS="b", UNIQ_KEY="U2")
@@ -103,7 +102,6 @@ async def test_a_query_yields_to_other_work_after_each_message(
     assert most <= 2  # the first is read in the request's own step
 
 
-@pytest.mark.requirement("Store: Query by key and time")
 def test_a_query_is_limited_by_time_range_and_count(parts: Parts) -> None:
     for at in range(4):
         parts.put("T", body=b"%d" % at, KEYS="k", at_ms=START_MS + at * 1_000)
@@ -112,7 +110,6 @@ def test_a_query_is_limited_by_time_range_and_count(parts: Parts) -> None:
     assert len(records(query(parts, "k", maxNum=1))) == 1
 
 
-@pytest.mark.requirement("Store: Query by key and time")
 def test_a_query_by_unique_key_uses_the_brokers_limit(tmp_path: Path) -> None:
     parts = Parts(tmp_path, default_query_max_num=2)
     try:

@@ -83,7 +83,6 @@ async def test_a_pull_without_a_heartbeat_gives_what_its_expression_is_true_of(
     assert next_offset(answer) == following
 
 
-@pytest.mark.requirement("Consuming: Pull: each answer code with the right next offset")
 async def test_a_pull_that_is_full_goes_on_at_the_next_match(caller: Caller) -> None:
     await filled(caller)
     answer = await caller.pull("T", expression="a <> 1", kind=SQL92, max_messages=1)
@@ -108,9 +107,6 @@ async def test_an_offset_without_a_message_has_the_same_code_as_by_tags(
     assert (answer.code, next_offset(answer)) == (code, following)
 
 
-@pytest.mark.requirement(
-    "Consuming: SQL92 subscriptions: as in Java, faults refused with their place"
-)
 @pytest.mark.parametrize(
     ("text", "kind", "says"),
     [
@@ -141,9 +137,6 @@ async def test_a_good_expression_is_fine(caller: Caller) -> None:
 # --- an expression told by heartbeat --------------------------------------------------------------
 
 
-@pytest.mark.requirement(
-    "Consuming: SQL92 subscriptions: as in Java, faults refused with their place"
-)
 async def test_the_expression_of_the_heartbeat_rules_and_a_later_one_replaces_it(
     caller: Caller,
 ) -> None:
@@ -158,9 +151,6 @@ async def test_the_expression_of_the_heartbeat_rules_and_a_later_one_replaces_it
     assert bodies(await caller.pull("T", expression=None, sub_version=6)) == [b"0", b"1"]
 
 
-@pytest.mark.requirement(
-    "Consuming: SQL92 subscriptions: as in Java, faults refused with their place"
-)
 async def test_a_faulty_expression_is_refused_by_the_heartbeat_and_harms_no_other_group(
     caller: Caller,
 ) -> None:

@@ -80,9 +80,6 @@ def promoted(slave: Slave) -> Rig:
     return Rig(root, slave.master.now_ms)
 
 
-@pytest.mark.requirement(
-    "Store: A slave made the master: nothing acknowledged by two is lost, nothing waits for ever"
-)
 def test_a_promoted_slave_delivers_what_the_old_master_had_not(master: Rig, slave: Slave) -> None:
     for number, wait_s in enumerate((1, 5, 60)):
         master.send(b"%d" % number, wait_s * SECOND)

@@ -107,7 +107,6 @@ def log_bytes(broker: Broker, start: int, end: int) -> bytes:
     return whole[start:end]
 
 
-@pytest.mark.requirement("Store: Async replication: the answer waits for no slave")
 @pytest.mark.usefixtures("alone")
 async def test_a_slave_gets_each_message_at_the_end_of_the_tick_that_stored_it(
     run: Run, config: Config, connect: Connect
@@ -126,7 +125,6 @@ async def test_a_slave_gets_each_message_at_the_end_of_the_tick_that_stored_it(
 
 # A Java broker does the same: for offset 0 it sends the last file; for offset 100 it sends 32768
 # bytes, then 32668 up to the end of the file, then the next file.
-@pytest.mark.requirement("Store: Replication: the wire of both ends, to the byte")
 async def test_an_empty_slave_gets_the_last_file(
     run: Run, config: Config, connect: Connect
 ) -> None:
@@ -142,7 +140,6 @@ async def test_an_empty_slave_gets_the_last_file(
     )
 
 
-@pytest.mark.requirement("Store: Replication: the wire of both ends, to the byte")
 async def test_a_chunk_ends_with_its_file_and_the_padding_of_the_file_is_sent(
     run: Run, config: Config, connect: Connect
 ) -> None:
@@ -206,7 +203,6 @@ async def test_a_slave_that_is_silent_for_twenty_seconds_is_disconnected(
     assert "said nothing for 20001 ms, the limit is 20000 (haHousekeepingInterval)" in caplog.text
 
 
-@pytest.mark.requirement("Store: Replication: the wire of both ends, to the byte")
 @pytest.mark.parametrize(
     ("sent", "told"),
     [
@@ -278,7 +274,6 @@ async def test_a_slave_over_the_limit_is_refused(
     assert "1 are connected, the limit is 1" in caplog.text
 
 
-@pytest.mark.requirement("Store: Replication: the wire of both ends, to the byte")
 async def test_a_slave_that_does_not_read_uses_at_most_its_buffer(
     run: Run, config: Config, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -411,10 +406,6 @@ async def joined(broker: Broker, slave: Slave) -> None:
     await until(lambda: len([one for one in broker.ha.slaves if one.next >= 0]) > count)
 
 
-@pytest.mark.requirement(
-    "Store: Sync replication: the answer comes after the slave has the message, or says that it "
-    "took too long"
-)
 async def test_a_response_waits_until_a_slave_has_the_message(
     run: Run, config: Config, connect: Connect
 ) -> None:
@@ -436,10 +427,6 @@ async def test_a_response_waits_until_a_slave_has_the_message(
     assert [answer.fields()["queueOffset"] for answer in answers] == ["1", "2", "3"]
 
 
-@pytest.mark.requirement(
-    "Store: Sync replication: the answer comes after the slave has the message, or says that it "
-    "took too long"
-)
 async def test_without_a_slave_the_send_gets_a_slave_timeout_and_the_message_stays(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -462,7 +449,6 @@ async def test_without_a_slave_the_send_gets_a_slave_timeout_and_the_message_sta
     assert broker.store.max_offset("T", 0) == 3
 
 
-@pytest.mark.requirement("Store: Async replication: the answer waits for no slave")
 @pytest.mark.parametrize(
     "more",
     [
@@ -479,10 +465,6 @@ async def test_a_send_without_required_slaves_does_not_wait(
     assert (await caller.send("T")).code == codes.SUCCESS
 
 
-@pytest.mark.requirement(
-    "Store: Sync replication: the answer comes after the slave has the message, or says that it "
-    "took too long"
-)
 async def test_three_replicas_are_the_master_and_two_slaves(
     run: Run, config: Config, connect: Connect
 ) -> None:

@@ -149,7 +149,6 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in caplog.records if one.levelno >= logging.ERROR]
 
 
-@pytest.mark.requirement("Store: Replication: the wire of both ends, to the byte")
 async def test_it_says_where_its_log_ends_and_takes_what_comes(
     master: Master, slave: HaSlave, told: list[set[tuple[str, int]]]
 ) -> None:
@@ -291,7 +290,6 @@ async def test_after_a_break_it_asks_for_what_lies_behind_the_last_whole_message
     assert slave.store.max_offset("T", 0) == 2
 
 
-@pytest.mark.requirement("Store: Replication: the wire of both ends, to the byte")
 async def test_a_log_that_has_come_apart_is_told_once_with_both_places(
     master: Master, slave: HaSlave, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -352,7 +350,6 @@ async def test_what_it_has_last_is_compared_before_anything_is_appended(
     assert slave.store.max_offset("T", 0) == 2
 
 
-@pytest.mark.requirement("Store: Replication: the wire of both ends, to the byte")
 async def test_a_log_that_ends_in_other_messages_is_not_gone_on_with(
     master: Master,
     slave: HaSlave,

@@ -37,7 +37,6 @@ async def pair(config: Config, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     await made.stop()
 
 
-@pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
 async def test_both_are_registered_and_the_slave_knows_its_master(pair: Pair) -> None:
     answer = await pair.caller(pair.master).peers.request(
         pair.namesrv.address, codes.GET_BROKER_CLUSTER_INFO
@@ -81,7 +80,6 @@ async def test_a_slave_without_its_master_is_healthy_and_reports_that_it_is_read
     assert (fault(pair.slave), not_ready(pair.slave)) == (None, None)
 
 
-@pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
 async def test_replicated_messages_can_be_read_from_the_slave(pair: Pair) -> None:
     await until(lambda: pair.replica.sync.synced_ms > 0)
     await pair.ask_master.send("T", b"one")
@@ -124,7 +122,6 @@ async def test_a_long_poll_on_the_slave_is_sent_to_the_master_after_a_moment(pai
     assert [one.body for one in records(await waits)] == [b"one"]
 
 
-@pytest.mark.requirement("Store: Reading on from a slave while the master is gone, and going back")
 async def test_without_its_master_a_slave_parks_pulls_until_the_master_returns(pair: Pair) -> None:
     await has_topic(pair)
     await pair.ask_master.send("T", b"one")
@@ -175,7 +172,6 @@ REFUSED = {
 }
 
 
-@pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
 async def test_a_refusal_gives_the_reason_and_the_address_of_the_master(pair: Pair) -> None:
     for code in codes.REQUEST_NAMES:
         answer = await pair.ask_slave.ask(code)
@@ -199,7 +195,6 @@ async def test_groups_report_their_offsets_to_a_slave_as_well(pair: Pair) -> Non
     assert answer.fields() == {"offset": "4"}
 
 
-@pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
 async def test_a_slave_does_not_deliver_delayed_messages(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -244,9 +239,6 @@ async def test_a_new_master_does_not_repeat_the_deliveries_of_the_old_one(
     assert sorted(one.body for one in found) == [b"by level", b"by time", b"much later"]
 
 
-@pytest.mark.requirement(
-    "Store: A slave made the master: nothing acknowledged by two is lost, nothing waits for ever"
-)
 async def test_a_slave_started_as_master_has_all_state_and_serves(pair: Pair) -> None:
     await has_topic(pair)
     for number in range(20):
@@ -266,7 +258,6 @@ async def test_a_slave_started_as_master_has_all_state_and_serves(pair: Pair) ->
     assert sorted(one.body for one in records(await caller.pull("T", 20))) == [b"20", b"late"]
 
 
-@pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
 async def test_a_recreated_topic_starts_at_offset_0_on_the_slave(
     pair: Pair,
 ) -> None:

@@ -116,7 +116,6 @@ async def slave(config: Config, tmp_path: Path) -> AsyncIterator[Made]:
         one.store.close()
 
 
-@pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
 async def test_topics_groups_offsets_and_modes_are_copied_from_the_master(
     broker: Broker, caller: Caller, slave: Made
 ) -> None:
@@ -247,7 +246,6 @@ class Master(Peers):
         return Command(code=answer, flag=1, opaque=1, body=body)
 
 
-@pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
 async def test_deliveries_of_the_master_count_once_the_slave_has_their_log(slave: Made) -> None:
     master = Master()
     one = slave(master)
@@ -287,7 +285,6 @@ async def test_a_table_that_cannot_be_copied_is_logged_once_and_the_others_are_c
     assert "it answers 1" in told[0]
 
 
-@pytest.mark.requirement("Store: A slave: registered with its master, copies its tables, read only")
 async def test_nothing_is_copied_from_a_master_with_a_shorter_log(
     slave: Made, caplog: pytest.LogCaptureFixture
 ) -> None:

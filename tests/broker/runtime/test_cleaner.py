@@ -68,10 +68,6 @@ async def fill(broker: Broker, caller: Caller, count: int, clock: Clock, *, old:
         os.utime(path, (when, when))
 
 
-@pytest.mark.requirement(
-    "Store: Retention: 75, 85 and 90 percent, and back … readers keep what they hold, and learn "
-    "what is gone"
-)
 async def test_a_pull_of_deleted_messages_gets_the_first_remaining_offset(
     running: tuple[Broker, Caller], clock: Clock
 ) -> None:
@@ -89,7 +85,6 @@ async def test_a_pull_of_deleted_messages_gets_the_first_remaining_offset(
     assert (await caller.send("T", BODY)).fields()["queueOffset"] == "20"
 
 
-@pytest.mark.requirement("Store: Retention: 75, 85 and 90 percent, and back")
 async def test_a_full_disk_refuses_sends_until_there_is_room(
     running: tuple[Broker, Caller], clock: Clock, full: Disk
 ) -> None:

@@ -37,9 +37,6 @@ def test_the_pieces_are_equal_to_the_encoded_body(names: tuple[str, ...], standa
     assert put_into(texts, empty, topics, standard=standard) == whole
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: New topics and groups in a burst cost few writes"
-)
 def test_only_new_entries_are_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
     texts, topics = EncodedEntries(), table("a", "b")
     empty = TopicConfigAndMappingSerializeWrapper({})

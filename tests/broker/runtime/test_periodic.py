@@ -18,9 +18,6 @@ def no_settings(effect: Callable[[], None], key: str) -> None:
     """No dynamic setting ever changes."""
 
 
-@pytest.mark.requirement(
-    "Bad input: A disk that stays full, a name server that stays away: told once"
-)
 async def test_a_repeated_failure_is_logged_once_and_so_is_the_recovery(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -53,9 +50,6 @@ async def test_a_repeated_failure_is_logged_once_and_so_is_the_recovery(
     ]
 
 
-@pytest.mark.requirement(
-    "Bad input: What the broker does by itself: at most one slice of one task per loop iteration"
-)
 async def test_slices_of_different_tasks_run_in_different_loop_iterations() -> None:
     loop = asyncio.get_running_loop()
     number = 0
@@ -90,9 +84,6 @@ async def test_slices_of_different_tasks_run_in_different_loop_iterations() -> N
     assert len(set(ticks)) == len(ticks)
 
 
-@pytest.mark.requirement(
-    "Bad input: What the broker does by itself: at most one slice of one task per loop iteration"
-)
 async def test_a_failed_slice_does_not_stop_other_tasks() -> None:
     periodic = Periodic()
 

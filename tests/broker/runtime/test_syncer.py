@@ -57,7 +57,6 @@ async def max_offset(caller: Caller) -> int:
     return int(answer.fields()["offset"])
 
 
-@pytest.mark.requirement("Store: Sync flush: success only when on disk, and after a power cut")
 async def test_a_message_is_neither_acknowledged_nor_readable_before_it_is_on_disk(
     synced: Broker, disk: Disk
 ) -> None:
@@ -101,7 +100,6 @@ async def test_a_send_with_wait_false_does_not_wait_for_the_disk(
     await caller.peers.close()
 
 
-@pytest.mark.requirement("Store: Sync flush: success only when on disk, and after a power cut")
 async def test_a_slow_disk_gives_a_flush_timeout_and_the_message_stays(
     start: Start, config: Config, disk: Disk
 ) -> None:
@@ -118,7 +116,6 @@ async def test_a_slow_disk_gives_a_flush_timeout_and_the_message_stays(
     await caller.peers.close()
 
 
-@pytest.mark.requirement("Transactions, operation, overload: Overload says why")
 async def test_sends_over_the_limit_of_waiting_sends_are_refused_with_the_reason(
     synced: Broker, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +135,6 @@ async def test_sends_over_the_limit_of_waiting_sends_are_refused_with_the_reason
     await caller.peers.close()
 
 
-@pytest.mark.requirement("Store: Sync flush: success only when on disk, and after a power cut")
 async def test_after_a_failed_sync_the_broker_refuses_messages(synced: Broker, disk: Disk) -> None:
     caller = Caller(synced)
     assert (await caller.send("T", b"good")).code == 0

@@ -143,7 +143,6 @@ async def begun(store: Store) -> None:
     store.begun.clear()
 
 
-@pytest.mark.requirement("Store: Sync flush: success only when on disk, and after a power cut")
 async def test_one_sync_acknowledges_a_group_in_order(make: Make, store: Store) -> None:
     syncer, peer = await make(), Peer()
     store.open.clear()
@@ -260,7 +259,6 @@ async def test_a_caller_may_choose_the_response_after_a_timeout(
     assert peer.codes == [codes.SUCCESS]
 
 
-@pytest.mark.requirement("Store: Sync flush: success only when on disk, and after a power cut")
 @pytest.mark.parametrize("wrong", [OSError(5, "Input/output error"), ValueError("a fault")])
 async def test_a_failed_sync_fails_all_waiting_responses_and_is_not_retried(
     make: Make, store: Store, wrong: Exception
@@ -285,7 +283,6 @@ async def test_a_failed_sync_fails_all_waiting_responses_and_is_not_retried(
     assert len(store.plans) == 1
 
 
-@pytest.mark.requirement("Transactions, operation, overload: Overload says why")
 async def test_the_number_of_waiting_responses_is_limited_over_all_groups(
     make: Make, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,7 +317,6 @@ async def test_responses_that_time_out_free_their_place(
     assert not syncer.is_full
 
 
-@pytest.mark.requirement("Store: Sync flush: success only when on disk, and after a power cut")
 async def test_a_stop_syncs_and_sends_the_remaining_responses(make: Make, store: Store) -> None:
     syncer, peer = await make(), Peer()
     store.open.clear()
@@ -383,10 +379,6 @@ async def test_a_response_waits_until_the_slaves_have_its_message(make: Make, st
     assert store.plans == []  # replication starts no sync
 
 
-@pytest.mark.requirement(
-    "Store: Sync replication: the answer comes after the slave has the message, or says that it "
-    "took too long"
-)
 async def test_a_response_that_waits_for_disk_and_slaves_goes_out_after_the_later_one(
     make: Make, store: Store
 ) -> None:
@@ -422,10 +414,6 @@ async def test_slow_slaves_give_a_slave_timeout_with_the_fields_of_the_response(
     assert len(peer.answers) == 1
 
 
-@pytest.mark.requirement(
-    "Store: Sync replication: the answer comes after the slave has the message, or says that it "
-    "took too long"
-)
 async def test_if_disk_and_slaves_are_late_the_code_is_slave_timeout(
     make: Make, store: Store, clock: Clock
 ) -> None:

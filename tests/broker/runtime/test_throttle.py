@@ -21,7 +21,6 @@ class Served:
     served = 0
 
 
-@pytest.mark.requirement("Delays, timers, retries: Many that are due leave in short steps")
 def test_steps_are_short_until_the_broker_has_been_idle_for_a_while() -> None:
     scheduler = Served()
     throttle = Throttle(cast(Scheduler, scheduler))
@@ -47,7 +46,6 @@ def test_the_quota_equals_the_requests_served_within_limits(served: int, share: 
     assert [throttle.quota(), throttle.quota()] == [share, FEW]
 
 
-@pytest.mark.requirement("Transactions, operation, overload: A burst does not hold up others")
 def test_a_sender_that_waits_for_each_response_never_meets_a_long_step() -> None:
     """Between its requests some loop iterations pass without a request."""
     scheduler = Served()

@@ -27,9 +27,6 @@ async def bodies(caller: Caller, topic: str = "T", offset: int = 0) -> list[byte
     return [record.body for record in records(await caller.pull(topic, offset))]
 
 
-@pytest.mark.requirement(
-    "Delays, timers, retries: Delay levels, as `messageDelayLevel` says, across restarts"
-)
 async def test_a_delayed_message_comes_when_its_level_says(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -89,9 +86,6 @@ async def test_a_clock_that_was_set_back_does_not_lock_a_message_in(
     assert await bodies(caller) == [b"late"]
 
 
-@pytest.mark.requirement(
-    "Delays, timers, retries: Delay levels, as `messageDelayLevel` says, across restarts"
-)
 async def test_what_waits_survives_a_restart_and_comes_once(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -178,10 +172,6 @@ async def test_a_message_that_failed_too_often_is_a_dead_letter(run: Run, config
     assert len(await bodies(caller, "%DLQ%cg")) == 2
 
 
-@pytest.mark.requirement(
-    "Delays, timers, retries: Limits of tries by header, group and version; queues by the group's "
-    "retryQueueNums; what dead letters keep"
-)
 async def test_a_dead_letter_keeps_what_its_last_try_had(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -229,10 +219,6 @@ async def test_an_origin_of_blanks_is_none(run: Run, config: Config) -> None:
     assert dead.properties["ORIGIN_MESSAGE_ID"] == record.offset_id
 
 
-@pytest.mark.requirement(
-    "Delays, timers, retries: Limits of tries by header, group and version; queues by the group's "
-    "retryQueueNums; what dead letters keep"
-)
 async def test_the_limit_of_tries_is_the_clients_from_one_version_on_or_its_groups(
     run: Run, config: Config
 ) -> None:
@@ -267,10 +253,6 @@ async def test_the_limit_of_tries_is_the_clients_from_one_version_on_or_its_grou
     await writer.wait_closed()
 
 
-@pytest.mark.requirement(
-    "Delays, timers, retries: Limits of tries by header, group and version; queues by the group's "
-    "retryQueueNums; what dead letters keep"
-)
 async def test_a_retry_topic_follows_its_groups_number_of_queues(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -297,10 +279,6 @@ async def test_a_retry_topic_follows_its_groups_number_of_queues(
     assert (topic.read_queue_nums, topic.write_queue_nums) == (3, 3)
 
 
-@pytest.mark.requirement(
-    "Delays, timers, retries: Limits of tries by header, group and version; queues by the group's "
-    "retryQueueNums; what dead letters keep"
-)
 async def test_a_message_that_comes_back_twice_counts_for_its_first_topic(
     run: Run, config: Config, clock: Clock
 ) -> None:

@@ -298,9 +298,6 @@ def test_units_written_after_the_last_check_point_are_not_written_twice(
     assert two.bodies() == one_by_one(50)
 
 
-@pytest.mark.requirement(
-    "Delays, timers, retries: Timers across kills, power cuts and failing disks"
-)
 def test_a_delivery_lost_in_a_power_cut_is_repeated(
     rig: OpenRig, killed: Callable[..., Rig], tmp_path: Path
 ) -> None:
@@ -454,7 +451,6 @@ def test_after_a_clock_step_backwards_nothing_is_delivered_early_or_twice(rig: O
     assert one.bodies() == [b"a", b"b"]
 
 
-@pytest.mark.requirement("Delays, timers, retries: Many that are due leave in short steps")
 def test_one_step_is_short_for_any_number_of_due_messages(rig: OpenRig) -> None:
     one = rig()
     for number in range(500):
@@ -502,9 +498,6 @@ def test_a_step_takes_fewer_messages_from_the_log_than_from_sends(
     assert one.bodies() == [b"%d" % number for number in range(300)]
 
 
-@pytest.mark.requirement(
-    "Delays, timers, retries: Timers across kills, power cuts and failing disks"
-)
 @pytest.mark.parametrize("tells", [False, True])
 def test_a_full_disk_delays_deliveries_and_repeats_none(
     rig: OpenRig, monkeypatch: pytest.MonkeyPatch, tells: bool
@@ -535,9 +528,6 @@ def test_a_full_disk_delays_deliveries_and_repeats_none(
     assert one.timers.state.waiting == 0
 
 
-@pytest.mark.requirement(
-    "Delays, timers, retries: Timers across kills, power cuts and failing disks"
-)
 def test_a_message_dropped_by_a_failed_log_is_not_counted_as_delivered(
     rig: OpenRig, killed: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -575,9 +565,6 @@ def test_a_message_dropped_by_a_failed_log_is_not_counted_as_delivered(
     assert sorted(two.bodies()) == sorted(timed + delayed)
 
 
-@pytest.mark.requirement(
-    "Delays, timers, retries: Timers across kills, power cuts and failing disks"
-)
 def test_a_full_queue_delays_due_messages_in_order_without_duplicates(
     rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -721,9 +708,6 @@ def noted(rig: Rig) -> dict[int, int]:
     return found.offsets
 
 
-@pytest.mark.requirement(
-    "Delays, timers, retries: Delay levels, as `messageDelayLevel` says, across restarts"
-)
 def test_removed_delay_levels_still_deliver_their_messages(rig: OpenRig) -> None:
     one = rig()
     place = one.delivery_policy.place("DELAY\x014\x02", "T", 0)
@@ -854,9 +838,6 @@ async def test_a_returning_master_that_has_no_more_time_to_take_back_delivers_al
 # ---- random histories
 
 
-@pytest.mark.requirement(
-    "Delays, timers, retries: Timers across kills, power cuts and failing disks"
-)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_histories_with_kills_lose_nothing_and_deliver_nothing_early(
     rig: OpenRig, killed: Callable[..., Rig], seed: int
@@ -908,9 +889,6 @@ def one_by_one(count: int) -> list[bytes]:
     return [b"%d" % number for number in range(count)]
 
 
-@pytest.mark.requirement(
-    "Delays, timers, retries: Timers across kills, power cuts and failing disks"
-)
 def test_messages_known_from_sends_are_delivered_like_messages_read_from_the_log(
     rig: OpenRig, killed: Callable[..., Rig], tmp_path: Path
 ) -> None:

@@ -45,7 +45,6 @@ async def recall(caller: Caller, handle: str, topic: str = "T") -> tuple[int, st
     return answer.code, answer.remark
 
 
-@pytest.mark.requirement("Delays, timers, retries: Timer messages: in time, never early")
 @pytest.mark.parametrize(
     ("pairs", "wait_ms"),
     [
@@ -222,7 +221,6 @@ BAD = [
 ]
 
 
-@pytest.mark.requirement("Delays, timers, retries: Times and handles that can't be are refused")
 @pytest.mark.parametrize(("pairs", "remark"), BAD)
 async def test_a_time_that_can_not_be_is_refused_with_its_reason(
     run: Run, config: Config, clock: Clock, pairs: dict[str, str], remark: str
@@ -309,7 +307,6 @@ async def test_a_batch_is_not_to_wait(run: Run, config: Config) -> None:
         assert "a batch can't wait for its time" in (answer.remark or "")
 
 
-@pytest.mark.requirement("Delays, timers, retries: What clients write into the timers' own topic")
 async def test_what_anybody_writes_into_the_wheels_topic_harms_nothing(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -332,7 +329,6 @@ async def test_what_anybody_writes_into_the_wheels_topic_harms_nothing(
     assert broker.store.queues("T") == [0]
 
 
-@pytest.mark.requirement("Delays, timers, retries: What clients write into the timers' own topic")
 @pytest.mark.parametrize("topic", [WHEEL_TOPIC, OP_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC])
 @pytest.mark.parametrize("wait_ms", [0, 1_000])
 async def test_a_timer_leads_to_no_topic_that_clients_may_not_send_to(
@@ -352,7 +348,6 @@ async def test_a_timer_leads_to_no_topic_that_clients_may_not_send_to(
 # ---- taking back
 
 
-@pytest.mark.requirement("Delays, timers, retries: Recall")
 async def test_a_message_that_is_taken_back_never_comes_and_its_neighbours_do(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -431,7 +426,6 @@ async def test_taking_back_holds_across_a_restart_and_for_far_away_times(
     assert broker.timers.metrics.counts["T"].count == 0
 
 
-@pytest.mark.requirement("Delays, timers, retries: Times and handles that can't be are refused")
 async def test_a_recall_must_be_allowed_and_be_for_a_message_that_waits_here(
     run: Run, config: Config, clock: Clock
 ) -> None:

@@ -105,11 +105,6 @@ async def test_properties_without_a_final_separator_and_with_similar_names_are_p
     assert records(await caller.pull("T", expression="no")) == []
 
 
-@pytest.mark.requirement("Name server: Topics make themselves, with 4 queues")
-@pytest.mark.requirement(
-    "RocketMQ as it is: A topic that makes itself has the least of the client's queues and the "
-    "broker's"
-)
 async def test_an_unknown_topic_is_created_with_the_clients_queue_count(
     broker: Broker, caller: Caller
 ) -> None:
@@ -132,7 +127,6 @@ async def test_without_auto_creation_an_unknown_topic_is_refused(
     await caller.peers.close()
 
 
-@pytest.mark.requirement("Name server: A message has one topic")
 @pytest.mark.parametrize(
     ("topic", "code", "word"),
     [
@@ -180,7 +174,6 @@ async def test_the_property_of_batch_queue_records_is_illegal_in_a_send(caller: 
     assert len(records(await caller.pull("T"))) == 1
 
 
-@pytest.mark.requirement("Transactions, operation, overload: Order kept while members come and go")
 async def test_an_ordered_topic_is_closed_while_the_broker_takes_no_writes(
     broker: Broker, caller: Caller
 ) -> None:
@@ -253,10 +246,6 @@ async def test_a_batch_without_a_unique_key_has_no_transaction_id(caller: Caller
     assert sent.fields()["queueOffset"] == "0"
 
 
-@pytest.mark.requirement(
-    "Store: Batch consume queues: one record and one id a batch, recovered from the log, read by "
-    "the real broker"
-)
 async def test_a_batch_to_a_batch_queue_is_one_record_with_one_id(
     broker: Broker, caller: Caller
 ) -> None:

@@ -123,7 +123,6 @@ async def test_a_broker_may_keep_no_replies(start: Start, config: Config) -> Non
     await caller.peers.close()
 
 
-@pytest.mark.requirement("Transactions, operation, overload: Request and reply, a client that left")
 async def test_a_reply_to_a_client_that_left_is_refused_with_the_reason_and_kept(
     broker: Broker, caller: Caller, asker: Asker
 ) -> None:
@@ -191,7 +190,6 @@ async def test_a_client_stays_known_until_it_left_its_last_group(
     assert broker.clients.find_producer("asker") is None
 
 
-@pytest.mark.requirement("Transactions, operation, overload: Request and reply, a client that left")
 @pytest.mark.parametrize(
     ("wanted", "code"),
     [

@@ -44,10 +44,6 @@ def test_a_java_broker_conf_with_access_control_is_taken(tmp_path: Path) -> None
     ) == [UserInfo("admin", "p", "Super"), UserInfo("inner", "s", "Super")]
 
 
-@pytest.mark.requirement(
-    "Access control: Wrong settings stop the start, malformed users, resources and bodies are "
-    "refused"
-)
 @pytest.mark.parametrize(
     ("setting", "why"),
     [
@@ -86,10 +82,6 @@ def test_one_name_for_both_is_one_user() -> None:
     assert init_user_of("") is None
 
 
-@pytest.mark.requirement(
-    "Access control: Passwords: a file for its owner alone, never in the log, the settings or a "
-    "sentence"
-)
 def test_the_secrets_are_never_shown() -> None:
     config = BrokerConfig(
         init_authentication_user='{"username":"a","password":"hush"}',

@@ -171,13 +171,11 @@ def test_an_unknown_key_warns_and_names_the_nearest(key: str, near: str) -> None
     assert config.others == {key: "5"}
 
 
-@pytest.mark.requirement("Bad input: Wrong values, unknown keys, files that are no text")
 def test_an_unknown_key_of_any_bytes_is_shown_harmlessly() -> None:
     _, warnings = load_broker(options=["\x1b[2J" + "x" * 500 + "=5"])
     assert warnings == ["unknown key '\\x1b[2J" + "x" * 72 + " (--set) has no effect"]
 
 
-@pytest.mark.requirement("Bad input: Wrong values, unknown keys, files that are no text")
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "broker.conf"
     path.write_bytes(b"\x7fELF\0\0\0\0")
@@ -185,7 +183,6 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
         load_broker(file=path)
 
 
-@pytest.mark.requirement("Bad input: Settings that protect elsewhere and not here")
 @pytest.mark.parametrize(
     ("key", "instead"),
     [
@@ -234,7 +231,6 @@ def test_light_queues_need_both_of_their_switches(key: str) -> None:
     assert warnings == []
 
 
-@pytest.mark.requirement("Bad input: An address or a port that is none")
 def test_the_address_that_clients_are_told_may_be_a_name() -> None:
     with pytest.raises(
         ConfigError, match=r"brokerIP1 is 'broker:1', but must be .+ without a port"
@@ -388,7 +384,6 @@ def test_the_brokers_name_is_the_hosts_where_none_is_given(monkeypatch: pytest.M
     assert BrokerConfig().broker_name == "node-7.example.com"
 
 
-@pytest.mark.requirement("Store: Store root")
 def test_the_settings_reach_the_store() -> None:
     config = BrokerConfig(
         max_message_size=9,

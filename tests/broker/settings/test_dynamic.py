@@ -45,9 +45,6 @@ def test_no_path_name_address_or_size_of_files_is_hot() -> None:
         assert "filesize" not in key.lower()
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: Settings changed at run time, and settings that may not"
-)
 async def test_a_change_holds_at_once_and_is_shown(caller: Caller) -> None:
     assert (await caller.send("New1")).code == codes.SUCCESS
     answer = await update(caller, "autoCreateTopicEnable=false\nmaxMessageSize = 2000\n")
@@ -115,9 +112,6 @@ async def test_lite_pulls_can_be_switched_off(caller: Caller) -> None:
     assert (await caller.pull("T", code=lite)).code == codes.NO_PERMISSION
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: Settings changed at run time, and settings that may not"
-)
 async def test_filters_can_be_switched_on_for_groups_that_are_there_and_off_again(
     caller: Caller,
 ) -> None:
@@ -149,9 +143,6 @@ async def test_a_changed_permission_is_told_to_the_name_servers_with_every_topic
     assert broker.topics.version != before
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: Settings changed at run time, and settings that may not"
-)
 @pytest.mark.parametrize(
     ("key", "work"),
     [
@@ -182,9 +173,6 @@ async def test_a_shorter_period_of_transactions_holds_at_once(
     await caller.peers.close()
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: Settings changed at run time, and settings that may not"
-)
 async def test_a_shorter_period_of_counts_holds_at_once(start: Start, config: Config) -> None:
     broker = await start(config(transaction_metric_flush_interval=3_600_000))
     caller = Caller(broker)
@@ -207,9 +195,6 @@ async def test_members_are_not_told_of_each_other_once_that_is_switched_off(
     assert told == ["G1"]
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: Settings changed at run time, and settings that may not"
-)
 @pytest.mark.parametrize(
     ("text", "code", "words"),
     [
@@ -351,9 +336,6 @@ async def test_an_empty_change_is_taken(caller: Caller) -> None:
     assert (await update(caller, "# nothing\n")).code == codes.SUCCESS
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: Settings changed at run time, and settings that may not"
-)
 async def test_a_change_outlives_a_restart(start: Start, config: Config) -> None:
     broker = await start(config())
     caller = Caller(broker)

@@ -36,9 +36,6 @@ def knowing(monkeypatch: pytest.MonkeyPatch, names: dict[str, list[str]]) -> Non
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
 
 
-@pytest.mark.requirement(
-    "Name server: brokerIP1 may be the name of a host: told as it is, resolved for what is stored"
-)
 async def test_a_name_is_told_as_it_is_and_messages_have_its_address(
     start: Start, config: Config, namesrv: NameServer
 ) -> None:
@@ -58,9 +55,6 @@ async def test_a_name_is_told_as_it_is_and_messages_have_its_address(
     assert stored.store_host == host
 
 
-@pytest.mark.requirement(
-    "Name server: brokerIP1 may be the name of a host: told as it is, resolved for what is stored"
-)
 async def test_a_name_without_an_address_stops_the_start(
     start: Start, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,14 +2,12 @@
 
 import asyncio
 
-import pytest
 from aerobee.client import Message, blocking
 from aerobee.client.admin.admin import Admin
 from aerobee.store.base.retention import TopicRule
 from aerobee.testing import LocalCluster
 
 
-@pytest.mark.requirement("Store: Retention of a topic in time and bytes, by its attributes")
 def test_a_topic_forgets_what_is_older_than_its_own_time_also_after_a_restart() -> None:
     async def make(cluster: LocalCluster, change: dict[str, str]) -> None:
         async with Admin(cluster.name_server) as admin:

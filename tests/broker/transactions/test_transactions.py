@@ -123,9 +123,6 @@ async def test_enough_ended_transactions_are_recorded_at_once(run: Run, config: 
     assert [op.body for op in await stored(caller, OP_TOPIC)] == [b"0,1,"]
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: An end of no half message, or of another group"
-)
 @pytest.mark.parametrize(
     ("wanted", "why"),
     [
@@ -146,9 +143,6 @@ async def test_an_end_that_does_not_match_the_half_message_is_refused(
     assert await stored(caller, "T", 2) == []
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: An end of no half message, or of another group"
-)
 async def test_an_end_of_an_ordinary_message_is_refused(run: Run, config: Config) -> None:
     _, caller = await run(config())
     await caller.send("T", PGROUP="pg")
@@ -157,9 +151,6 @@ async def test_an_end_of_an_ordinary_message_is_refused(run: Run, config: Config
     assert "Find prepared transaction message failed" in (answer.remark or "")
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: An end of no half message, or of another group"
-)
 async def test_an_end_needs_no_message_id(run: Run, config: Config) -> None:
     _, caller = await run(config())
     waiting = await half(caller)
@@ -202,10 +193,6 @@ async def test_a_broker_may_refuse_transactions(run: Run, config: Config) -> Non
     assert (await caller.send("T", TRAN_MSG="false")).code == codes.SUCCESS
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: Commit, rollback, check-backs, across restarts of broker "
-    "and producer"
-)
 async def test_a_producer_is_asked_about_an_open_transaction(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -241,9 +228,6 @@ async def test_a_producer_is_asked_about_an_open_transaction(
     await producer.close()
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: Given up after a number of checks, or for its age; resumed"
-)
 async def test_a_transaction_is_given_up_after_the_maximum_of_checks(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -299,9 +283,6 @@ async def test_a_half_message_without_room_for_a_mark_is_given_up_and_holds_up_n
     ]
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: Given up after a number of checks, or for its age; resumed"
-)
 async def test_a_transaction_older_than_the_retention_time_is_given_up(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -323,9 +304,6 @@ async def resume(caller: Caller, record: Record) -> Command:
     return await caller.ask(codes.RESUME_CHECK_HALF_MESSAGE, {"topic": "T", "msgId": msg_id})
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: Given up after a number of checks, or for its age; resumed"
-)
 async def test_a_transaction_that_was_given_up_can_be_resumed(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -370,7 +348,6 @@ def metrics(broker: Broker) -> dict[str, float]:
     return found
 
 
-@pytest.mark.requirement("Transactions, operation, overload: Half messages counted")
 async def test_half_messages_commits_and_rollbacks_are_counted(
     run: Run, config: Config, clock: Clock
 ) -> None:
@@ -396,7 +373,6 @@ async def test_half_messages_commits_and_rollbacks_are_counted(
     assert broker.stats.puts("T").messages == 1
 
 
-@pytest.mark.requirement("Transactions, operation, overload: Half messages counted")
 async def test_the_count_of_half_messages_persists_over_a_restart(run: Run, config: Config) -> None:
     broker, caller = await run(config())
     await half(caller)
@@ -430,10 +406,6 @@ async def test_with_sync_flush_a_commit_is_acknowledged_after_it_is_on_disk(
     await caller.peers.close()
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: Commit, rollback, check-backs, across restarts of broker "
-    "and producer"
-)
 async def test_open_transactions_are_checked_after_a_restart(
     run: Run, config: Config, clock: Clock
 ) -> None:

@@ -32,7 +32,6 @@ async def guarded(namesrv: NameServer, tmp_path: Path) -> AsyncIterator[str]:
     await broker.stop()
 
 
-@pytest.mark.requirement("Access control: The same from Python")
 async def test_a_user_is_made_is_given_a_topic_and_works_with_it(guarded: str) -> None:
     async with Admin(guarded, security=ROOT) as admin:
         await admin.create_topic("orders", 1)

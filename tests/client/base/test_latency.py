@@ -16,7 +16,6 @@ def chosen(faults: LatencyFaults, avoid: str | None = None) -> set[str]:
     return {selector.next(QUEUES, avoid, faults).broker_name for _ in range(60)}
 
 
-@pytest.mark.requirement("Sending: Least latency: the table, ties in turn, all left alone")
 @pytest.mark.parametrize(
     ("latency_ms", "alone_ms"),
     [
@@ -29,7 +28,6 @@ def test_the_table_of_avoidance_times_equals_javas(latency_ms: int, alone_ms: in
     assert left_alone_ms(latency_ms) == alone_ms
 
 
-@pytest.mark.requirement("Sending: Least latency: the table, ties in turn, all left alone")
 def test_a_slow_broker_is_avoided_for_its_time() -> None:
     clock = Seconds()
     faults = LatencyFaults(clock)
@@ -58,7 +56,6 @@ def test_a_failed_send_counts_as_ten_seconds() -> None:
     assert chosen(faults) == {"a", "b", "c"}
 
 
-@pytest.mark.requirement("Sending: Least latency: the table, ties in turn, all left alone")
 def test_if_all_brokers_are_avoided_the_one_that_refused_is_the_last_choice() -> None:
     faults = LatencyFaults(Seconds())
     faults.failed("a", answered=True)

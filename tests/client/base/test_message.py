@@ -33,7 +33,6 @@ def test_fields_and_properties_are_sent_under_rocketmqs_names() -> None:
     assert Message("t", b"x", keys="one").all_properties() == {"KEYS": "one"}
 
 
-@pytest.mark.requirement("Name server: A message has one topic")
 @pytest.mark.parametrize(
     ("message", "reason"),
     [

@@ -20,7 +20,6 @@ from ...secret_files import write_secret
 from ..fakes import FakeCluster, until
 
 
-@pytest.mark.requirement("Consuming: Signed requests and TLS")
 @pytest.mark.parametrize("kind", ["consumer", "lite", "pull", "simple"])
 async def test_every_kind_of_consumer_signs_what_it_asks(fake: FakeCluster, kind: str) -> None:
     security = Security("key", "secret")

@@ -44,9 +44,6 @@ async def receive(cluster: LocalCluster, *, fail: bool = False) -> dict[str, str
     raise AssertionError("no message came")
 
 
-@pytest.mark.requirement(
-    "Consuming: Spans of OpenTelemetry, also around listeners, and traceparent"
-)
 async def test_a_trace_goes_on_in_the_consumer(
     aerobee_cluster: LocalCluster, spans: InMemorySpanExporter
 ) -> None:
@@ -77,9 +74,6 @@ async def test_without_spans_nothing_travels_along(aerobee_cluster: LocalCluster
     assert "traceparent" not in await receive(aerobee_cluster)
 
 
-@pytest.mark.requirement(
-    "Consuming: Spans of OpenTelemetry, also around listeners, and traceparent"
-)
 @pytest.mark.parametrize("kind", ["coroutine", "plain", "batch"])
 async def test_a_listener_works_inside_a_span_of_the_trace(
     aerobee_cluster: LocalCluster, spans: InMemorySpanExporter, kind: str

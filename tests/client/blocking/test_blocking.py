@@ -85,7 +85,6 @@ async def test_raising_sends_back_and_the_loop_goes_on(address: str) -> None:
     await asyncio.to_thread(work)
 
 
-@pytest.mark.requirement("Lite pull: Everything without an event loop, from several threads")
 async def test_many_threads_share_a_producer_and_a_consumer(address: str) -> None:
     def work() -> set[bytes]:
         with Producer(address) as producer, ThreadPoolExecutor(4) as pool:
@@ -176,7 +175,6 @@ WITHOUT_TWIN = {
 }
 
 
-@pytest.mark.requirement("Lite pull: Everything without an event loop, from several threads")
 @pytest.mark.parametrize(
     "kind",
     [
@@ -198,7 +196,6 @@ def test_every_public_method_has_a_blocking_twin_that_helps(kind: type) -> None:
             assert inspect.getdoc(found), name
 
 
-@pytest.mark.requirement("Lite pull: Everything without an event loop, from several threads")
 async def test_threads_administer_and_consume_together(address: str) -> None:
     def make(number: int) -> None:
         admin.create_topic(f"topic-{number}", 1)
@@ -288,7 +285,6 @@ async def test_a_producer_does_not_take_more_sends_than_its_limit_before_its_loo
     await asyncio.to_thread(work)
 
 
-@pytest.mark.requirement("Lite pull: Everything without an event loop, from several threads")
 def test_what_the_loop_did_not_get_to_fails_when_it_ends() -> None:
     class Stopped(LoopThread):
         def __init__(self) -> None: ...

@@ -38,7 +38,6 @@ async def ask(fake: FakeCluster, code: int, body: bytes = b"", **fields: str) ->
     return await connection.request(code, fields, body, LONG)
 
 
-@pytest.mark.requirement("Consuming: Asked by brokers: running info, one message at once, resets")
 async def test_offsets_that_are_reset_are_followed_backwards(
     fake: FakeCluster, member: Consumer
 ) -> None:
@@ -63,7 +62,6 @@ async def test_the_offsets_of_held_queues_are_told(fake: FakeCluster, member: Co
     assert body.message_queue_table == {QUEUE: 2}
 
 
-@pytest.mark.requirement("Rebalance: State dump")
 async def test_running_info_tells_what_is_held(fake: FakeCluster, member: Consumer) -> None:
     await take(member, 1)
     answer = await ask(
@@ -77,7 +75,6 @@ async def test_running_info_tells_what_is_held(fake: FakeCluster, member: Consum
     assert {each.topic for each in info.subscription_set} == {"orders", "%RETRY%g"}
 
 
-@pytest.mark.requirement("Rebalance: State dump")
 @pytest.mark.parametrize("ordered", [False, True])
 async def test_running_info_has_all_properties(
     fake: FakeCluster, ordered: bool, monkeypatch: pytest.MonkeyPatch
@@ -149,7 +146,6 @@ async def test_a_group_that_is_not_here_is_refused_by_name(
     assert "group other is not in this client; it has ['g']" in (answer.remark or "")
 
 
-@pytest.mark.requirement("Consuming: Asked by brokers: running info, one message at once, resets")
 @pytest.mark.parametrize(
     ("answer", "result", "remark"),
     [

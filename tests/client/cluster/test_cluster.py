@@ -154,7 +154,6 @@ async def test_an_answer_that_can_not_be_read_is_a_client_error(fake: FakeCluste
     await cluster.close()
 
 
-@pytest.mark.requirement("Wrong arguments of a client: Two consumers with one instance name")
 async def test_one_client_takes_one_consumer_per_group() -> None:
     members = Members("me")
     members.add_consumer(Consumer("127.0.0.1:1", group="g", topics=["t"]))

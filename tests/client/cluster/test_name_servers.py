@@ -79,7 +79,6 @@ def test_too_many_addresses_are_refused_with_the_limit() -> None:
         read_addresses([f"host{at}:1" for at in range(ADDRESSES_MAX + 1)])
 
 
-@pytest.mark.requirement("Name server: A client survives the loss of its name server")
 async def test_the_next_one_is_asked_when_one_is_gone_and_it_is_kept() -> None:
     server, peers = FakeServer(), Peers()
     await server.start()

@@ -19,7 +19,6 @@ def answer(*queues: QueueData, slaves: tuple[str, ...] = (), order: str = "") ->
     )
 
 
-@pytest.mark.requirement("Name server: Read and write queues")
 def test_queues_are_in_broker_order_and_writing_and_reading_have_their_own_numbers() -> None:
     route = read_route("t", answer(QueueData("b", 1, 2, 6), QueueData("a", 3, 1, 6)))
     assert names(route.publish) == ["a/0", "b/0", "b/1"]
@@ -49,7 +48,6 @@ def test_a_broken_order_configuration_is_named() -> None:
         read_route("t", answer(QueueData("a", 4, 4, 6), order="b;a:1"))
 
 
-@pytest.mark.requirement("Bad input: A route with more queues than can be")
 @pytest.mark.parametrize("order", ["", "a:2000000000"])
 def test_more_queues_than_can_be_are_refused_at_once(order: str) -> None:
     rows = QueueData("a", 4 if order else 2_000_000_000, 4, 6)

@@ -48,7 +48,6 @@ def url(page: Page) -> str:
     return f"http://{page.address}/rocketmq/nsaddr"
 
 
-@pytest.mark.requirement("Lite pull: Name servers looked up by HTTP, each 2 min")
 async def test_without_an_address_the_domain_of_the_environment_is_used(
     page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,7 +81,6 @@ def test_an_address_overrides_a_domain_which_overrides_the_loopback(
     assert read_source("https://h/servers") == "https://h/servers"
 
 
-@pytest.mark.requirement("Lite pull: Name servers looked up by HTTP, each 2 min")
 async def test_the_page_is_read_again_after_10_seconds_and_then_every_two_minutes(
     page: Page, fake: FakeCluster, clock: Clock
 ) -> None:

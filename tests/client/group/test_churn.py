@@ -119,9 +119,6 @@ async def churn(group: Group, sender: Sender, dice: random.Random) -> list[str]:
     return actions
 
 
-@pytest.mark.requirement(
-    "Rebalance: A queue has one consumer at a time, through joins, leaves, crashes"
-)
 @pytest.mark.parametrize("kind", ["concurrent", "ordered"])
 async def test_processes_that_come_go_and_are_killed_lose_nothing(
     address: str, tmp_path: Path, kind: str

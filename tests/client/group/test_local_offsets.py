@@ -29,7 +29,6 @@ async def read(folder: Path) -> int:
     return store.in_memory(QUEUE)
 
 
-@pytest.mark.requirement("Progress: Path of the local file; Java reads it, and the other way round")
 async def test_the_file_lies_below_the_client_id_and_the_group(tmp_path: Path) -> None:
     store = await stored(tmp_path, 5)
     assert store.path == tmp_path / "10.0.0.1@DEFAULT" / "g" / "offsets.json"
@@ -41,7 +40,6 @@ async def test_the_file_lies_below_the_client_id_and_the_group(tmp_path: Path) -
     assert store.path.read_text() == text
 
 
-@pytest.mark.requirement("Progress: OffsetStore.load")
 async def test_what_java_wrote_is_read(tmp_path: Path) -> None:
     store = LocalOffsetStore("me", "g", tmp_path)
     os.makedirs(store.path.parent)
@@ -53,7 +51,6 @@ async def test_what_java_wrote_is_read(tmp_path: Path) -> None:
     assert store.clone() == {QUEUE: 42, MessageQueue("t", "b", 0): 7}
 
 
-@pytest.mark.requirement("Progress: OffsetSerializeWrapper")
 async def test_many_queues_and_odd_names_come_back(tmp_path: Path) -> None:
     wanted = {MessageQueue(f"t{at % 7}", f"b{at % 3}", at): at * 10 for at in range(500)}
     wanted[ODD] = 1 << 40
@@ -66,7 +63,6 @@ async def test_many_queues_and_odd_names_come_back(tmp_path: Path) -> None:
     assert again.clone() == wanted
 
 
-@pytest.mark.requirement("Progress: Its `.bak`")
 async def test_the_text_before_is_kept_as_bak(tmp_path: Path) -> None:
     store = await stored(tmp_path, 5, 6)
     assert ":6}" in store.path.read_text()
@@ -74,7 +70,6 @@ async def test_the_text_before_is_kept_as_bak(tmp_path: Path) -> None:
     assert sorted(os.listdir(store.path.parent)) == ["offsets.json", "offsets.json.bak"]
 
 
-@pytest.mark.requirement("Progress: Its `.bak`")
 @pytest.mark.parametrize("damage", [None, b"", b"  \n", b'{"offsetTable":{{"bro', b"\xff\xfe"])
 async def test_a_damaged_or_missing_file_falls_back_to_its_bak(
     tmp_path: Path, damage: bytes | None, caplog: pytest.LogCaptureFixture
@@ -91,7 +86,6 @@ async def test_a_damaged_or_missing_file_falls_back_to_its_bak(
     assert await read(tmp_path) == 7
 
 
-@pytest.mark.requirement("Progress: Its `.bak`")
 async def test_two_damaged_files_are_an_error_that_names_both(tmp_path: Path) -> None:
     store = await stored(tmp_path, 5, 6)
     backup = store.path.with_name("offsets.json.bak")
@@ -104,7 +98,6 @@ async def test_two_damaged_files_are_an_error_that_names_both(tmp_path: Path) ->
         await read(tmp_path)
 
 
-@pytest.mark.requirement("Wrong arguments of a client: A corrupt file of offsets")
 async def test_a_damaged_file_is_not_overwritten_when_there_is_no_good_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

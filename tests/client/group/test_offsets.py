@@ -75,8 +75,6 @@ def store(
 # --- both ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("Progress: OffsetStore: the model picks it, both pass the same tests")
-@pytest.mark.requirement("Progress: OffsetStore.updateOffset")
 async def test_memory_is_raised_and_lowered_only_when_that_is_wanted(store: OffsetStore) -> None:
     assert store.in_memory(QUEUE) == -1
     store.update(QUEUE, 10)
@@ -88,7 +86,6 @@ async def test_memory_is_raised_and_lowered_only_when_that_is_wanted(store: Offs
     assert store.clone() == {QUEUE: 5}
 
 
-@pytest.mark.requirement("Progress: OffsetStore.readOffset")
 async def test_an_offset_is_read_from_memory_from_the_store_or_from_both(
     store: OffsetStore,
 ) -> None:
@@ -107,7 +104,6 @@ async def test_an_offset_is_read_from_memory_from_the_store_or_from_both(
     assert await store.read(QUEUE, ReadFrom.MEMORY_THEN_STORE) == 10
 
 
-@pytest.mark.requirement("Progress: OffsetStore.persistAll")
 async def test_only_the_queues_in_the_set_are_persisted(store: OffsetStore) -> None:
     store.update(QUEUE, 1)
     store.update(OTHER, 2)
@@ -120,7 +116,6 @@ async def test_only_the_queues_in_the_set_are_persisted(store: OffsetStore) -> N
     assert await store.read(QUEUE, ReadFrom.STORE) == -1
 
 
-@pytest.mark.requirement("Progress: OffsetStore.removeOffset")
 async def test_a_removed_queue_is_persisted_no_more(store: OffsetStore) -> None:
     store.update(QUEUE, 1)
     store.remove(QUEUE)
@@ -131,7 +126,6 @@ async def test_a_removed_queue_is_persisted_no_more(store: OffsetStore) -> None:
     assert await store.read(QUEUE, ReadFrom.STORE) == -1
 
 
-@pytest.mark.requirement("Progress: OffsetStore.cloneOffsetTable")
 async def test_a_clone_is_a_copy_of_one_topic_or_of_all(store: OffsetStore) -> None:
     store.update(QUEUE, 1)
     store.update(ODD, 2)
@@ -151,16 +145,12 @@ async def until_stored(store: OffsetStore, queue: MessageQueue) -> None:
 # --- the one at the brokers ---------------------------------------------------------------------
 
 
-@pytest.mark.requirement("Progress: OffsetStore.load")
-@pytest.mark.requirement("Progress: Remote load does nothing")
 async def test_loading_asks_nobody(fake: FakeCluster, cluster: Cluster) -> None:
     before = list(fake.broker.order)
     await RemoteOffsetStore(cluster, "g").load()
     assert fake.broker.order == before
 
 
-@pytest.mark.requirement("Progress: Progress instead of an acknowledgement for each message")
-@pytest.mark.requirement("Progress: UpdateConsumerOffsetRequestHeader, 5 s")
 async def test_persisting_all_is_a_oneway_request_for_each_queue(
     fake: FakeCluster, cluster: Cluster
 ) -> None:
@@ -183,7 +173,6 @@ async def test_persisting_all_is_a_oneway_request_for_each_queue(
     }
 
 
-@pytest.mark.requirement("Progress: OffsetStore.persist")
 async def test_one_queue_is_persisted_for_sure_and_a_refusal_is_only_logged(
     fake: FakeCluster, cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -222,8 +211,6 @@ async def test_the_first_offsets_of_a_group_do_not_race_at_the_broker() -> None:
     assert store.kept == {topic: dict.fromkeys(range(4), 5) for topic in "AB"}
 
 
-@pytest.mark.requirement("Progress: OffsetStore.updateConsumeOffsetToBroker")
-@pytest.mark.requirement("Progress: UpdateConsumerOffsetRequestHeader, 5 s")
 async def test_telling_a_broker_raises_unless_it_is_oneway(
     fake: FakeCluster, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,7 +231,6 @@ async def test_telling_a_broker_raises_unless_it_is_oneway(
     assert waited == [5.0]
 
 
-@pytest.mark.requirement("Progress: An unknown broker is looked for once")
 async def test_an_unknown_broker_is_looked_for_once(fake: FakeCluster, cluster: Cluster) -> None:
     store = RemoteOffsetStore(cluster, "g")
     asked = len(fake.requests[codes.GET_ROUTEINFO_BY_TOPIC])
@@ -256,7 +242,6 @@ async def test_an_unknown_broker_is_looked_for_once(fake: FakeCluster, cluster: 
         await store.read(gone, ReadFrom.STORE)
 
 
-@pytest.mark.requirement("Progress: An unknown broker is looked for once")
 async def test_a_new_broker_is_found_by_the_second_look(fake: FakeCluster) -> None:
     keep_offsets(fake.broker)
     cluster = Cluster(fake.address)
@@ -267,7 +252,6 @@ async def test_a_new_broker_is_found_by_the_second_look(fake: FakeCluster) -> No
     await cluster.close()
 
 
-@pytest.mark.requirement("Progress: OffsetStore.readOffset")
 async def test_a_group_that_never_was_there_is_not_a_broker_that_can_not_say(
     fake: FakeCluster, cluster: Cluster
 ) -> None:
@@ -281,7 +265,6 @@ async def test_a_group_that_never_was_there_is_not_a_broker_that_can_not_say(
 # --- the one in a file --------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("Progress: OffsetStore.updateConsumeOffsetToBroker")
 async def test_the_local_store_tells_brokers_nothing(tmp_path: Path) -> None:
     await LocalOffsetStore("me", "g", tmp_path).update_to_broker(QUEUE, 7, oneway=False)
     assert os.listdir(tmp_path) == []

@@ -6,7 +6,6 @@ import pytest
 from aerobee.client.group.open_offsets import OpenOffsets
 
 
-@pytest.mark.requirement("Progress: ProcessQueue: the smallest open offset")
 def test_the_committed_offset_is_the_smallest_open_one_at_every_step() -> None:
     for seed in range(200):
         open_and_settle(seed)

@@ -36,8 +36,6 @@ async def test_a_limit_stops_the_flow_until_the_first_message_is_settled(
     assert not queue.is_full
 
 
-@pytest.mark.requirement("Progress: ProcessQueue: the smallest open offset")
-@pytest.mark.requirement("RocketMQ as it is: The stored offset is the next one to read")
 def test_settling_gives_the_offset_to_commit_and_only_once() -> None:
     queue = ProcessQueue(QUEUE, 0, Limits())
     for offset in (3, 4, 5):
@@ -50,7 +48,6 @@ def test_settling_gives_the_offset_to_commit_and_only_once() -> None:
     assert queue.is_empty
 
 
-@pytest.mark.requirement("Progress: A dropped queue reports nothing")
 def test_nothing_is_settled_in_a_dropped_queue() -> None:
     queue = ProcessQueue(QUEUE, 0, Limits())
     queue.hold(3, 10)

@@ -125,7 +125,6 @@ async def test_the_next_pull_goes_to_the_broker_suggested_by_the_last_response(
     assert slept == []
 
 
-@pytest.mark.requirement("Store: Reading on from a slave while the master is gone, and going back")
 async def test_a_slave_that_suggests_an_absent_master_is_pulled_after_a_pause(
     slept: list[float],
 ) -> None:

@@ -32,7 +32,6 @@ def member(fake: FakeCluster, client_id: str = "b", **options: object) -> Consum
     return Consumer(fake.address, client_id=client_id, **chosen)  # type: ignore[arg-type]
 
 
-@pytest.mark.requirement("Lite pull: Rebalance each 20 s, and on notice")
 async def test_a_rebalance_runs_every_20_seconds(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -62,8 +61,6 @@ async def test_a_topic_created_later_is_consumed_within_two_seconds(
         assert len(consumer.queues) == queues
 
 
-@pytest.mark.requirement("Rebalance: What triggers a new plan")
-@pytest.mark.requirement("RocketMQ as it is: 20 s when balanced, else 1 s, never less than 1 s")
 async def test_a_notification_starts_a_rebalance_at_most_once_a_second(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -87,8 +84,6 @@ async def test_a_notification_starts_a_rebalance_at_most_once_a_second(
         assert len(asked) == before + 4
 
 
-@pytest.mark.requirement("Rebalance: What triggers a new plan")
-@pytest.mark.requirement("RocketMQ as it is: 20 s when balanced, else 1 s, never less than 1 s")
 async def test_a_queue_that_cannot_be_taken_is_retried_after_a_second(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -103,7 +98,6 @@ async def test_a_queue_that_cannot_be_taken_is_retried_after_a_second(
         assert len(consumer.queues) == 1
 
 
-@pytest.mark.requirement("Rebalance: Before the first rebalance no pull, after it one a queue")
 async def test_the_first_rebalance_starts_one_pull_per_queue(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -131,8 +125,6 @@ async def test_the_first_rebalance_starts_one_pull_per_queue(
     assert [shelf.pulls[0].max_messages, shelf.pulls[0].suspend_ms] == [32, 15_000]
 
 
-@pytest.mark.requirement("Progress: One message through all stages")
-@pytest.mark.requirement("Rebalance: Call chain")
 async def test_a_consumer_passes_its_stages_in_order(fake: FakeCluster, shelf: Shelf) -> None:
     """Route, heartbeat, members, the group's offset, pull, commit, unregistering."""
     shelf.put("orders", 0, b"0")
@@ -153,12 +145,6 @@ async def test_a_consumer_passes_its_stages_in_order(fake: FakeCluster, shelf: S
     assert at == sorted(at)
 
 
-@pytest.mark.requirement("Progress: One reporter per queue")
-@pytest.mark.requirement("Progress: OffsetStore.persist")
-@pytest.mark.requirement("Progress: A dropped queue reports nothing")
-@pytest.mark.requirement(
-    "Rebalance: Loss: dropped, persisted, let go; a late answer is thrown away"
-)
 async def test_a_lost_queue_is_dropped_then_persisted_then_released(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -187,9 +173,6 @@ async def test_a_lost_queue_is_dropped_then_persisted_then_released(
     assert shelf.committed["orders", 0] == 1
 
 
-@pytest.mark.requirement(
-    "Rebalance: Loss: dropped, persisted, let go; a late answer is thrown away"
-)
 async def test_the_response_of_a_pull_in_flight_is_discarded_after_the_loss(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -201,7 +184,6 @@ async def test_the_response_of_a_pull_in_flight_is_discarded_after_the_loss(
         assert await consumer.receive(0.05) is None
 
 
-@pytest.mark.requirement("Rebalance: The new owner begins at the persisted offset")
 async def test_the_next_owner_starts_at_the_persisted_offset(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -220,7 +202,6 @@ async def test_the_next_owner_starts_at_the_persisted_offset(
         assert following.body == b"1"
 
 
-@pytest.mark.requirement("RocketMQ as it is: A queue not pulled for 120 s is created again")
 async def test_a_queue_not_pulled_for_two_minutes_is_recreated(
     fake: FakeCluster, shelf: Shelf, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -235,7 +216,6 @@ async def test_a_queue_not_pulled_for_two_minutes_is_recreated(
         assert len(consumer.queues) == 1
 
 
-@pytest.mark.requirement("Rebalance: Thresholds of the topic")
 async def test_thresholds_of_the_topic_are_shared_by_its_queues(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -276,11 +256,6 @@ async def test_listeners_get_all_queues_and_the_assigned_ones(
     assert told == [("orders", 4, [0, 1, 2, 3]), ("orders", 4, [2, 3])]
 
 
-@pytest.mark.requirement("Rebalance: Cardinalities")
-@pytest.mark.requirement("Rebalance: Topics that are no longer subscribed")
-@pytest.mark.requirement(
-    "RocketMQ as it is: A client subscribes many topics, a group's members agree"
-)
 async def test_a_topic_that_is_unsubscribed_loses_its_queues_and_another_can_be_added(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -295,8 +270,6 @@ async def test_a_topic_that_is_unsubscribed_loses_its_queues_and_another_can_be_
             await consumer.subscribe("other", " || ")
 
 
-@pytest.mark.requirement("Progress: One reporter per queue")
-@pytest.mark.requirement("Rebalance: The same plan for all; missing ids keep the old one")
 @pytest.mark.parametrize("what", ["members", "queues"])
 @pytest.mark.parametrize("strategy", [average, circle])
 async def test_every_member_computes_the_same_plan_from_shuffled_responses(
@@ -332,7 +305,6 @@ async def test_every_member_computes_the_same_plan_from_shuffled_responses(
     ]
 
 
-@pytest.mark.requirement("Rebalance: The same plan for all; missing ids keep the old one")
 @pytest.mark.parametrize("body", [b'{"consumerIdList":[]}', b'{"consumerIdList":null}', b"{}"])
 async def test_a_list_without_any_member_takes_no_queue_away(
     fake: FakeCluster, shelf: Shelf, body: bytes
@@ -349,7 +321,6 @@ async def test_a_list_without_any_member_takes_no_queue_away(
         assert await consumer.receive(LONG) is not None
 
 
-@pytest.mark.requirement("Rebalance: A user's own strategy")
 @pytest.mark.parametrize(
     ("strategy", "said"),
     [
@@ -376,7 +347,6 @@ async def test_a_users_strategy_that_fails_keeps_the_queues(
     assert said in caplog.text
 
 
-@pytest.mark.requirement("Rebalance: What triggers a new plan")
 async def test_a_changed_number_of_queues_in_the_route_is_assigned(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -390,7 +360,6 @@ async def test_a_changed_number_of_queues_in_the_route_is_assigned(
         assert len(consumer.queues) == 2
 
 
-@pytest.mark.requirement("Rebalance: Gain: computePullFromWhere")
 async def test_a_retry_topic_starts_at_its_first_or_last_offset(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -417,7 +386,6 @@ async def test_a_flow_control_limit_stops_the_pulls_until_messages_are_settled(
         assert await consumer.receive(LONG) is not None
 
 
-@pytest.mark.requirement("Rebalance: Pull batch 32, interval 0")
 async def test_the_pull_interval_separates_two_pulls(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -430,7 +398,6 @@ async def test_the_pull_interval_separates_two_pulls(
         assert shelf.pulls_of("orders") == [0, 1]
 
 
-@pytest.mark.requirement("Rebalance: Pull batch 32, interval 0")
 def test_invalid_pull_settings_are_refused() -> None:
     with pytest.raises(ClientError, match="batch is 0"):
         PullSettings(batch=0)

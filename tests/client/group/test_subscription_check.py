@@ -53,11 +53,6 @@ def _of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.message for each in caplog.records if each.name == subscription_check.__name__]
 
 
-@pytest.mark.requirement(
-    "RocketMQ as it is: A client subscribes many topics, a group's members agree"
-)
-@pytest.mark.requirement("Consuming: Members that want different messages are named")
-@pytest.mark.requirement("Wrong arguments of a client: Mixed subscriptions in a group")
 @pytest.mark.parametrize(
     ("theirs", "words"),
     [

@@ -49,7 +49,6 @@ async def test_acknowledged_messages_are_not_popped_again(address: str) -> None:
         assert await first.receive(timeout=0) == []
 
 
-@pytest.mark.requirement("Consuming: Pop consumer")
 async def test_an_unacknowledged_message_is_redelivered_after_its_invisible_time(
     address: str,
 ) -> None:

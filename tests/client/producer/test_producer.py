@@ -59,7 +59,6 @@ def tries(cluster: FakeCluster) -> list[str]:
     return [broker.name for broker in cluster.brokers for _ in broker.sent]
 
 
-@pytest.mark.requirement("Sending: The steps of a send")
 async def test_a_message_is_sent_as_by_javas_producer(fake: FakeCluster) -> None:
     async with Producer(fake.address, group="shop") as producer:
         message = Message("orders", b"hello", tags="paid", keys=["o-1"], properties={"a": "b"})
@@ -94,7 +93,6 @@ async def test_requests_are_msgpack_once_the_peer_is_known_as_aerobee(
     assert codecs == [2, 0]
 
 
-@pytest.mark.requirement("Name server: The producer's fast path writes the bytes of the slow path")
 async def test_the_fast_path_and_the_slow_path_send_the_same_request(
     fake: FakeCluster,
 ) -> None:
@@ -116,7 +114,6 @@ async def test_the_fast_path_and_the_slow_path_send_the_same_request(
     assert len(quick.body or b"") < 5_000
 
 
-@pytest.mark.requirement("Sending: Round robin, another broker on retry")
 async def test_messages_are_distributed_round_robin_over_the_queues(fake: FakeCluster) -> None:
     async with Producer(fake.address) as producer:
         for _ in range(8):
@@ -126,7 +123,6 @@ async def test_messages_are_distributed_round_robin_over_the_queues(fake: FakeCl
     assert sorted(ids[:4]) == [0, 1, 2, 3]
 
 
-@pytest.mark.requirement("Sending: Compression above 4 KiB")
 async def test_a_long_body_is_compressed(fake: FakeCluster) -> None:
     long = b"abc" * 4096
     async with Producer(fake.address, compress_bytes_min=4096) as producer:
@@ -150,7 +146,6 @@ async def test_a_body_that_compression_would_not_shorten_is_sent_uncompressed(
     assert command.header(SendMessage).sys_flag == 0
 
 
-@pytest.mark.requirement("Sending: Round robin, another broker on retry")
 @pytest.mark.parametrize("code", RETRIED)
 async def test_after_a_retriable_refusal_another_broker_is_tried(
     two: FakeCluster, code: int
@@ -421,7 +416,6 @@ def test_an_unknown_compression_or_level_is_refused(options: dict[str, object], 
         Producer("127.0.0.1:1", **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.requirement("Sending: Least latency: the table, ties in turn, all left alone")
 async def test_with_latency_faults_a_failed_broker_is_avoided(two: FakeCluster) -> None:
     refuse(codes.SYSTEM_BUSY, 1, two)
     async with Producer(two.address, latency_faults=True) as producer:
@@ -490,7 +484,6 @@ async def test_the_vip_channel_uses_the_port_two_below(
     assert f"127.0.0.1:{port - 2}" in ends
 
 
-@pytest.mark.requirement("Lite pull: Connecting again: pauses that grow, of random length")
 @pytest.mark.parametrize("kind", ["in turn", "to a queue", "a batch", "begun"])
 async def test_a_send_waits_for_a_broker_that_restarts(
     kind: str, fake: FakeCluster, clock: Clock

@@ -88,9 +88,6 @@ async def test_a_final_refusal_is_not_retried(fake: FakeCluster) -> None:
     assert len(fake.broker.sent) - sent == 1
 
 
-@pytest.mark.requirement(
-    "Sending: Many sends at a time: few calls each, what fails goes on, order kept"
-)
 async def test_a_lost_connection_costs_one_try_and_not_the_message(
     fake: FakeCluster,
 ) -> None:
@@ -194,9 +191,6 @@ async def test_the_receipt_has_the_queue_that_the_broker_named(fake: FakeCluster
     assert (receipt.queue.queue_id, receipt.queue_offset, receipt.recall_handle) == (77, 5, "h")
 
 
-@pytest.mark.requirement(
-    "Sending: Many sends at a time: few calls each, what fails goes on, order kept"
-)
 async def test_messages_of_send_soon_arrive_in_order_without_tasks(
     fake: FakeCluster,
 ) -> None:
@@ -248,9 +242,6 @@ async def test_the_future_of_send_soon_has_the_error_of_an_illegal_message(
             assert isinstance(found[1], IllegalMessageError)
 
 
-@pytest.mark.requirement(
-    "Sending: Many sends at a time: few calls each, what fails goes on, order kept"
-)
 async def test_a_send_takes_few_calls(fake: FakeCluster) -> None:
     counts: Counter[str] = Counter()
 

@@ -24,7 +24,6 @@ def test_round_robin_visits_all_queues_in_order() -> None:
     ]
 
 
-@pytest.mark.requirement("Sending: Round robin, another broker on retry")
 def test_round_robin_avoids_a_broker_if_there_is_another() -> None:
     selector = RoundRobin()
     assert {selector.next(QUEUES, avoid="a").broker_name for _ in range(6)} == {"b"}

@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import pytest
 from aerobee.client import Consumer
 from aerobee.client.base.identity import new_client_id
 from aerobee.protocol import codes
@@ -13,7 +12,6 @@ from ..fakes import FakeCluster, until
 from ..shelf import Shelf
 
 
-@pytest.mark.requirement("Lite pull: Timers: first delay and period")
 async def test_each_task_has_its_first_delay_and_its_period(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -49,7 +47,6 @@ async def test_each_task_has_its_first_delay_and_its_period(
         assert consumer.queues
 
 
-@pytest.mark.requirement("Progress: Report every 5 s, queue by queue, oneway")
 async def test_offsets_are_reported_per_queue_every_5_seconds_also_after_a_broker_loss(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -72,8 +69,6 @@ async def test_offsets_are_reported_per_queue_every_5_seconds_also_after_a_broke
         assert len(consumer.queues) == 3
 
 
-@pytest.mark.requirement("Progress: A later message that is done first is not reported")
-@pytest.mark.requirement("Progress: In memory until it is persisted")
 async def test_a_crash_between_two_reports_repeats_messages_and_loses_none(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -101,8 +96,6 @@ async def test_a_crash_between_two_reports_repeats_messages_and_loses_none(
     await crashing.close()
 
 
-@pytest.mark.requirement("Lite pull: Client ids")
-@pytest.mark.requirement("RocketMQ as it is: Client ids have a time in clustering only")
 def test_client_ids_are_unique_unless_the_instance_has_a_name() -> None:
     ids = {new_client_id("10.0.0.1") for _ in range(100)}
     assert len(ids) == 100

@@ -41,8 +41,6 @@ def state_of(consumer: LitePullConsumer, queue: MessageQueue = QUEUE) -> Message
     return state
 
 
-@pytest.mark.requirement("Lite pull: No pull of the push kind")
-@pytest.mark.requirement("Lite pull: Batch of 10, long poll of 20 s")
 async def test_poll_returns_the_messages_of_one_pull_in_order(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -61,7 +59,6 @@ async def test_poll_returns_the_messages_of_one_pull_in_order(
     assert beats[-1].consumer_data_set[0].consume_type == "CONSUME_ACTIVELY"
 
 
-@pytest.mark.requirement("Lite pull: Brokers before 5.0, which know no LITE_PULL_MESSAGE")
 async def test_a_broker_before_5_0_gets_ordinary_pulls(fake: FakeCluster, shelf: Shelf) -> None:
     fake.broker.answers[codes.LITE_PULL_MESSAGE] = lambda *_: Response(
         codes.REQUEST_CODE_NOT_SUPPORTED, remark="request type 361 not supported"
@@ -74,7 +71,6 @@ async def test_a_broker_before_5_0_gets_ordinary_pulls(fake: FakeCluster, shelf:
     assert len(fake.broker.requests[codes.LITE_PULL_MESSAGE]) == 1  # tried once
 
 
-@pytest.mark.requirement("Lite pull: AssignedMessageQueue, MessageQueueState")
 async def test_the_state_of_a_queue_follows_poll_seek_and_pause(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -99,7 +95,6 @@ async def test_the_state_of_a_queue_follows_poll_seek_and_pause(
         assert not state_of(consumer).paused
 
 
-@pytest.mark.requirement("Lite pull: Subscribe or assign")
 async def test_subscribe_and_assign_exclude_each_other(fake: FakeCluster, shelf: Shelf) -> None:
     async with member(fake) as consumer:
         await consumer.subscribe("orders")
@@ -120,7 +115,6 @@ async def test_subscribe_and_assign_exclude_each_other(fake: FakeCluster, shelf:
         assert shelf.pulls[0].subscription == "a || b"
 
 
-@pytest.mark.requirement("Lite pull: poll and automatic commits")
 async def test_a_later_poll_commits_polled_messages_every_5_seconds(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -139,8 +133,6 @@ async def test_a_later_poll_commits_polled_messages_every_5_seconds(
         await until(lambda: shelf.committed.get(("orders", 0)) == 2)
 
 
-@pytest.mark.requirement("Lite pull: Where offsets go")
-@pytest.mark.requirement("Lite pull: committed, commit, seek")
 async def test_without_auto_commit_only_commit_persists_offsets(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -164,7 +156,6 @@ async def test_without_auto_commit_only_commit_persists_offsets(
         assert bodies(await consumer.poll(LONG)) == [b"2"]
 
 
-@pytest.mark.requirement("Lite pull: committed, commit, seek")
 async def test_a_seek_is_limited_to_the_offsets_of_the_queue(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -189,7 +180,6 @@ async def test_a_seek_is_limited_to_the_offsets_of_the_queue(
             await consumer.seek(MessageQueue("orders", "broker-a", 4), 0)
 
 
-@pytest.mark.requirement("Lite pull: Thrown away: after a loss, after a seek")
 async def test_a_seek_discards_buffered_messages_and_the_pull_in_flight(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -206,7 +196,6 @@ async def test_a_seek_discards_buffered_messages_and_the_pull_in_flight(
         assert await consumer.poll(0.02) == []
 
 
-@pytest.mark.requirement("Lite pull: Pauses between pulls")
 async def test_a_paused_queue_is_not_pulled_until_it_is_resumed(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -227,7 +216,6 @@ async def test_a_paused_queue_is_not_pulled_until_it_is_resumed(
         assert bodies(await consumer.poll(LONG)) == [b"2"]
 
 
-@pytest.mark.requirement("Lite pull: Flow control by count, size, span, all; its words")
 @pytest.mark.parametrize(
     ("settings", "pulled"),
     [
@@ -258,7 +246,6 @@ async def test_each_flow_control_limit_stops_pulls_until_a_poll(
         assert len(shelf.pulls_of("orders")) == pulled + 1
 
 
-@pytest.mark.requirement("Lite pull: 20 pull tasks")
 def test_the_limits_are_those_of_java() -> None:
     settings = LitePullSettings()
     assert (settings.tasks, settings.batch, settings.all_max) == (20, 10, 10_000)
@@ -269,7 +256,6 @@ def test_the_limits_are_those_of_java() -> None:
         LitePullSettings(tasks=0)
 
 
-@pytest.mark.requirement("Lite pull: Flow control by count, size, span, all; its words")
 async def test_a_full_queue_is_logged_once_in_a_thousand_pauses(
     fake: FakeCluster, shelf: Shelf, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -286,7 +272,6 @@ async def test_a_full_queue_is_logged_once_in_a_thousand_pauses(
         assert len([each for each in caplog.messages if "pulling rests" in each]) == 2
 
 
-@pytest.mark.requirement("Lite pull: Pauses between pulls")
 @pytest.mark.parametrize(
     ("code", "seconds"), [(codes.SYSTEM_BUSY, 1.0), (codes.FLOW_CONTROL, 0.02)]
 )
@@ -311,7 +296,6 @@ async def test_a_refused_pull_is_retried_after_a_pause(
         assert tried[1] - tried[0] >= seconds
 
 
-@pytest.mark.requirement("Lite pull: Offset out of range")
 async def test_a_pull_out_of_range_continues_at_the_offset_of_the_broker(
     fake: FakeCluster, shelf: Shelf, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -323,11 +307,6 @@ async def test_a_pull_out_of_range_continues_at_the_offset_of_the_broker(
     assert "going on at offset 3" in caplog.text
 
 
-@pytest.mark.requirement("Lite pull: Rebalance each 20 s, and on notice")
-@pytest.mark.requirement("Lite pull: Names of the pull tasks")
-@pytest.mark.requirement("Lite pull: MessageQueueListener; broadcasting takes all")
-@pytest.mark.requirement("Lite pull: Other topics are left alone; a cancelled task ends")
-@pytest.mark.requirement("Lite pull: Thrown away: after a loss, after a seek")
 async def test_a_rebalance_drops_lost_queues_and_keeps_the_state_of_others(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -357,7 +336,6 @@ async def test_a_rebalance_drops_lost_queues_and_keeps_the_state_of_others(
     assert told == [[0, 1, 2, 3], [2, 3]]
 
 
-@pytest.mark.requirement("Lite pull: MessageQueueListener; broadcasting takes all")
 async def test_broadcasting_takes_all_queues(
     fake: FakeCluster, shelf: Shelf, tmp_path: object
 ) -> None:
@@ -369,7 +347,6 @@ async def test_broadcasting_takes_all_queues(
     assert not fake.broker.requests[codes.GET_CONSUMER_LIST_BY_GROUP]
 
 
-@pytest.mark.requirement("Lite pull: Other topics are left alone; a cancelled task ends")
 async def test_an_unsubscribed_topic_is_committed_and_released(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -383,7 +360,6 @@ async def test_an_unsubscribed_topic_is_committed_and_released(
         assert shelf.committed["orders", 0] == 1
 
 
-@pytest.mark.requirement("Lite pull: A topic's queues change")
 async def test_a_change_of_a_topics_queues_is_reported(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -405,7 +381,6 @@ async def test_a_change_of_a_topics_queues_is_reported(
             await consumer.on_topic_change("nope", lambda topic, queues: None)
 
 
-@pytest.mark.requirement("Lite pull: poll and automatic commits")
 async def test_two_pollers_never_see_one_message(fake: FakeCluster, shelf: Shelf) -> None:
     shelf.put("orders", 0, *(b"%d" % at for at in range(60)))
     async with member(fake, pull=LitePullSettings(batch=3)) as consumer:
@@ -420,7 +395,6 @@ async def test_two_pollers_never_see_one_message(fake: FakeCluster, shelf: Shelf
     assert sorted(found) == sorted(b"%d" % at for at in range(60))
 
 
-@pytest.mark.requirement("Lite pull: poll and automatic commits")
 async def test_poll_needs_a_running_consumer_and_a_valid_timeout(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -436,7 +410,6 @@ async def test_poll_needs_a_running_consumer_and_a_valid_timeout(
     assert not consumer.is_running
 
 
-@pytest.mark.requirement("Lite pull: 20 pull tasks")
 async def test_few_pull_tasks_serve_many_queues(fake: FakeCluster) -> None:
     """Two tasks have two pulls at the broker; each answer lets one more come."""
     fake.topics["orders"] = 6
@@ -464,7 +437,6 @@ async def test_few_pull_tasks_serve_many_queues(fake: FakeCluster) -> None:
     assert at_once == {1, 2}
 
 
-@pytest.mark.requirement("Lite pull: 20 pull tasks")
 async def test_queues_with_messages_do_not_wait_for_the_long_polls_of_empty_ones(
     fake: FakeCluster, clock: Clock
 ) -> None:

@@ -16,7 +16,6 @@ from aerobee.protocol import codes
 from ..queues import filled
 
 
-@pytest.mark.requirement("Consuming: Plain pull")
 async def test_a_plain_pull_goes_anywhere_and_commits_what_it_is_told(
     address: str, broker: Broker
 ) -> None:

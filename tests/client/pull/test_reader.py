@@ -72,7 +72,6 @@ async def test_a_pull_asks_for_many_only_in_bulk(fake: FakeCluster, reader: Read
         await reader.pull(QUEUE, 0, 9_000, bulk=True)
 
 
-@pytest.mark.requirement("Spark: Reading from a slave")
 async def test_a_slave_is_asked_for_as_long_as_it_is_suggested(
     fake: FakeCluster, slave: FakeBroker, reader: Reader
 ) -> None:

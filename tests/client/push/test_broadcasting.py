@@ -48,7 +48,6 @@ async def test_every_member_has_every_queue_and_tells_so(
     assert [each.topic for each in data.subscription_data_set] == ["orders"]  # no retry topic
 
 
-@pytest.mark.requirement("Consuming: Where progress is kept")
 async def test_a_member_goes_on_where_its_file_says(
     fake: FakeCluster, shelf: Shelf, tmp_path: Path
 ) -> None:
@@ -67,7 +66,6 @@ async def test_a_member_goes_on_where_its_file_says(
     assert not any(pull.sys_flag & COMMIT_OFFSET for pull in shelf.pulls)
 
 
-@pytest.mark.requirement("Progress: The local file is written every 5 s and at the end")
 async def test_the_file_is_written_every_5_seconds_and_at_the_end(
     fake: FakeCluster, shelf: Shelf, tmp_path: Path, clock: Clock
 ) -> None:
@@ -92,7 +90,6 @@ async def test_the_file_is_written_every_5_seconds_and_at_the_end(
     assert ":3}" in text_of(path)
 
 
-@pytest.mark.requirement("Progress: Broadcast failure")
 async def test_what_fails_is_logged_and_dropped(
     fake: FakeCluster, shelf: Shelf, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -107,7 +104,6 @@ async def test_what_fails_is_logged_and_dropped(
     assert "BROADCASTING, consuming" in caplog.text
 
 
-@pytest.mark.requirement("RocketMQ as it is: Client id of a broadcasting member")
 async def test_the_client_id_stays_the_same_so_that_the_file_is_found(
     fake: FakeCluster, shelf: Shelf, tmp_path: Path
 ) -> None:
@@ -120,7 +116,6 @@ async def test_the_client_id_stays_the_same_so_that_the_file_is_found(
     assert client_id.endswith("@DEFAULT")
 
 
-@pytest.mark.requirement("Wrong arguments of a client: Two consumers with one instance name")
 async def test_a_second_member_in_this_process_needs_an_instance_name(
     fake: FakeCluster, shelf: Shelf, tmp_path: Path
 ) -> None:
@@ -134,7 +129,6 @@ async def test_a_second_member_in_this_process_needs_an_instance_name(
         pass
 
 
-@pytest.mark.requirement("Wrong arguments of a client: A corrupt file of offsets")
 async def test_damaged_offsets_stop_the_start_with_what_to_do(
     fake: FakeCluster, shelf: Shelf, tmp_path: Path
 ) -> None:

@@ -73,8 +73,6 @@ async def test_the_pull_after_a_settled_message_commits_it(one_queue: FakeCluste
     assert [pull.commit_offset for pull in pulls] == [0, 0, 1]
 
 
-@pytest.mark.requirement("Progress: What is never sent back stays")
-@pytest.mark.requirement("Consuming: At least once")
 async def test_an_unsettled_message_holds_the_committed_offset(one_queue: FakeCluster) -> None:
     Log(one_queue.broker, [record(at) for at in range(3)])
     async with Consumer(one_queue.address, group="g", topics=["orders"]) as consumer:
@@ -84,7 +82,6 @@ async def test_an_unsettled_message_holds_the_committed_offset(one_queue: FakeCl
     assert committed(one_queue.broker)["orders"] == 0
 
 
-@pytest.mark.requirement("Name server: Tags: the broker filters by hash, the client by text")
 async def test_tags_whose_hashes_collide_are_told_apart(one_queue: FakeCluster) -> None:
     tags = ["AaAa", "BBBB", None, "AaAa"]
     Log(
@@ -119,7 +116,6 @@ async def test_a_retried_message_bears_the_topic_it_was_sent_to(one_queue: FakeC
     assert committed(broker)["%RETRY%g"] == 1
 
 
-@pytest.mark.requirement("Progress: Clustering failure")
 async def test_raising_sends_the_message_back_and_the_loop_goes_on(
     one_queue: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -276,7 +272,6 @@ async def test_a_compressed_body_is_unpacked_and_a_broken_one_says_so(
             _ = bad.body
 
 
-@pytest.mark.requirement("Rebalance: Gain: computePullFromWhere")
 @pytest.mark.parametrize(
     ("start", "code", "offset"),
     [
@@ -340,7 +335,6 @@ def test_an_odd_start_is_refused(start: str | int) -> None:
         StartFrom.read(start)
 
 
-@pytest.mark.requirement("Rebalance: Members are told and share by themselves")
 async def test_queues_are_shared_with_the_members_that_the_broker_names(fake: FakeCluster) -> None:
     broker = fake.broker
     fake.topics["%RETRY%g"] = 1
@@ -375,7 +369,6 @@ async def test_a_message_of_a_released_queue_is_passed_over_and_settles_nothing(
     assert "orders" not in committed(broker)
 
 
-@pytest.mark.requirement("Rebalance: The same plan for all; missing ids keep the old one")
 async def test_nothing_changes_when_the_members_can_not_be_learnt(fake: FakeCluster) -> None:
     broker = fake.broker
     Log(broker, [])
@@ -426,9 +419,6 @@ async def test_a_consumer_that_is_not_started_says_so() -> None:
     await consumer.close()
 
 
-@pytest.mark.requirement(
-    "Wrong arguments of a client: Names of groups and topics, an empty body, too large a message"
-)
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

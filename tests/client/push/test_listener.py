@@ -51,7 +51,6 @@ async def test_a_decorated_function_gets_every_message_and_returning_is_done(
     assert shelf.committed["orders", 0] == 5
 
 
-@pytest.mark.requirement("Rebalance: Four questions: sharing, threads, progress, push and pull")
 async def test_several_calls_run_at_the_same_time_but_no_more_than_allowed(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -78,8 +77,6 @@ def shelf_offset(consumer: Consumer) -> int:
     return max(consumer.offsets_of("orders").values(), default=-1)
 
 
-@pytest.mark.requirement("Progress: ackIndex")
-@pytest.mark.requirement("Progress: Consume stats")
 async def test_a_batch_that_is_done_in_part_goes_back_in_part(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -103,9 +100,6 @@ async def test_a_batch_that_is_done_in_part_goes_back_in_part(
     assert [(back.offset, back.delay_level) for back in shelf.backs] == [(1002, 5), (1003, 5)]
 
 
-@pytest.mark.requirement(
-    "Wrong arguments of a client: A listener that raises, returns nonsense, hangs"
-)
 @pytest.mark.parametrize("answer", [Outcome.LATER, "nonsense", 0, False])
 async def test_anything_but_done_sends_the_message_back(
     fake: FakeCluster, shelf: Shelf, answer: object, caplog: pytest.LogCaptureFixture
@@ -126,9 +120,6 @@ async def test_anything_but_done_sends_the_message_back(
     )
 
 
-@pytest.mark.requirement(
-    "Wrong arguments of a client: A listener that raises, returns nonsense, hangs"
-)
 async def test_a_listener_that_raises_is_logged_and_its_worker_goes_on(
     fake: FakeCluster, shelf: Shelf, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -158,10 +149,6 @@ async def test_a_plain_function_runs_in_a_thread(fake: FakeCluster, shelf: Shelf
     assert threads[0].startswith("ConsumeMessageThread_g")
 
 
-@pytest.mark.requirement("Consuming: Consume timeout")
-@pytest.mark.requirement(
-    "Wrong arguments of a client: A listener that raises, returns nonsense, hangs"
-)
 async def test_a_listener_that_hangs_loses_its_message_after_the_timeout_and_others_go_on(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -202,7 +189,6 @@ async def test_an_iterated_message_that_is_kept_too_long_is_given_back_as_well(
         assert shelf_offset(consumer) == 1
 
 
-@pytest.mark.requirement("Progress: A failed send-back comes again after 5 s")
 async def test_a_failed_send_back_comes_again_here_after_5_seconds_and_is_not_reported(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -230,7 +216,6 @@ async def test_a_failed_send_back_comes_again_here_after_5_seconds_and_is_not_re
     assert concurrent.RETRY_LOCALLY_SECONDS == 5
 
 
-@pytest.mark.requirement("Progress: A failed send-back comes again after 5 s")
 async def test_a_broker_that_refuses_a_send_back_is_passed_by_with_a_plain_send(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -253,7 +238,6 @@ async def test_a_broker_that_refuses_a_send_back_is_passed_by_with_a_plain_send(
     }
 
 
-@pytest.mark.requirement("Consuming: Draining")
 async def test_draining_waits_for_what_is_being_consumed_and_pulls_no_more(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -297,8 +281,6 @@ async def test_a_paused_consumer_begins_no_pull(fake: FakeCluster, shelf: Shelf)
         assert await consumer.receive(LONG) is not None
 
 
-@pytest.mark.requirement("Rebalance: Cardinalities")
-@pytest.mark.requirement("Rebalance: One service a client, for all its groups")
 async def test_two_groups_share_a_client_and_both_rebalance(
     fake: FakeCluster, shelf: Shelf
 ) -> None:

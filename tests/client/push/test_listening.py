@@ -8,7 +8,6 @@ from aerobee.client.push.concurrent import ConsumeSettings
 from aerobee.client.push.listening import Listener, Outcome, done_of
 
 
-@pytest.mark.requirement("Progress: ackIndex")
 @pytest.mark.parametrize(
     ("outcome", "ack_index", "size", "done"),
     [

@@ -5,7 +5,6 @@ import json
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from aerobee.broker.server import Broker
 from aerobee.client import (
     Admin,
@@ -33,8 +32,6 @@ async def consume(consumer: Consumer, into: Counter[bytes]) -> None:
             into[message.body] += 1
 
 
-@pytest.mark.requirement("Progress: OffsetStore: the model picks it, both pass the same tests")
-@pytest.mark.requirement("Lite pull: Where offsets go")
 async def test_the_model_picks_the_store_of_offsets(tmp_path: Path) -> None:
     cluster = Cluster("127.0.0.1:1", client_id="me")
     stores = {
@@ -46,7 +43,6 @@ async def test_the_model_picks_the_store_of_offsets(tmp_path: Path) -> None:
     await cluster.close()
 
 
-@pytest.mark.requirement("Consuming: Broadcasting")
 async def test_clustering_shares_the_messages_and_broadcasting_repeats_them(
     address: str, tmp_path: Path
 ) -> None:
@@ -85,9 +81,6 @@ async def test_clustering_shares_the_messages_and_broadcasting_repeats_them(
     assert counts[1]
 
 
-@pytest.mark.requirement("Progress: Progress instead of an acknowledgement for each message")
-@pytest.mark.requirement("Rebalance: Four questions: sharing, threads, progress, push and pull")
-@pytest.mark.requirement("Consuming: Where progress is kept")
 async def test_progress_is_kept_by_the_broker_under_topic_and_group(
     address: str, broker: Broker, tmp_path: Path
 ) -> None:
@@ -102,7 +95,6 @@ async def test_progress_is_kept_by_the_broker_under_topic_and_group(
     assert json.loads(text.replace("{0:", '{"0":'))["offsetTable"]["orders@g"] == {"0": 2}
 
 
-@pytest.mark.requirement("Consuming: Conditions on properties")
 async def test_a_condition_on_properties_picks_messages_for_every_kind_of_consumer(
     address: str,
 ) -> None:

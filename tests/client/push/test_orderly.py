@@ -32,7 +32,6 @@ def member(fake: FakeCluster, client_id: str = "b", **options: object) -> Consum
     )  # fmt: skip
 
 
-@pytest.mark.requirement("Consuming: In order")
 async def test_the_next_message_of_a_queue_comes_when_the_one_before_is_settled(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -126,7 +125,6 @@ async def test_queues_do_not_wait_for_each_other(fake: FakeCluster, shelf: Shelf
         assert {message.queue_id for message in found if message} == {0, 1, 2}
 
 
-@pytest.mark.requirement("Rebalance: Queues in order")
 async def test_a_queue_is_locked_before_it_is_asked_for_anything(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -145,7 +143,6 @@ async def test_a_queue_is_locked_before_it_is_asked_for_anything(
     assert not shelf.locks  # given back by the leaving member
 
 
-@pytest.mark.requirement("RocketMQ as it is: Locks: renewed each 20 s, believed for 30 s")
 async def test_locks_are_renewed_every_20_seconds(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -204,7 +201,6 @@ async def test_a_lost_lock_is_asked_for_once_at_a_time(
         assert second.body == b"1"
 
 
-@pytest.mark.requirement("RocketMQ as it is: Locks: renewed each 20 s, believed for 30 s")
 async def test_nothing_is_handed_out_once_the_lock_is_30_seconds_old(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
@@ -355,7 +351,6 @@ def shelf_committed(consumer: Consumer) -> int:
     return max(consumer.offsets_of("orders").values(), default=-1)
 
 
-@pytest.mark.requirement("Rebalance: Queues in order")
 async def test_a_queue_is_not_given_away_while_its_message_is_being_consumed(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
@@ -374,7 +369,6 @@ async def test_a_queue_is_not_given_away_while_its_message_is_being_consumed(
     assert shelf.committed.get(("orders", 0)) is None  # finished work of a lost queue counts not
 
 
-@pytest.mark.requirement("Rebalance: Queues in order")
 async def test_a_listener_that_hangs_keeps_its_queue_for_20_seconds(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:

@@ -80,7 +80,6 @@ async def listening(
         yield seen
 
 
-@pytest.mark.requirement("Consuming: Pop by a push consumer, queues shared out by the broker")
 async def test_what_is_popped_and_done_is_acknowledged_and_comes_to_nobody_again(
     cluster: LocalCluster, admin: Admin
 ) -> None:
@@ -216,7 +215,6 @@ async def test_without_a_mode_the_broker_shares_the_queues_to_be_pulled(
         await send(cluster, b"x")
 
 
-@pytest.mark.requirement("Consuming: Pop by a push consumer, queues shared out by the broker")
 async def test_a_topic_changes_from_pop_to_pull_and_back_and_loses_nothing(
     cluster: LocalCluster, admin: Admin
 ) -> None:

@@ -87,7 +87,6 @@ async def test_a_message_that_is_sent_back_has_failed(fake: FakeCluster, traced:
     check_pair(fake, success=False, code=4)
 
 
-@pytest.mark.requirement("Consuming: Trace of consumption")
 @pytest.mark.parametrize(
     ("answer", "code"),
     [(Outcome.SUCCESS, 0), (Outcome.LATER, 4), ("nonsense", 3), (ZeroDivisionError(), 2)],
@@ -181,7 +180,6 @@ async def test_without_trace_nothing_is_told(fake: FakeCluster, traced: Shelf) -
     assert traces(fake) == []
 
 
-@pytest.mark.requirement("Consuming: Trace of consumption")
 async def test_a_message_that_was_polled_is_taken_and_done_with_at_once(
     fake: FakeCluster, traced: Shelf
 ) -> None:

@@ -128,9 +128,6 @@ async def test_the_server_stops_reading_from_a_peer_that_does_not_read(
     await writer.wait_closed()
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: A slow reader is not read from, memory is bounded"
-)
 async def test_small_requests_wait_until_the_client_reads_earlier_large_responses(
     desk: Desk, server: Server
 ) -> None:

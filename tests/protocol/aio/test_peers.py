@@ -37,7 +37,6 @@ async def nobody() -> str:
     return f"127.0.0.1:{port}"
 
 
-@pytest.mark.requirement("Lite pull: Connecting again: pauses that grow, of random length")
 async def test_pauses_grow_to_a_second_and_are_of_random_length(
     peers: Peers, nobody: str, clock: Seconds
 ) -> None:
@@ -69,7 +68,6 @@ async def test_two_clients_pause_for_different_times(nobody: str, clock: Seconds
     assert len(rests) > 1
 
 
-@pytest.mark.requirement("Lite pull: Connecting again: pauses that grow, of random length")
 async def test_a_returned_server_is_connected_after_the_pause_and_resets_the_pauses(
     peers: Peers, clock: Seconds
 ) -> None:

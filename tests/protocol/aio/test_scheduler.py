@@ -99,7 +99,6 @@ async def test_large_responses_are_spread_over_iterations_and_small_ones_are_not
     await server.stop()
 
 
-@pytest.mark.requirement("Transactions, operation, overload: A burst does not hold up others")
 async def test_many_requests_of_one_client_do_not_delay_another_client(
     desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +129,6 @@ async def test_many_requests_of_one_client_do_not_delay_another_client(
     other.close()
 
 
-@pytest.mark.requirement("Transactions, operation, overload: A burst does not hold up others")
 async def test_a_tick_decodes_a_limited_number_of_bytes_of_many_clients(
     desk: Desk, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

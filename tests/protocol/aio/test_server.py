@@ -37,7 +37,6 @@ async def test_each_request_reaches_its_handler(server: Server, peers: Peers) ->
     assert len(server.connections) == 1
 
 
-@pytest.mark.requirement("Bad input: What is no frame closes its connection, the server goes on")
 @pytest.mark.parametrize(
     "bad",
     [
@@ -182,9 +181,6 @@ async def test_connections_leave_open_files_for_the_store(
     await server.stop()
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: A slow reader is not read from, memory is bounded"
-)
 async def test_a_partial_request_is_disconnected_when_its_end_exceeds_the_budget(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -214,10 +210,6 @@ async def half_of_a_request(server: Server, size: int) -> asyncio.StreamWriter:
     return writer
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: A request without an end is not kept: by time, and by the "
-    "memory of all"
-)
 async def test_partial_requests_are_disconnected_when_they_fill_the_budget(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -241,10 +233,6 @@ async def test_partial_requests_are_disconnected_when_they_fill_the_budget(
     await server.stop()
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: A request without an end is not kept: by time, and by the "
-    "memory of all"
-)
 async def test_a_request_must_be_complete_within_the_idle_time_however_its_bytes_arrive(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -276,10 +264,6 @@ async def test_a_request_must_be_complete_within_the_idle_time_however_its_bytes
     await server.stop()
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: A request without an end is not kept: by time, and by the "
-    "memory of all"
-)
 async def test_a_large_request_may_arrive_slowly_unless_the_budget_is_full(desk: Desk) -> None:
     server = Server(idle_seconds=10, budget=MemoryBudget(10 << 20))
     server.port = await server.listen("127.0.0.1", 0, desk.rows())  # type: ignore[attr-defined]
@@ -297,10 +281,6 @@ async def test_a_large_request_may_arrive_slowly_unless_the_budget_is_full(desk:
     await server.stop()
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: A request without an end is not kept: by time, and by the "
-    "memory of all"
-)
 async def test_an_idle_connection_is_closed_and_one_that_does_not_read_is_aborted(
     desk: Desk,
 ) -> None:

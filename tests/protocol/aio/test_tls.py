@@ -99,9 +99,6 @@ async def echo(address: str, tls: ssl.SSLContext | None, body: bytes = b"hello")
     return answers[-1].body
 
 
-@pytest.mark.requirement(
-    "Name server: TLS beside plain clients on one port, with a certificate of its own making"
-)
 @pytest.mark.parametrize("body", [b"hello", BIG])
 async def test_one_port_accepts_tls_and_plain_connections(
     serve: Callable[[Tls], Awaitable[tuple[str, Desk]]], pem: Path, body: bytes
@@ -112,9 +109,6 @@ async def test_one_port_accepts_tls_and_plain_connections(
     assert found == [body] * 3
 
 
-@pytest.mark.requirement(
-    "Name server: TLS beside plain clients on one port, with a certificate of its own making"
-)
 async def test_a_server_without_a_certificate_makes_one_for_all_connections(
     serve: Callable[[Tls], Awaitable[tuple[str, Desk]]],
 ) -> None:

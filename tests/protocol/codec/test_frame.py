@@ -106,7 +106,6 @@ def test_what_is_written_is_what_java_writes() -> None:
     assert checked > 0
 
 
-@pytest.mark.requirement("Bad input: What is no frame closes its connection, the server goes on")
 @pytest.mark.parametrize(
     ("data", "word"),
     [
@@ -222,7 +221,6 @@ def test_headers_are_read_as_loosely_as_java_reads_them() -> None:
     assert read(PullMessage, nothing_but) == PullMessage("g", "T", 0, 1, 32, 4, 0, 0, 0)
 
 
-@pytest.mark.requirement("Bad input: A field that is missing or of the wrong kind is named")
 @pytest.mark.parametrize(
     ("ext", "word"),
     [
@@ -241,7 +239,6 @@ def test_a_missing_or_ill_typed_field_is_refused_by_its_name(ext: str, word: str
     assert caught.value.code == codes.SYSTEM_ERROR
 
 
-@pytest.mark.requirement("Bad input: A field that is missing or of the wrong kind is named")
 def test_fields_that_are_no_utf_8_are_refused_with_the_name_of_the_request() -> None:
     header = b'{"code":14,"extFields":{"consumerGroup":"\xff","topic":"T","queueId":"0"}}'
     (command,) = FrameDecoder().feed(HEAD.pack(4 + len(header), len(header)) + header)

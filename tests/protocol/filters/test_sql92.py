@@ -14,9 +14,6 @@ RANDOM = json.loads((Path(__file__).parents[2] / "golden" / "sql92_random.json")
 CASES = [case for case in GOLDEN if case["kind"] == "sql92"]
 
 
-@pytest.mark.requirement(
-    "Consuming: SQL92 subscriptions: as in Java, faults refused with their place"
-)
 @pytest.mark.parametrize("case", CASES, ids=[case["expression"] for case in CASES])
 def test_an_expression_matches_as_in_java(case: dict[str, Any]) -> None:
     if case["result"] == "compile error":
@@ -37,9 +34,6 @@ def test_expressions_made_up_by_chance_match_as_in_java() -> None:
             assert [matches(one) for one in case["properties"]] == case["matched"], text
 
 
-@pytest.mark.requirement(
-    "Consuming: SQL92 subscriptions: as in Java, faults refused with their place"
-)
 @pytest.mark.parametrize(
     ("text", "place"),
     [

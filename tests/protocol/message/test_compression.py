@@ -27,7 +27,6 @@ def flag_of(vector: dict[str, Any]) -> int:
     return found
 
 
-@pytest.mark.requirement("Sending: Compression above 4 KiB")
 @pytest.mark.parametrize("vector", GOLDEN, ids=lambda v: v["name"])
 def test_a_compressed_body_of_java_is_unpacked(vector: dict[str, Any]) -> None:
     body = bytes.fromhex(vector["stored_body_hex"])

@@ -22,7 +22,6 @@ BY_NAME = {vector["name"]: vector for vector in VECTORS if "name" in vector}
 TEXT = "10 1700000000123 60000 3 0 broker-a 2 12"
 
 
-@pytest.mark.requirement("Pop: Handles, infos, POP_CK, names of retry topics")
 def test_a_handle_equals_javas() -> None:
     vector = BY_NAME["pop extra info (topic normal)"]
     made = handle(
@@ -50,7 +49,6 @@ def test_a_handle_of_a_queue_has_no_offset_and_an_ordered_one_no_revive_queue() 
     assert not parse_handle(TEXT).is_order
 
 
-@pytest.mark.requirement("Pop: Handles, infos, POP_CK, names of retry topics")
 def test_the_fields_of_a_pop_response_equal_javas() -> None:
     vector = BY_NAME["pop response header infos"]
     starts = [start_offset_info("0", 2, 10), start_offset_info("1", 0, 5)]
@@ -88,7 +86,6 @@ def test_a_text_that_is_not_a_handle_is_refused_with_the_reason(text: str, why: 
         parse_handle(text)
 
 
-@pytest.mark.requirement("Name server: RocketMQ's proxy before our broker, with the gRPC client 5")
 def test_text_that_a_proxy_appends_is_ignored() -> None:
     assert parse_handle(TEXT + " 4711") == parse_handle(TEXT)
 

@@ -11,7 +11,6 @@ HASHES = json.loads((Path(__file__).parents[2] / "golden" / "hashes.json").read_
 TAGS = [vector for vector in HASHES if vector["kind"] == "tag"]
 
 
-@pytest.mark.requirement("Store: Consume queue")
 @pytest.mark.parametrize("vector", TAGS, ids=lambda v: v["text"])
 def test_a_tag_hash_is_that_of_java(vector: dict[str, Any]) -> None:
     assert tags.string_hash(vector["text"]) == vector["java_string_hashCode"]

@@ -24,7 +24,6 @@ VECTORS = json.loads(
 SHARES = [case for case in VECTORS if case["kind"] == "avg_and_circle"]
 
 
-@pytest.mark.requirement("Rebalance: Strategies average and circle")
 @pytest.mark.parametrize("name", ["AVG", "AVG_BY_CIRCLE"])
 @pytest.mark.parametrize("case", SHARES, ids=lambda c: f"{c['queues']}-over-{c['consumers']}")
 def test_every_member_gets_what_java_gives_it(case: dict[str, object], name: str) -> None:
@@ -70,7 +69,6 @@ def check(strategy: Strategy, case: dict[str, Any]) -> None:
         assert [queues.index(queue) for queue in strategy(me, queues, ids)] == numbers
 
 
-@pytest.mark.requirement("Rebalance: Strategy consistent hash")
 @pytest.mark.parametrize(
     "case",
     cases("CONSISTENT_HASH"),
@@ -82,7 +80,6 @@ def test_the_ring_of_hashes_is_that_of_java(case: dict[str, Any]) -> None:
         check(STRATEGIES["CONSISTENT_HASH"], case)
 
 
-@pytest.mark.requirement("Rebalance: Strategy consistent hash")
 def test_a_join_moves_about_its_share_of_the_queues_and_no_others() -> None:
     queues = [MessageQueue("t", f"b{at % 7}", at) for at in range(400)]
     ids = sort_ids(f"10.0.0.{at}@{at * 7919}" for at in range(9))
@@ -100,8 +97,6 @@ def test_a_ring_without_points_is_refused() -> None:
         consistent_hash(0)
 
 
-@pytest.mark.requirement("Rebalance: Strategies of machine rooms")
-@pytest.mark.requirement("RocketMQ as it is: Rooms without a member are shared by all")
 def test_the_machine_rooms_are_shared_as_in_java() -> None:
     (case,) = cases("MACHINE_ROOM")
     check(machine_room(case["consumeridcs"]), case)
@@ -124,15 +119,12 @@ def test_a_list_of_queues_is_taken_topic_by_topic() -> None:
     assert by_config(mine)("me", queues, ["me", "you"]) == mine[:1]
 
 
-@pytest.mark.requirement("Rebalance: 8 queues, 3 consumers")
-@pytest.mark.requirement("RocketMQ as it is: Third consumer by circle: q3 and q6")
 def test_eight_queues_over_three_members_by_circle_give_the_third_its_third_and_sixth() -> None:
     queues = [MessageQueue("t", "b", at) for at in range(1, 9)]
     shares = [[q.queue_id for q in circle(me, queues, ["a", "b", "c"])] for me in "abc"]
     assert shares == [[1, 4, 7], [2, 5, 8], [3, 6]]
 
 
-@pytest.mark.requirement("Rebalance: 5 queues over 2; more consumers than queues")
 def test_five_queues_over_two_members_are_three_and_two_and_more_members_idle() -> None:
     queues = [MessageQueue("t", "b", at) for at in range(5)]
     assert [len(average(me, queues, ["a", "b"])) for me in "ab"] == [3, 2]

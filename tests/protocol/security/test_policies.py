@@ -58,10 +58,6 @@ def test_any_spelt_out_is_everything() -> None:
     assert resource_of("Any:*") == resource_of("any:*") == resource_of("*")
 
 
-@pytest.mark.requirement(
-    "Access control: Wrong settings stop the start, malformed users, resources and bodies are "
-    "refused"
-)
 @pytest.mark.parametrize(
     "text",
     [
@@ -110,10 +106,6 @@ def test_one_of_the_actions_that_a_request_may_do_is_enough() -> None:
     assert found is not None
 
 
-@pytest.mark.requirement(
-    "Access control: Which entry decides: name, prefix, kind, all; networks; Deny; the default "
-    "policy"
-)
 @pytest.mark.parametrize(
     ("ips", "ip", "fits"),
     [
@@ -137,10 +129,6 @@ def test_an_entry_may_be_about_some_networks_alone(
     assert (found == "Allow") is fits
 
 
-@pytest.mark.requirement(
-    "Access control: Which entry decides: name, prefix, kind, all; networks; Deny; the default "
-    "policy"
-)
 def test_the_most_particular_entry_decides_whatever_the_order() -> None:
     # The story of RocketMQ's own test, AuthorizationEvaluatorTest.evaluate5.
     network = "192.168.0.0/24"

@@ -4,15 +4,11 @@ import ssl
 import time
 from pathlib import Path
 
-import pytest
 from aerobee.protocol.security import self_signed
 
 NOW_S = 1_800_000_000.0  # 15 January 2027, 08:00 GMT
 
 
-@pytest.mark.requirement(
-    "Name server: TLS beside plain clients on one port, with a certificate of its own making"
-)
 def test_a_certificate_names_itself_and_lasts_ten_years(tmp_path: Path) -> None:
     path = tmp_path / "own.pem"
     path.write_bytes(self_signed.make(NOW_S, "broker ü"))

@@ -41,10 +41,6 @@ async def test_a_committed_message_is_delivered_a_rolled_back_one_never(proxied:
     assert found[0].system_properties.message_type == TYPES["TRANSACTION"]
 
 
-@pytest.mark.requirement(
-    "Complaints about RocketMQ's gRPC proxy: "
-    "09 (#9431, #8158): any proxy ends a transaction, at any time"
-)
 async def test_another_proxy_ends_it_half_an_hour_later(cluster: LocalCluster) -> None:
     async with setup(cluster) as first, setup(cluster) as second:
         await first.create("Handed", "TRANSACTION")

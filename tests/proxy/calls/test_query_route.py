@@ -46,9 +46,6 @@ def test_each_queue_has_the_permission_that_its_counts_give(
 
 
 @pytest.mark.parametrize("kind", ["NORMAL", "FIFO", "DELAY", "TRANSACTION", "UNSPECIFIED", "odd"])
-@pytest.mark.requirement(
-    "Complaints about RocketMQ's gRPC proxy: 04 (#9595, #7422): a route never says UNSPECIFIED"
-)
 def test_a_type_is_never_unspecified(kind: str) -> None:
     assert kinds_of(kind) == [TYPES[kind if kind in ("FIFO", "DELAY", "TRANSACTION") else "NORMAL"]]
 
@@ -58,10 +55,6 @@ def test_a_mixed_topic_takes_four_types() -> None:
     assert kinds_of("MIXED") == [TYPES[name] for name in names]
 
 
-@pytest.mark.requirement(
-    "Complaints about RocketMQ's gRPC proxy: "
-    "01 (#8865, #8304, #9630): every broker of a route has the endpoints that the client dialled"
-)
 async def test_every_broker_has_the_endpoints_that_the_client_dialled() -> None:
     with LocalCluster(brokers=2) as cluster:
         async with setup(cluster) as proxied:
@@ -74,9 +67,6 @@ async def test_every_broker_has_the_endpoints_that_the_client_dialled() -> None:
             ]
 
 
-@pytest.mark.requirement(
-    "Complaints about RocketMQ's gRPC proxy: 02 (#6268, #8864): a mapped port stays in the route"
-)
 async def test_a_mapped_port_is_kept(proxied: Setup) -> None:
     await proxied.create("Mapped", queues=1)
     endpoints = new("Endpoints", scheme=3)
@@ -94,10 +84,6 @@ async def test_as_in_rocketmq_the_port_can_be_that_of_the_proxy(cluster: LocalCl
         assert found == [("broker-a", 0, "proxy.example", proxied.proxy.port)]
 
 
-@pytest.mark.requirement(
-    "Complaints about RocketMQ's gRPC proxy: "
-    "04 (#9595, #7422): an unknown topic is refused with the command that makes it"
-)
 async def test_an_unknown_topic_is_refused_with_the_command_that_makes_it(proxied: Setup) -> None:
     answer = await proxied.client().call("QueryRoute", topic=resource("Unknown"))
     assert code_of(answer) == "TOPIC_NOT_FOUND"
@@ -105,10 +91,6 @@ async def test_an_unknown_topic_is_refused_with_the_command_that_makes_it(proxie
     assert "mqadmin updateTopic -t Unknown" in answer.status.message
 
 
-@pytest.mark.requirement(
-    "Complaints about RocketMQ's gRPC proxy: "
-    "04 (#9595, #7422): by option the first send makes the topic with its type"
-)
 async def test_by_option_the_first_send_makes_a_topic_with_its_type(cluster: LocalCluster) -> None:
     async with setup(cluster, auto_create_topic=True) as proxied:
         client = proxied.client()

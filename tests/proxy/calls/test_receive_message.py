@@ -48,10 +48,6 @@ async def test_an_unacknowledged_message_comes_again(proxied: Setup) -> None:
     assert code_of(await client.ack("Again", "readers", *found)) == "OK"
 
 
-@pytest.mark.requirement(
-    "Complaints about RocketMQ's gRPC proxy: "
-    "05 (#8133): after a restart of the proxy a receive needs no settings"
-)
 async def test_a_receive_needs_no_settings(proxied: Setup) -> None:
     """As after a restart of the proxy, which knows no client."""
     await proxied.create("Unsettled")
@@ -61,10 +57,6 @@ async def test_a_receive_needs_no_settings(proxied: Setup) -> None:
 
 
 @pytest.mark.parametrize("wait_ms", [0, 300])
-@pytest.mark.requirement(
-    "Complaints about RocketMQ's gRPC proxy: "
-    "11 (#7986, #6496, #5839): a receive waits as short as it is told"
-)
 async def test_a_receive_waits_as_short_as_it_is_told(proxied: Setup, wait_ms: int) -> None:
     empty = f"Empty{wait_ms}"  # where no earlier test left a message
     await proxied.create("Short")
@@ -81,9 +73,6 @@ async def test_a_receive_waits_as_short_as_it_is_told(proxied: Setup, wait_ms: i
     await long
 
 
-@pytest.mark.requirement(
-    "Complaints about RocketMQ's gRPC proxy: 11 (#11139): a receive without a deadline is served"
-)
 async def test_a_receive_without_a_deadline_is_served(proxied: Setup) -> None:
     await proxied.create("Endless")
     client = proxied.client()
@@ -94,10 +83,6 @@ async def test_a_receive_without_a_deadline_is_served(proxied: Setup) -> None:
     assert bodies(found) == ["one"]
 
 
-@pytest.mark.requirement(
-    "Complaints about RocketMQ's gRPC proxy: "
-    "12 (clients #655, #1344): a message of another broker is received at once"
-)
 async def test_a_message_of_another_broker_is_received_at_once() -> None:
     with LocalCluster(brokers=2) as cluster:
         async with setup(cluster) as proxied:

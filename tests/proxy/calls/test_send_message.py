@@ -2,7 +2,6 @@
 
 import asyncio
 
-import pytest
 from aerobee.client import Admin
 from aerobee.proxy.messages.status import Code
 from aerobee.testing import LocalCluster
@@ -66,9 +65,6 @@ async def test_messages_without_a_group_go_to_all_queues(proxied: Setup) -> None
     assert [each.max_offset for each in table.values()] == [2] * 4
 
 
-@pytest.mark.requirement(
-    "Complaints about RocketMQ's gRPC proxy: 03 (#8904): a topic of another broker can be sent to"
-)
 async def test_a_topic_of_another_broker_can_be_sent_to() -> None:
     with LocalCluster(brokers=2) as cluster:
         async with setup(cluster) as proxied:
@@ -77,10 +73,6 @@ async def test_a_topic_of_another_broker_can_be_sent_to() -> None:
             assert code_of(await proxied.client().send("OnB", "x")) == "OK"
 
 
-@pytest.mark.requirement(
-    "Complaints about RocketMQ's gRPC proxy: "
-    "10 (clients #1180, #1181): a delay has one limit, the broker's"
-)
 async def test_the_limit_of_a_delay_is_that_of_the_broker() -> None:
     with LocalCluster(timerMaxDelaySec=3 * DAY_SECONDS) as cluster:
         async with setup(cluster) as proxied:

@@ -107,9 +107,6 @@ async def test_a_handle_of_an_unknown_broker_is_refused(proxied: Setup) -> None:
     assert answer.entries[0].status.message == "cannot find broker broker-z"
 
 
-@pytest.mark.requirement(
-    "Complaints about RocketMQ's gRPC proxy: 06 (#9583): a changed handle is kept"
-)
 async def test_after_a_change_the_first_handle_means_the_newest(proxied: Setup) -> None:
     client = proxied.client()
     found = await received(proxied, client, "Changed")
@@ -139,10 +136,6 @@ async def test_a_change_has_limits(proxied: Setup, seconds: int) -> None:
     assert code_of(await change(client, found, seconds)) == "ILLEGAL_INVISIBLE_TIME"
 
 
-@pytest.mark.requirement(
-    "Complaints about RocketMQ's gRPC proxy: "
-    "07 (#11174, #10941): an acknowledgement that fails keeps the renewed handle"
-)
 async def test_an_ack_that_fails_keeps_the_renewed_handle() -> None:
     with LocalCluster() as cluster:
         async with setup(cluster) as proxied:

@@ -148,10 +148,6 @@ async def test_a_client_that_says_good_bye_gives_its_messages_back(proxied: Setu
     await comes_again(proxied, "Leaving")
 
 
-@pytest.mark.requirement(
-    "Complaints about RocketMQ's gRPC proxy: "
-    "13 (#9253): a client whose connection is lost gives its messages back"
-)
 async def test_a_client_whose_connection_is_lost_gives_its_messages_back(
     cluster: LocalCluster,
 ) -> None:
@@ -190,10 +186,6 @@ async def test_a_proxy_that_stops_gives_its_messages_back(cluster: LocalCluster)
         await comes_again(second, "Stopped")
 
 
-@pytest.mark.requirement(
-    "Complaints about RocketMQ's gRPC proxy: "
-    "08 (#10278): what a crashed proxy kept comes again after its time"
-)
 async def test_what_a_crashed_proxy_kept_comes_again_after_its_time(cluster: LocalCluster) -> None:
     async with setup(cluster) as crashed, setup(cluster) as other:
         client, _ = await working(crashed, "Crashed")

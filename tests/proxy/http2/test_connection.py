@@ -227,10 +227,6 @@ async def test_a_flood_of_cheap_frames_ends_the_connection(flood: Callable[[Peer
         assert (await other.answer(stream))[1] == 0
 
 
-@pytest.mark.requirement(
-    "Complaints about RocketMQ's gRPC proxy: "
-    "14 (#10510): keep-alive pings are answered without calls"
-)
 async def test_pings_every_ten_seconds_are_answered_without_calls() -> None:
     async with host() as server:
         peer = await server.peer()

@@ -41,9 +41,6 @@ async def joined(proxied: Setup, settings: Any, client_id: str) -> tuple[Client,
     return client, stream
 
 
-@pytest.mark.requirement(
-    "Complaints about RocketMQ's gRPC proxy: 15 (#9567): mqadmin sees gRPC consumers at the broker"
-)
 async def test_consumers_are_seen_each_under_its_id(proxied: Setup) -> None:
     await proxied.create("Seen")
     for client_id in ("one", "two"):

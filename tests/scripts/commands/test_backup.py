@@ -4,8 +4,6 @@ import json
 import tarfile
 from pathlib import Path
 
-import pytest
-
 from ..command import FREE_PORTS, SMALL, Inside, output, refused, running
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "stores"
@@ -16,9 +14,6 @@ def lines_of(inside: Inside, topic: str, namesrv: str, count: int) -> list[str]:
     return sorted(out.split())
 
 
-@pytest.mark.requirement(
-    "Store: `aerobee backup` of a running broker, whole and incremental, and `aerobee restore`"
-)
 def test_a_running_broker_is_backed_up_by_name_and_its_restored_store_serves(
     inside: Inside, tmp_path: Path
 ) -> None:

@@ -67,7 +67,6 @@ def daemon(store: Path) -> Iterator[Daemon]:
 # --- up ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("Name server: A single master starts with one command")
 def test_the_ready_line_names_addresses_store_page_and_the_next_command(
     daemon: Daemon, store: Path
 ) -> None:
@@ -106,7 +105,6 @@ def test_messages_survive_ctrl_c_and_a_refused_start_in_the_folder_of_the_store(
         assert sorted(output(*sub).splitlines()) == ["one", "two"]
 
 
-@pytest.mark.requirement("Documents: SQL conditions in `aerobee up`")
 def test_up_serves_sql_conditions_unless_a_setting_turns_them_off(tmp_path: Path) -> None:
     condition = {"orders": by_sql("amount > 10")}
     for number, value in enumerate(["", "false"]):
@@ -360,7 +358,6 @@ def test_a_private_key_that_others_can_read_stops_the_start(
     assert f"0640 is the most that is allowed; run chmod 600 {key}" in last
 
 
-@pytest.mark.requirement("Bad input: Wrong values, unknown keys, files that are no text")
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
@@ -381,7 +378,6 @@ def test_a_wrong_value_of_a_name_server_stops_its_start() -> None:
     assert "scanNotActiveBrokerInterval is 'soon'" in told
 
 
-@pytest.mark.requirement("Bad input: An address or a port that is none")
 @pytest.mark.parametrize("option", ["--namesrv-port", "--listen-port"])
 @pytest.mark.parametrize("text", ["99999", "-1", "1x"])
 def test_an_invalid_port_is_reported_with_the_option_as_written(
@@ -448,7 +444,6 @@ def test_brokers_whose_listen_ports_are_ten_apart_start_in_any_order(
         assert get(daemon.page + "readyz") == "ok\n"
 
 
-@pytest.mark.requirement("Store: `lock`")
 def test_a_second_broker_on_one_store_is_refused_and_the_first_goes_on(
     daemon: Daemon, store: Path
 ) -> None:

@@ -75,7 +75,6 @@ async def test_a_cluster_that_is_well_has_no_findings(
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.requirement("Consuming: Members that subscribe differently are found and named")
 async def test_what_is_wrong_in_a_cluster_is_found(
     broker: Broker, admin: Admin, capsys: pytest.CaptureFixture[str]
 ) -> None:

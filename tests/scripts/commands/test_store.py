@@ -35,9 +35,6 @@ def test_a_clean_store_passes_with_a_table(inside: Inside, root: Path) -> None:
     assert lines[-1] == "no damage found"
 
 
-@pytest.mark.requirement(
-    "Store: `aerobee store check`: clean stores pass, each kind of damage is found, also in use"
-)
 def test_damage_is_one_line_with_file_and_place_and_exit_code_1(inside: Inside, root: Path) -> None:
     path = spoil(root)
     done = inside.done("store", "check", str(root))

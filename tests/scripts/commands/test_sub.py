@@ -35,7 +35,6 @@ class Readers:
         raise UnreachableError(f"can't connect to {queue.broker_name}")
 
 
-@pytest.mark.requirement("Bad input: A broker that is away is told once")
 async def test_a_broker_that_is_away_is_told_once_and_not_for_each_try(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,7 +43,6 @@ def units(root: Path) -> dict[str, configparser.ConfigParser]:
     return found
 
 
-@pytest.mark.requirement("Documents: systemd units, Kubernetes manifests, dashboard")
 def test_each_daemon_has_a_hardened_unit_that_starts_a_command_that_there_is(
     tmp_path: Path,
 ) -> None:

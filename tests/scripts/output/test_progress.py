@@ -58,7 +58,6 @@ def test_a_terminal_gets_a_bar_with_percent_and_messages(monkeypatch: pytest.Mon
     assert "12,345 messages" in terminal.getvalue()
 
 
-@pytest.mark.requirement("Store: A long recovery shows how far it is")
 async def test_a_broker_tells_how_far_its_recovery_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,7 +96,6 @@ def test_rows_are_told_now_and_then_where_there_is_no_terminal(
     ]
 
 
-@pytest.mark.requirement("Spark: The bar has rows, rate and lag")
 def test_a_terminal_has_a_bar_with_rows_rate_and_lag(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)

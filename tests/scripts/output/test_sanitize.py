@@ -67,9 +67,6 @@ def test_the_columns_of_a_table_are_as_wide_as_the_escaped_text() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.requirement(
-    "Bad input: Text from elsewhere moves no cursor: remarks, tables, log, bodies on a terminal"
-)
 def test_a_log_record_is_escaped_to_one_line() -> None:
     try:
         raise ValueError(TITLE)
@@ -81,9 +78,6 @@ def test_a_log_record_is_escaped_to_one_line() -> None:
     assert more[-1] == r"ValueError: \x1b]0;owned\x07"
 
 
-@pytest.mark.requirement(
-    "Bad input: Text from elsewhere moves no cursor: remarks, tables, log, bodies on a terminal"
-)
 def test_bodies_are_escaped_on_a_terminal_and_unchanged_in_a_pipe(
     daemon: Daemon, tmp_path: Path
 ) -> None:
@@ -106,9 +100,6 @@ def test_bodies_are_escaped_on_a_terminal_and_unchanged_in_a_pipe(
     assert shown == "\\x1b]0;owned\\x07ä\r\n"
 
 
-@pytest.mark.requirement(
-    "Bad input: Text from elsewhere moves no cursor: remarks, tables, log, bodies on a terminal"
-)
 async def test_a_remark_is_escaped_to_one_line() -> None:
     server = Server()
 

@@ -36,7 +36,6 @@ def test_what_is_above_a_ratio_is_just_enough_to_get_back_to_it(percent: int) ->
             assert Room(used - gone + 10, 1_000 - used + gone - 10, "").percent > percent
 
 
-@pytest.mark.requirement("Store: Retention: 75, 85 and 90 percent, and back")
 @pytest.mark.parametrize(
     ("percent", "is_due", "has_surplus", "is_refused", "is_clear"),
     [

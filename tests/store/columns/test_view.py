@@ -48,7 +48,6 @@ def states(root: Path) -> dict[str, tuple[int, int]]:
     return {name: (stat.st_size, stat.st_mtime_ns) for name, stat in found.items()}
 
 
-@pytest.mark.requirement("Store: The store as data: arrays and Arrow batches")
 @pytest.mark.parametrize("name", ["main", "killed", "torn", "ext", "crc", "lmq", "sync", "broker"])
 def test_the_messages_of_a_java_store_are_rows(name: str, unpack: Unpack) -> None:
     root, written = unpack(name)
@@ -105,7 +104,6 @@ def test_inner_batches_of_a_java_store_are_rows_of_their_own(unpack: Unpack) -> 
     assert [row["queue_offset"] for row in part] == offsets[1:-1]
 
 
-@pytest.mark.requirement("Store: The store as data: arrays and Arrow batches")
 def test_a_store_in_use_is_read_while_it_grows(open_store: OpenStore) -> None:
     store = open_store()
     for number in range(50):
@@ -125,7 +123,6 @@ def test_a_store_in_use_is_read_while_it_grows(open_store: OpenStore) -> None:
     assert len(rows_of(view, "T0", 0)) == store.max_offset("T0", 0)
 
 
-@pytest.mark.requirement("Store: The store as data: arrays and Arrow batches")
 @pytest.mark.parametrize(("messages_max", "bytes_max"), [(7, 1 << 20), (100, 3_000), (1, 1)])
 def test_pieces_are_bounded_and_without_a_gap(
     open_store: OpenStore, messages_max: int, bytes_max: int

@@ -86,10 +86,6 @@ def test_a_record_tells_its_numbers_and_what_it_is(opened: Callable[..., Message
     store.close()
 
 
-@pytest.mark.requirement(
-    "Store: Batch consume queues: one record and one id a batch, recovered from the log, read by "
-    "the real broker"
-)
 @pytest.mark.parametrize("crc", [False, True])
 @pytest.mark.parametrize("lost", [(), ("batchconsumequeue",), ("batchconsumequeue", "index")])
 def test_a_restart_finds_them_also_without_the_queues_files(

@@ -44,7 +44,6 @@ def read_through(get: Callable[..., Found], queue_id: int, **more: Any) -> list[
         offset = some.next_offset
 
 
-@pytest.mark.requirement("Spark: Bulk pulls give what plain ones give")
 @pytest.mark.parametrize("wanted", [None, RED, frozenset({5})])
 @pytest.mark.parametrize("limits", [(8_192, 1 << 20), (300, 1 << 20), (8_192, 5_000), (1, 1)])
 def test_in_bulk_the_same_messages_come(

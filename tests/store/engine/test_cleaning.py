@@ -123,9 +123,6 @@ def open_but_deleted(root: Path) -> set[str]:
     return found
 
 
-@pytest.mark.requirement(
-    "Store: Retention: 75, 85 and 90 percent, and back … of queues and index behind the log"
-)
 def test_expired_files_go_with_all_that_led_to_them(
     store: MessageStore, full: Disk, clock: Clock
 ) -> None:
@@ -275,10 +272,6 @@ def test_above_90_percent_messages_are_refused_until_there_is_room_again(
     assert put(store)[1] == 5
 
 
-@pytest.mark.requirement(
-    "Store: Retention: 75, 85 and 90 percent, and back … readers keep what they hold, and learn "
-    "what is gone"
-)
 def test_a_file_that_a_reader_holds_loses_its_name_at_once_and_its_room_later(
     store: MessageStore, full: Disk, clock: Clock
 ) -> None:

@@ -124,7 +124,6 @@ def derived(root: Path, clock: Clock, runs: list[Run], *, singly: bool, lmq: boo
     return root
 
 
-@pytest.mark.requirement("Store: Queues and index from whole runs are those of single messages")
 @pytest.mark.parametrize("seed", range(6))
 def test_runs_make_what_single_messages_make(tmp_path: Path, clock: Clock, seed: int) -> None:
     log = Written(tmp_path / "log", seed)

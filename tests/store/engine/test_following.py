@@ -66,9 +66,6 @@ def is_clean(store: MessageStore) -> bool:
     return not check(store.root).is_damaged
 
 
-@pytest.mark.requirement(
-    "Store: The slave's log and queues are the master's, also after every crash"
-)
 @pytest.mark.parametrize("most", [40, 5_000, 300_000])
 def test_chunks_of_any_size_make_the_same_files_and_messages(
     master: MessageStore, slave: MessageStore, most: int
@@ -86,9 +83,6 @@ def test_chunks_of_any_size_make_the_same_files_and_messages(
     assert is_clean(slave)
 
 
-@pytest.mark.requirement(
-    "Store: The slave's log and queues are the master's, also after every crash"
-)
 def test_a_message_is_readable_exactly_when_it_is_complete(
     master: MessageStore, slave: MessageStore
 ) -> None:

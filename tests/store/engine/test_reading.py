@@ -179,7 +179,6 @@ def test_only_messages_with_the_wanted_tags_come(open_store: OpenStore) -> None:
     assert (none.status, none.next_offset, none.records) == (status.NO_MATCHED_MESSAGE, 23, [])
 
 
-@pytest.mark.requirement("Store: Read path")
 def test_a_tagged_pull_goes_on_behind_its_last_message(open_store: OpenStore) -> None:
     store = tagged(open_store, 300)
     found = get(store, 0, messages_max=2, tags_codes=RED)
@@ -205,10 +204,6 @@ def test_a_tagged_pull_looks_at_800_entries_at_most(open_store: OpenStore) -> No
 # ---- what is gone
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: The lag in the metrics, of a group that wants some tags "
-    "(estimateAccumulation)"
-)
 def test_messages_with_a_tag_are_counted_also_over_file_ends(open_store: OpenStore) -> None:
     store = tagged(open_store, 50, SMALL)  # sixteen entries a queue file; 4, 9, 14 … are red
 
@@ -221,10 +216,6 @@ def test_messages_with_a_tag_are_counted_also_over_file_ends(open_store: OpenSto
     assert store.count_tagged("Nowhere", 0, 3, 5, RED) == 2
 
 
-@pytest.mark.requirement(
-    "Transactions, operation, overload: The lag in the metrics, of a group that wants some tags "
-    "(estimateAccumulation)"
-)
 def test_very_many_messages_are_counted_by_a_sample(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -368,7 +359,6 @@ def test_small_settings_hold_what_the_tests_assume() -> None:
     assert len(BORN_HOST) == 8
 
 
-@pytest.mark.requirement("Store: Offset by time, hash collisions, exact times")
 def test_a_key_is_found_behind_many_newer_ones_with_its_hash(open_store: OpenStore) -> None:
     store = open_store(settings=LARGE)
     put(store, body=b"wanted", properties=b"KEYS\x01Aa\x02")
@@ -378,7 +368,6 @@ def test_a_key_is_found_behind_many_newer_ones_with_its_hash(open_store: OpenSto
     assert len(store.query("T", "BB", 0, ALL)) == 64
 
 
-@pytest.mark.requirement("Store: Offset by time, hash collisions, exact times")
 def test_a_time_range_of_a_query_is_exact_to_the_millisecond(
     open_store: OpenStore, clock: Clock
 ) -> None:

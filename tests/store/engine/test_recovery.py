@@ -65,7 +65,6 @@ def fill(store: MessageStore, count: int, seed: int = 1, start: int = 0) -> None
     store.write_staged()
 
 
-@pytest.mark.requirement("Store: `abort` chooses the recovery")
 @pytest.mark.parametrize("count", [0, 1, 40, 300])
 @pytest.mark.parametrize("synced_at", [None, 0.3, 1.0])
 def test_after_a_kill_everything_written_is_there(
@@ -112,7 +111,6 @@ SECTOR = 512
 TORN_PROPERTIES = b"KEYS\x01torn\x02long\x01" + b"x" * 1_200 + b"\x02"
 
 
-@pytest.mark.requirement("Store: Write path, also under a crash")
 @pytest.mark.parametrize("keep_checkpoint", [True, False])
 @pytest.mark.parametrize("before", [0, 17, 430, 500])
 def test_a_torn_last_record_is_cut_off_wherever_it_was_torn(
@@ -436,7 +434,6 @@ while True:
 """
 
 
-@pytest.mark.requirement("Store: Write path, also under a crash")
 def test_a_killed_process_loses_nothing_it_had_answered(
     open_store: OpenStore, tmp_path: Path
 ) -> None:

@@ -32,7 +32,6 @@ from ...clocks import Clock
 from ..conftest import HOST, SMALL, OpenStore, put
 
 
-@pytest.mark.requirement("Store: Store root")
 def test_an_open_store_has_all_its_files_and_a_closed_one_no_abort(open_store: OpenStore) -> None:
     store = open_store()
     put(store, properties=b"KEYS\x01k\x02")
@@ -71,7 +70,6 @@ def test_messages_and_keys_survive_a_clean_stop(open_store: OpenStore) -> None:
     assert offset == 166
 
 
-@pytest.mark.requirement("Store: `abort` chooses the recovery")
 def test_after_a_clean_stop_the_log_is_not_read_again(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

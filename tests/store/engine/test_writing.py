@@ -397,7 +397,6 @@ def test_no_room_for_a_queue_file_stores_nothing(
     assert len(records(store)) == taken + 4
 
 
-@pytest.mark.requirement("Store: Write path, also under a crash")
 def test_a_failed_write_takes_back_what_was_given_out(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

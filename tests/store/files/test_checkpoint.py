@@ -14,7 +14,6 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert load(tmp_path / "checkpoint") == WHOLE
 
 
-@pytest.mark.requirement("Store: `checkpoint`")
 def test_the_file_has_a_page_and_five_numbers_as_java_reads_them(tmp_path: Path) -> None:
     save(tmp_path / "checkpoint", WHOLE)
     data = (tmp_path / "checkpoint").read_bytes()

@@ -10,7 +10,6 @@ from aerobee.store.base.errors import DamagedStore, DiskFull
 from aerobee.store.files import disk, json_file
 
 
-@pytest.mark.requirement("Store: JSON files and their `.bak`")
 def test_what_is_saved_is_loaded_and_is_there_twice(tmp_path: Path) -> None:
     path = tmp_path / "config" / "topics.json"
     for text in ('{"a":1}', b'{"a":2}'):
@@ -23,7 +22,6 @@ def test_what_is_saved_is_loaded_and_is_there_twice(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.requirement("Store: JSON files and their `.bak`")
 @pytest.mark.parametrize("damage", [None, b"", b"  \n", b"{", b"\xff\xfe"])
 def test_a_file_that_can_not_be_read_falls_back_to_the_bak(
     tmp_path: Path, damage: bytes | None, caplog: pytest.LogCaptureFixture

@@ -31,7 +31,6 @@ def test_a_second_lock_in_the_same_process_is_refused(tmp_path: Path) -> None:
     second.release()
 
 
-@pytest.mark.requirement("Store: `lock`")
 def test_a_second_process_is_refused_with_the_process_id_of_the_first(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(tmp_path)],

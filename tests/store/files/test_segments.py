@@ -14,7 +14,6 @@ def row(folder: Path, *bases: int) -> Segments:
     return segments
 
 
-@pytest.mark.requirement("Store: Commit log files")
 def test_names_are_twenty_digits_and_come_back_in_order(tmp_path: Path) -> None:
     row(tmp_path, 1000, 1100, 1200)
     assert sorted(path.name for path in tmp_path.iterdir()) == [

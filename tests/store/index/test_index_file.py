@@ -188,7 +188,6 @@ def test_a_full_disk_adds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert file.count == 1
 
 
-@pytest.mark.requirement("Store: Index: header, slots, units")
 def test_a_file_is_named_by_the_local_time() -> None:
     name = file_name(1_700_000_000_123)
     assert len(name) == 17

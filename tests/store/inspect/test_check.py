@@ -36,9 +36,6 @@ def lines(report: Report, *, damage: bool = True) -> list[str]:
     return [found.line for found in report.findings if found.is_damage is damage]
 
 
-@pytest.mark.requirement(
-    "Store: `aerobee store check`: clean stores pass, each kind of damage is found, also in use"
-)
 @pytest.mark.parametrize("name", CLEAN)
 def test_a_clean_java_store_is_found_clean_and_left_as_it_is(name: str, unpack: Unpack) -> None:
     root, written = unpack(name)
@@ -125,9 +122,6 @@ def flip_in(folder: str, at: int, reported_at: int) -> Callable[[Path], tuple[Pa
 ENTRY_2 = ENTRIES_AT + 2 * 20
 
 
-@pytest.mark.requirement(
-    "Store: `aerobee store check`: clean stores pass, each kind of damage is found, also in use"
-)
 @pytest.mark.parametrize(
     ("plant", "part", "text"),
     [
@@ -190,9 +184,6 @@ def test_the_first_and_the_last_record_are_no_exception(root: Path) -> None:
         flip(path, at + 88)
 
 
-@pytest.mark.requirement(
-    "Store: `aerobee store check`: clean stores pass, each kind of damage is found, also in use"
-)
 @pytest.mark.parametrize(
     ("damage", "text"),
     [
@@ -348,9 +339,6 @@ def test_a_damaged_crc_property_is_found(unpack: Unpack) -> None:
     assert "has another crc than its property says" in line
 
 
-@pytest.mark.requirement(
-    "Store: `aerobee store check`: clean stores pass, each kind of damage is found, also in use"
-)
 def test_a_store_in_use_is_clean_at_every_moment(open_store: OpenStore, clock: Clock) -> None:
     store = open_store()
     for number in range(30):

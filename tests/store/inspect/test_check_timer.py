@@ -69,9 +69,6 @@ def test_a_store_without_a_timer_has_no_row_for_it(unpack: Unpack) -> None:
     assert TIMER not in check(root).parts
 
 
-@pytest.mark.requirement(
-    "Store: `aerobee store check`: clean stores pass, each kind of damage is found, also in use"
-)
 @pytest.mark.parametrize(
     ("plant", "text"),
     [

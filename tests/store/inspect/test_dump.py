@@ -14,7 +14,6 @@ from ..engine.test_recovery import fill
 from ..test_java_stores import reopened
 
 
-@pytest.mark.requirement("Store: `aerobee store dump` and `rebuild`")
 @pytest.mark.parametrize("name", ["main", "ext", "bcq", "crc", "lmq", "broker"])
 def test_the_records_of_a_java_store_are_shown(name: str, unpack: Unpack) -> None:
     root, written = unpack(name)

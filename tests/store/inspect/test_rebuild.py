@@ -21,7 +21,6 @@ from ..test_java_stores import check_state, files_of, reopened
 VARIANTS = ["main", "killed", "crc", "lmq", "sync", "bcq"]
 
 
-@pytest.mark.requirement("Store: `aerobee store dump` and `rebuild`")
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("with_settings", [False, True])
 def test_queues_and_index_of_a_java_store_are_rebuilt_as_java_wrote_them(
@@ -185,7 +184,6 @@ def test_a_failed_sync_stays_recorded_until_the_rebuild_is_complete(
     assert not (store.root / "abort").exists()
 
 
-@pytest.mark.requirement("Store: `aerobee store dump` and `rebuild`")
 def test_the_next_start_completes_an_interrupted_rebuild(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

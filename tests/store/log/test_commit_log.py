@@ -50,7 +50,6 @@ def test_records_are_in_the_file_only_once_they_are_written(tmp_path: Path) -> N
     assert log.record(300) is None
 
 
-@pytest.mark.requirement("Store: Commit log files")
 def test_a_record_that_leaves_eight_bytes_fits_and_one_more_byte_does_not(tmp_path: Path) -> None:
     log = opened(tmp_path)
     append(log, FILE_BYTES - 8)

@@ -2,7 +2,6 @@
 
 import random
 
-import pytest
 from aerobee.protocol.message.tags import string_hash
 from aerobee.store.log.key_hash import key_hash, key_hashes
 
@@ -14,7 +13,6 @@ def expected(text: str) -> int:
     return 0 if found == 1 << 31 else found
 
 
-@pytest.mark.requirement("Store: Index: header, slots, units")
 def test_keys_of_many_lengths_hash_as_one_by_one() -> None:
     random.seed(5)
     texts = [

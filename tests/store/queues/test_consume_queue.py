@@ -38,7 +38,6 @@ def test_entries_come_back_after_a_restart(tmp_path: Path, count: int, is_clean:
     assert again.entries(0, 1000, count + 1) == expected(0, count + 1)
 
 
-@pytest.mark.requirement("Store: Consume queue")
 def test_an_entry_is_twenty_bytes_at_its_offset(tmp_path: Path) -> None:
     queue = filled(tmp_path, 20)
     queue.append(1 << 40, 77, -5)

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from aerobee.store.timer import timer_check
 from aerobee.store.timer.timer_check import Progress, TimerCheck, TimerCheckFile
 
@@ -25,7 +24,6 @@ def test_javas_file_is_read(unpack: Unpack) -> None:
     )
 
 
-@pytest.mark.requirement("Delays, timers, retries: Wheel, log and check are Java's files")
 def test_the_first_56_bytes_are_written_as_java_writes_them(tmp_path: Path, unpack: Unpack) -> None:
     root, _ = unpack("broker")
     java = (root / "config" / "timercheck").read_bytes()

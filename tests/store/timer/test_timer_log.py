@@ -62,7 +62,6 @@ def add(log: TimerLog, number: int, **more: Any) -> int:
     return log.append(**(values | more))
 
 
-@pytest.mark.requirement("Delays, timers, retries: Wheel, log and check are Java's files")
 def test_units_are_javas_byte_for_byte(tmp_path: Path, unpack: Unpack) -> None:
     root, _ = unpack("broker")
     java = reopened(root / "timerlog", JAVA_FILE_BYTES)

@@ -23,7 +23,6 @@ def wheel(tmp_path: Path) -> TimerWheel:
     return wheel
 
 
-@pytest.mark.requirement("Delays, timers, retries: Wheel, log and check are Java's files")
 def test_a_wheel_made_from_the_timer_log_is_javas_byte_for_byte(
     wheel: TimerWheel, unpack: Unpack
 ) -> None:
