@@ -21,7 +21,6 @@ from ...broker.settings.dynamic import DYNAMIC
 from ...conf.java_keys import JAVA_KEYS
 from ...conf.load import ACCEPTED
 from .. import cli
-from . import requirements
 
 ROOT = Path(__file__).resolve().parents[2]
 # Module -> the names it has besides those of `__all__`.
@@ -72,7 +71,6 @@ def pages() -> dict[str, str]:
     found["settings-namesrv.md"] = settings_page("namesrv")
     found["settings-controller.md"] = settings_page("controller")
     found["settings-proxy.md"] = settings_page("proxy")
-    found["requirements.md"] = requirements.page()
     found |= {page: root_page(document) for document, page in ROOT_PAGES.items()}
     return found
 

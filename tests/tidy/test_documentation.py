@@ -3,7 +3,6 @@
 import re
 from functools import cache
 
-import pytest
 from aerobee.broker.settings.config import KEYS
 from aerobee.conf.load import USED
 from aerobee.scripts import cli
@@ -33,10 +32,6 @@ def generated_pages() -> dict[str, str]:
     return pages.pages()
 
 
-@pytest.mark.requirement(
-    "Documents: Every program of the README and of the pages is an example, and every example is "
-    "run"
-)
 def test_each_program_of_the_readme_is_one_of_the_examples_as_it_stands() -> None:
     """The examples are run by tests/examples and typed strictly by scripts/check."""
     found = [code for _, code in BLOCK.findall((tree.ROOT / "README.md").read_text())]
@@ -45,10 +40,6 @@ def test_each_program_of_the_readme_is_one_of_the_examples_as_it_stands() -> Non
     assert not strange, f"in README.md, but in no file of examples/:\n{strange[0]}"
 
 
-@pytest.mark.requirement(
-    "Documents: Every program of the README and of the pages is an example, and every example is "
-    "run"
-)
 def test_each_program_of_a_page_is_one_of_the_examples_as_it_stands() -> None:
     for page in PAGES:
         text = page.read_text()
@@ -96,7 +87,6 @@ def test_every_page_is_in_the_navigation() -> None:
     assert listed == made | written
 
 
-@pytest.mark.requirement("Documents: The reference has every public name, command and setting")
 def test_the_reference_has_every_public_name() -> None:
     made = generated_pages()
     for module in pages.MODULES:
@@ -106,7 +96,6 @@ def test_the_reference_has_every_public_name() -> None:
     assert "::: aerobee.client.errors.NoRouteError\n" in made["aerobee.client.errors.md"]
 
 
-@pytest.mark.requirement("Documents: The reference has every public name, command and setting")
 def test_the_reference_has_every_command_and_every_setting() -> None:
     made = generated_pages()
     for command in cli.COMMANDS:

@@ -1,7 +1,7 @@
 """The parts of documents that are made from the code are current, and their makers are right."""
 
 import pytest
-from aerobee.scripts.dev import generated, requirements, rooms
+from aerobee.scripts.dev import generated, rooms
 
 from . import tree
 
@@ -43,19 +43,3 @@ def test_an_arrow_is_an_import_that_runs() -> None:
     assert "  broker --> store\n" in drawn
     assert "broker --> protocol\n" not in drawn  # follows from broker --> store --> protocol
     assert "store --> broker" not in drawn
-
-
-def test_markers_are_found_with_their_tests() -> None:
-    source = """
-import pytest
-
-@pytest.mark.requirement("Store: one")
-@pytest.mark.requirement(
-    "Store: t"
-    "wo"
-)
-@pytest.mark.asyncio
-async def test_both(): ...
-"""
-    found = list(requirements.markers(source))
-    assert found == [("test_both", "Store: one"), ("test_both", "Store: two")]
