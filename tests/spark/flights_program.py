@@ -15,9 +15,9 @@ from typing import Any
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
-from aerobee.scripts.dev.demo import TOPIC, create_topic, publish, read_flights
 from aerobee.spark import register
 from aerobee.spark.jobs.flight_windows import Places, run_available
+from aerobee.tools.demo import TOPIC, create_topic, publish, read_flights
 from pyspark.sql import SparkSession
 
 MEANS_TOPIC = "means"

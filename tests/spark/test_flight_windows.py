@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pandas")
 
-from aerobee.scripts.dev.demo import read_flights
 from aerobee.scripts.output.command_error import CommandError
+from aerobee.tools.demo import read_flights
 
 from .programs import Driver
 

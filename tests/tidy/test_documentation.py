@@ -6,7 +6,7 @@ from functools import cache
 from aerobee.broker.settings.config import KEYS
 from aerobee.conf.load import USED
 from aerobee.scripts import cli
-from aerobee.scripts.dev import generated, pages
+from aerobee.tools import generated, pages
 
 from . import tree
 
@@ -49,7 +49,7 @@ def test_each_program_of_a_page_is_one_of_the_examples_as_it_stands() -> None:
                 f"{page.name}: put this into examples/, with a test, and its name above it:\n{code}"
             )
         assert generated.with_programs(text) == text, (
-            f"{page.name} is behind; run: python -m aerobee.scripts.dev.generated --write"
+            f"{page.name} is behind; run: python -m aerobee.tools.generated --write"
         )
 
 

@@ -1,7 +1,7 @@
 """The parts of documents that are made from the code are current, and their makers are right."""
 
 import pytest
-from aerobee.scripts.dev import generated, rooms
+from aerobee.tools import generated, rooms
 
 from . import tree
 
@@ -15,7 +15,7 @@ def test_generated_parts_and_files_are_current() -> None:
     behind += [
         name for name, made in generated.FILES.items() if (tree.ROOT / name).read_text() != made()
     ]
-    assert behind == [], "run: python -m aerobee.scripts.dev.generated --write"
+    assert behind == [], "run: python -m aerobee.tools.generated --write"
 
 
 def test_a_document_without_marks_is_refused() -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = (
     *("protocol", "store", "namesrv", "controller", "broker", "client", "proxy"),
-    *("spark", "console", "conf", "scripts", "testing"),
+    *("spark", "console", "conf", "scripts", "testing", "tools"),
 )
 # Packages of their own that lie in a folder of aerobee, and may import it by its absolute name.
 GUESTS = ("spark/pyspark_rocketmq",)

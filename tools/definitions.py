@@ -1,7 +1,7 @@
 """The descriptor set of the proxy, made from the vendored definitions.
 
-    python -m aerobee.scripts.dev.definitions            says whether it is current
-    python -m aerobee.scripts.dev.definitions --write    makes it
+    python -m aerobee.tools.definitions            says whether it is current
+    python -m aerobee.tools.definitions --write    makes it
 
 The compiler is that of the package grpcio-tools, which the extra `dev` installs.
 """
@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parents[2] / "proxy" / "definitions"
+FOLDER = Path(__file__).resolve().parents[1] / "proxy" / "definitions"
 MADE = FOLDER / "messaging.desc"
 SOURCES = ("apache/rocketmq/v2/definition.proto", "apache/rocketmq/v2/service.proto")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = (
     *("protocol", "store", "namesrv", "controller", "broker", "client", "proxy"),
     *("spark", "console", "conf", "testing", "scripts"),

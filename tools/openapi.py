@@ -13,11 +13,11 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, get_type_hints
 
-from ...console.access.rights import Right
-from ...console.actions.action import Field
-from ...console.actions.desk import Desk
-from ...console.web import answers, look
-from ...console.web.routes import DATA, PAGES, Page
+from ..console.access.rights import Right
+from ..console.actions.action import Field
+from ..console.actions.desk import Desk
+from ..console.web import answers, look
+from ..console.web.routes import DATA, PAGES, Page
 from .schemas import Schema, Schemas
 
 ASKING = {"text": "string", "required": "string", "flag": "string", "number": "integer"}

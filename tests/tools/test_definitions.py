@@ -1,6 +1,6 @@
 """The descriptor set of the proxy is the one that the vendored definitions give."""
 
-from aerobee.scripts.dev import definitions
+from aerobee.tools import definitions
 
 
 def test_the_descriptor_set_is_current() -> None:

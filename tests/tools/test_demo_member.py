@@ -1,6 +1,6 @@
 """How the demo counts what its two members have seen."""
 
-from aerobee.scripts.dev.demo_member import Seen, count_once
+from aerobee.tools.demo_member import Seen, count_once
 
 
 def test_offsets_in_a_row_are_one_range() -> None:

@@ -13,12 +13,12 @@ from aerobee.console.access.rights import Right
 from aerobee.console.access.user_file import User
 from aerobee.console.web.look import Look, listed
 from aerobee.console.web.routes import DATA, PAGES
-from aerobee.scripts.dev import openapi
 from aerobee.testing import LocalCluster
+from aerobee.tools import openapi
 
-from ...console.fake_cluster import Shop
-from ...console.web.site import Site
-from ...waiting import PROCESS
+from ..console.fake_cluster import Shop
+from ..console.web.site import Site
+from ..waiting import PROCESS
 
 DOCUMENT = json.loads(openapi.document())
 SCHEMAS = DOCUMENT["components"]["schemas"]

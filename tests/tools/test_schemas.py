@@ -7,7 +7,7 @@ from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 import pytest
 from aerobee.protocol.bodies.stats import TopicOffset
-from aerobee.scripts.dev.schemas import Schemas
+from aerobee.tools.schemas import Schemas
 
 Row = TypeVar("Row")
 

@@ -19,11 +19,11 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ...client import Message, Producer
-from ...client.admin.admin import Admin
-from ...client.errors import AerobeeError
-from ..harness.child import Child, ChildFailed, Reporter
-from ..output.command_error import CommandError
+from ..client import Message, Producer
+from ..client.admin.admin import Admin
+from ..client.errors import AerobeeError
+from ..scripts.harness.child import Child, ChildFailed, Reporter
+from ..scripts.output.command_error import CommandError
 from .demo_member import Ranges, count_once
 
 TOPIC = "flights"
@@ -110,7 +110,7 @@ def address_of(cluster: Child) -> str:
 
 def start_member(folder: Path, name_server: str, number: int) -> Reporter:
     """A member of the group in its own process."""
-    argv = [sys.executable, "-m", "aerobee.scripts.dev.demo_member", name_server, GROUP, TOPIC]
+    argv = [sys.executable, "-m", "aerobee.tools.demo_member", name_server, GROUP, TOPIC]
     return Reporter(argv, folder / f"member-{number}.stderr", cwd=folder)
 
 
@@ -212,8 +212,8 @@ def run_ingest(name_server: str, parquet: Path) -> None:
 
 def compare(parquet: Path, sent: int, expected: dict[str, tuple[int, float]]) -> None:
     """Prints what Spark worked out; CommandError unless it is what pandas worked out."""
-    from ...spark.jobs.flight_delays import delays_by_carrier
-    from ...spark.session import SparkFailed, session
+    from ..spark.jobs.flight_delays import delays_by_carrier
+    from ..spark.session import SparkFailed, session
 
     try:
         with session("aerobee demo", "local[*]") as spark:

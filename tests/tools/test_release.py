@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from aerobee.scripts.dev import release
-from aerobee.scripts.dev.release import ReleaseError
+from aerobee.tools import release
+from aerobee.tools.release import ReleaseError
 
 PROJECT = release.ROOT / "pyproject.toml"
 WHEEL = [
@@ -43,8 +43,8 @@ def test_a_wheel_with_tests_or_something_else_is_refused(name: str) -> None:
 
 def test_tools_of_developers_are_no_part_of_a_wheel() -> None:
     packages = release.known_packages(PROJECT) - {"aerobee", "aerobee/scripts"}
-    for room in ("dev", "loads", "benchmark", "harness"):
-        assert f"aerobee/scripts/{room}" not in packages
+    for folder in ("tools", "scripts/loads", "scripts/benchmark", "scripts/harness"):
+        assert f"aerobee/{folder}" not in packages
 
 
 @pytest.mark.parametrize("name", [each for each in WHEEL[:3]] + [WHEEL[5]])

@@ -27,7 +27,7 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 TOOLS = ("build", "twine", "pip-audit", "cyclonedx-bom")
@@ -242,7 +242,7 @@ def check_licences(parts: Iterable[tuple[str, str, str, str, list[str]]]) -> Non
         if not FREE.search(said) or (STRICT.search(said) and " OR " not in said):
             raise ReleaseError(
                 f"{name} {version} has the licence {said or '(none said)'!r}; look at it, then "
-                "replace the part, or widen the list in scripts/dev/release.py"
+                "replace the part, or widen the list in tools/release.py"
             )
 
 

@@ -1,6 +1,6 @@
 """Pages of the documentation made from the code, and from the documents at the root.
 
-    python -m aerobee.scripts.dev.pages FOLDER      writes them there, as scripts/docs does first
+    python -m aerobee.tools.pages FOLDER      writes them there, as scripts/docs does first
 
 From the code come the API, the command line and the settings: a name in `__all__`, an option of a
 command or a key in conf/*.yaml is in the documentation without a further step.
@@ -16,13 +16,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from ...broker.settings.config import KEYS
-from ...broker.settings.dynamic import DYNAMIC
-from ...conf.java_keys import JAVA_KEYS
-from ...conf.load import ACCEPTED
-from .. import cli
+from ..broker.settings.config import KEYS
+from ..broker.settings.dynamic import DYNAMIC
+from ..conf.java_keys import JAVA_KEYS
+from ..conf.load import ACCEPTED
+from ..scripts import cli
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 # Module -> the names it has besides those of `__all__`.
 MODULES: dict[str, tuple[str, ...]] = {
     "aerobee.client": (),

@@ -6,18 +6,18 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from ...broker.server import Broker
-from ...broker.settings.config import load_broker
-from ...broker.table import full_table
-from ...namesrv.config import NamesrvConfig
-from ...namesrv.handlers import Handlers
-from ...namesrv.routes import RouteTable
-from ...namesrv.settings import Settings
-from ...protocol import codes
-from ...protocol.aio.connection import Row
-from ...protocol.security.needs import Needs
+from ..broker.server import Broker
+from ..broker.settings.config import load_broker
+from ..broker.table import full_table
+from ..namesrv.config import NamesrvConfig
+from ..namesrv.handlers import Handlers
+from ..namesrv.routes import RouteTable
+from ..namesrv.settings import Settings
+from ..protocol import codes
+from ..protocol.aio.connection import Row
+from ..protocol.security.needs import Needs
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 
 
 class Served(NamedTuple):

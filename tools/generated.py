@@ -1,7 +1,7 @@
 """The parts of the documents that are made from the code, and the programs in them.
 
-    python -m aerobee.scripts.dev.generated            prints all parts
-    python -m aerobee.scripts.dev.generated --write    writes them into the documents
+    python -m aerobee.tools.generated            prints all parts
+    python -m aerobee.tools.generated --write    writes them into the documents
 
 A part stands between two marks; the rest of a document is left alone. Some files are made as a
 whole. A block of code below a mark such as `<!-- examples/in_order.py -->` is that file. A test
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from . import openapi, rooms, served
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 # (document, mark) -> what makes the text.
 PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("ARCHITECTURE.md", "rooms"): rooms.table,

@@ -1,6 +1,6 @@
 """A member of the demo's consumer group, in a process of its own.
 
-    python -m aerobee.scripts.dev.demo_member NAME_SERVER GROUP TOPIC
+    python -m aerobee.tools.demo_member NAME_SERVER GROUP TOPIC
 
 Reports on standard output, as JSON, the queues it holds and the offsets it has acknowledged, until
 its standard input ends; then it leaves the group and reports once more.
@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-from ...client import Consumer
+from ..client import Consumer
 
 REPORT_SECONDS = 0.25
 

@@ -1,1 +1,0 @@
-"""Generated documents and the demo. Not in the wheel."""

@@ -1,0 +1,1 @@
+"""What makes documents and releases, and the demo. Not in the wheel."""
