@@ -6,9 +6,11 @@ broker imports store, and store imports protocol, so the arrow from broker to pr
 """
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
+
+import grimp
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = (
@@ -72,16 +74,18 @@ def diagram(graph: Graph) -> str:
 
 def reduced(graph: Graph) -> dict[str, set[str]]:
     """The graph without arrows that a longer path makes needless; circles stay as they are."""
-    kept = {node: set(others) for node, others in graph.items()}
-    for node in sorted(graph):
-        for other in sorted(graph[node]):
-            if node not in _reachable(graph, other) and any(
-                other in _reachable(graph, through)
-                for through in graph[node] - {other}
-                if through not in _reachable(graph, other)
-            ):
-                kept[node].discard(other)
-    return kept
+    reach = {node: _reachable(graph, node) for node in graph}
+
+    def follows(node: str, other: str) -> bool:
+        return node not in reach[other] and any(
+            other in reach[through] and through not in reach[other]
+            for through in graph[node] - {other}
+        )
+
+    return {
+        node: {other for other in others if not follows(node, other)}
+        for node, others in graph.items()
+    }
 
 
 def folder_pages() -> str:
@@ -103,26 +107,28 @@ def _table(names: Iterable[str]) -> str:
 def _reachable(graph: Graph, start: str) -> set[str]:
     """The nodes that a path of one arrow or more leads to."""
     found: set[str] = set()
-    waiting = list(graph.get(start, ()))
+    waiting = [*graph[start]]
     while waiting:
         node = waiting.pop()
         if node not in found:
             found.add(node)
-            waiting += graph.get(node, ())
+            waiting += graph[node]
     return found
 
 
 def _graph(name: Namer) -> dict[str, set[str]]:
     """The imports between rooms, by the name each room is given; no name leaves a room out."""
+    known = set(rooms())
     found: dict[str, set[str]] = {}
-    for importer, imported in _imports():
-        here, there = name(importer), name(imported)
-        found.setdefault(here, set())
-        found.setdefault(there, set())
-        if here and there and here != there:
-            found[here].add(there)
+    modules = _modules()
+    for importer in modules.modules:
+        here = name(_room(importer, known))
+        for imported in modules.find_modules_directly_imported_by(importer):
+            there = name(_room(imported, known))
+            found.setdefault(here, set()).add(there)
+            found.setdefault(there, set())
     found.pop("", None)
-    return found
+    return {here: others - {here, ""} for here, others in found.items()}
 
 
 def _layer(room: str) -> str:
@@ -133,35 +139,14 @@ def _short(room: str, folder: str) -> str:
     return room.removeprefix(f"{folder}/") if room != folder else "."
 
 
+def _room(module: str, known: set[str]) -> str:
+    """The room of a module ("aerobee.store.log.walk" is in "store/log"), "" without one."""
+    path = module.partition(".")[2].replace(".", "/")
+    while path and path not in known:
+        path = path.rpartition("/")[0]
+    return path
+
+
 @cache
-def _imports() -> frozenset[tuple[str, str]]:
-    """Each pair of rooms of which the first imports the second."""
-    known = set(rooms())
-    found = set()
-    for room in known:
-        for file in (ROOT / room).glob("*.py"):
-            for target in _targets(file):
-                path = "/".join(target)
-                while path and path not in known:
-                    path = path.rpartition("/")[0]
-                if path:
-                    found.add((room, path))
-    return frozenset(found)
-
-
-def _targets(file: Path) -> Iterator[tuple[str, ...]]:
-    """The relative imports of a file that run, as paths below the root."""
-    package = file.parent.relative_to(ROOT).parts
-    parsed = ast.parse(file.read_text(), str(file))
-    for_types = {
-        inner
-        for node in ast.walk(parsed)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        for inner in ast.walk(node)
-    }
-    for node in ast.walk(parsed):
-        if isinstance(node, ast.ImportFrom) and node.level and node not in for_types:
-            base = package[: len(package) - node.level + 1]
-            module = tuple(node.module.split(".")) if node.module else ()
-            for alias in node.names:
-                yield (*base, *module, alias.name)
+def _modules() -> grimp.ImportGraph:
+    return grimp.build_graph("aerobee", exclude_type_checking_imports=True, cache_dir=None)

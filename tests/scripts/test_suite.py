@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
         ("interop/test_tls.py", "", Place(Tier.INTEROP, is_process=True)),
         ("loss/test_kill.py", "smoke", Place(Tier.SOAK, is_process=True)),
         ("loss/test_ledger.py", "", Place(Tier.DEFAULT)),
-        ("tidy/test_layers.py", "", Place(Tier.CHECK)),
+        ("tidy/test_imports.py", "", Place(Tier.CHECK)),
     ],
 )
 def test_a_tier_comes_from_the_markers_or_the_folder(path: str, markers: str, place: Place) -> None:
