@@ -1,11 +1,11 @@
 """The parts of the documents that are made from the code, and the programs in them.
 
-    python -m aerobee.tools.generated            prints all parts
-    python -m aerobee.tools.generated --write    writes them into the documents
+    python -m aerobee.tools.generated            names what is behind
+    python -m aerobee.tools.generated --write    writes it
 
 A part stands between two marks; the rest of a document is left alone. Some files are made as a
 whole. A block of code below a mark such as `<!-- examples/in_order.py -->` is that file. A test
-compares each with what is made here, so a new room or a new request can't be forgotten.
+looks that nothing is behind, so a new room or a new request can't be forgotten.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from . import openapi, rooms, served
+from . import definitions, openapi, rooms, served
 
 ROOT = Path(__file__).resolve().parents[1]
 # (document, mark) -> what makes the text.
@@ -24,32 +24,37 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("docs/rooms.md", "diagrams"): rooms.folder_pages,
     ("docs/requests.md", "served"): served.table,
 }
-FILES: dict[str, Callable[[], str]] = {"docs/console-openapi.json": openapi.document}
+FILES: dict[str, Callable[[], bytes]] = {
+    "docs/console-openapi.json": openapi.document,
+    "proxy/definitions/messaging.desc": definitions.compiled,
+}
 PROGRAM = re.compile(
     r"(<!-- (examples/[\w./]+) -->\n```\w+\n)(.*?)(?=^```$)", re.DOTALL | re.MULTILINE
 )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print or write all parts."""
+    """Write or name what is behind; 1 if something stays behind."""
     parser = argparse.ArgumentParser(description="The parts of documents made from the code.")
     parser.add_argument("--write", action="store_true", help="into the documents")
     options = parser.parse_args(argv)
-    for (document, mark), made in PARTS.items():
+    found = behind()
+    for path, content in found.items():
+        print(path.relative_to(ROOT))
         if options.write:
-            path = ROOT / document
-            path.write_text(replaced(path.read_text(), mark, made()))
-        else:
-            print(f"{document}, {mark}:\n\n{made()}")
-    for name, made in FILES.items():
-        if options.write:
-            (ROOT / name).write_text(made())
-        else:
-            print(f"{name}:\n\n{made()}")
-    if options.write:
-        for page in (ROOT / "docs").rglob("*.md"):
-            page.write_text(with_programs(page.read_text()))
-    return 0
+            path.write_bytes(content)
+    return 1 if found and not options.write else 0
+
+
+def behind() -> dict[Path, bytes]:
+    """The files that differ from what is made for them, with what is made."""
+    texts = {page: page.read_text() for page in (ROOT / "docs").rglob("*.md")}
+    for (document, mark), part in PARTS.items():
+        path = ROOT / document
+        texts[path] = replaced(texts.get(path) or path.read_text(), mark, part())
+    made = {path: with_programs(text).encode() for path, text in texts.items()}
+    made |= {ROOT / name: content() for name, content in FILES.items()}
+    return {path: content for path, content in made.items() if path.read_bytes() != content}
 
 
 def with_programs(document: str) -> str:

@@ -45,7 +45,7 @@ ACTING_REFUSALS = {
 }
 
 
-def document() -> str:
+def document() -> bytes:
     """The whole description, as OpenAPI 3.1 in JSON."""
     schemas = Schemas()
     pages = {f"/api/{page.path}": page for page in (*PAGES, *DATA)}
@@ -72,7 +72,7 @@ def document() -> str:
         },
         "security": [{"basic": []}],
     }
-    return json.dumps(found, indent=1) + "\n"
+    return (json.dumps(found, indent=1) + "\n").encode()
 
 
 def _operation(page: Page, schemas: Schemas) -> Schema:

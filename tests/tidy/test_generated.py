@@ -3,18 +3,9 @@
 import pytest
 from aerobee.tools import generated, rooms
 
-from . import tree
-
 
 def test_generated_parts_and_files_are_current() -> None:
-    behind = [
-        f"{document}, {mark}"
-        for (document, mark), made in generated.PARTS.items()
-        if (text := (tree.ROOT / document).read_text()) != generated.replaced(text, mark, made())
-    ]
-    behind += [
-        name for name, made in generated.FILES.items() if (tree.ROOT / name).read_text() != made()
-    ]
+    behind = sorted(str(path) for path in generated.behind())
     assert behind == [], "run: python -m aerobee.tools.generated --write"
 
 
