@@ -49,7 +49,7 @@ from .pages_actions import Acting
 from .pages_export import Exports, put
 from .policy import headers
 from .rendering import STATIC, environment, linker, to_json
-from .routes import DATA, FORMS, PAGES, SEARCH, TAIL, Handler, Page, Route, View
+from .routes import DATA, PAGES, SEARCH, TAIL, Handler, Page, Route, View
 from .visible import visible
 
 PORT = 8082
@@ -182,8 +182,6 @@ class Console:
             found.append(Route("GET", f"/api/{page.path}", page.right, self._json(page)))
         for page in DATA:
             found.append(Route("GET", f"/api/{page.path}", page.right, self._json(page)))
-        for page in FORMS:
-            found.append(Route("POST", f"/{page.path}", page.right, self._form(page)))
         return found
 
     async def start(self) -> None:
@@ -415,15 +413,6 @@ class Console:
             look = self._look(request, request.query, page)
             data = await self._seen(page.view, look)
             return _json(to_json({"samples": as_of(look), **data}))
-
-        return answer
-
-    def _form(self, page: Page) -> Handler:
-        async def answer(request: web.Request) -> web.StreamResponse:
-            fields = await self.access.guard.form(request, _session.get())
-            look = self._look(request, fields, page)
-            data = await self._seen(page.view, look)
-            return self._page(request, look, page.path, page.title, data)
 
         return answer
 

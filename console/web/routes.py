@@ -59,8 +59,6 @@ PAGES = (
     Page("findings", "Findings", pages_cluster.findings, of_all=True),
     Page("audit", "Audit", pages_audit.audit, right=Right.ADMINISTER),
 )
-# Pages that answer forms; each is a POST, and its session, Origin and token are checked before.
-FORMS: tuple[Page, ...] = ()
 # For programs only.
 DATA = (
     Page("history", "", pages_topics.history),
