@@ -9,8 +9,6 @@ FOLDERS = (
     *("protocol", "store", "namesrv", "controller", "broker", "client", "proxy"),
     *("spark", "console", "conf", "scripts", "testing", "tools"),
 )
-# Packages of their own that lie in a folder of aerobee.
-GUESTS = ("spark/pyspark_rocketmq",)
 
 
 @cache

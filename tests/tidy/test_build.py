@@ -1,13 +1,12 @@
-"""User and version of the image are those of its users."""
+"""The wheel has all packages; user and version of the image are those of its users."""
 
 import re
 import tomllib
-from pathlib import Path
 
 import aerobee
 import yaml
 
-ROOT = Path(__file__).parents[2]
+from .tree import ROOT, sources
 
 
 def stage(name: str) -> str:
@@ -35,3 +34,14 @@ def test_the_version_is_that_of_the_package_everywhere() -> None:
     manifests = (ROOT / "deploy" / "kubernetes" / "aerobee.yaml").read_text()
     tags = set(re.findall(r"aerobee:(\d[\w.]*)", manifests))
     assert {newest[1], *tags} == {aerobee.__version__}
+
+
+def test_the_build_lists_exactly_the_packages_that_exist() -> None:
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    left_out = re.compile("tools|scripts/(benchmark|loads|harness)|spark/pyspark_rocketmq")
+    there = {
+        f"aerobee/{path.parent}".removesuffix("/.").replace("/", ".")
+        for path in sources()
+        if path.name == "__init__.py" and not left_out.fullmatch(str(path.parent))
+    }
+    assert set(setuptools["packages"]) == {*there, "pyspark_rocketmq"}
