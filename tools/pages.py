@@ -6,15 +6,16 @@ From the code come the API, the command line and the settings: a name in `__all_
 command or a key in conf/*.yaml is in the documentation without a further step.
 """
 
-import contextlib
 import io
 import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
 from ..broker.settings.config import KEYS
 from ..broker.settings.dynamic import DYNAMIC
@@ -114,16 +115,9 @@ def command_page() -> str:
 def help_of(*command: str) -> str:
     """The help of a command, or of all."""
     out = io.StringIO()
-    before = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = "90"  # what argparse takes for the width, whatever terminal there is
-    try:
-        with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-            cli.main([*command, "--help"])
-    finally:
-        if before is None:
-            del os.environ["COLUMNS"]
-        else:
-            os.environ["COLUMNS"] = before
+    width = {"COLUMNS": "90"}  # what argparse takes, whatever terminal there is
+    with patch.dict(os.environ, width), redirect_stdout(out), suppress(SystemExit):
+        cli.main([*command, "--help"])
     return out.getvalue()
 
 
