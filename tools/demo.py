@@ -13,18 +13,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from ..client import Message, Producer
+from ..client import Consumer, Message, Producer
 from ..client.admin.admin import Admin
 from ..client.errors import AerobeeError
-from ..scripts.harness.child import Child, ChildFailed, Reporter
+from ..scripts.harness.child import Child, ChildFailed
 from ..scripts.output.command_error import CommandError
-from .demo_member import Ranges, count_once
 
 TOPIC = "flights"
 QUEUES = 4
@@ -59,15 +59,7 @@ def demo(folder: Path, limit: int | None) -> None:
     }
     with start_cluster(folder) as cluster:
         name_server = address_of(cluster)
-        asyncio.run(create_topic(name_server))
-        members = [start_member(folder, name_server, number) for number in range(MEMBERS)]
-        try:
-            wait_for_shares(members)
-            sent = asyncio.run(publish(name_server, flights))
-            consume(members, sent)
-        finally:
-            for member in members:
-                member.kill()
+        sent = asyncio.run(through_a_group(name_server, flights))
         parquet = folder / "flights.parquet"
         run_ingest(name_server, parquet)
         cluster.stop()
@@ -108,10 +100,20 @@ def address_of(cluster: Child) -> str:
     return found[1]
 
 
-def start_member(folder: Path, name_server: str, number: int) -> Reporter:
-    """A member of the group in its own process."""
-    argv = [sys.executable, "-m", "aerobee.tools.demo_member", name_server, GROUP, TOPIC]
-    return Reporter(argv, folder / f"member-{number}.stderr", cwd=folder)
+async def through_a_group(name_server: str, flights: Any) -> int:
+    """Publish each flight and consume it by the members of a group; the number of messages."""
+    await create_topic(name_server)
+    async with AsyncExitStack() as stack:
+        members = [
+            await stack.enter_async_context(
+                Consumer(name_server, group=GROUP, topics=[TOPIC], start="earliest")
+            )
+            for _ in range(MEMBERS)
+        ]
+        await wait_for_shares(members)
+        sent = await publish(name_server, flights)
+        await consume(members, sent)
+    return sent
 
 
 async def create_topic(name_server: str) -> None:
@@ -120,25 +122,19 @@ async def create_topic(name_server: str) -> None:
         await admin.create_topic(TOPIC, queues=QUEUES)
 
 
-def wait_for_shares(members: list[Reporter]) -> None:
+async def wait_for_shares(members: list[Consumer]) -> None:
     """Until each member holds its part of the queues."""
-    deadline = time.monotonic() + READY_SECONDS
     share = QUEUES // MEMBERS
-    while [holds(member) for member in members] != [share] * MEMBERS:
-        if time.monotonic() > deadline:
-            shares = [holds(member) for member in members]
-            raise CommandError(
-                f"after {READY_SECONDS} s the members hold {shares} queues, not {share} each; "
-                f"{members[0].tail()}"
-            )
-        time.sleep(LOOK_SECONDS)
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            while [len(member.queues) for member in members] != [share] * MEMBERS:  # noqa: ASYNC110
+                await asyncio.sleep(LOOK_SECONDS)
+    except TimeoutError:
+        shares = [len(member.queues) for member in members]
+        raise CommandError(
+            f"after {READY_SECONDS} s the members hold {shares} queues, not {share} each"
+        ) from None
     print(f"{MEMBERS} members of group {GROUP} hold {share} queues each")
-
-
-def holds(member: Reporter) -> int:
-    """The queues that a member said it holds."""
-    reports = member.events("seen")
-    return reports[-1]["holds"] if reports else 0
 
 
 async def publish(name_server: str, flights: Any) -> int:
@@ -165,40 +161,50 @@ async def publish(name_server: str, flights: Any) -> int:
     return len(messages)
 
 
-def consume(members: list[Reporter], sent: int) -> None:
-    """Until the members have acknowledged every message between them; then they leave."""
-    begin = last_change = time.monotonic()
-    with _bar("consuming", sent) as bar:
-        while (count := seen_by(members, "seen")) < sent:
-            if count > bar.n:
-                last_change = time.monotonic()
-            bar.update(count - bar.n)
-            if time.monotonic() - last_change > STANDSTILL_SECONDS:
-                raise CommandError(
-                    f"the members have {count:,} of {sent:,} messages and none came for "
-                    f"{STANDSTILL_SECONDS} s; {members[0].tail()}"
-                )
-            time.sleep(LOOK_SECONDS)
-        bar.update(count - bar.n)
-    codes = [member.close_input() for member in members]
-    each = [seen_by([member], "left") for member in members]
-    total = seen_by(members, "left")
-    if total != sent or any(codes) or not all(each):
+async def consume(members: list[Consumer], sent: int) -> None:
+    """Until the members have acknowledged every message between them."""
+    places: set[tuple[str, int, int]] = set()
+    counts = [0] * len(members)
+
+    async def read(number: int) -> None:
+        async for message in members[number]:
+            async with message.process():
+                places.add((message.queue.broker_name, message.queue_id, message.offset))
+                counts[number] += 1
+
+    begin = time.monotonic()
+    tasks = [asyncio.create_task(read(number)) for number in range(len(members))]
+    try:
+        with _bar("consuming", sent) as bar:
+            await _until_all(tasks, places, sent, bar)
+    finally:
+        for task in tasks:
+            task.cancel()
+    if len(places) != sent or not all(counts):
         raise CommandError(
-            f"{sent:,} messages were sent, the members have {total:,} ({each} each) and ended "
-            f"with {codes}"
+            f"{sent:,} messages were sent, the members have {len(places):,} ({counts} each)"
         )
-    shares = " + ".join(f"{count:,}" for count in each)
-    print(f"{_took('consumed', total, 'flights', begin)} after the last was sent: {shares}")
+    shares = " + ".join(f"{count:,}" for count in counts)
+    print(f"{_took('consumed', sent, 'flights', begin)} after the last was sent: {shares}")
 
 
-def seen_by(members: list[Reporter], event: str) -> int:
-    """How many different messages these members have reported."""
-    queues: dict[str, Ranges] = {}
-    for member in members:
-        for name, ranges in (member.events(event) or [{"queues": {}}])[-1]["queues"].items():
-            queues.setdefault(name, []).extend(ranges)
-    return sum(map(count_once, queues.values()))
+async def _until_all(
+    tasks: list[asyncio.Task[None]], places: set[tuple[str, int, int]], sent: int, bar: "tqdm[Any]"
+) -> None:
+    last_change = time.monotonic()
+    while len(places) < sent:
+        done, _ = await asyncio.wait(tasks, timeout=LOOK_SECONDS)
+        for task in done:
+            task.result()  # it only ends by an error
+        if len(places) > bar.n:
+            last_change = time.monotonic()
+        bar.update(len(places) - bar.n)
+        if time.monotonic() - last_change > STANDSTILL_SECONDS:
+            raise CommandError(
+                f"the members have {len(places):,} of {sent:,} messages and none came for "
+                f"{STANDSTILL_SECONDS} s"
+            )
+    bar.update(len(places) - bar.n)
 
 
 def run_ingest(name_server: str, parquet: Path) -> None:
