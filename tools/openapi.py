@@ -8,18 +8,23 @@ import ast
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import FunctionType
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
+
+from msgspec.json import schema_components
+from msgspec.structs import fields
 
 from ..console.access.rights import Right
 from ..console.actions.action import Field
 from ..console.actions.desk import Desk
 from ..console.web import answers, look
 from ..console.web.routes import DATA, PAGES, Page
-from .schemas import Schema, Schemas
+from ..protocol.bodies.body import Body
 
+Schema = dict[str, Any]
+PREFIX = "#/components/schemas/"
 ASKING = {"text": "string", "required": "string", "flag": "string", "number": "integer"}
 ASKING["time_ms"] = "string"
 WEB = look.__name__.rpartition(".")[0]
@@ -47,10 +52,10 @@ ACTING_REFUSALS = {
 
 def document() -> bytes:
     """The whole description, as OpenAPI 3.1 in JSON."""
-    schemas = Schemas()
     pages = {f"/api/{page.path}": page for page in (*PAGES, *DATA)}
-    paths = {path: {"get": _operation(page, schemas)} for path, page in pages.items()}
-    paths |= acting(schemas)
+    paths = {path: {"get": _operation(page)} for path, page in pages.items()}
+    paths |= acting()
+    kinds = [kind for page in pages.values() for kind in _kinds(page)]
     found = {
         "openapi": "3.1.0",
         "info": {
@@ -61,7 +66,7 @@ def document() -> bytes:
         },
         "paths": paths,
         "components": {
-            "schemas": {"Error": ERROR, **dict(sorted(schemas.named.items()))},
+            "schemas": {"Error": ERROR, **schemas(kinds)},
             "responses": {
                 "Refused": {
                     "description": "what is wrong, and what to do",
@@ -75,9 +80,40 @@ def document() -> bytes:
     return (json.dumps(found, indent=1) + "\n").encode()
 
 
-def _operation(page: Page, schemas: Schemas) -> Schema:
-    answer = schemas.of(get_type_hints(page.view)["return"])
-    samples = schemas.of(answers.Samples)
+def schemas(kinds: Iterable[Any]) -> Schema:
+    """The schemas of classes by their names, as the console writes their values
+    (console/web/rendering.py): with every field, by the name that it has in Python."""
+    shown = (*kinds, answers.Samples, answers.Preview, answers.Confirmation, answers.Redrive)
+    _, found = schema_components(
+        shown, schema_hook=lambda _: {"type": "string"}, ref_template=f"{PREFIX}{{name}}"
+    )
+    bodies = {body.__name__: body for body in Body.__subclasses__()}
+    for name, schema in found.items():
+        if "properties" in schema:
+            body = fields(bodies[name]) if name in bodies else ()
+            names = {one.encode_name: one.name for one in body}
+            properties = {names.get(key, key): one for key, one in schema["properties"].items()}
+            for one in properties.values():
+                one.pop("default", None)
+            schema |= {"properties": properties, "required": [*properties]}
+        schema["description"] = " ".join(schema.get("description", name).split())
+    return dict(sorted(found.items()))
+
+
+def _kinds(page: Page) -> tuple[type, ...]:
+    """The types of which a page's answer is one."""
+    kind = get_type_hints(page.view)["return"]
+    return get_args(kind) or (kind,)
+
+
+def _ref(kind: type) -> Schema:
+    return {"$ref": f"{PREFIX}{kind.__name__}"}
+
+
+def _operation(page: Page) -> Schema:
+    found = [_ref(kind) for kind in _kinds(page)]
+    answer = found[0] if len(found) == 1 else {"anyOf": found}
+    samples = _ref(answers.Samples)
     of_all = {"type": "object", "properties": {"samples": samples}, "required": ["samples"]}
     about = inspect.getdoc(page.view) or ""
     operation: Schema = {
@@ -100,10 +136,10 @@ def _operation(page: Page, schemas: Schemas) -> Schema:
     return operation
 
 
-def acting(schemas: Schemas) -> Schema:
+def acting() -> Schema:
     """The addresses that act: previews and confirmations, and the runs of redrives."""
     found: Schema = {}
-    preview, confirmation = schemas.of(answers.Preview), schemas.of(answers.Confirmation)
+    preview, confirmation = _ref(answers.Preview), _ref(answers.Confirmation)
     for action in Desk(Path()).actions.values():
         body = {
             "type": "object",
@@ -124,7 +160,7 @@ def acting(schemas: Schemas) -> Schema:
             _texts({"preview": True, "typed": action.is_destructive}),
             confirmation,
         )
-    run = schemas.of(answers.Redrive)
+    run = _ref(answers.Redrive)
     found["/api/redrives/stop"] = _act(
         "redrive-stop", "End a redrive after the letter in hand.", _texts({"run": True}), run
     )

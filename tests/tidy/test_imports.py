@@ -34,7 +34,7 @@ PLACES = {
     "msgpack": ["protocol.codec", "console.messages"],
     "msgspec": [
         *("protocol", "conf", "client", "console", "namesrv", "controller", "broker", "proxy"),
-        "scripts.commands",
+        *("scripts.commands", "tools"),
     ],
     "numba": COMPILED,
     "numpy": ["store", "spark", "broker.scheduled", *COMPILED],

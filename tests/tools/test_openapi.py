@@ -203,12 +203,12 @@ def test_a_misfit_is_told_with_its_place() -> None:
     """The test's own check: it finds what is wrong."""
     samples: dict[str, Any] = {"now_ms": "1", "as_of_ms": None, "marks": [{}], "more": 1}
     assert misfits(samples, {"$ref": "#/components/schemas/Samples"}) == [
-        "now_ms is '1'",
-        "marks.0.name is missing",
-        "marks.0.id is missing",
         "marks.0.address is missing",
-        "marks.0.why is missing",
+        "marks.0.id is missing",
+        "marks.0.name is missing",
         "marks.0.since_ms is missing",
+        "marks.0.why is missing",
         "names_wrong is missing",
+        "now_ms is '1'",
         "more is not described",
     ]
