@@ -4,7 +4,6 @@ import asyncio
 import inspect
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
 
 from ..broker.server import Broker
 from ..broker.settings.config import load_broker
@@ -20,51 +19,24 @@ from ..protocol.security.needs import Needs
 ROOT = Path(__file__).resolve().parents[1]
 
 
-class Served(NamedTuple):
-    """One request: the daemon that serves it, and the place of its code."""
-
-    daemon: str
-    code: int
-    name: str
-    header: str
-    access: str
-    file: str
-    function: str
-
-
 def table() -> str:
     """Every request with the function that serves it, as a table in the order of the codes."""
+    with tempfile.TemporaryDirectory(prefix="aerobee-served-") as folder:
+        found = [("broker", row) for row in asyncio.run(_broker_rows(Path(folder)))]
+    found += [("name server", row) for row in _namesrv_rows()]
     lines = ["| code | request | by | its code | header | access |"]
     lines.append("| ---: | --- | --- | --- | --- | --- |")
-    for one in all_served():
-        where = f"`{one.file}` `{one.function}`"
+    for daemon, row in sorted(found, key=lambda one: (one[1].code, one[0])):
+        code = inspect.unwrap(row.handler)
+        path = Path(inspect.getfile(code)).resolve().relative_to(ROOT)
+        header = "none"
+        if row.header is not None:
+            header = f"`{row.header.__name__}` ({row.header.__module__.rpartition('.')[2]})"
         lines.append(
-            f"| {one.code} | {one.name} | {one.daemon} | {where} | {one.header} | {one.access} |"
+            f"| {row.code} | {codes.REQUEST_NAMES[row.code]} | {daemon} "
+            f"| `{path}` `{code.__name__}` | {header} | {_asked(row.access)} |"
         )
     return "\n".join(lines) + "\n"
-
-
-def all_served() -> list[Served]:
-    """Every request of both daemons, by code."""
-    with tempfile.TemporaryDirectory(prefix="aerobee-served-") as folder:
-        broker = asyncio.run(_broker_rows(Path(folder)))
-    found = [_served("broker", row) for row in broker]
-    found += [_served("name server", row) for row in _namesrv_rows()]
-    return sorted(found, key=lambda one: (one.code, one.daemon))
-
-
-def _served(daemon: str, row: Row) -> Served:
-    code = inspect.unwrap(row.handler)
-    path = inspect.getsourcefile(code)
-    assert path is not None, f"{code} has no source file"
-    header = "none"
-    if row.header is not None:
-        file = row.header.__module__.rpartition(".")[2]
-        header = f"`{row.header.__name__}` ({file})"
-    return Served(
-        *(daemon, row.code, codes.REQUEST_NAMES[row.code], header, _asked(row.access)),
-        *(str(Path(path).resolve().relative_to(ROOT)), code.__name__),
-    )
 
 
 def _asked(access: Needs) -> str:
