@@ -28,7 +28,7 @@ RUN groupadd --system --gid 999 aerobee \
     && useradd --system --uid 999 --gid aerobee --home-dir /var/lib/aerobee --create-home aerobee
 
 # In a container the address to bind to is the container's own: what gets out is for the one who
-# publishes ports to say. The status page of every role is on port 8080.
+# publishes ports to say. The HTTP port of every role is 8080.
 ENV PATH=/opt/aerobee/bin:$PATH \
     AEROBEE_BIND_ADDRESS=0.0.0.0 \
     AEROBEE_HTTP_BIND_ADDRESS=0.0.0.0 \

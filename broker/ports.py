@@ -16,7 +16,7 @@ from .replication.tls import tls_of_master
 from .roles.parts import Parts
 
 CLIENTS_PORT = (
-    "a broker's listenPort, or two below it; the status page of another is seven above its "
+    "a broker's listenPort, or two below it; the HTTP port of another is seven above its "
     "listenPort unless httpPort is set; `aerobee up` takes --listen-port"
 )
 

@@ -1,1 +1,1 @@
-"""The HTTP endpoint of a daemon: health, metrics and a status page."""
+"""The HTTP endpoint of a daemon: health, metrics and status."""

@@ -1,4 +1,4 @@
-"""The HTTP endpoint of a daemon: liveness, readiness, metrics and a status page.
+"""The HTTP endpoint of a daemon: liveness, readiness, metrics and the daemon's status.
 
 It calls functions of the daemon (`DaemonView`) for each request, and keeps only the text of slow
 metrics for some seconds. It is read-only: no request can change a cluster. The port is open from
@@ -10,13 +10,12 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, TypeVar
 
 from .exposition import Family
-from .page import Status
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +56,7 @@ class DaemonView:
     not_ready: Callable[[], str | None]
     metrics: Callable[[], Iterable[Family]]
     in_slices: InSlices
-    status: Callable[[bool], Generator[object, None, Status]]
+    status: Callable[[bool], Generator[object, None, Mapping[str, object]]]
     note: Callable[[], str | None] = lambda: None
     more_metrics: Callable[[], Awaitable[bytes]] | None = None
     console: str = ""
@@ -78,7 +77,7 @@ class Endpoint:
 
     `port` 0 takes any free port. OFF opens none; `url` is then None. None takes the port
     PORT_DISTANCE above `listen_port`, or if that is taken the next free one. With a `token` the
-    metrics and the status page ask for it; liveness and readiness never do.
+    metrics and the status ask for it; liveness and readiness never do.
     """
 
     def __init__(
@@ -104,7 +103,7 @@ class Endpoint:
 
     @property
     def url(self) -> str | None:
-        """The address of the status page for a browser on this host."""
+        """The address of the endpoint for a client on this host, with a slash at its end."""
         if self.port == OFF:
             return None
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.address, self.address)  # noqa: S104
@@ -128,7 +127,7 @@ class Endpoint:
         self.port = self._sockets[0].getsockname()[1]
         if self._ports[0] not in (0, self.port):
             log.info(
-                "port %d is taken, so the status page is on port %d; httpPort sets another",
+                "port %d is taken, so HTTP is on port %d; httpPort sets another",
                 self._ports[0],
                 self.port,
             )

@@ -9,32 +9,33 @@ from functools import cache
 from importlib.metadata import version
 from socket import socket
 
+import msgspec
 from aiohttp import web
 
 from .bearer import Bearer
 from .endpoint import STOP_SECONDS, DaemonView
 from .exposition import exposition
 from .metrics_text import MetricsText
-from .page import STYLE, STYLE_FILE, WITH_SYSTEM, render
 
+WITH_SYSTEM = "system"  # the query parameter that shows the system's topics
 HEADERS = {
     "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
 }
 
 
 class EndpointPages:
-    """Serves the pages of one daemon. With a `token` the metrics and the status page ask for it."""
+    """Serves the pages of one daemon. With a `token` those that say something of it ask for it."""
 
     def __init__(self, view: DaemonView, token: bytes) -> None:
         self._view = view
         self._bearer = Bearer(token)
         self._metrics = MetricsText(self._write_metrics, HEADERS)
         app = web.Application()
-        app.router.add_get("/", self._page)
-        app.router.add_get(f"/{STYLE_FILE}", _style)
+        app.router.add_get("/", self._pointer)
+        app.router.add_get("/status", self._status)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._scrape)
@@ -70,22 +71,25 @@ class EndpointPages:
             chunks.append(await self._view.more_metrics())
         return chunks
 
-    async def _page(self, request: web.Request) -> web.Response:
+    async def _pointer(self, request: web.Request) -> web.Response:
         self._bearer.check(request)
-        view, with_system = self._view, WITH_SYSTEM in request.query
-        text = render(
-            await view.in_slices(view.status(with_system)),
-            view.fault() or view.not_ready(),
-            view.note(),
-            version=f"aerobee {_version()}",
-            with_system=with_system,
-            console=view.console,
+        text = "aerobee; see /status, /metrics, /healthz and /readyz\n"
+        if self._view.console:
+            text += f"console: {self._view.console}\n"
+        return web.Response(text=text, headers=HEADERS)
+
+    async def _status(self, request: web.Request) -> web.Response:
+        self._bearer.check(request)
+        view = self._view
+        status = {
+            "version": _version(),
+            "fault": view.fault() or view.not_ready(),
+            "note": view.note(),
+            **await view.in_slices(view.status(WITH_SYSTEM in request.query)),
+        }
+        return web.Response(
+            body=msgspec.json.encode(status), content_type="application/json", headers=HEADERS
         )
-        return web.Response(text=text, content_type="text/html", headers=HEADERS)
-
-
-async def _style(_: web.Request) -> web.Response:
-    return web.Response(text=STYLE, content_type="text/css", headers=HEADERS)
 
 
 @cache

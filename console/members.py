@@ -64,8 +64,8 @@ def total(text: str, family: str) -> float:
 
 
 async def fetched(pages: Mapping[str, str], token: bytes = b"") -> dict[str, str]:
-    """The metrics of the members that answer, by name; `pages` are the URLs of status pages, which
-    may ask for the token."""
+    """The metrics of the members that answer, by name; `pages` are the URLs of their HTTP
+    endpoints, which may ask for the token."""
     timeout = aiohttp.ClientTimeout(total=FETCH_SECONDS)
     async with aiohttp.ClientSession(timeout=timeout, headers=Bearer(token).headers) as session:
         texts = await asyncio.gather(*(_one(session, url) for url in pages.values()))

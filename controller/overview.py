@@ -1,14 +1,12 @@
-"""The status page and the metrics of a controller."""
+"""What a controller tells of itself, and its metrics."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Any
 
 from ..conf.version import own_version
 from .server import Controller
 
-Cell = str | int | float
-# A table: title, columns, rows. An overview: title, facts, tables.
-Table = tuple[str, Sequence[str], Sequence[Sequence[Cell]]]
-Overview = tuple[str, Sequence[tuple[str, Cell]], Sequence[Table]]
+Overview = dict[str, Any]
 # A metric: name, "counter" or "gauge", description, names of the labels, values by labels.
 Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], float]]]
 
@@ -16,41 +14,50 @@ Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], float
 def overview(
     controller: Controller, *, with_system: bool = False
 ) -> Generator[None, None, Overview]:
-    """Builds the status page in steps; the controller serves requests between two steps.
+    """The steps of looking at the controller as it is now; requests are served between two.
 
     `with_system` is for daemons that have topics, and changes nothing here.
     """
     engine = controller.engine
-    brokers: list[tuple[Cell, ...]] = []
+    replicas = []
     for name, group in sorted(controller.groups.items()):
         yield
         for broker_id, member in sorted(group.members.items()):
             key = (group.cluster, name, broker_id)
             position = controller.live.position(key)
-            role = "master" if broker_id == group.master_id else "slave"
-            brokers.append(
-                (
-                    *(name, group.cluster, broker_id, member.address, role),
-                    "alive" if controller.live.is_alive(key) else "away",
-                    "in sync" if broker_id in group.sync_set else "behind",
-                    *(position.epoch, position.max_offset),
-                )
+            replicas.append(
+                {
+                    "broker": name,
+                    "cluster": group.cluster,
+                    "broker_id": broker_id,
+                    "address": member.address,
+                    "is_master": broker_id == group.master_id,
+                    "is_alive": controller.live.is_alive(key),
+                    "in_sync": broker_id in group.sync_set,
+                    "epoch": position.epoch,
+                    "max_offset": position.max_offset,
+                }
             )
-    facts: list[tuple[str, Cell]] = [
-        ("Broker names", len(controller.groups)),
-        ("Without a master", len(_without_master(controller))),
-        ("Elections since the start", controller.elections),
-        ("Address", controller.address),
-        ("Leads", "yes" if engine.is_leader else f"no, {engine.leading.address or 'unknown'} does"),
-        ("State", engine.place),
-    ]
-    groups = [
-        (name, group.cluster, group.master_epoch, group.sync_set_epoch, _ids(group.sync_set))
-        for name, group in sorted(controller.groups.items())
-    ]
-    columns = ("Broker", "Cluster", "Id", "Address", "Role", "Heartbeat", "Log", "Epoch", "Offset")
-    sets = ("Broker", "Cluster", "Master epoch", "Set epoch", "Sync state set")
-    return "aerobee controller", facts, [("Replicas", columns, brokers), ("Sets", sets, groups)]
+    return {
+        "daemon": "controller",
+        "address": controller.address,
+        "without_a_master": _without_master(controller),
+        "elections": controller.elections,
+        "leads": engine.is_leader,
+        "leader": engine.leading.address,
+        "state": engine.place,
+        "replicas": replicas,
+        "sets": [
+            {
+                "broker": name,
+                "cluster": group.cluster,
+                "master_epoch": group.master_epoch,
+                "set_epoch": group.sync_set_epoch,
+                "members": list(group.sync_set),
+            }
+            for name, group in sorted(controller.groups.items())
+        ],
+    }
 
 
 def note(controller: Controller) -> str | None:
@@ -103,7 +110,3 @@ def families(controller: Controller) -> Iterator[Family]:
 
 def _without_master(controller: Controller) -> list[str]:
     return sorted(name for name, group in controller.groups.items() if group.master_id is None)
-
-
-def _ids(ids: Sequence[int]) -> str:
-    return ", ".join(map(str, ids)) or "empty"

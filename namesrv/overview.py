@@ -1,16 +1,14 @@
-"""The status page and the metrics of a name server."""
+"""What a name server tells of itself, and its metrics."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Any
 
 from ..conf.version import own_version
 from ..protocol.bodies.route import MASTER_ID
 from ..protocol.names import RETRY_PREFIX, is_system_topic
 from .server import NameServer
 
-Cell = str | int | float
-# A table is its title, its columns and its rows; an overview its title, its facts and its tables.
-Table = tuple[str, Sequence[str], Sequence[Sequence[Cell]]]
-Overview = tuple[str, Sequence[tuple[str, Cell]], Sequence[Table]]
+Overview = dict[str, Any]
 # Name, "counter" or "gauge", description, names of the labels, and the values by their labels.
 Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], float]]]
 
@@ -20,39 +18,36 @@ def overview(server: NameServer, *, with_system: bool = False) -> Generator[None
     served between two steps. `with_system` shows the topics of the system as well."""
     routes = server.routes
     own = _own_topics(server)
-    topics: list[tuple[Cell, ...]] = []
+    topics = []
     for topic, queues in sorted(routes.topics.items()):
         yield
         is_of_system = is_system_topic(topic) or topic in own or topic.startswith(RETRY_PREFIX)
         if with_system or not is_of_system:
-            write_queues = sum(one.write_queue_nums for one in queues.values())
-            read_queues = sum(one.read_queue_nums for one in queues.values())
-            topics.append((topic, ", ".join(sorted(queues)), write_queues, read_queues))
-    facts: list[tuple[str, Cell]] = [
-        ("Brokers", len(routes.brokers)),
-        ("Topics", len(topics)),
-        ("Clusters", len(routes.clusters)),
-        ("Address", server.address),
-        ("Key-value config", server.config.kv_config_path or "in memory only"),
-    ]
-    brokers = [
-        (name, broker.cluster or "", "master" if number == MASTER_ID else f"slave {number}", addr)
-        for name, broker in sorted(routes.brokers.items())
-        for number, addr in sorted(broker.broker_addrs.items())
-    ]
-    tables: list[Table] = [
-        ("Brokers", ("Broker", "Cluster", "Role", "Address"), brokers),
-        ("Topics", ("Topic", "Brokers", "Write queues", "Read queues"), topics),
-    ]
-    doubled = [
-        (name, cluster, ", ".join(masters))
-        for (cluster, name), masters in _masters(server).items()
-        if len(masters) > 1
-    ]
-    if doubled:
-        columns = ("Broker", "Cluster", "Registered as master")
-        tables.insert(0, ("Broker names with more than one master", columns, doubled))
-    return "aerobee name server", facts, tables
+            topics.append(
+                {
+                    "topic": topic,
+                    "brokers": sorted(queues),
+                    "write_queues": sum(one.write_queue_nums for one in queues.values()),
+                    "read_queues": sum(one.read_queue_nums for one in queues.values()),
+                }
+            )
+    return {
+        "daemon": "name server",
+        "address": server.address,
+        "key_value_config": server.config.kv_config_path,
+        "clusters": sorted(routes.clusters),
+        "brokers": [
+            {"broker": name, "cluster": broker.cluster or "", "broker_id": number, "address": addr}
+            for name, broker in sorted(routes.brokers.items())
+            for number, addr in sorted(broker.broker_addrs.items())
+        ],
+        "topics": topics,
+        "several_masters": [
+            {"broker": name, "cluster": cluster, "masters": masters}
+            for (cluster, name), masters in _masters(server).items()
+            if len(masters) > 1
+        ],
+    }
 
 
 def note(server: NameServer) -> str | None:

@@ -1,23 +1,23 @@
-"""The status page and the metrics of a proxy."""
+"""What a proxy tells of itself, and its metrics."""
 
 import socket
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any
 
 from ..conf.version import own_version
 from .calls.counts import BOUNDS_MS
 from .messages.status import Code
 from .server import Proxy
 
-Cell = str | int | float
-# A table is its title, its columns and its rows; an overview its title, its facts and its tables.
-Table = tuple[str, Sequence[str], Sequence[Sequence[Cell]]]
-Overview = tuple[str, Sequence[tuple[str, Cell]], Sequence[Table]]
+Overview = dict[str, Any]
 Histogram = tuple[Sequence[float], Sequence[int], float]
 # Name, "counter", "gauge" or "histogram", description, names of the labels, values by labels.
 Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], float | Histogram]]]
 
 CLIENTS_SHOWN_MAX = 1_000
+TOPICS_SHOWN_MAX = 5  # of a client
 NODE = ("cluster", "node_type", "node_id")
 _LONG_POLLING = {"ReceiveMessage", "PullMessage"}
 
@@ -25,40 +25,43 @@ _LONG_POLLING = {"ReceiveMessage", "PullMessage"}
 def overview(proxy: Proxy, *, with_system: bool = False) -> Generator[None, None, Overview]:
     """The steps of looking at the proxy as it is now; clients may be many."""
     service, config = proxy.service, proxy.config
-    clients: list[tuple[Cell, ...]] = []
+    clients = []
     for client in service.clients:
         if len(clients) == CLIENTS_SHOWN_MAX:
             break
         yield
-        of = client.group or ", ".join(client.topics[:5])
-        state = "connected" if client.streams else "no stream"
         clients.append(
-            (client.client_id, client.language, client.version, of, client.address, state)
+            {
+                "client": client.client_id,
+                "language": client.language,
+                "version": client.version,
+                "group": client.group,
+                "topics": client.topics[:TOPICS_SHOWN_MAX],
+                "address": client.address,
+                "is_connected": bool(client.streams),
+            }
         )
-    facts: list[tuple[str, Cell]] = [
-        ("Address", proxy.address),
-        ("Name servers", config.namesrv_addr or "127.0.0.1:9876"),
-        ("TLS", config.tls_server_mode),
-        ("Clients", len(service.clients)),
-        ("Connections", len(proxy.shared.connections)),
-        ("Calls under way", proxy.calls_under_way),
-        ("Messages in work", len(service.keeper)),
-    ]
-    rpcs = [
-        (rpc, _name(code), found.count, round(found.total_ms / found.count, 1))
-        for (rpc, code), found in sorted(service.counts.latencies.items())
-    ]
-    brokers = [(name, service.brokers.address(name) or "") for name in service.brokers.names()]
-    tables: list[Table] = [
-        ("Calls", ("RPC", "Code", "Calls", "Mean ms"), rpcs),
-        ("Brokers", ("Broker", "Address"), sorted(brokers)),
-        (
-            "Clients",
-            ("Client", "Language", "Version", "Group or topics", "Address", "Telemetry"),
-            sorted(clients),
-        ),
-    ]
-    return "aerobee proxy", facts, tables
+    return {
+        "daemon": "proxy",
+        "address": proxy.address,
+        "name_servers": config.namesrv_addr or "127.0.0.1:9876",
+        "tls": config.tls_server_mode,
+        "clients_connected": len(service.clients),
+        "connections": len(proxy.shared.connections),
+        "calls_under_way": proxy.calls_under_way,
+        "messages_in_work": len(service.keeper),
+        "calls": [
+            {
+                "rpc": rpc,
+                "code": _name(code),
+                "calls": found.count,
+                "mean_ms": round(found.total_ms / found.count, 1),
+            }
+            for (rpc, code), found in sorted(service.counts.latencies.items())
+        ],
+        "brokers": {name: service.brokers.address(name) for name in service.brokers.names()},
+        "clients": sorted(clients, key=itemgetter("client")),
+    }
 
 
 def note(proxy: Proxy) -> str | None:

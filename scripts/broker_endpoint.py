@@ -79,7 +79,7 @@ def _endpoint(config: BrokerConfig, current: Callable[[], Broker | None]) -> End
         broker = current()
         if broker is not None:
             return (yield from overview(broker, with_system=with_system))
-        return f"aerobee broker {config.broker_name}", [("Role", SWITCHING)], []
+        return {"daemon": "broker", "name": config.broker_name, "role": SWITCHING}
 
     view = DaemonView(
         fault=lambda: read(fault, None),

@@ -1,1 +1,1 @@
-"""Metrics and the status page of a broker."""
+"""Metrics and the status of a broker."""

@@ -29,7 +29,7 @@ from ..runtime.periodic import Job
 from ..topics.topics import QUEUES_MAX, READ_WRITE, Topics
 from .master import Master
 from .parts import Parts
-from .role import Fact
+from .role import Facts
 from .slave import Slave
 
 log = logging.getLogger(__name__)
@@ -95,9 +95,8 @@ class ControlledMaster(Master):
     def take_sync_set(self, members: Iterable[int], set_epoch: int) -> None:
         self._acks.apply(members, set_epoch)
 
-    def facts(self) -> list[Fact]:
-        state = self._sync_state
-        return [*super().facts(), *member_facts(self._member, state)]
+    def facts(self) -> Facts:
+        return super().facts() | member_facts(self._member, self._sync_state)
 
     def note(self) -> str | None:
         return self.change_refusal()
@@ -140,8 +139,8 @@ class ControlledSlave(Slave):
         super().__init__(parts)
         self._member = membership
 
-    def facts(self) -> list[Fact]:
-        return [*super().facts(), *member_facts(self._member, None)]
+    def facts(self) -> Facts:
+        return super().facts() | member_facts(self._member, None)
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -182,28 +181,25 @@ def member_rows(b: Parts, member: Membership) -> list[Row]:
     ).rows()
 
 
-def member_facts(member: Membership, state: SyncState | None) -> list[Fact]:
+def member_facts(member: Membership, state: SyncState | None) -> Facts:
     """The last election, and the set that this broker knows."""
     election = member.election
-    since = datetime.fromtimestamp(member.since_ms / 1_000).astimezone().isoformat(" ", "seconds")
     number, ids = (
         (election.set_epoch, election.members)
         if state is None
         else (state.set_epoch, state.members)
     )
-    members = ", ".join(map(str, sorted(ids))) or "none"
-    reported = "" if state is None else ", ".join(map(str, sorted(state.last_report_ms)))
-    return [
-        ("Id in controller mode", election.own_id or "none yet"),
-        (
-            "Master",
-            f"{election.master_id} at {election.master_address}" if election.has_master else "none",
-        ),
-        ("Master epoch", election.epoch),
-        ("Sync state set", f"{members} (number {number})"),
-        *([("Slaves that report", reported or "none")] if state is not None else []),
-        ("Last switch", f"{since}, {member.switches} since the start"),
-    ]
+    return {
+        "broker_id": election.own_id,
+        "master_id": election.master_id if election.has_master else None,
+        "master": election.master_address if election.has_master else None,
+        "master_epoch": election.epoch,
+        "sync_state_set": sorted(ids),
+        "sync_state_set_number": number,
+        "slaves_that_report": [] if state is None else sorted(state.last_report_ms),
+        "last_switch": datetime.fromtimestamp(member.since_ms / 1_000).astimezone().isoformat(),
+        "switches": member.switches,
+    }
 
 
 def add_missing(topics: Topics, queues: Iterable[tuple[str, int]]) -> list[str]:

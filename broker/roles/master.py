@@ -18,7 +18,7 @@ from ..topics.static_cleaner import PERIOD_SECONDS as CLEAN_STATIC_SECONDS
 from .ha import counted_acks
 from .locks import is_first_start, left_locks, taken
 from .parts import Parts
-from .role import Fact, Role
+from .role import Facts, Role
 
 if TYPE_CHECKING:
     from ..send.fast_path import CompiledSends
@@ -117,10 +117,13 @@ class Master(Role):
     def reads_all(self) -> bool:
         return self._parts.store.readable_end >= self._parts.opened_end
 
-    def facts(self) -> list[Fact]:
+    def facts(self) -> Facts:
         b, config = self._parts, self._parts.config
-        waits = f", waits for {config.acks_needed} of its slaves" if config.acks_needed else ""
-        return [("Role", f"{config.broker_role}{waits}; slaves connect to port {b.ha_port}")]
+        return {
+            "role": config.broker_role,
+            "slaves_waited_for": config.acks_needed,
+            "ha_port": b.ha_port,
+        }
 
     def release_locks(self) -> LockTable | None:
         gate, b = self._lock_gate, self._parts

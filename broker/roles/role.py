@@ -19,7 +19,7 @@ from ..scheduled.timers import Timers
 if TYPE_CHECKING:
     from ..send.fast_path import CompiledSends
 
-Fact = tuple[str, str | int]  # a line of the status page
+Facts = dict[str, object]  # what `/status` tells
 
 
 class Role(Protocol):
@@ -74,8 +74,8 @@ class Role(Protocol):
         can't be read for lost."""
         return True
 
-    def facts(self) -> list[Fact]:
-        """What the status page says of this role."""
+    def facts(self) -> Facts:
+        """What `/status` tells of this role."""
 
     def note(self) -> str | None:
         """What an operator should know of a broker that is well; None for nothing."""

@@ -22,7 +22,7 @@ from ..scheduled.timers import Timers, TimerWork
 from .ha import counted_acks
 from .locks import left_locks, restore_young
 from .parts import Parts
-from .role import Fact, Role
+from .role import Facts, Role
 
 if TYPE_CHECKING:
     from ..send.fast_path import CompiledSends
@@ -98,12 +98,14 @@ class Slave(Role):
     def on_master(self) -> Callable[[MasterAddresses], None] | None:
         return self._replica.on_master
 
-    def facts(self) -> list[Fact]:
+    def facts(self) -> Facts:
         slave = self._follower
-        if slave.master is None:
-            return [("Role", "SLAVE, no master is known")]
-        state = "follows" if slave.connected else "can't reach its master,"
-        return [("Role", f"SLAVE {self._parts.config.broker_id}, {state} {slave.master}")]
+        return {
+            "role": "SLAVE",
+            "broker_id": self._parts.config.broker_id,
+            "follows": slave.master,
+            "follows_now": slave.connected,
+        }
 
     def note(self) -> str | None:
         slave, name = self._follower, self._parts.config.broker_name

@@ -184,7 +184,7 @@ def controller(options: argparse.Namespace) -> int:
             raise CommandError(str(wrong)) from wrong
         endpoint = endpoint_of(ours, overview, config)
         await stack.start(endpoint)
-        page = f", status page {endpoint.url}" if endpoint.url else ""
+        page = f", HTTP {endpoint.url}" if endpoint.url else ""
         return (
             f"the controller is ready on {ours.address}, state {ours.engine.place}{page}; brokers "
             f"join it with enableControllerMode=true and controllerAddr={ours.addresses}"

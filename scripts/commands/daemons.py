@@ -327,7 +327,7 @@ async def _start_broker(
     stack: Stack, config: "BrokerConfig", *, is_member: bool = False
 ) -> tuple[int, str]:
     """Start a broker, in controller mode a member, and its endpoint; its port and the text about
-    its status page. `is_member`: of a group under a supervisor."""
+    its HTTP port. `is_member`: of a group under a supervisor."""
     from ...broker.member.member import Member
     from ...broker.server import Broker
     from ..broker_endpoint import (
@@ -418,4 +418,4 @@ def _command() -> str:
 
 
 def _page(url: str | None) -> str:
-    return f", status page {url}" if url else ""
+    return f", HTTP {url}" if url else ""

@@ -112,7 +112,7 @@ async def _one(stack: Stack, config: ProxyConfig, options: argparse.Namespace) -
 
     endpoint = proxy_endpoint(ours)
     await stack.start(endpoint)
-    return f"{ours.address}, status page {endpoint.url}"
+    return f"{ours.address}, HTTP {endpoint.url}"
 
 
 def _read_again(

@@ -45,9 +45,9 @@ class GroupMember:
 
     @property
     def page(self) -> str:
-        """The URL of its status page; "" without one."""
+        """The URL of its HTTP endpoint; "" without one."""
         ready = "" if self.child is None else self.child.ready
-        return ready.partition("status page ")[2].partition(";")[0].partition(",")[0]
+        return ready.partition(", HTTP ")[2].partition(";")[0].partition(",")[0]
 
     @property
     def address(self) -> str:

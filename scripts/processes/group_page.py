@@ -8,24 +8,12 @@ from ...conf.secret import secret_of
 from ...console.endpoint import DaemonView, Endpoint
 from ...console.exposition import Family
 from ...console.members import added_up, fetched, total
-from ...console.page import Cell, Status
 from ...protocol.aio.slices import step_per_tick
 from .broker_group import BrokerGroup
 
 Result = TypeVar("Result")
 
 IN, OUT = "rocketmq_messages_in_total", "rocketmq_messages_out_total"
-COLUMNS = (
-    "MEMBER",
-    "STATE",
-    "ADDRESS",
-    "STATUS PAGE",
-    "PROCESS",
-    "RESTARTS",
-    "IN",
-    "OUT",
-    "REASON",
-)
 LABEL = ("member",)
 
 
@@ -87,18 +75,24 @@ class GroupPage:
             values = [((member,), total(found, family)) for member, found in texts.items()]
             yield name, "counter", text, LABEL, values
 
-    def _status(self, with_system: bool) -> Generator[None, None, Status]:
+    def _status(self, with_system: bool) -> Generator[None, None, dict[str, object]]:
         yield
-        members, texts = self._group.members, self._texts
-        rows: list[tuple[Cell, ...]] = [
-            (
-                *(each.plan.name, each.state, each.address, each.page),
-                *(0 if each.child is None else each.child.pid, each.restarts),
-                *(int(total(texts.get(each.plan.name, ""), family)) for family in (IN, OUT)),
-                each.reason,
-            )
-            for each in members
-        ]
-        facts = [("Members", len(members)), ("Serving", sum(each.is_serving for each in members))]
-        name = self._config.broker_name
-        return f"aerobee brokers {name}", facts, [("Members", COLUMNS, rows)]
+        texts = self._texts
+        return {
+            "daemon": "group of brokers",
+            "name": self._config.broker_name,
+            "members": [
+                {
+                    "member": each.plan.name,
+                    "state": each.state,
+                    "address": each.address,
+                    "http": each.page,
+                    "process": None if each.child is None else each.child.pid,
+                    "restarts": each.restarts,
+                    "messages_in": int(total(texts.get(each.plan.name, ""), IN)),
+                    "messages_out": int(total(texts.get(each.plan.name, ""), OUT)),
+                    "reason": each.reason,
+                }
+                for each in self._group.members
+            ],
+        }

@@ -150,7 +150,7 @@ def check_ports(members: Sequence[MemberPlan], page: tuple[str, int] | None) -> 
         (each.name, each.config.bind_address, port) for each in members for port in each.ports
     ]
     if page is not None and page[1] > 0:
-        wanted.append(("the group's status page", *page))
+        wanted.append(("the group's HTTP port", *page))
     seen: dict[int, str] = {}
     faults = []
     for name, address, port in wanted:

@@ -93,6 +93,6 @@ async def start_group(
     where = ", ".join(
         f"{member.plan.name} on {member.address}" for member in group.members if member.is_serving
     )
-    page = f", status page {endpoint.url}" if endpoint.url else ""
+    page = f", HTTP {endpoint.url}" if endpoint.url else ""
     missing = "".join(f"; {note}" for note in group.notes())
     return f"{where}, store {config.store_dir}{page}{missing}"

@@ -1,4 +1,4 @@
-"""The token of an HTTP endpoint: asked for by metrics and status page, not by the probes."""
+"""The token of an HTTP endpoint: asked for by metrics and status, not by the probes."""
 
 from collections.abc import Generator
 from typing import Any
@@ -9,15 +9,14 @@ from aerobee.console.bearer import Bearer
 from aerobee.console.endpoint import DaemonView, Endpoint
 from aerobee.console.members import fetched
 from aerobee.console.metrics_port import MetricsPort
-from aerobee.console.page import Status
 
 TOKEN = b"0123456789abcdef"
 
 
 def view() -> DaemonView:
-    def status(with_system: bool) -> Generator[None, None, Status]:
+    def status(with_system: bool) -> Generator[None, None, dict[str, object]]:
         yield
-        return "a daemon", [], []
+        return {}
 
     async def in_slices(steps: Generator[object, None, Any]) -> Any:
         while True:
@@ -46,14 +45,14 @@ async def status_of(url: str, path: str, given: str | None) -> int:
         return answer.status
 
 
-async def test_metrics_and_status_page_need_the_token_and_the_probes_do_not() -> None:
+async def test_metrics_and_status_need_the_token_and_the_probes_do_not() -> None:
     endpoint = Endpoint("127.0.0.1", 0, view(), token=TOKEN)
     await endpoint.start()
     try:
         url, right = endpoint.url or "", TOKEN.decode()
         for path in ("/healthz", "/readyz"):
             assert await status_of(url, path, None) == 200
-        for path in ("/", "/metrics"):
+        for path in ("/", "/status", "/metrics"):
             wrong = (None, "", "Bearer", f"Bearer {right}x", f"Bearer {right[:-1]}", right)
             for given in (*wrong, f"Basic {right}", "Bearer \u00e9" * 9):
                 assert await status_of(url, path, given) == 401, (path, given)
@@ -65,7 +64,7 @@ async def test_metrics_and_status_page_need_the_token_and_the_probes_do_not() ->
         await endpoint.stop()
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics", "/healthz", "/readyz"])
+@pytest.mark.parametrize("path", ["/", "/status", "/metrics", "/healthz", "/readyz"])
 async def test_without_a_token_nothing_needs_one(path: str) -> None:
     endpoint = Endpoint("127.0.0.1", 0, view())
     await endpoint.start()

@@ -12,7 +12,6 @@ import aiohttp
 import pytest
 from aerobee.console.endpoint import OFF, PORT_DISTANCE, DaemonView, Endpoint
 from aerobee.console.exposition import SAMPLES_PER_STEP, Family
-from aerobee.console.page import Status
 from aerobee.scripts.harness.java_side import free_ports
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -27,7 +26,6 @@ class Daemon:
         self.not_ready: str | None = None
         self.families: list[Family] = []
         self.note: str | None = None
-        self.topic = "orders"
         self.written = 0  # how often the metrics were written
         self.steps = 0  # generator steps of these writes
         self.has_begun = asyncio.Event()
@@ -44,10 +42,9 @@ class Daemon:
             note=lambda: self.note,
         )
 
-    def status(self, with_system: bool) -> Generator[None, None, Status]:
+    def status(self, with_system: bool) -> Generator[None, None, dict[str, object]]:
         yield
-        topics = [[self.topic], ["SYSTEM"]] if with_system else [[self.topic]]
-        return "a daemon", [("Port", 7)], [("Topics", ["Topic"], topics)]
+        return {"port": 7, "topics": ["orders", "SYSTEM"] if with_system else ["orders"]}
 
     async def in_slices(self, steps: Generator[object, None, Any]) -> Any:
         self.written += 1
@@ -100,8 +97,8 @@ async def test_every_page_names_a_fault(get: Get, daemon: Daemon) -> None:
     for path in ("/healthz", "/readyz"):
         async with get(path) as answer:
             assert (answer.status, await answer.text()) == (503, "the disk has failed\n")
-    async with get("/") as answer:
-        assert "the disk has failed" in await answer.text()
+    async with get("/status") as answer:
+        assert (await answer.json())["fault"] == "the disk has failed"
 
 
 async def test_a_remark_leaves_a_healthy_daemon_healthy(get: Get, daemon: Daemon) -> None:
@@ -109,27 +106,20 @@ async def test_a_remark_leaves_a_healthy_daemon_healthy(get: Get, daemon: Daemon
     for path in ("/healthz", "/readyz"):
         async with get(path) as answer:
             assert (answer.status, await answer.text()) == (200, "ok; reading only\n")
-    async with get("/") as answer:
-        assert '<span class="state note">reading only</span>' in await answer.text()
+    async with get("/status") as answer:
+        assert (await answer.json())["note"] == "reading only"
     daemon.fault = "the disk has failed"
     async with get("/healthz") as answer:
         assert (answer.status, await answer.text()) == (503, "the disk has failed\n")
 
 
-async def test_the_page_shows_the_version_of_aerobee(get: Get) -> None:
-    async with get("/") as answer:
-        assert f'<span class="version">aerobee {version("aerobee")}</span>' in await answer.text()
-
-
-async def test_a_link_leads_to_the_system_topics_and_back(get: Get) -> None:
-    async with get("/") as answer:
-        text = await answer.text()
-    assert "SYSTEM" not in text
-    assert '<a href="/?system=1">show system topics</a>' in text
-    async with get("/?system=1") as answer:
-        text = await answer.text()
-    assert "SYSTEM" in text
-    assert '<a href="/">hide system topics</a>' in text
+async def test_the_status_has_version_fault_note_and_what_the_daemon_tells(get: Get) -> None:
+    told = {"version": version("aerobee"), "fault": None, "note": None, "port": 7}
+    for path, topics in (("/status", ["orders"]), ("/status?system=1", ["orders", "SYSTEM"])):
+        async with get(path) as answer:
+            assert answer.content_type == "application/json"
+            assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
+            assert await answer.json() == {**told, "topics": topics}
 
 
 async def test_metrics_have_the_prometheus_text_format(get: Get, daemon: Daemon) -> None:
@@ -185,31 +175,10 @@ async def test_concurrent_scrapes_share_one_result_and_later_scrapes_are_fresh(
     await until(is_fresh, "the old figures are shown")
 
 
-async def test_the_page_loads_nothing_from_elsewhere_and_runs_no_script(get: Get) -> None:
+async def test_the_root_names_the_paths(get: Get) -> None:
     async with get("/") as answer:
-        assert answer.content_type == "text/html"
-        assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
-        text = await answer.text()
-        policy = answer.headers["Content-Security-Policy"]
-    assert "orders" in text
-    assert "<script" not in text
-    assert "<style" not in text
-    assert "style=" not in text
-    assert "unsafe" not in policy
-    assert '<link rel="stylesheet" href="/style.css">' in text
-    async with get("/style.css") as answer:
-        assert answer.content_type == "text/css"
-        assert "--paper" in await answer.text()
-    assert "http://" not in text
-    assert "https://" not in text
-
-
-async def test_markup_in_a_name_is_escaped_on_the_page(get: Get, daemon: Daemon) -> None:
-    daemon.topic = "<img src=x onerror=alert(1)>"
-    async with get("/") as answer:
-        text = await answer.text()
-    assert "<img" not in text
-    assert "&lt;img src=x" in text
+        assert answer.content_type == "text/plain"
+        assert await answer.text() == "aerobee; see /status, /metrics, /healthz and /readyz\n"
 
 
 async def test_a_port_in_use_is_reported_in_one_sentence(daemon: Daemon) -> None:
@@ -235,7 +204,7 @@ async def test_without_a_configured_port_the_endpoint_takes_the_next_free_one(
             session.get(f"{endpoint.url}healthz") as answer,
         ):
             assert answer.status == 200
-        assert f"port {port} is taken, so the status page is on port {endpoint.port}" in caplog.text
+        assert f"port {port} is taken, so HTTP is on port {endpoint.port}" in caplog.text
         await endpoint.stop()
 
 

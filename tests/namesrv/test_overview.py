@@ -22,21 +22,26 @@ def register(
 
 async def test_brokers_and_topics_are_listed(namesrv: NameServer) -> None:
     register(namesrv)
-    title, facts, tables = result_of(overview(namesrv))
-    assert title == "aerobee name server"
-    assert dict(facts)["Address"] == namesrv.address
-    assert tables[0][2] == [("b-1", "c-1", "master", "10.0.0.1:10911")]
-    assert tables[1][2] == [("orders", "b-1", 2, 3), ("payments", "b-1", 2, 3)]
+    found = result_of(overview(namesrv))
+    assert found["daemon"] == "name server"
+    assert found["address"] == namesrv.address
+    assert [tuple(row.values()) for row in found["brokers"]] == [
+        ("b-1", "c-1", 0, "10.0.0.1:10911")
+    ]
+    assert [tuple(row.values()) for row in found["topics"]] == [
+        ("orders", ["b-1"], 2, 3),
+        ("payments", ["b-1"], 2, 3),
+    ]
+    assert found["several_masters"] == []
 
 
 async def test_topics_of_the_system_are_shown_when_they_are_wanted(namesrv: NameServer) -> None:
     names = ("orders", "%RETRY%g", "RMQ_SYS_TRACE_TOPIC", "BenchmarkTest", "c-1", "c-1_REPLY_TOPIC")
     register(namesrv, *names, "%DLQ%g")
-    _, facts, tables = result_of(overview(namesrv))
-    assert [row[0] for row in tables[1][2]] == ["%DLQ%g", "orders"]
-    assert dict(facts)["Topics"] == 2
-    _, _, tables = result_of(overview(namesrv, with_system=True))
-    assert {row[0] for row in tables[1][2]} == {*names, "%DLQ%g"}
+    found = result_of(overview(namesrv))
+    assert [row["topic"] for row in found["topics"]] == ["%DLQ%g", "orders"]
+    found = result_of(overview(namesrv, with_system=True))
+    assert {row["topic"] for row in found["topics"]} == {*names, "%DLQ%g"}
 
 
 async def test_two_masters_of_a_name_are_shown_as_long_as_both_are_there(
@@ -45,9 +50,9 @@ async def test_two_masters_of_a_name_are_shown_as_long_as_both_are_there(
     register(namesrv)
     assert note(namesrv) is None
     register(namesrv, addr="10.0.0.2:10911", connection="another connection")
-    title, _, rows = result_of(overview(namesrv))[2][0]
-    assert title == "Broker names with more than one master"
-    assert rows == [("b-1", "c-1", "10.0.0.1:10911, 10.0.0.2:10911")]
+    assert result_of(overview(namesrv))["several_masters"] == [
+        {"broker": "b-1", "cluster": "c-1", "masters": ["10.0.0.1:10911", "10.0.0.2:10911"]}
+    ]
     assert note(namesrv) == "more than one master is registered of b-1"
     assert numbers(namesrv)["aerobee_namesrv_masters"] == [2]
     namesrv.routes.lost("a connection")

@@ -1,4 +1,4 @@
-"""The status page and the metrics of a proxy."""
+"""The status and the metrics of a proxy."""
 
 from aerobee.proxy.calls.counts import BOUNDS_MS
 from aerobee.proxy.overview import families, overview
@@ -14,17 +14,18 @@ async def test_clients_and_calls_are_shown(proxied: Setup) -> None:
     await talk(client, consumer("watchers", "Shown"))
     await client.send("Shown", "one")
     await client.send("Missing", "one")
-    title, facts, tables = result_of(overview(proxied.proxy))
-    assert title == "aerobee proxy"
-    assert dict(facts)["Clients"] == 1
-    assert dict(facts)["Calls under way"] == 1  # the telemetry
-    calls, brokers, clients = (rows for _, _, rows in tables)
-    assert {tuple(row[:3]) for row in calls} == {
+    found = result_of(overview(proxied.proxy))
+    assert found["daemon"] == "proxy"
+    assert found["clients_connected"] == 1
+    assert found["calls_under_way"] == 1  # the telemetry
+    assert {(row["rpc"], row["code"], row["calls"]) for row in found["calls"]} == {
         ("SendMessage", "OK", 1),
         ("SendMessage", "TOPIC_NOT_FOUND", 1),
     }
-    assert brokers == [("broker-a", proxied.cluster.brokers[0].address)]
-    assert [row[:4] for row in clients] == [("watcher", "PYTHON", "5.1.0", "watchers")]
+    assert found["brokers"] == {"broker-a": proxied.cluster.brokers[0].address}
+    assert [list(row.values())[:4] for row in found["clients"]] == [
+        ["watcher", "PYTHON", "5.1.0", "watchers"]
+    ]
 
 
 async def test_metrics_count_calls_codes_and_clients(proxied: Setup) -> None:

@@ -94,8 +94,8 @@ class Daemon:
 
     @property
     def page(self) -> str:
-        """The URL of the status page."""
-        return self._find(r"status page (http://[^;, ]+)")
+        """The URL of the HTTP endpoint."""
+        return self._find(r"HTTP (http://[^;, ]+)")
 
     def _find(self, pattern: str) -> str:
         found = re.search(pattern, self.ready)

@@ -218,7 +218,7 @@ def test_prometheus_is_told_of_all_daemons(tmp_path: Path) -> None:
         assert monitor["endpoints"] == [{"port": "http", "path": "/metrics", "interval": "30s"}]
 
 
-def test_prometheus_sends_the_token_of_the_status_pages(tmp_path: Path) -> None:
+def test_prometheus_sends_the_token_of_the_endpoints(tmp_path: Path) -> None:
     secret = {"name": "shop-http", "key": "token"}
     objects = rendered(tmp_path, serviceMonitor={"enabled": True, "tokenSecret": secret})
     for part in ("namesrv", "broker"):

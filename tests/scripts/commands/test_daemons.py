@@ -175,9 +175,9 @@ def test_the_http_endpoint_serves_health_metrics_and_topics(daemon: Daemon) -> N
     assert found["rocketmq_storage_size_bytes", None, None].value > 0
     labels = found["rocketmq_messages_in_total", "watched", None].labels
     assert (labels["node_type"], labels["is_system"]) == ("broker", "false")
-    page = get(daemon.page)
-    assert "<span>watched</span>" in page
-    assert "<span>watchers</span>" in page
+    status = json.loads(get(daemon.page + "status"))
+    assert "watched" in {one["topic"] for one in status["topics"]}
+    assert "watchers" in {one["group"] for one in status["groups"]}
 
 
 # --- name server and broker in separate processes ------------------------------------------------
@@ -197,13 +197,10 @@ def test_a_broker_with_a_java_properties_file_registers_with_its_name_server(
         broker = ["broker", "-c", str(file), *SMALL, "--set", "httpPort=-1"]
         with running(tmp_path / "b", *broker) as daemon:
             assert daemon.ready.startswith("broker b-1 is ready")
-            assert "status page" not in daemon.ready
+            assert "HTTP" not in daemon.ready
             assert daemon.broker in output("cluster", "-n", names.namesrv)
-            row = "".join(
-                f'<td data-column="{column}"><span>{text}</span></td>'
-                for column, text in (("Broker", "b-1"), ("Cluster", "c-1"), ("Role", "master"))
-            )
-            assert row in get(names.page)
+            (row,) = json.loads(get(names.page + "status"))["brokers"]
+            assert (row["broker"], row["cluster"], row["broker_id"]) == ("b-1", "c-1", 0)
         assert "b-1" not in output("cluster", "-n", names.namesrv)
 
 
@@ -413,7 +410,7 @@ def test_a_second_master_of_a_name_ends_with_one_sentence(daemon: Daemon, tmp_pa
     assert f"a living master at {daemon.broker}, so this broker at 127.0.0.1:" in told
 
 
-def test_a_second_broker_finds_another_port_for_its_status_page(tmp_path: Path) -> None:
+def test_a_second_broker_finds_another_port_for_http(tmp_path: Path) -> None:
     (listen,) = java_side.free_ports(1, near=(-2, 1, PORT_DISTANCE))
     port = listen + PORT_DISTANCE
     with socket.create_server(("127.0.0.1", port)):

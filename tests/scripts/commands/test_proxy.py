@@ -26,7 +26,7 @@ from ..test_telemetry_export import collector as collector
 def test_it_says_where_it_serves_and_which_clients_get_in(tmp_path: Path) -> None:
     with running(tmp_path, "proxy", "-n", "127.0.0.1:1", "--listen-port", "0") as daemon:
         assert "the proxy is ready on 127.0.0.1:" in daemon.ready
-        page = daemon.ready.partition("status page ")[2].partition(",")[0]
+        page = daemon.ready.partition("HTTP ")[2].partition(",")[0]
         with urllib.request.urlopen(f"{page}metrics", timeout=10) as answer:
             assert b"rocketmq_proxy_up{" in answer.read()
         assert "name servers: 127.0.0.1:1; TLS with a certificate made now" in daemon.ready

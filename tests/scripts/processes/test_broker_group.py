@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -11,6 +12,7 @@ import urllib.request
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aerobee.broker.topics.missed_deletions import MissedDeletions
@@ -59,9 +61,14 @@ def read(daemon: Daemon, topic: str, wanted: set[str], group: str = "readers") -
             message.ack()
 
 
+def members(daemon: Daemon) -> dict[str, dict[str, Any]]:
+    """The members by name, as the group's status has them."""
+    return {one["member"]: one for one in json.loads(page(daemon, "status")[1])["members"]}
+
+
 def pid_of(daemon: Daemon, member: str) -> int:
-    row = page(daemon, "")[1].partition(f"<span>{member}</span>")[2].partition("</tr>")[0]
-    return int(re.findall(r'data-column="PROCESS"><span>([\d,]+)', row)[0].replace(",", ""))
+    found: int = members(daemon)[member]["process"]
+    return found
 
 
 def values(daemon: Daemon, family: str) -> dict[str, float]:
@@ -214,14 +221,14 @@ def test_members_of_a_larger_group_are_read_to_their_end(tmp_path: Path) -> None
         wait_until(
             lambda: (
                 values(daemon, "aerobee_member_up") == {"a-0": 1, "a-1": 1}
-                and re.search(r"[1-9]\d* of group g shrunk", page(daemon, "")[1])
+                and re.search(r"[1-9]\d* of group g shrunk", members(daemon)["a-1"]["reason"])
             ),
-            lambda: page(daemon, "")[1],
+            lambda: members(daemon),
         )
         assert send(daemon, "shrunk", [f"new {n}" for n in range(4)]) == {"a-0"}
         left = {f"{when} {n}" for when in ("left", "new") for n in range(4)}
         read(daemon, "shrunk", left, "g")
-        wait_until(lambda: ">empty<" in page(daemon, "")[1], lambda: page(daemon, "")[1])
+        wait_until(lambda: members(daemon)["a-1"]["state"] == "empty", lambda: members(daemon))
     with group(tmp_path, "--processes", "1") as daemon:
         assert "a-1" not in daemon.ready
 

@@ -65,7 +65,7 @@ def test_two_uses_of_a_port_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=r"20911 of a-1 is also of a-0"):
         check_ports(members, None)
     members = planned(tmp_path, 1, "listenPort=20911")
-    with pytest.raises(CommandError, match=r"20912 of the group's status page is also of a-0"):
+    with pytest.raises(CommandError, match=r"20912 of the group's HTTP port is also of a-0"):
         check_ports(members, ("127.0.0.1", 20912))
 
 
