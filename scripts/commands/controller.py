@@ -182,7 +182,7 @@ def controller(options: argparse.Namespace) -> int:
             await stack.start(ours)
         except StoreError as wrong:
             raise CommandError(str(wrong)) from wrong
-        endpoint = endpoint_of(ours, overview, config)
+        endpoint = endpoint_of(ours, overview, config, ours.slices.run, config.listen_port)
         await stack.start(endpoint)
         page = f", HTTP {endpoint.url}" if endpoint.url else ""
         return (

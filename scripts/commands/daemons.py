@@ -243,7 +243,7 @@ def namesrv(options: argparse.Namespace) -> int:
 
         names = _name_server(config)
         await stack.start(names)
-        endpoint = endpoint_of(names, overview, config)
+        endpoint = endpoint_of(names, overview, config, names.slices.run, config.listen_port)
         await stack.start(endpoint)
         controller = "" if of_controller is None else await _controller(stack, of_controller)
         return (

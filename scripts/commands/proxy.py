@@ -108,9 +108,10 @@ async def _one(stack: Stack, config: ProxyConfig, options: argparse.Namespace) -
         return ours.address
     # The pages need aiohttp, whose import takes as long as all others; calls are served meanwhile.
     await asyncio.to_thread(import_module, "..endpoints", __package__)
-    from ..endpoints import proxy_endpoint
+    from ...proxy import overview
+    from ..endpoints import endpoint_of
 
-    endpoint = proxy_endpoint(ours)
+    endpoint = endpoint_of(ours, overview, config, step_per_tick, ours.port)
     await stack.start(endpoint)
     return f"{ours.address}, HTTP {endpoint.url}"
 

@@ -12,11 +12,13 @@ from aerobee.controller import overview as of_controller
 from aerobee.controller.server import Controller
 from aerobee.namesrv import overview as of_name_server
 from aerobee.namesrv.server import NameServer
+from aerobee.protocol.aio.slices import step_per_tick
+from aerobee.proxy import overview as of_proxy
 from aerobee.proxy.server import Proxy
 from aerobee.proxy.settings.config import ProxyConfig
 from aerobee.scripts.commands.controller import ControllerSettings
 from aerobee.scripts.commands.daemons import NAMESRV_KEYS, NamesrvSettings
-from aerobee.scripts.endpoints import endpoint_of, proxy_endpoint
+from aerobee.scripts.endpoints import endpoint_of
 from aerobee.scripts.serving import Part
 
 URL = "https://mq.example/console?a&b"
@@ -29,7 +31,7 @@ def name_server(folder: Path, url: str) -> Made:
         kv_config_path=str(folder / "kv.json"), listen_port=0, http_port=0, console_url=url
     )
     daemon = NameServer(settings)
-    return daemon, lambda: endpoint_of(daemon, of_name_server, settings)
+    return daemon, lambda: endpoint_of(daemon, of_name_server, settings, daemon.slices.run, 0)
 
 
 def controller(folder: Path, url: str) -> Made:
@@ -40,14 +42,15 @@ def controller(folder: Path, url: str) -> Made:
         console_url=url,
     )
     daemon = Controller(settings)
-    return daemon, lambda: endpoint_of(daemon, of_controller, settings)
+    return daemon, lambda: endpoint_of(daemon, of_controller, settings, daemon.slices.run, 0)
 
 
 def proxy(_: Path, url: str) -> Made:
-    daemon = Proxy(
-        ProxyConfig(namesrv_addr="127.0.0.1:1", grpc_server_port=0, http_port=0, console_url=url)
+    settings = ProxyConfig(
+        namesrv_addr="127.0.0.1:1", grpc_server_port=0, http_port=0, console_url=url
     )
-    return daemon, lambda: proxy_endpoint(daemon)
+    daemon = Proxy(settings)
+    return daemon, lambda: endpoint_of(daemon, of_proxy, settings, step_per_tick, 0)
 
 
 @pytest.mark.parametrize("daemon", [name_server, controller, proxy])
