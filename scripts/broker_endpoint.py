@@ -5,72 +5,29 @@ from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import TypeVar
 
-from ..broker.member.member import Member
 from ..broker.monitoring.metrics import families
 from ..broker.monitoring.metrics_labels import Family
 from ..broker.monitoring.overview import Overview, fault, not_ready, note, overview
 from ..broker.runtime.spans import Spans
 from ..broker.server import Broker
 from ..broker.settings.config import BrokerConfig
+from ..conf.collectors import pairs_of
 from ..conf.secret import secret_of
-from ..console.endpoint import DaemonView, Endpoint
+from ..console.endpoint import DaemonView, Endpoint, InSlices
+from ..console.exposition import exposition
 from ..protocol.aio.slices import step_per_tick
-from .collector import SpanExport
 from .serving import Part
-from .telemetry_export import exporter
+from .telemetry_export import Families, LogExport, labelled
 
 Result = TypeVar("Result")
+Current = Callable[[], Broker | None]  # None while the role of a broker in controller mode changes
 
 SWITCHING = "the role of this broker changes"
 
 
-def broker_endpoint(broker: Broker) -> Endpoint:
-    """An endpoint, not started yet, at the address of the broker's settings."""
-    return _endpoint(broker.config, lambda: broker)
+def broker_endpoint(config: BrokerConfig, current: Current) -> Endpoint:
+    """An endpoint, not started yet, at the address of the settings."""
 
-
-def member_endpoint(member: Member[Broker]) -> Endpoint:
-    """The same for a broker in controller mode."""
-    return _endpoint(member.config, lambda: member.broker)
-
-
-def broker_exporters(broker: Broker) -> list[Part]:
-    """What the settings ask for, not started yet."""
-    return _exporters(broker.config, lambda: broker)
-
-
-def member_exporters(member: Member[Broker]) -> list[Part]:
-    """The same for a broker in controller mode."""
-    return _exporters(member.config, lambda: member.broker)
-
-
-def _exporters(config: BrokerConfig, current: Callable[[], Broker | None]) -> list[Part]:
-    in_slices = partial(_in_slices, current)
-    found = exporter(config, lambda: _families(current), in_slices)
-    parts = [] if found is None else [found]
-    if config.spans_grpc_exporter_target:
-        parts.append(SpanExport(config, lambda: _spans(current), in_slices))
-    return parts
-
-
-def _spans(current: Callable[[], Broker | None]) -> Spans | None:
-    return None if (broker := current()) is None else broker.spans
-
-
-def _families(current: Callable[[], Broker | None]) -> Iterable[Family]:
-    return () if (broker := current()) is None else families(broker)
-
-
-async def _in_slices(
-    current: Callable[[], Broker | None], steps: Generator[object, None, Result], /
-) -> Result:
-    broker = current()
-    if broker is not None:
-        return await broker.slices.run(steps)
-    return await step_per_tick(steps)
-
-
-def _endpoint(config: BrokerConfig, current: Callable[[], Broker | None]) -> Endpoint:
     def read(look: Callable[[Broker], str | None], otherwise: str | None) -> str | None:
         broker = current()
         return otherwise if broker is None else look(broker)
@@ -97,3 +54,59 @@ def _endpoint(config: BrokerConfig, current: Callable[[], Broker | None]) -> End
         listen_port=config.listen_port,
         token=secret_of("httpToken", config.http_token),
     )
+
+
+def broker_exporters(config: BrokerConfig, current: Current) -> list[Part]:
+    """What the settings ask for, not started yet."""
+    in_slices = partial(_in_slices, current)
+    found = exporter(config, lambda: _families(current), in_slices)
+    parts = [] if found is None else [found]
+    if config.spans_grpc_exporter_target:
+        from .collector import SpanExport
+
+        parts.append(SpanExport(config, lambda: _spans(current), in_slices))
+    return parts
+
+
+def exporter(config: BrokerConfig, families: Families, in_slices: InSlices) -> Part | None:
+    """What `metricsExporterType` asks for: a port for Prometheus, requests to a collector of
+    OpenTelemetry, or lines of the log. CommandError when a package for it is missing."""
+    labels = [("aggregation", "delta")] if config.metrics_in_delta else []
+    labels += pairs_of("metricsLabel", config.metrics_label)
+
+    def found() -> Iterable[Family]:
+        return labelled(families(), labels) if labels else families()
+
+    if config.metrics_exporter_type == "PROM":
+        from ..console.bearer import Bearer
+        from ..console.metrics_port import MetricsPort
+
+        return MetricsPort(
+            config.metrics_prom_exporter_host or config.broker_ip1,
+            config.metrics_prom_exporter_port,
+            lambda: in_slices(exposition(found())),
+            setting="metricsPromExporterHost and metricsPromExporterPort",
+            check=Bearer(secret_of("httpToken", config.http_token)).check,
+        )
+    if config.metrics_exporter_type == "OTLP_GRPC":
+        from .collector import OtlpExport
+
+        return OtlpExport(config, found, in_slices)
+    if config.metrics_exporter_type == "LOG":
+        return LogExport(config.metric_logging_exporter_interval_in_mills, found, in_slices)
+    return None
+
+
+def _spans(current: Current) -> Spans | None:
+    return None if (broker := current()) is None else broker.spans
+
+
+def _families(current: Current) -> Iterable[Family]:
+    return () if (broker := current()) is None else families(broker)
+
+
+async def _in_slices(current: Current, steps: Generator[object, None, Result], /) -> Result:
+    broker = current()
+    if broker is not None:
+        return await broker.slices.run(steps)
+    return await step_per_tick(steps)

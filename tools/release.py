@@ -41,7 +41,7 @@ PROBES = {
     "fast": "import isal, jh2, numba, uvloop",
     "grpc": "import aerobee.proxy.server",
     "kafka": "import aiokafka",
-    "otel": "import opentelemetry.trace",
+    "otel": "import aerobee.scripts.collector, opentelemetry.trace",
     "polars": "import aerobee.store.columns.frames, polars",
     "spark": "import aerobee.spark, pyspark_rocketmq",
     "tls": "import aerobee.protocol.security.self_signed",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from ...protocol.aio.rpc_latency import RpcLatency
 from ...protocol.message import properties
 from ...protocol.message.record import Record, decode_all
-from ...protocol.message.spans import MARK, SpanList, context_of
+from ...protocol.message.spans import MARK, Span, SpanList, context_of
 from ...store.base.kernels import Buffer
 from ...store.log.commit_log import CommitLog
 
@@ -84,4 +84,4 @@ class Spans(SpanList):
             "messaging.consumer.group.name": group,
             "aerobee.broker.name": self._broker_name,
         }
-        self.add(context, what, record.topic, (begin_ns, end_ns), attributes)
+        self.add(Span(context, what, record.topic, begin_ns, end_ns, attributes))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ...protocol.message import properties as props
 from ...protocol.message.record import Record
-from ...protocol.message.spans import SpanList, context_of
+from ...protocol.message.spans import Span, SpanList, context_of
 from ..messages.sending import Outgoing
 
 SEND, RECEIVE = "send", "receive"
@@ -34,7 +34,7 @@ class ProxySpans(SpanList):
             "messaging.message.id": message.message_id,
             "aerobee.broker.name": broker,
         }
-        self.add(context, SEND, message.topic, (began_ns, self.now_ns()), attributes, error)
+        self.add(Span(context, SEND, message.topic, began_ns, self.now_ns(), attributes, error))
 
     def received(self, record: Record, topic: str, group: str, *, began_ns: int) -> None:
         """Make the span of a message that went to a member of the group; it begins with the answer
@@ -48,4 +48,4 @@ class ProxySpans(SpanList):
             "messaging.rocketmq.message.offset": record.queue_offset,
             "messaging.consumer.group.name": group,
         }
-        self.add(context, RECEIVE, topic, (began_ns, self.now_ns()), attributes)
+        self.add(Span(context, RECEIVE, topic, began_ns, self.now_ns(), attributes))

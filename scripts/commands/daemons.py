@@ -330,27 +330,21 @@ async def _start_broker(
     its HTTP port. `is_member`: of a group under a supervisor."""
     from ...broker.member.member import Member
     from ...broker.server import Broker
-    from ..broker_endpoint import (
-        broker_endpoint,
-        broker_exporters,
-        member_endpoint,
-        member_exporters,
-    )
+    from ..broker_endpoint import broker_endpoint, broker_exporters
 
     with bytes_bar(RECOVERING, lines=True) as progress:
         make = partial(Broker, progress=progress)
         if config.enable_controller_mode:
             member = Member(config, make)
             await stack.start(member)
-            port, endpoint = member.ports.port, member_endpoint(member)
-            exporters = member_exporters(member)
+            port, current = member.ports.port, lambda: member.broker
         else:
             ours = make(config)
             await stack.start(ours)
-            port, endpoint = ours.port, broker_endpoint(ours)
-            exporters = broker_exporters(ours)
+            port, current = ours.port, lambda: ours
+    endpoint = broker_endpoint(config, current)
     await stack.start(endpoint)
-    for exporter in exporters:
+    for exporter in broker_exporters(config, current):
         await stack.start(exporter)
     if is_member:
         from ..processes.member_link import MemberLink

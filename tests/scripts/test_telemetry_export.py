@@ -6,18 +6,33 @@ from collections.abc import AsyncIterator, Generator
 from typing import Any
 
 import aiohttp
-import grpc
 import grpc.aio
 import pytest
 from aerobee.broker.monitoring.metrics_labels import Family
 from aerobee.broker.settings.config import BrokerConfig, load_broker
 from aerobee.conf.sources import ConfigError
-from aerobee.scripts.collector import TRACES, SpanExport
-from aerobee.scripts.telemetry_export import METRICS, exporter, labelled
+from aerobee.protocol.message.spans import Context, Span, SpanList
+from aerobee.scripts.broker_endpoint import exporter
+from aerobee.scripts.collector import SpanExport
+from aerobee.scripts.telemetry_export import labelled
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import (
+    MetricsServiceServicer,
+    add_MetricsServiceServicer_to_server,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
+    TraceServiceServicer,
+    add_TraceServiceServicer_to_server,
 )
 
+from ..steps import result_of
 from ..waiting import PROCESS
 
 
@@ -25,33 +40,26 @@ def figures() -> list[Family]:
     return [("rocketmq_topic_number", "gauge", "Topics", ("cluster",), [(("c",), 7)])]
 
 
-async def in_slices(steps: Generator[object, None, list[bytes]]) -> list[bytes]:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: list[bytes] = end.value
-            return found
+async def in_slices(steps: Generator[object, None, Any], /) -> Any:
+    return result_of(steps)
 
 
-class Collector:
+class Collector(MetricsServiceServicer, TraceServiceServicer):
     """A collector on the loopback that keeps what it is sent."""
 
     def __init__(self) -> None:
         self.requests: asyncio.Queue[ExportMetricsServiceRequest] = asyncio.Queue()
-        self.spans: asyncio.Queue[bytes] = asyncio.Queue()
+        self.spans: asyncio.Queue[ExportTraceServiceRequest] = asyncio.Queue()
         self.metadata: list[dict[str, str]] = []
         self.port = 0
 
-    async def export(self, body: bytes, context: Any) -> bytes:
+    async def Export(self, request: Any, context: Any) -> Any:
         self.metadata.append(dict(context.invocation_metadata()))
-        self.requests.put_nowait(ExportMetricsServiceRequest.FromString(body))
-        return b""
-
-    async def export_spans(self, body: bytes, context: Any) -> bytes:
-        self.metadata.append(dict(context.invocation_metadata()))
-        self.spans.put_nowait(body)
-        return b""
+        if isinstance(request, ExportMetricsServiceRequest):
+            self.requests.put_nowait(request)
+            return ExportMetricsServiceResponse()
+        self.spans.put_nowait(request)
+        return ExportTraceServiceResponse()
 
     async def next(self) -> ExportMetricsServiceRequest:
         async with asyncio.timeout(PROCESS):
@@ -61,10 +69,8 @@ class Collector:
 @pytest.fixture
 async def collector() -> AsyncIterator[Collector]:
     found, server = Collector(), grpc.aio.server()
-    for path, handle in ((METRICS, found.export), (TRACES, found.export_spans)):
-        service, _, method = path[1:].partition("/")
-        methods = {method: grpc.unary_unary_rpc_method_handler(handle)}
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
+    add_MetricsServiceServicer_to_server(found, server)  # type: ignore[no-untyped-call]
+    add_TraceServiceServicer_to_server(found, server)  # type: ignore[no-untyped-call]
     found.port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     yield found
@@ -173,21 +179,17 @@ def test_headers_of_requests_are_not_shown() -> None:
 
 
 async def test_spans_go_to_their_collector(collector: Collector) -> None:
-    class Waiting:
-        dropped = 2
-
-        def requests(self) -> Generator[None, None, list[bytes]]:
-            yield
-            return [b"\x0a\x00"]
-
     config = BrokerConfig(
         spans_grpc_exporter_target=f"http://127.0.0.1:{collector.port}",
         metrics_grpc_exporter_header="team:shop",
     )
-    waiting: Any = Waiting()
+    waiting = SpanList("aerobee.test")
+    waiting.add(Span(Context(b"t" * 16, b"p" * 8), "store", "T", 1, 2, {}))
+    waiting.dropped = 2
     found = SpanExport(config, lambda: waiting, in_slices)
     await found.start()
     await found.stop()
-    assert await collector.spans.get() == b"\x0a\x00"
+    (spans,) = (await collector.spans.get()).resource_spans
+    assert [one.name for one in spans.scope_spans[0].spans] == ["store T"]
     assert collector.metadata[0]["team"] == "shop"
     assert waiting.dropped == 0

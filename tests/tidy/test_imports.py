@@ -38,7 +38,7 @@ PLACES = {
     ],
     "numba": COMPILED,
     "numpy": ["store", "spark", "broker.scheduled", *COMPILED],
-    "opentelemetry": ["client.base"],
+    "opentelemetry": ["client.base", "scripts"],
     "pandas": ["tools"],
     "polars": ["store.columns"],
     "py4j": ["spark"],  # of pyspark

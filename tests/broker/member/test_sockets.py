@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from aerobee.protocol import codes
 from aerobee.protocol.security import self_signed
-from aerobee.scripts.broker_endpoint import member_endpoint
+from aerobee.scripts.broker_endpoint import broker_endpoint
 
 from ...secret_files import write_secret
 from ...waiting import until
@@ -22,7 +22,7 @@ async def real(tmp_path: Path) -> AsyncIterator[Brokers]:
 
 async def test_a_member_has_the_page_of_its_broker(real: Brokers) -> None:
     (one,) = await real.start(1)
-    endpoint = member_endpoint(one)
+    endpoint = broker_endpoint(one.config, lambda: one.broker)
     await endpoint.start()
     assert endpoint.url is not None
     await endpoint.stop()

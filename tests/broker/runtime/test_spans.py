@@ -10,10 +10,11 @@ from aerobee.protocol.bodies.topic import TopicConfig
 from aerobee.protocol.message import spans as spans_module
 from aerobee.protocol.message.batch import Entry, encode_batch
 from aerobee.protocol.message.properties import encode
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from aerobee.scripts.otlp import span_requests
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from ...clocks import Clock
+from ...steps import result_of
 from ..conftest import Caller, Config, Run, Start, parked
 from ..popping import Popper
 
@@ -27,16 +28,9 @@ TARGET = {"spans_grpc_exporter_target": "http://127.0.0.1:1"}
 def taken(broker: Broker) -> list[Span]:
     """The spans that wait, which are gone then."""
     assert broker.spans is not None
-    steps = broker.spans.requests()
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            bodies: list[bytes] = end.value
-            break
     found: list[Span] = []
-    for body in bodies:
-        (resource,) = ExportTraceServiceRequest.FromString(body).resource_spans
+    for request in result_of(span_requests(broker.spans)):
+        (resource,) = request.resource_spans
         assert [one.key for one in resource.resource.attributes] == ["service.name"]
         (scope,) = resource.scope_spans
         found += scope.spans

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from aerobee.scripts.otlp import span_requests
 from aerobee.testing import LocalCluster
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from ...steps import result_of
@@ -29,8 +29,8 @@ def taken(proxied: Setup) -> list[Span]:
     """The spans that wait, which are gone then."""
     assert proxied.proxy.spans is not None
     found: list[Span] = []
-    for body in result_of(proxied.proxy.spans.requests()):
-        (resource_spans,) = ExportTraceServiceRequest.FromString(body).resource_spans
+    for request in result_of(span_requests(proxied.proxy.spans)):
+        (resource_spans,) = request.resource_spans
         (scope,) = resource_spans.scope_spans
         assert scope.scope.name == "aerobee.proxy"
         found += scope.spans

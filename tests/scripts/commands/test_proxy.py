@@ -13,7 +13,6 @@ from aerobee.client import Admin
 from aerobee.proxy.settings.config import ProxyConfig
 from aerobee.scripts.commands.proxy import tls_note
 from aerobee.testing import LocalCluster
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from ...interop.programs import wait_until
 from ...proxy.support import Client, code_of, message
@@ -61,7 +60,7 @@ async def test_spans_go_to_the_collector_of_the_settings(
                 answer = await Client(channel, "c").call("SendMessage", messages=[one])
             assert code_of(answer) == "OK"
             async with asyncio.timeout(PROCESS):
-                request = ExportTraceServiceRequest.FromString(await collector.spans.get())
+                request = await collector.spans.get()
     (span,) = request.resource_spans[0].scope_spans[0].spans
     assert (span.name, span.trace_id.hex()) == ("send Traced", "4b" * 16)
 

@@ -3,11 +3,10 @@
 from collections.abc import Iterable
 
 from aerobee.broker.monitoring.metrics_labels import SCOPE, Family
-from aerobee.broker.monitoring.otlp import Differences, Times, requests
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-)
+from aerobee.scripts.otlp import Differences, Times, metric_requests
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric
+
+from ..steps import result_of
 
 TIMES = Times(1_000, 2_000)
 LABELS = ("otel_scope_name", "topic", "empty")
@@ -16,17 +15,8 @@ VALUES = ("broker-meter", "T", "")
 
 def read(families: Iterable[Family], differences: Differences | None = None) -> list[Metric]:
     """The metrics of all requests."""
-    steps = requests(families, TIMES, differences)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            bodies = end.value
-            break
     found = []
-    for body in bodies:
-        request = ExportMetricsServiceRequest.FromString(body)
-        assert request.SerializeToString(deterministic=True)
+    for request in result_of(metric_requests(families, TIMES, differences)):
         (resource,) = request.resource_metrics
         assert not resource.resource.attributes
         (scope,) = resource.scope_metrics
@@ -96,15 +86,8 @@ def test_differences_are_what_counters_grew_by_and_gauges_stay() -> None:
 def test_many_points_go_into_several_requests() -> None:
     rows = [(("broker-meter", f"T{number}" * 100, ""), number) for number in range(9_000)]
     many: list[Family] = [("rocketmq_half_messages", "gauge", "x", LABELS, rows)]
-    steps = requests(many, TIMES)
-    bodies: list[bytes] = []
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            bodies = end.value
-            break
-    assert len(bodies) > 2
-    assert max(map(len, bodies)) < 4 << 20
+    requests = result_of(metric_requests(many, TIMES))
+    assert len(requests) > 2
+    assert max(one.ByteSize() for one in requests) < 4 << 20
     points = [point for metric in read(many) for point in metric.gauge.data_points]
     assert [point.as_int for point in points] == list(range(9_000))
