@@ -16,6 +16,7 @@ from ..conf.secret import secret_of
 from ..console.endpoint import DaemonView, Endpoint, InSlices
 from ..console.exposition import exposition
 from ..protocol.aio.slices import step_per_tick
+from .endpoints import endpoint_at
 from .serving import Part
 from .telemetry_export import Families, LogExport, labelled
 
@@ -47,13 +48,7 @@ def broker_endpoint(config: BrokerConfig, current: Current) -> Endpoint:
         note=lambda: read(note, SWITCHING),
         console=config.console_url,
     )
-    return Endpoint(
-        config.http_bind_address,
-        config.http_port,
-        view,
-        listen_port=config.listen_port,
-        token=secret_of("httpToken", config.http_token),
-    )
+    return endpoint_at(config, view, config.listen_port)
 
 
 def broker_exporters(config: BrokerConfig, current: Current) -> list[Part]:

@@ -1,4 +1,4 @@
-"""The HTTP endpoint of a name server, a controller or a proxy."""
+"""The HTTP endpoint of a daemon, at the address of its settings."""
 
 from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
@@ -48,6 +48,11 @@ def endpoint_of(
         note=lambda: pages.note(daemon),
         console=settings.console_url,
     )
+    return endpoint_at(settings, view, listen_port)
+
+
+def endpoint_at(settings: HttpSettings, view: DaemonView, listen_port: int) -> Endpoint:
+    """An endpoint, not started yet, at the address of the settings."""
     return Endpoint(
         settings.http_bind_address,
         settings.http_port,

@@ -9,6 +9,7 @@ from ...console.endpoint import DaemonView, Endpoint
 from ...console.exposition import Family
 from ...console.members import added_up, fetched, total
 from ...protocol.aio.slices import step_per_tick
+from ..endpoints import endpoint_at
 from .broker_group import BrokerGroup
 
 Result = TypeVar("Result")
@@ -38,14 +39,7 @@ class GroupPage:
             more_metrics=self._added_up,
             console=self._config.console_url,
         )
-        config = self._config
-        return Endpoint(
-            config.http_bind_address,
-            config.http_port,
-            view,
-            listen_port=config.listen_port,
-            token=self._token,
-        )
+        return endpoint_at(self._config, view, self._config.listen_port)
 
     def _fault(self) -> str | None:
         if any(member.is_serving for member in self._group.members):

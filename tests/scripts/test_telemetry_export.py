@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 from collections.abc import AsyncIterator, Generator
 from typing import Any
 
@@ -14,6 +15,7 @@ from aerobee.conf.sources import ConfigError
 from aerobee.protocol.message.spans import Context, Span, SpanList
 from aerobee.scripts.broker_endpoint import exporter
 from aerobee.scripts.collector import SpanExport
+from aerobee.scripts.output.command_error import CommandError
 from aerobee.scripts.telemetry_export import labelled
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
@@ -162,6 +164,15 @@ def test_settings_that_can_not_be_used_are_refused(options: list[str], says: str
     with pytest.raises(ConfigError, match=r"metrics|spans") as wrong:
         load_broker(options=options, environ={})
     assert says in str(wrong.value)
+
+
+def test_without_its_packages_a_collector_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc.aio", None)
+    monkeypatch.delitem(sys.modules, "aerobee.scripts.collector")
+    target = "http://127.0.0.1:1"
+    config = BrokerConfig(metrics_exporter_type="OTLP_GRPC", metrics_grpc_exporter_target=target)
+    with pytest.raises(CommandError, match=r"pip install 'aerobee\[otel\]'"):
+        exporter(config, figures, in_slices)
 
 
 async def test_log_writes_metrics_into_the_log(caplog: pytest.LogCaptureFixture) -> None:

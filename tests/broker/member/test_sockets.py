@@ -1,4 +1,4 @@
-"""What a member does on real sockets only: TLS, and the page of its broker."""
+"""What a member does on real sockets only: TLS, and the HTTP endpoint of its broker."""
 
 import time
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ async def real(tmp_path: Path) -> AsyncIterator[Brokers]:
         yield found
 
 
-async def test_a_member_has_the_page_of_its_broker(real: Brokers) -> None:
+async def test_a_member_has_the_endpoint_of_its_broker(real: Brokers) -> None:
     (one,) = await real.start(1)
     endpoint = broker_endpoint(one.config, lambda: one.broker)
     await endpoint.start()
