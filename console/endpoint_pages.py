@@ -4,7 +4,7 @@
 the time in which a daemon starts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from functools import cache
 from importlib.metadata import version
 from socket import socket
@@ -80,16 +80,33 @@ class EndpointPages:
 
     async def _status(self, request: web.Request) -> web.Response:
         self._bearer.check(request)
-        view = self._view
+        body = await self._view.in_slices(
+            self._write_status(with_system=WITH_SYSTEM in request.query)
+        )
+        return web.Response(body=body, content_type="application/json", headers=HEADERS)
+
+    def _write_status(self, *, with_system: bool) -> Generator[object, None, bytes]:
+        """The steps of writing the status as JSON: its lists may be long."""
+        view, encode = self._view, msgspec.json.encode
+        status = yield from view.status(with_system)
         status = {
             "version": _version(),
             "fault": view.fault() or view.not_ready(),
             "note": view.note(),
-            **await view.in_slices(view.status(WITH_SYSTEM in request.query)),
+            **status,
         }
-        return web.Response(
-            body=msgspec.json.encode(status), content_type="application/json", headers=HEADERS
-        )
+        members = []
+        for name, value in status.items():
+            if isinstance(value, list):
+                items = []
+                for item in value:
+                    items.append(encode(item))
+                    yield None
+                text = b"[" + b",".join(items) + b"]"
+            else:
+                text = encode(value)
+            members.append(encode(name) + b":" + text)
+        return b"{" + b",".join(members) + b"}"
 
 
 @cache

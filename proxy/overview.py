@@ -25,7 +25,7 @@ _LONG_POLLING = {"ReceiveMessage", "PullMessage"}
 def overview(proxy: Proxy, *, with_system: bool = False) -> Generator[None, None, Overview]:
     """The steps of looking at the proxy as it is now; clients may be many."""
     service, config = proxy.service, proxy.config
-    clients = []
+    clients: list[Overview] = []
     for client in service.clients:
         if len(clients) == CLIENTS_SHOWN_MAX:
             break
