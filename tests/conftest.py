@@ -15,9 +15,9 @@ from pathlib import Path, PurePosixPath
 from types import FrameType
 
 import pytest
+from aerobee.harness.java_side import QUICK_START
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.server import NameServer
-from aerobee.scripts.harness.java_side import QUICK_START
 from aerobee.store.files import disk
 from hypothesis import settings
 

@@ -23,7 +23,7 @@ from tqdm import tqdm
 from ..client import Consumer, Message, Producer
 from ..client.admin.admin import Admin
 from ..client.errors import AerobeeError
-from ..scripts.harness.child import Child, ChildFailed
+from ..harness.child import Child, ChildFailed
 from ..scripts.output.command_error import CommandError
 
 TOPIC = "flights"

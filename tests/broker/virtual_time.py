@@ -19,7 +19,7 @@ from aerobee.broker import server
 from aerobee.broker.member.ports import VIP_PORT_DISTANCE, Ports
 from aerobee.broker.runtime.threads import Threads
 from aerobee.broker.settings.config import BrokerConfig
-from aerobee.scripts.harness.java_side import free_ports
+from aerobee.harness.java_side import free_ports
 
 from ..simulation.loop import SimulatedThreads
 from ..simulation.machines import Machine, Machines, simulated

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aerobee.client.cluster import rebalance_service
+from aerobee.harness.java_side import free_broker_port
 from aerobee.namesrv.server import NameServer
-from aerobee.scripts.harness.java_side import free_broker_port
 
 from .clock import Clock
 from .fakes import FakeCluster

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 from aerobee.client.base.identity import now_ms
+from aerobee.harness.java_side import free_ports
 from aerobee.protocol import codes
 from aerobee.protocol.aio.connection import Connection, Row
 from aerobee.protocol.aio.server import Server
@@ -19,7 +20,6 @@ from aerobee.protocol.command import OK, Command, Response
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.headers.topics import TopicName
 from aerobee.protocol.message.record import Record, encode_record
-from aerobee.scripts.harness.java_side import free_ports
 
 from ..waiting import until as until
 

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from aerobee.console.endpoint import OFF, PORT_DISTANCE, DaemonView, Endpoint
 from aerobee.console.exposition import SAMPLES_PER_STEP, Family
-from aerobee.scripts.harness.java_side import free_ports
+from aerobee.harness.java_side import free_ports
 from prometheus_client.parser import text_string_to_metric_families
 
 from ..waiting import PROCESS, until

@@ -18,10 +18,10 @@ import pytest
 from aerobee.controller.config import ControllerConfig
 from aerobee.controller.etcd_gateway import EtcdError, EtcdGateway, Same
 from aerobee.controller.server import Controller
+from aerobee.harness.child import Child
+from aerobee.harness.etcd_side import LACK, EtcdProcess, program
 from aerobee.protocol import codes
 from aerobee.protocol.headers import controller as headers
-from aerobee.scripts.harness.child import Child
-from aerobee.scripts.harness.etcd_side import LACK, EtcdProcess, program
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec

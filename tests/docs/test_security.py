@@ -12,8 +12,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from aerobee.scripts.harness import java_side
-from aerobee.scripts.harness.child import Child
+from aerobee.harness import java_side
+from aerobee.harness.child import Child
 
 from ..waiting import LONG
 

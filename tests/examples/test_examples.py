@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 from aerobee.client import Message, blocking
-from aerobee.scripts.harness.child import Child
-from aerobee.scripts.harness.java_side import free_ports
+from aerobee.harness.child import Child
+from aerobee.harness.java_side import free_ports
 from aerobee.testing import LocalCluster
 
 from ..waiting import PROCESS

@@ -10,15 +10,15 @@ import os
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from aerobee.protocol.aio.peers import Peers
-from aerobee.scripts.harness import java_side
-from aerobee.scripts.harness.clusters import (
+from aerobee.harness import java_side
+from aerobee.harness.clusters import (
     SMALL_FILES,
     TEST_BROKER_FLAGS,
     AerobeeCluster,
     Cluster,
     JavaCluster,
 )
+from aerobee.protocol.aio.peers import Peers
 
 from .programs import SECONDS, Java, Mqadmin, started
 

@@ -20,8 +20,8 @@ from aerobee.client.base.security import OPEN, Security
 from aerobee.client.errors import NoRouteError
 from aerobee.console.actions.messages import GIVEN_UP_TOPIC
 from aerobee.console.web.routes import PAGES
+from aerobee.harness.clusters import BROKER_NAME, Cluster
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
-from aerobee.scripts.harness.clusters import BROKER_NAME, Cluster
 
 from ..console.web.site import Site
 from ..console.web.test_actions_browser import follow, press

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from aerobee.scripts.harness.child import Reporter
+from aerobee.harness.child import Reporter
 
 SOURCES = Path(__file__).resolve().parent / "go"
 

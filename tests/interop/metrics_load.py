@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 
+from aerobee.harness.clusters import BROKER_NAME
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.command import Command
@@ -22,7 +23,6 @@ from aerobee.protocol.message.message_id import parse_offset_message_id
 from aerobee.protocol.message.pop_handles import handle
 from aerobee.protocol.message.record import decode_all
 from aerobee.protocol.wire import Header
-from aerobee.scripts.harness.clusters import BROKER_NAME
 
 from .programs import SECONDS
 

@@ -12,9 +12,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from aerobee.scripts.harness import java_side
-from aerobee.scripts.harness.child import Reporter
-from aerobee.scripts.harness.clusters import AerobeeCluster, Cluster, JavaCluster
+from aerobee.harness import java_side
+from aerobee.harness.child import Reporter
+from aerobee.harness.clusters import AerobeeCluster, Cluster, JavaCluster
 
 from ..waiting import PROCESS
 from ..waiting import wait_until as wait_until

@@ -14,11 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from aerobee.protocol import codes
-from aerobee.protocol.aio.peers import Peers
-from aerobee.protocol.security.signature import signed
-from aerobee.scripts.harness import java_side
-from aerobee.scripts.harness.clusters import (
+from aerobee.harness import java_side
+from aerobee.harness.clusters import (
     CLUSTER_NAME,
     SMALL_FILES,
     TEST_BROKER_FLAGS,
@@ -26,6 +23,9 @@ from aerobee.scripts.harness.clusters import (
     Cluster,
     JavaCluster,
 )
+from aerobee.protocol import codes
+from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.security.signature import signed
 
 from .programs import SECONDS, Java, Mqadmin, side_by_side, wait_until
 

@@ -8,6 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from aerobee.harness.clusters import (
+    BROKER_NAME,
+    SMALL_FILES,
+    TEST_BROKER_FLAGS,
+    AerobeeCluster,
+    JavaCluster,
+)
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
@@ -20,13 +27,6 @@ from aerobee.protocol.headers.offsets import QueueAddress, UpdateConsumerOffset
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.protocol.message import properties
-from aerobee.scripts.harness.clusters import (
-    BROKER_NAME,
-    SMALL_FILES,
-    TEST_BROKER_FLAGS,
-    AerobeeCluster,
-    JavaCluster,
-)
 from aerobee.store.timer.timer_check import NUMBERS
 
 from ..waiting import SLOWNESS

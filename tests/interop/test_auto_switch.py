@@ -26,6 +26,15 @@ from aerobee.client.errors import ClientError
 from aerobee.console.findings.replicas import Replicas, elect, replicas_of
 from aerobee.controller.config import ControllerConfig
 from aerobee.controller.server import Controller
+from aerobee.harness import java_side
+from aerobee.harness.child import Reporter
+from aerobee.harness.clusters import (
+    CLUSTER_NAME,
+    HERE,
+    SMALL_FILES,
+    AerobeeCluster,
+    JavaCluster,
+)
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.server import NameServer
 from aerobee.protocol import codes
@@ -33,15 +42,6 @@ from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.cluster import KVTable
 from aerobee.protocol.bodies.ha import EpochEntryCache
 from aerobee.protocol.headers.topics import UpdateTopic
-from aerobee.scripts.harness import java_side
-from aerobee.scripts.harness.child import Reporter
-from aerobee.scripts.harness.clusters import (
-    CLUSTER_NAME,
-    HERE,
-    SMALL_FILES,
-    AerobeeCluster,
-    JavaCluster,
-)
 from aerobee.store.inspect.check import check
 
 from ..loss.test_member import NAME, QUEUES, TOPIC, Load

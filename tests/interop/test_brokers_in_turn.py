@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aerobee.harness.clusters import TEST_BROKER_FLAGS, AerobeeCluster, Cluster, JavaCluster
 from aerobee.protocol.codec import fastjson
-from aerobee.scripts.harness.clusters import TEST_BROKER_FLAGS, AerobeeCluster, Cluster, JavaCluster
 
 from ..waiting import wait_until
 from .programs import SECONDS, Java, Mqadmin

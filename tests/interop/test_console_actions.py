@@ -24,13 +24,13 @@ from aerobee.client.errors import AerobeeError, NoRouteError
 from aerobee.console.actions.action import State, Unfit
 from aerobee.console.actions.definitions import export
 from aerobee.console.actions.redrive import Phase, Run
-from aerobee.protocol.bodies.body import MessageQueue
-from aerobee.scripts.harness.clusters import (
+from aerobee.harness.clusters import (
     BROKER_NAME,
     TEST_BROKER_FLAGS,
     Cluster,
     JavaCluster,
 )
+from aerobee.protocol.bodies.body import MessageQueue
 
 from ..console.actions.desk import Desk
 from ..console.web.site import Site

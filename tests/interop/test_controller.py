@@ -10,17 +10,17 @@ from aerobee.client import Message, Producer
 from aerobee.client.errors import NoRouteError
 from aerobee.controller.config import ControllerConfig
 from aerobee.controller.server import Controller
-from aerobee.namesrv.config import NamesrvConfig
-from aerobee.namesrv.server import NameServer
-from aerobee.protocol import codes
-from aerobee.protocol.aio.peers import Peers
-from aerobee.protocol.bodies.stats import TopicStatsTable
-from aerobee.scripts.harness.clusters import (
+from aerobee.harness.clusters import (
     BROKER_NAME,
     CLUSTER_NAME,
     TEST_BROKER_FLAGS,
     JavaCluster,
 )
+from aerobee.namesrv.config import NamesrvConfig
+from aerobee.namesrv.server import NameServer
+from aerobee.protocol import codes
+from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.bodies.stats import TopicStatsTable
 
 from .programs import SECONDS, Mqadmin
 from .support import until

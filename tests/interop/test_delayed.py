@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.scripts.harness.child import Reporter
-from aerobee.scripts.harness.clusters import (
+from aerobee.harness.child import Reporter
+from aerobee.harness.clusters import (
     SMALL_FILES,
     TEST_BROKER_FLAGS,
     AerobeeCluster,

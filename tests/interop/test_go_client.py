@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from aerobee.scripts.harness.child import Reporter
-from aerobee.scripts.harness.clusters import CLUSTER_NAME, Cluster
+from aerobee.harness.child import Reporter
+from aerobee.harness.clusters import CLUSTER_NAME, Cluster
 
 from .go_programs import Go, GoMissing, build
 from .programs import SECONDS, wait_until

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from aerobee.broker.server import Broker
 from aerobee.broker.settings.config import BrokerConfig
+from aerobee.harness.clusters import TEST_BROKER_FLAGS, JavaCluster
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.command import Command
@@ -18,7 +19,6 @@ from aerobee.protocol.headers.pull import SUBSCRIPTION, PullMessage
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.headers.topics import ViewMessage
 from aerobee.protocol.message.record import decode_all
-from aerobee.scripts.harness.clusters import TEST_BROKER_FLAGS, JavaCluster
 
 TOPIC, GONE_TOPIC = "Partly", "Wholly"
 FILE_BYTES = 64 << 10

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from aerobee.scripts.harness.child import Reporter
-from aerobee.scripts.harness.clusters import BROKER_NAME, Cluster
+from aerobee.harness.child import Reporter
+from aerobee.harness.clusters import BROKER_NAME, Cluster
 
 from ..waiting import wait_until
 from .programs import SECONDS, Java, Mqadmin

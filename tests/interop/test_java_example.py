@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from aerobee.client import blocking
-from aerobee.scripts.harness import java_side
-from aerobee.scripts.harness.child import Child
+from aerobee.harness import java_side
+from aerobee.harness.child import Child
 from aerobee.testing import LocalCluster
 
 from .programs import SECONDS

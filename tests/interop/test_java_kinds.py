@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from aerobee.scripts.harness.child import Reporter
-from aerobee.scripts.harness.clusters import (
+from aerobee.harness.child import Reporter
+from aerobee.harness.clusters import (
     BROKER_NAME,
     CLUSTER_NAME,
     SMALL_FILES,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from aerobee.client import Message, Producer
-from aerobee.scripts.harness.clusters import TEST_BROKER_FLAGS, JavaCluster
+from aerobee.harness.clusters import TEST_BROKER_FLAGS, JavaCluster
 from aerobee.store import StoreView
 from aerobee.store.inspect.check import LOG, Report, check
 from aerobee.store.inspect.check_timer import TIMER

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
-from aerobee.protocol.aio.peers import Peers
-from aerobee.scripts.harness import java_side
-from aerobee.scripts.harness.clusters import (
+from aerobee.harness import java_side
+from aerobee.harness.clusters import (
     SMALL_FILES,
     TEST_BROKER_FLAGS,
     AerobeeCluster,
     JavaCluster,
 )
+from aerobee.protocol.aio.peers import Peers
 
 from .metrics_load import Load
 from .programs import SECONDS, side_by_side

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from aerobee.client import Admin, Consumer, Message, Producer
 from aerobee.client.mirror.mirror import Mirror
-from aerobee.scripts.harness.clusters import AerobeeCluster, Cluster, JavaCluster
+from aerobee.harness.clusters import AerobeeCluster, Cluster, JavaCluster
 
 from ..waiting import PROCESS
 

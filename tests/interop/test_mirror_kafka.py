@@ -8,9 +8,9 @@ import pytest
 from aerobee.client import Admin, Consumer
 from aerobee.client.mirror.mirror import Mirror
 from aerobee.client.pull.reader import Reader
+from aerobee.harness.kafka_side import KafkaBroker
 from aerobee.protocol.message import properties as props
 from aerobee.protocol.message.record import decode_all
-from aerobee.scripts.harness.kafka_side import KafkaBroker
 from aerobee.testing.cluster import LocalCluster
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic

@@ -18,15 +18,15 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
-from aerobee.protocol.aio.peers import Peers
-from aerobee.scripts.harness import java_side
-from aerobee.scripts.harness.child import Child
-from aerobee.scripts.harness.clusters import (
+from aerobee.harness import java_side
+from aerobee.harness.child import Child
+from aerobee.harness.clusters import (
     SMALL_FILES,
     TEST_BROKER_FLAGS,
     AerobeeCluster,
     JavaCluster,
 )
+from aerobee.protocol.aio.peers import Peers
 
 from ..monitoring.test_rules import boards, rules
 from .metrics_load import Load

@@ -11,7 +11,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from aerobee.scripts.harness.clusters import (
+from aerobee.harness.clusters import (
     BROKER_NAME,
     CLUSTER_NAME,
     SMALL_FILES,

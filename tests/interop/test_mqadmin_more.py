@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.scripts.harness.clusters import (
+from aerobee.harness.clusters import (
     BROKER_NAME,
     CLUSTER_NAME,
     SMALL_FILES,

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.scripts.harness.child import Reporter
-from aerobee.scripts.harness.clusters import Cluster
+from aerobee.harness.child import Reporter
+from aerobee.harness.clusters import Cluster
 
 from .programs import SECONDS, Java, Mqadmin, wait_until
 from .support import in_words, numbers_out

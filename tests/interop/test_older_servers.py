@@ -26,9 +26,9 @@ from aerobee.client import (
 from aerobee.client.base.message_view import MessageView
 from aerobee.client.errors import AerobeeError
 from aerobee.client.group.received import ReceivedMessage
-from aerobee.scripts.harness import java_side
-from aerobee.scripts.harness.child import Child
-from aerobee.scripts.harness.clusters import BROKER_NAME, CLUSTER_NAME, JavaCluster
+from aerobee.harness import java_side
+from aerobee.harness.child import Child
+from aerobee.harness.clusters import BROKER_NAME, CLUSTER_NAME, JavaCluster
 
 from .programs import SECONDS
 from .support import received, until

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.scripts.harness.child import Reporter
-from aerobee.scripts.harness.clusters import (
+from aerobee.harness.child import Reporter
+from aerobee.harness.clusters import (
     BROKER_NAME,
     TEST_BROKER_FLAGS,
     AerobeeCluster,

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from aerobee.scripts.harness import java_side
-from aerobee.scripts.harness.child import Child
-from aerobee.scripts.harness.clusters import CLUSTER_NAME, Cluster
+from aerobee.harness import java_side
+from aerobee.harness.child import Child
+from aerobee.harness.clusters import CLUSTER_NAME, Cluster
 
 from ..proxy.clients.told import check_deliveries
 from .programs import SECONDS, Java, Mqadmin

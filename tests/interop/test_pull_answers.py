@@ -15,8 +15,8 @@ from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.protocol.message import properties
 from aerobee.protocol.message.record import decode_all
-from aerobee.scripts.harness.clusters import Cluster
-from aerobee.scripts.loads import loadgen
+from aerobee.harness.clusters import Cluster
+from aerobee.bench.loads import loadgen
 
 TOPIC, OTHER_TOPIC = "Pulled", "NotPulled"
 BATCH = 40  # more than one pull takes

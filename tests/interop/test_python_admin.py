@@ -8,8 +8,8 @@ import pytest
 from aerobee.client import Admin, Consumer, Message, Producer
 from aerobee.client.errors import BrokerError, ClientError, NoRouteError
 from aerobee.client.group.received import ReceivedMessage
+from aerobee.harness.clusters import JavaCluster
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
-from aerobee.scripts.harness.clusters import JavaCluster
 
 from .programs import SECONDS
 from .support import until

@@ -10,7 +10,7 @@ import asyncio
 import pytest
 from aerobee.client import Consumer, Message, Producer, blocking
 from aerobee.client.group.received import ReceivedMessage
-from aerobee.scripts.harness.clusters import JavaCluster
+from aerobee.harness.clusters import JavaCluster
 
 from .programs import SECONDS, Java, Mqadmin
 from .support import received, until

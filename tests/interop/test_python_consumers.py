@@ -22,9 +22,9 @@ from aerobee.client import (
 from aerobee.client.errors import NoRouteError
 from aerobee.client.group.received import ReceivedMessage
 from aerobee.client.pop.simple import PoppedMessage
-from aerobee.scripts.harness import java_side
-from aerobee.scripts.harness.child import Reporter
-from aerobee.scripts.harness.clusters import CLUSTER_NAME, JavaCluster
+from aerobee.harness import java_side
+from aerobee.harness.child import Reporter
+from aerobee.harness.clusters import CLUSTER_NAME, JavaCluster
 
 from .programs import SECONDS, Java, Mqadmin
 from .support import received, until

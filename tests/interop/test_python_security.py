@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from aerobee.client import Admin, Consumer, Message, Producer, Security
 from aerobee.client.errors import BrokerError, UnreachableError
-from aerobee.scripts.harness.clusters import TEST_BROKER_FLAGS, JavaCluster
+from aerobee.harness.clusters import TEST_BROKER_FLAGS, JavaCluster
 
 from .programs import SECONDS
 

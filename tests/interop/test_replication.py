@@ -12,18 +12,18 @@ from random import Random
 from typing import Any
 
 import pytest
+from aerobee.harness.clusters import (
+    SMALL_FILES,
+    TEST_BROKER_FLAGS,
+    AerobeeCluster,
+    JavaCluster,
+)
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.ha import HARuntimeInfo
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message import properties
 from aerobee.protocol.message.batch import Entry, encode_batch
-from aerobee.scripts.harness.clusters import (
-    SMALL_FILES,
-    TEST_BROKER_FLAGS,
-    AerobeeCluster,
-    JavaCluster,
-)
 from aerobee.store.inspect.check import check
 
 from .programs import SECONDS

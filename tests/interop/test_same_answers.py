@@ -11,13 +11,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
-from aerobee.protocol import codes
-from aerobee.protocol.aio.peers import Peers
-from aerobee.protocol.command import Command
-from aerobee.protocol.message import properties
-from aerobee.protocol.message.batch import Entry, encode_batch
-from aerobee.protocol.message.record import decode_all
-from aerobee.scripts.harness.clusters import (
+from aerobee.bench.loads import loadgen
+from aerobee.harness.clusters import (
     BROKER_NAME,
     SMALL_FILES,
     TEST_BROKER_FLAGS,
@@ -25,7 +20,12 @@ from aerobee.scripts.harness.clusters import (
     Cluster,
     JavaCluster,
 )
-from aerobee.scripts.loads import loadgen
+from aerobee.protocol import codes
+from aerobee.protocol.aio.peers import Peers
+from aerobee.protocol.command import Command
+from aerobee.protocol.message import properties
+from aerobee.protocol.message.batch import Entry, encode_batch
+from aerobee.protocol.message.record import decode_all
 
 from .programs import side_by_side
 

@@ -7,7 +7,7 @@ from aerobee.broker.monitoring.overview import note
 from aerobee.broker.naming.other_masters import DuplicateMasterError
 from aerobee.broker.server import Broker
 from aerobee.broker.settings.config import BrokerConfig
-from aerobee.scripts.harness.clusters import JavaCluster
+from aerobee.harness.clusters import JavaCluster
 
 
 def config(cluster: JavaCluster, store: Path, **more: object) -> BrokerConfig:

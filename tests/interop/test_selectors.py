@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import pytest
-from aerobee.scripts.harness.child import Reporter
-from aerobee.scripts.harness.clusters import Cluster
+from aerobee.harness.child import Reporter
+from aerobee.harness.clusters import Cluster
 
 from .programs import SECONDS, Java, Mqadmin
 

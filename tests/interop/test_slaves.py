@@ -12,6 +12,13 @@ from typing import Any
 import pytest
 from aerobee.broker.scheduled.delays import DelayOffsets
 from aerobee.client import Consumer, Message, Producer
+from aerobee.harness.clusters import (
+    SMALL_FILES,
+    TEST_BROKER_FLAGS,
+    AerobeeCluster,
+    Cluster,
+    JavaCluster,
+)
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.assignment import (
@@ -28,13 +35,6 @@ from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.protocol.headers.transactions import EndTransaction
 from aerobee.protocol.message import properties
-from aerobee.scripts.harness.clusters import (
-    SMALL_FILES,
-    TEST_BROKER_FLAGS,
-    AerobeeCluster,
-    Cluster,
-    JavaCluster,
-)
 from aerobee.store.inspect.diff import diff
 
 from .programs import SECONDS, Java, Mqadmin, wait_until

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from aerobee.client import Message, Producer
-from aerobee.scripts.harness.clusters import BROKER_NAME, JavaCluster
+from aerobee.harness.clusters import BROKER_NAME, JavaCluster
 
 from ..spark.programs import Driver, driver
 from .programs import Java, Mqadmin

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.scripts.harness.child import Reporter
+from aerobee.harness.child import Reporter
 from aerobee.store.backup import taking
 from aerobee.store.backup.restoring import restore
 from aerobee.store.backup.targets import FolderTarget

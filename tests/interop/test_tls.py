@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from aerobee.scripts.harness import java_side
-from aerobee.scripts.harness.clusters import AerobeeCluster
+from aerobee.harness import java_side
+from aerobee.harness.clusters import AerobeeCluster
 
 from .programs import SECONDS, Java
 

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from aerobee.scripts.harness.child import Child
-from aerobee.scripts.harness.java_side import free_broker_port, free_ports
+from aerobee.harness.child import Child
+from aerobee.harness.java_side import free_broker_port, free_ports
 
 from ..proxy.relay import Relay
 from ..waiting import PROCESS

@@ -4,13 +4,13 @@ import asyncio
 import os
 from contextlib import suppress
 
+from aerobee.harness.child import Child
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.pull import SUBSCRIPTION, PullMessage
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message.record import decode_all
-from aerobee.scripts.harness.child import Child
 
 from ..waiting import PROCESS
 from .ledger import Ledger, Queue

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import yaml
-from aerobee.scripts.harness.child import Child
-from aerobee.scripts.harness.etcd_side import EtcdProcess
-from aerobee.scripts.harness.java_side import free_broker_port
+from aerobee.harness.child import Child
+from aerobee.harness.etcd_side import EtcdProcess
+from aerobee.harness.java_side import free_broker_port
 
 COMPOSE = Path(__file__).parents[2] / "docker-compose.yml"
 PROFILES = ("2m", "2m-2s-async", "2m-2s-sync", "controller", "controller-etcd")

@@ -20,9 +20,9 @@ from aerobee.client.admin.admin import Admin
 from aerobee.client.base.receipts import SendStatus
 from aerobee.client.errors import AerobeeError
 from aerobee.console.findings.replicas import replicas_of
+from aerobee.harness.child import ChildFailed
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.body import MessageQueue
-from aerobee.scripts.harness.child import ChildFailed
 
 from ..waiting import PROCESS, until
 from .profiles import PROFILES, Daemon, Daemons

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from aerobee.client import Admin, Consumer, Message, Producer, SendStatus
 from aerobee.client.errors import AerobeeError
+from aerobee.harness.clusters import BROKER_NAME, SMALL_FILES, AerobeeCluster
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
 from aerobee.protocol.bodies.route import TopicRouteData
 from aerobee.protocol.headers.namesrv import GetRoute
-from aerobee.scripts.harness.clusters import BROKER_NAME, SMALL_FILES, AerobeeCluster
 
 from ..waiting import PROCESS, until
 

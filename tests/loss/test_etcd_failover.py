@@ -16,9 +16,9 @@ import pytest
 from aerobee.client import Consumer, Producer
 from aerobee.client.errors import AerobeeError
 from aerobee.console.findings.replicas import Replicas, leader_of, replicas_of
-from aerobee.scripts.harness.child import Child
-from aerobee.scripts.harness.etcd_side import LACK, EtcdProcess, program
-from aerobee.scripts.harness.java_side import free_broker_port, free_ports
+from aerobee.harness.child import Child
+from aerobee.harness.etcd_side import LACK, EtcdProcess, program
+from aerobee.harness.java_side import free_broker_port, free_ports
 
 from ..waiting import PROCESS, until
 from .test_member import (

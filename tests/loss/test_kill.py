@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from aerobee.scripts.harness.child import Child
+from aerobee.harness.child import Child
 
 from ..waiting import PROCESS
 from .load import SEED, Load

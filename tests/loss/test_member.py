@@ -21,14 +21,14 @@ from aerobee.client import Consumer, Message, Producer, ReceivedMessage
 from aerobee.client.base.receipts import SendStatus
 from aerobee.client.errors import AerobeeError
 from aerobee.console.findings.replicas import Replicas, elect, replicas_of
+from aerobee.harness.child import Child
+from aerobee.harness.java_side import free_broker_port
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.protocol.headers.pull import SUBSCRIPTION, PullMessage
 from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.protocol.message.record import decode_all
-from aerobee.scripts.harness.child import Child
-from aerobee.scripts.harness.java_side import free_broker_port
 
 from ..waiting import PROCESS, until
 from .ledger import Ledger

@@ -18,7 +18,7 @@ from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.ha import HARuntimeInfo
 from aerobee.protocol.headers.topics import UpdateTopic
-from aerobee.scripts.harness.child import Child
+from aerobee.harness.child import Child
 from aerobee.store.inspect.check import check
 
 from ..waiting import PROCESS, until

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from aerobee.harness.child import Child, without_settings
 from aerobee.scripts.cli import main
-from aerobee.scripts.harness.child import Child, without_settings
 
 from ..waiting import PROCESS
 

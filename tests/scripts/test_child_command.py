@@ -6,8 +6,8 @@ from pathlib import Path
 
 import grpc
 import pytest
+from aerobee.harness.child import Child
 from aerobee.proxy.messages import definitions
-from aerobee.scripts.harness.child import Child
 
 from ..waiting import PROCESS
 from .command import AEROBEE, FREE_PORTS, SMALL, Daemon, environment, refused, running

@@ -8,10 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from aerobee.harness.java_side import free_broker_port
 from aerobee.scripts import cli
 from aerobee.scripts.commands import pub
 from aerobee.scripts.exit_codes import INTERRUPTED
-from aerobee.scripts.harness.java_side import free_broker_port
 from aerobee.testing import LocalCluster
 
 from ..waiting import PROCESS

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.scripts.harness.child import Child
+from aerobee.harness.child import Child
 
 from ..waiting import PROCESS, until
 from .command import FREE_PORTS, SMALL, running

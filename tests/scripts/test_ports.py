@@ -5,7 +5,7 @@ import socket
 import sys
 
 import pytest
-from aerobee.scripts.harness.java_side import HELD_PORTS_MAX, free_broker_port, free_ports
+from aerobee.harness.java_side import HELD_PORTS_MAX, free_broker_port, free_ports
 
 ONLY_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="nobody holds the ports elsewhere")
 

@@ -7,9 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from aerobee.scripts.harness import java_side
-from aerobee.scripts.harness.child import Child
-from aerobee.scripts.harness.clusters import SMALL_FILES
+from aerobee.harness import java_side
+from aerobee.harness.child import Child
+from aerobee.harness.clusters import SMALL_FILES
 
 from ..waiting import PROCESS
 from .programs import driver

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from aerobee.scripts.harness.child import Child, Reporter
+from aerobee.harness.child import Child, Reporter
 
 from ..waiting import PROCESS
 

@@ -25,10 +25,10 @@ pytest.importorskip("pyarrow")
 from aerobee.client import Message
 from aerobee.client.blocking import Producer, Reader
 from aerobee.client.errors import AerobeeError
+from aerobee.harness import java_side
+from aerobee.harness.child import Child
+from aerobee.harness.clusters import SMALL_FILES
 from aerobee.protocol.message.record import decode_all
-from aerobee.scripts.harness import java_side
-from aerobee.scripts.harness.child import Child
-from aerobee.scripts.harness.clusters import SMALL_FILES
 
 from .programs import SPARK_SECONDS
 

@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from aerobee.client import Message, Producer
-from aerobee.scripts.harness import java_side
-from aerobee.scripts.harness.child import Child
+from aerobee.harness import java_side
+from aerobee.harness.child import Child
 from pyarrow import parquet
 
 from ..waiting import PROCESS

@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from aerobee.client import Message, Producer
-from aerobee.scripts.harness.child import Child
+from aerobee.harness.child import Child
 from pyarrow import parquet
 
 from ..waiting import PROCESS, wait_until

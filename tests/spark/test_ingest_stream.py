@@ -13,7 +13,7 @@ pytest.importorskip("pyarrow")
 
 from aerobee.client import Message, Producer
 from aerobee.client.blocking import Admin
-from aerobee.scripts.harness.child import Child
+from aerobee.harness.child import Child
 
 from ..waiting import PROCESS, wait_until
 from .programs import SPARK_SECONDS, has_ended

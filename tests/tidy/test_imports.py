@@ -44,8 +44,8 @@ PLACES = {
     "py4j": ["spark"],  # of pyspark
     "pyarrow": ["spark", "store.columns"],
     "pytest": ["testing"],
-    "pyspark": ["spark", "scripts"],
-    "rocketmq": ["scripts.loads"],
+    "pyspark": ["spark", "bench"],
+    "rocketmq": ["bench.loads"],
     "tqdm": ["scripts", "tools"],
     "uvloop": ["scripts"],
     "yaml": ["conf"],

@@ -42,8 +42,8 @@ def test_a_wheel_with_tests_or_something_else_is_refused(name: str) -> None:
 
 
 def test_tools_of_developers_are_no_part_of_a_wheel() -> None:
-    packages = release.known_packages(PROJECT) - {"aerobee", "aerobee/scripts"}
-    for folder in ("tools", "scripts/loads", "scripts/benchmark", "scripts/harness"):
+    packages = release.known_packages(PROJECT)
+    for folder in ("tools", "bench", "bench/loads", "harness"):
         assert f"aerobee/{folder}" not in packages
 
 

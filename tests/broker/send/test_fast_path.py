@@ -13,6 +13,7 @@ pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 
 from aerobee.broker.monitoring.metrics import families
 from aerobee.broker.server import Broker
+from aerobee.harness.java_side import free_broker_port
 from aerobee.protocol import codes
 from aerobee.protocol.aio import chunks, connection, scheduler
 from aerobee.protocol.aio.connection import Connection
@@ -25,7 +26,6 @@ from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.kernels.plain_sends import PlainSends
 from aerobee.protocol.message.batch import Entry, encode_batch
 from aerobee.protocol.security.signature import signed
-from aerobee.scripts.harness.java_side import free_broker_port
 from aerobee.store.base.errors import StoreError
 from aerobee.store.inspect.check import check
 from aerobee.store.queues.consume_queue import ENTRY_BYTES, RESERVE_BYTES

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from aerobee.client import Consumer, Message, blocking
 from aerobee.client.base.stop_signals import stop_signals
-from aerobee.scripts.harness.child import Reporter
+from aerobee.harness.child import Reporter
 from aerobee.testing import LocalCluster
 
 from ...waiting import LONG

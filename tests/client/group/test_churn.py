@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from aerobee.client import Admin, Message, Producer
-from aerobee.scripts.harness.child import Reporter
+from aerobee.harness.child import Reporter
 
 from ...loss.ledger import Ledger
 from ...waiting import PROCESS, until

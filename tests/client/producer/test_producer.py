@@ -18,6 +18,7 @@ from aerobee.client.errors import (
     NoRouteError,
     UnreachableError,
 )
+from aerobee.harness import java_side
 from aerobee.protocol import codes
 from aerobee.protocol.aio import peers
 from aerobee.protocol.aio.connection import Connection
@@ -27,7 +28,6 @@ from aerobee.protocol.message import properties as props
 from aerobee.protocol.message.batch import split_batch
 from aerobee.protocol.message.compression import KINDS, decompress
 from aerobee.protocol.message.record import COMPRESSED, COMPRESSION_ZLIB
-from aerobee.scripts.harness import java_side
 from aerobee.testing import LocalCluster
 
 from ...waiting import LONG

@@ -7,10 +7,10 @@ from typing import Any
 
 import grpc.aio
 import pytest
+from aerobee.harness.java_side import free_ports
 from aerobee.protocol.bodies.group import ExponentialRetryPolicy, GroupRetryPolicy
 from aerobee.proxy.calls.telemetry import tell_changes
 from aerobee.proxy.http2.balance import Worker
-from aerobee.scripts.harness.java_side import free_ports
 from aerobee.testing import LocalCluster
 
 from ...waiting import until

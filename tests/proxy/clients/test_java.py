@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from aerobee.scripts.harness import java_side
+from aerobee.harness import java_side
 
 from .told import EXAMPLES, PRINTED, printed_by_example
 

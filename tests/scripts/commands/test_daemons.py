@@ -18,12 +18,12 @@ from aerobee.client import by_sql
 from aerobee.client.blocking import Consumer
 from aerobee.client.errors import ClientError
 from aerobee.console.endpoint import PORT_DISTANCE
+from aerobee.harness import java_side
+from aerobee.harness.child import Child
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.headers.controller import GetMetadataResponse
 from aerobee.protocol.security import self_signed
-from aerobee.scripts.harness import java_side
-from aerobee.scripts.harness.child import Child
 from prometheus_client.parser import text_string_to_metric_families
 
 from ...waiting import PROCESS

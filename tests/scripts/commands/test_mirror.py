@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from aerobee.client.blocking import Message, Producer
-from aerobee.scripts.harness.child import Child
+from aerobee.harness.child import Child
 from aerobee.testing.cluster import LocalCluster
 
 from ...waiting import PROCESS

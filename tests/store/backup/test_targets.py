@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
-from aerobee.scripts.harness.child import Child
+from aerobee.harness.child import Child
 from aerobee.store.backup import taking
 from aerobee.store.backup.restoring import restore
 from aerobee.store.backup.targets import FolderTarget, RemoteTarget, Target, target_of

@@ -1,0 +1,1 @@
+"""Processes of RocketMQ, aerobee, Kafka and etcd for tests and benchmark. Not in the wheel."""

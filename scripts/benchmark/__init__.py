@@ -1,1 +1,0 @@
-"""scripts/bench: measures aerobee beside the Java broker. Not in the wheel."""
