@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sys
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Protocol
 
 from . import java_side
 from .child import Child, Reporter
@@ -45,33 +45,14 @@ SPARING: dict[str, str | int] = {
 }
 
 
-class Cluster(Protocol):
-    """What a test needs of a name server and a broker."""
+class Cluster(ABC):
+    """A name server and a broker, with their files in a folder and free ports."""
 
     kind: str
-    namesrv: str
-    broker: str
-
-    def start(self) -> None:
-        """Starts both and returns when they serve."""
-
-    def start_broker(self, seconds: float = READY_SECONDS) -> None:
-        """Starts the broker on its store; ChildFailed when it does not serve by then."""
-
-    def stop_broker(self, *, kill: bool) -> None:
-        """Ends the broker by SIGTERM, or by kill -9."""
-
-    def stop(self) -> None:
-        """Ends both."""
-
-    def broker_pid(self) -> int:
-        """The process id of the broker."""
-
-
-class _Folder:
-    """The files and ports that both kinds need."""
 
     def __init__(self, folder: Path, settings: dict[str, str | int] | None = None) -> None:
+        self.broker_process: Child | None = None
+        self._namesrv_process: Child | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.store = folder / "store"
@@ -100,14 +81,36 @@ class _Folder:
         }
         self.broker_file = java_side.write_properties(folder / "broker.conf", self.properties)
 
+    @abstractmethod
+    def start(self) -> None:
+        """Starts both and returns when they serve."""
 
-class JavaCluster(_Folder):
+    @abstractmethod
+    def start_broker(self, seconds: float = READY_SECONDS) -> None:
+        """Starts the broker on its store; ChildFailed when it does not serve by then."""
+
+    @abstractmethod
+    def stop_broker(self, *, kill: bool) -> None:
+        """Ends the broker by SIGTERM, or by kill -9."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Ends both."""
+
+    def broker_pid(self) -> int:
+        """The process id of the broker, or of the JVM that holds it."""
+        assert self.broker_process is not None
+        return self.broker_process.pid
+
+
+class JavaCluster(Cluster):
     """The real ones. One JVM for both, or with `apart` one each, so that the broker can end.
 
     With the flags of a test's broker they spare the processor (SPARING).
     """
 
     kind = "java"
+    broker_process: Reporter | None
 
     def __init__(
         self,
@@ -121,11 +124,9 @@ class JavaCluster(_Folder):
         super().__init__(folder, PATIENT | sparing | (settings or {}))
         self._apart = apart
         self._flags = flags
-        self._namesrv_process: Reporter | None = None
-        self.broker_process: Reporter | None = None
 
     def start(self) -> None:
-        """Starts both and returns when they serve."""
+        """Starts both."""
         if self._apart:
             self._namesrv_process = self._run("namesrv", "--namesrv", str(self.namesrv_file))
             self._namesrv_process.wait_event("ready", READY_SECONDS)
@@ -153,17 +154,12 @@ class JavaCluster(_Folder):
             if process is not None:
                 process.kill()
 
-    def broker_pid(self) -> int:
-        """The process id of the JVM that holds the broker."""
-        assert self.broker_process is not None
-        return self.broker_process.pid
-
     def _run(self, role: str, *orders: str) -> Reporter:
         home = self.folder / f"{role}-home"
         return java_side.start("Cluster", *orders, home=home, flags=self._flags)
 
 
-class AerobeeCluster(_Folder):
+class AerobeeCluster(Cluster):
     """Ours, as `aerobee namesrv` and `aerobee broker` start them, or with `together` one `up`."""
 
     kind = "aerobee"
@@ -179,11 +175,9 @@ class AerobeeCluster(_Folder):
         super().__init__(folder, settings)
         self._together = together
         self._under = under  # what Python runs the command with
-        self._namesrv_process: Child | None = None
-        self.broker_process: Child | None = None
 
     def start(self) -> None:
-        """Starts both and returns when they serve."""
+        """Starts both."""
         if not self._together:
             self._namesrv_process = self._run("namesrv", "-c", str(self.namesrv_file))
             self.start_broker()
@@ -212,11 +206,6 @@ class AerobeeCluster(_Folder):
         for process in (self.broker_process, self._namesrv_process):
             if process is not None:
                 process.stop()
-
-    def broker_pid(self) -> int:
-        """The process id of the broker."""
-        assert self.broker_process is not None
-        return self.broker_process.pid
 
     def _run(self, role: str, *orders: str, seconds: float = READY_SECONDS) -> Child:
         argv = [sys.executable, *self._under, role, *orders]

@@ -84,6 +84,12 @@ def class_path(version: str = ROCKETMQ_VERSION) -> str:
     return _prepare(version, INTEROP / folder / "pom.xml", options, _sources(version))
 
 
+def jars(pom: Path) -> Path:
+    """The folder with the jars that `pom` names, fetched once."""
+    path = _prepare(f"{pom.parent.name}/{pom.stem}-{_digest([pom])}", pom, [], [])
+    return Path(path).parent
+
+
 def example(name: str, main: str, *, home: Path) -> list[str]:
     """The command line of the class `main` of a Maven project, the folder `name` of examples/."""
     project = EXAMPLES / name
@@ -181,6 +187,12 @@ def free_ports(count: int, near: tuple[int, ...] = ()) -> list[int]:
 def free_broker_port() -> int:
     """A port whose neighbours are free as well: VIP is the port - 2, replication + 1."""
     return free_ports(1, (-2, 1))[0]
+
+
+def listens(port: int) -> bool:
+    """Whether a server listens on a port of loopback."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def write_properties(path: Path, properties: dict[str, str | int]) -> Path:

@@ -6,12 +6,7 @@ of the caller's. The jars are fetched once into a cache outside the project.
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import os
-import socket
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
@@ -22,7 +17,6 @@ CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 FLAGS = ("-server", "-Xms1g", "-Xmx1g")  # as the Java broker of the other comparisons has
 READY_SECONDS = 120
 LOOK_SECONDS = 0.1
-POMS = java_side.INTEROP / "kafka"
 
 
 class KafkaBroker:
@@ -65,7 +59,7 @@ class KafkaBroker:
         argv = [*java, "kafka.Kafka", str(self._settings)]
         self._process = Child(argv, self.folder / "stderr", cwd=self.folder)
         deadline = time.monotonic() + READY_SECONDS
-        while not self._listens():
+        while not java_side.listens(self._port):
             if self._process.process.poll() is not None or time.monotonic() > deadline:
                 raise ChildFailed(f"Kafka does not listen: {self._process.tail()}")
             time.sleep(LOOK_SECONDS)
@@ -80,39 +74,7 @@ class KafkaBroker:
         if self._process is not None:
             self._process.kill()
 
-    def _listens(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self._port)) == 0
-
 
 def jars(part: str) -> Path:
     """The folder with the jars of the `broker` or of Spark's `source`; JavaMissing without them."""
-    lack = java_side.missing()
-    if lack is not None:
-        raise java_side.JavaMissing(lack)
-    pom = POMS / f"{part}.xml"
-    if not pom.exists():
-        raise java_side.JavaMissing(
-            f"{pom} does not exist: this needs a source checkout of aerobee"
-        )
-    base = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
-    cache = base / "aerobee-interop" / "kafka"
-    cache.mkdir(parents=True, exist_ok=True)
-    target = cache / f"{part}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:16]}"
-    with (cache / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two runs at once fetch once
-        if not target.exists():
-            _fetch(pom, target)
-    return target
-
-
-def _fetch(pom: Path, target: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        goal = "dependency:copy-dependencies"
-        argv = ["mvn", "-q", "-B", "-f", str(pom), goal, f"-DoutputDirectory={scratch}/lib"]
-        done = subprocess.run(argv, capture_output=True, text=True)  # noqa: S603 - no shell
-        if done.returncode != 0:
-            raise java_side.JavaMissing(
-                f"mvn can't fetch what {pom} names: {(done.stdout + done.stderr)[-1000:]}"
-            )
-        os.rename(f"{scratch}/lib", target)
+    return java_side.jars(java_side.INTEROP / "kafka" / f"{part}.xml")

@@ -6,17 +6,18 @@ machine.
 
 from __future__ import annotations
 
-import json
 import selectors
 import socket
 import struct
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from multiprocessing import get_context
 from typing import Any, Protocol
 
-from .loadgen import RUN_SECONDS_MAX, Load, LoadFailed
+from .loadgen import RUN_SECONDS_MAX, Load, LoadFailed, connected, refused_max
+
+Result = dict[str, Any]
 
 READ_BYTES = 1 << 18
 FRAME = struct.Struct(">ii")
@@ -32,14 +33,17 @@ def frame(fields: str, opaque: int, body: bytes = b"") -> bytes:
 class Wire:
     """One connection to a broker."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
-        self.socket = socket.create_connection(address, timeout=60)
+    def __init__(self, address: str) -> None:
+        self.socket = connected(address)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._data = b""
 
     def headers(self) -> Iterator[bytes]:
         """Read once; the headers of the responses that are whole."""
-        self._data += self.socket.recv(READ_BYTES)
+        received = self.socket.recv(READ_BYTES)
+        if not received:
+            raise LoadFailed("the broker closed the connection")
+        self._data += received
         data, at = self._data, 0
         while len(data) - at >= FRAME.size:
             length, header_bytes = FRAME.unpack_from(data, at)
@@ -62,25 +66,27 @@ class Worker(Protocol):
 
 def drive(workers: Sequence[Worker], is_over: Callable[[], bool]) -> float:
     """Let all read until it is over, and close them; returns the seconds."""
-    with selectors.DefaultSelector() as selector:
+    with ExitStack() as stack:
+        selector = stack.enter_context(selectors.DefaultSelector())
         for worker in workers:
+            stack.enter_context(worker.socket)
             selector.register(worker.socket, selectors.EVENT_READ, worker)
         begin = time.perf_counter()
         while not is_over():
             for key, _ in selector.select(timeout=60):
                 key.data.read()
-        seconds = time.perf_counter() - begin
-    for worker in workers:
-        worker.socket.close()
-    return seconds
+        return time.perf_counter() - begin
 
 
-def report(messages: int, errors: int, seconds: float, took_us: Sequence[float]) -> dict[str, Any]:
-    """The line that a load prints."""
+def report(
+    messages: int, seconds: float, took_us: Sequence[float], errors: int = 0, code: str = ""
+) -> Result:
+    """What a load took; `code` is that of the refused requests."""
     times = sorted(took_us)
     return {
         "messages": messages,
         "errors": errors,
+        "code": code,
         "seconds": seconds,
         "msgs_per_s": messages / seconds,
         "p50_us": times[len(times) // 2],
@@ -89,18 +95,18 @@ def report(messages: int, errors: int, seconds: float, took_us: Sequence[float])
 
 
 def run_alone(
-    module: str, address: str, topic: str, words: Sequence[str], load: Load, said: str = ""
-) -> dict[str, Any]:
-    """Run a module of this folder in a process of its own, with `said` as its standard input.
+    work: Callable[..., Result], address: str, topic: str, load: Load, *more: object
+) -> Result:
+    """What `work(address, topic, load, *more)` returns, in a process of its own.
 
-    Returns its line. LoadFailed when it has ended with an error.
+    LoadFailed when it fails, and when more requests were refused than a busy broker refuses.
     """
-    host, _, port = address.partition(":")
-    argv = [sys.executable, "-m", f"aerobee.bench.loads.{module}", host, port, topic, *words]
-    done = subprocess.run(  # noqa: S603 - no shell
-        argv, capture_output=True, input=said, text=True, timeout=RUN_SECONDS_MAX
-    )
-    if done.returncode != 0:
-        raise LoadFailed(f"{load.name} on {topic}: {done.stderr[-1_000:]} {done.stdout}")
-    found: dict[str, Any] = json.loads(done.stdout)
+    with get_context("spawn").Pool(1) as pool:
+        try:
+            done = pool.apply_async(work, (address, topic, load, *more))
+            found = done.get(RUN_SECONDS_MAX)
+        except Exception as wrong:
+            raise LoadFailed(f"{load.name} on {topic}: {type(wrong).__name__}: {wrong}") from None
+    if found["errors"] > refused_max(load, found.pop("code")):
+        raise LoadFailed(f"{load.name} on {topic}: {found}")
     return found

@@ -11,16 +11,20 @@ import socket
 import struct
 import subprocess
 import time
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 DEFAULT_SOURCE = Path(__file__).resolve().parents[3] / "shared" / "bench" / "loadgen.c"
 RUN_SECONDS_MAX = 600
+ASK_SECONDS_MAX = 120
 UPDATE_AND_CREATE_TOPIC = 17
 GET_MAX_OFFSET = 30
 SYSTEM_BUSY = "2"
-EXTRA_AT = r"WAIT\\u0001true"  # in the generator's source, as it writes the properties of a send
+WAITS = r"WAIT\\u0001true"  # in the generator's source, as it writes the properties of a send
+BATCH = 32  # messages of a request that fills a topic
+Change = tuple[str, str]  # a text in the generator's source, and what replaces it
 REFUSED_SHARE_MAX = 0.01
 
 
@@ -65,23 +69,28 @@ def look_for(source: Path) -> None:
         )
 
 
-def build(source: Path, folder: Path, extra: tuple[str, str] | None = None) -> Path:
-    """Compiles the generator, or another C program, into a folder; the path of the program.
+def property_of(name: str, value: str) -> Change:
+    """The change that gives each message of a single send one more property."""
+    return WAITS, f"{WAITS}\\\\u0002{name}\\\\u0001{value}"
 
-    `extra` is one more property, name and value, that each message of a single send has.
+
+def build(source: Path, folder: Path, change: Change | None = None) -> Path:
+    """Compile the generator, or another C program, into a folder, once; the path of the program.
+
+    `change` replaces a text that the source has once.
     """
     look_for(source)
     name = source.stem
-    if extra is not None:
-        name = f"{name}-{extra[0]}"
+    if change is not None:
+        name = f"{name}-{zlib.crc32(repr(change).encode()):08x}"
         text = source.read_text()
-        if text.count(EXTRA_AT) != 1:
-            raise LoadFailed(f"{source} has no {EXTRA_AT} to put {extra[0]} behind")
+        if text.count(change[0]) != 1:
+            raise LoadFailed(f"{source} does not have {change[0]!r} once, which is to be changed")
         source = folder / f"{name}.c"
-        source.write_text(
-            text.replace(EXTRA_AT, f"{EXTRA_AT}\\\\u0002{extra[0]}\\\\u0001{extra[1]}")
-        )
+        source.write_text(text.replace(*change))
     program = folder / name
+    if program.exists():
+        return program
     argv = ["gcc", "-O2", "-o", str(program), str(source)]
     done = subprocess.run(argv, capture_output=True, text=True)  # noqa: S603 - no shell
     if done.returncode != 0:
@@ -112,8 +121,7 @@ def refused_max(load: Load, code: str) -> float:
 
 def create_topic(address: str, topic: str, queues: int = 4) -> None:
     """Creates a topic on a broker, as mqadmin does."""
-    host, _, port = address.partition(":")
-    with socket.create_connection((host, int(port)), timeout=30) as connection:
+    with connected(address) as connection:
         create_topics(connection, [topic], queues)
 
 
@@ -135,22 +143,43 @@ def create_topics(connection: socket.socket, topics: list[str], queues: int) -> 
             raise LoadFailed(f"topic {topic} was refused: {answer.get('remark')}")
 
 
+def fill(
+    program: Path, address: str, topic: str, messages: int, per: int = BATCH, inflight: int = 8
+) -> int:
+    """Fill an empty topic with messages of 128 bytes, `per` a request, over its four queues.
+
+    Returns the number of messages stored: on a loaded machine the real broker refuses a few
+    requests.
+    """
+    load = Load("fill", "send", -(-messages // per), conns=4, inflight=inflight, per=per)
+    taken = int(run(program, address, topic, load)["messages"])
+    wait_stored(address, topic, min(messages, taken))
+    return taken
+
+
+def stored(address: str, topic: str, queues: int = 4) -> int:
+    """How many messages can be read from the queues of a topic."""
+    with connected(address) as connection:
+        return sum(
+            int(ask(connection, GET_MAX_OFFSET, queue, fields)["extFields"]["offset"])
+            for queue in range(queues)
+            for fields in [{"topic": topic, "queueId": str(queue)}]
+        )
+
+
 def wait_stored(address: str, topic: str, messages: int, queues: int = 4) -> None:
-    """Waits until that many messages can be read: Java's broker builds its queues later."""
-    host, _, port = address.partition(":")
+    """Wait until that many messages can be read: Java's broker builds its queues later."""
     deadline = time.monotonic() + RUN_SECONDS_MAX
-    with socket.create_connection((host, int(port)), timeout=30) as connection:
-        while True:
-            found = 0
-            for queue in range(queues):
-                fields = {"topic": topic, "queueId": str(queue)}
-                answer = ask(connection, GET_MAX_OFFSET, queue, fields)
-                found += int(answer["extFields"]["offset"])
-            if found >= messages:
-                return
-            if time.monotonic() > deadline:
-                raise LoadFailed(f"{topic} has {found} of {messages} messages after a long wait")
-            time.sleep(0.1)
+    while (found := stored(address, topic, queues)) < messages:
+        if time.monotonic() > deadline:
+            raise LoadFailed(f"{topic} has {found} of {messages} messages after a long wait")
+        time.sleep(0.1)
+
+
+def connected(address: str) -> socket.socket:
+    """A connection to a broker."""
+    host, _, port = address.partition(":")
+    return socket.create_connection((host, int(port)), timeout=ASK_SECONDS_MAX)
 
 
 def ask(

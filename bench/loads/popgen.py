@@ -3,22 +3,18 @@
 Each connection has one pop in flight. The messages of its response are acknowledged one by one or
 all in one request, in one write with the next pop. Frames are parsed only as far as needed, so that
 broker and load can share a small machine: the opaque of a request is the number of messages that it
-acknowledges, 0 for a pop. Prints one JSON line when the number of messages asked for is
-acknowledged.
+acknowledges, 0 for a pop.
 """
 
 from __future__ import annotations
 
-import argparse
 import base64
 import json
-import sys
 import time
-from collections.abc import Sequence
 
 from ...harness.clusters import BROKER_NAME
-from .frames import Wire, drive, frame, report, run_alone
-from .loadgen import Load, LoadFailed
+from .frames import Result, Wire, drive, frame, report
+from .loadgen import Load
 
 POP_MESSAGE, ACK_MESSAGE, BATCH_ACK_MESSAGE = 200_050, 200_051, 200_151
 INVISIBLE_MS = 60_000
@@ -28,9 +24,7 @@ POLL_MS = 5_000
 class Popper(Wire):
     """One connection. `acked` counts the messages whose acknowledgement was answered."""
 
-    def __init__(
-        self, address: tuple[str, int], topic: str, group: str, broker: str, *, batched: bool
-    ) -> None:
+    def __init__(self, address: str, topic: str, group: str, broker: str, *, batched: bool) -> None:
         super().__init__(address)
         self.acked = 0
         self.refused = 0
@@ -99,47 +93,13 @@ class Popper(Wire):
         return frame(f'{{"code":{BATCH_ACK_MESSAGE}', count, body)
 
 
-def start(address: str, topic: str, group: str, load: Load, *, batched: bool) -> dict[str, float]:
-    """Runs a load in a process of its own; its line. LoadFailed when a request was refused."""
-    words = ["--group", group, "--broker", BROKER_NAME]
-    words += ["--conns", str(load.conns), "--count", str(load.count)]
-    words += ["--batched"] if batched else []
-    found: dict[str, float] = run_alone("popgen", address, topic, words, load)
-    if found["errors"]:
-        raise LoadFailed(f"{load.name} on {topic}: {found}")
-    return found
-
-
-def run(options: argparse.Namespace) -> dict[str, float]:
-    """Pop and acknowledge `options.count` messages; what it took."""
-    address = (options.host, options.port)
+def pop(address: str, topic: str, load: Load, group: str, batched: bool) -> Result:
+    """Pop and acknowledge `load.count` messages; what it took."""
     poppers = [
-        Popper(address, options.topic, options.group, options.broker, batched=options.batched)
-        for _ in range(options.conns)
+        Popper(address, topic, group, BROKER_NAME, batched=batched) for _ in range(load.conns)
     ]
     for popper in poppers:
         popper.pop()
-    seconds = drive(
-        poppers, lambda: sum(one.acked + one.refused for one in poppers) >= options.count
-    )
+    seconds = drive(poppers, lambda: sum(one.acked + one.refused for one in poppers) >= load.count)
     acked, refused = sum(one.acked for one in poppers), sum(one.refused for one in poppers)
-    return report(acked, refused, seconds, [us for one in poppers for us in one.pop_us])
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one load."""
-    parser = argparse.ArgumentParser(description="Pops messages and acknowledges them.")
-    parser.add_argument("host")
-    parser.add_argument("port", type=int)
-    parser.add_argument("topic")
-    parser.add_argument("--group", required=True)
-    parser.add_argument("--broker", required=True, help="the broker's name")
-    parser.add_argument("--conns", type=int, default=4)
-    parser.add_argument("--count", type=int, default=10_000)
-    parser.add_argument("--batched", action="store_true", help="one acknowledgement for a pop")
-    print(json.dumps(run(parser.parse_args(argv))))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return report(acked, seconds, [us for one in poppers for us in one.pop_us], refused)

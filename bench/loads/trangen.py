@@ -2,19 +2,16 @@
 
 Each connection has a given number of transactions under way. One begins with the send of its half
 message and ends with the answer to its commit; the next begins in the same write. A plain reader of
-frames, as popgen. Prints one JSON line when the given number of transactions has ended.
+frames, as popgen.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 import time
-from collections.abc import Sequence
 
-from .frames import Wire, drive, frame, report, run_alone
-from .loadgen import Load, LoadFailed, refused_max
+from .frames import Result, Wire, drive, frame, report
+from .loadgen import Load
 
 SEND_MESSAGE_V2, END_TRANSACTION = 310, 37
 COMMIT = 8
@@ -35,7 +32,7 @@ END = (
 class Beginner(Wire):
     """One connection. `ended` counts the transactions whose commit was accepted."""
 
-    def __init__(self, address: tuple[str, int], topic: str, number: int, size: int) -> None:
+    def __init__(self, address: str, topic: str, number: int, size: int) -> None:
         super().__init__(address)
         self.ended = 0
         self.refused = 0
@@ -82,49 +79,15 @@ class Beginner(Wire):
         return frame(fields, slot + ENDS)
 
 
-def start(address: str, topic: str, load: Load) -> dict[str, float]:
-    """Runs a load in a process of its own; its line. LoadFailed when requests were refused, but for
-    the few that the real broker is too busy for."""
-    words = ["--conns", str(load.conns), "--inflight", str(load.inflight)]
-    words += ["--size", str(load.size), "--count", str(load.count)]
-    found = run_alone("trangen", address, topic, words, load)
-    if found["errors"] > refused_max(load, found["code"]):
-        raise LoadFailed(f"{load.name} on {topic}: {found}")
-    del found["code"]
-    return dict(found)
-
-
-def run(options: argparse.Namespace) -> dict[str, float | str]:
-    """Begin and commit `options.count` transactions; what it took, and the code of a refusal."""
-    address = (options.host, options.port)
+def transact(address: str, topic: str, load: Load) -> Result:
+    """Begin and commit `load.count` transactions; what it took."""
     mark = time.time_ns() & 0xFFFFFF00
-    beginners = [
-        Beginner(address, options.topic, mark + number, options.size)
-        for number in range(options.conns)
-    ]
+    beginners = [Beginner(address, topic, mark + number, load.size) for number in range(load.conns)]
     for beginner in beginners:
-        beginner.begin(options.inflight)
+        beginner.begin(load.inflight)
     seconds = drive(
-        beginners, lambda: sum(one.ended + one.refused for one in beginners) >= options.count
+        beginners, lambda: sum(one.ended + one.refused for one in beginners) >= load.count
     )
     ended, refused = sum(one.ended for one in beginners), sum(one.refused for one in beginners)
-    found = report(ended, refused, seconds, [us for one in beginners for us in one.took_us])
-    return found | {"code": "".join({one.code for one in beginners})}
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one load."""
-    parser = argparse.ArgumentParser(description="Begins transactions and commits them.")
-    parser.add_argument("host")
-    parser.add_argument("port", type=int)
-    parser.add_argument("topic")
-    parser.add_argument("--conns", type=int, default=4)
-    parser.add_argument("--inflight", type=int, default=16)
-    parser.add_argument("--size", type=int, default=128)
-    parser.add_argument("--count", type=int, default=10_000)
-    print(json.dumps(run(parser.parse_args(argv))))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    took_us = [us for one in beginners for us in one.took_us]
+    return report(ended, seconds, took_us, refused, "".join({one.code for one in beginners}))

@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from aerobee.bench.grpc_measures import SERVICE, TOPIC, send_request
 from aerobee.bench.loads import grpcgen
 from aerobee.bench.loads.loadgen import LoadFailed
+from aerobee.bench.proxies import TOPIC, send_request
 from aerobee.testing import LocalCluster
 
 from ...proxy.support import new, setup
@@ -16,8 +16,7 @@ async def test_each_request_has_its_answer() -> None:
         async with setup(cluster) as proxied:
             await proxied.create(TOPIC)
             request = send_request().SerializeToString()
-            path = f"{SERVICE}/SendMessage"
-            found = await grpcgen.exchange(proxied.proxy.port, path, [request] * 5, connections=2)
+            found = await grpcgen.exchange(proxied.proxy.port, "SendMessage", [request] * 5, 2)
             answers = [new("SendMessageResponse").FromString(raw) for (raw,) in found]
             assert [answer.status.code for answer in answers] == [20_000] * 5
 
@@ -36,4 +35,4 @@ async def test_idle_clients_are_known_with_their_settings_until_they_leave() -> 
 def test_without_h2load_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(LoadFailed, match="apt-get install nghttp2-client"):
-        grpcgen.h2load(1, "/x", b"", 1, 1, 1)
+        grpcgen.h2load(1, "X", b"", 1, 1, 1)

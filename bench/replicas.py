@@ -1,7 +1,8 @@
-"""Measures brokers in controller mode: what they cost, how a slave catches up, how a role changes.
+"""Measures brokers with copies: sends to a master with a slave, and brokers in controller mode.
 
-All brokers share the machine, each in its own process. The pairs and the set that are not being
-measured are idle.
+All brokers share the machine, each in its own process; aerobee replicates to aerobee, RocketMQ to
+RocketMQ. The pairs and the set that are not being measured are idle. For controller mode: what it
+costs, how a slave catches up, how a role changes.
 """
 
 from __future__ import annotations
@@ -15,17 +16,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 
 from ..client import Message, Producer
 from ..client.base.receipts import SendStatus
 from ..client.errors import AerobeeError
 from ..console.findings.replicas import Replicas, elect, replicas_of
-from ..harness.child import Child
 from ..harness.clusters import (
     BROKER_NAME,
     CLUSTER_NAME,
@@ -35,44 +34,133 @@ from ..harness.clusters import (
     Cluster,
 )
 from ..harness.java_side import free_ports
+from ..protocol import codes
 from ..protocol.aio.peers import Peers
+from ..protocol.bodies.ha import HARuntimeInfo
+from .disk import GIB
 from .loads import loadgen
-from .measures import CASES, SETTLE_SECONDS, Compared, Say, fill, median
-from .replication_measures import ROLES, pair
-from .store_measures import GIB, RECORD_BYTES, Held
+from .loads.loadgen import Load
+from .rates import CASES, RECORD_BYTES, SENDS
+from .report import Held, Row, held
+from .turns import (
+    SETTLE_SECONDS,
+    Found,
+    Result,
+    Run,
+    Settings,
+    compared,
+    in_turns,
+    median,
+    say,
+    seconds_row,
+)
 
-DOUBLE_WRITE = ROLES["slave waited for"]
-LOAD = CASES[0].load
-COST_RATIO_MIN = 0.95  # of the sends of a SYNC_MASTER
-JAVA_RATIO_MIN = 2.0
+JOIN_SECONDS = 60
+ROLES: dict[str, Settings] = {
+    "slave not waited for": {"brokerRole": "ASYNC_MASTER"},
+    "slave waited for": {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2},
+}
+DOUBLE_WRITE = "slave waited for"
+JAVA_MARK = ">= 2"
+# A real slave says nothing before that has passed.
+QUICK: Settings = {"haSendHeartbeatInterval": 500}
 CATCH_UP_MB_MIN = 300.0
 BARE_PART_MIN = 0.8
 COPY_BYTES = 256 << 10
-PROMOTION_SECONDS_MAX = 1.0
-MINUTE_SECONDS_MAX = 3.0
 SEEDS = 7  # histories, those of even seeds in controller mode
 LOG_BYTES = 256 << 20  # a file of the log
 WAIT_SECONDS = 600
 ROOT = Path(__file__).resolve().parents[1]
 
 
+def replication(run: Run) -> list[Row]:
+    """Messages per second and their latencies, for both kinds, after a warm-up round."""
+    rows: list[Row] = []
+    for number, (name, role) in enumerate(ROLES.items()):
+        with ExitStack() as stack:
+            sides = {
+                "java": pair(run, stack, f"java{number}", role | QUICK, is_java=True),
+                "aerobee": pair(run, stack, f"ours{number}", role | QUICK),
+            }
+            for load in (SENDS, CASES[3].load):
+                is_marked = load is SENDS and name == DOUBLE_WRITE
+                found = _sent(run, f"{load.name}, {name}", sides, load)
+                rows.append(
+                    compared(
+                        f"{load.name}, {name}",
+                        "messages/s",
+                        found,
+                        "msgs_per_s",
+                        JAVA_MARK if is_marked else "",
+                        ("p50_us", "p99_us"),
+                    )
+                )
+    return rows
+
+
+def _sent(run: Run, name: str, sides: Mapping[str, Cluster], load: Load) -> Found:
+    """The results of a load, the sides in turns."""
+    load, topic = run.load(load), f"Copied{load.conns}"
+    for side in sides.values():
+        loadgen.create_topic(side.broker, topic)
+
+    def once(side: Cluster, _: int) -> Result:
+        return loadgen.run(run.program, side.broker, topic, load)
+
+    return in_turns(run, name, sides, once)
+
+
+def pair(
+    run: Run, stack: ExitStack, name: str, settings: Settings, *, is_java: bool = False
+) -> Cluster:
+    """A master whose slave has joined it."""
+
+    def made(part: str, more: Settings) -> Cluster:
+        where = f"{name}/{part}"
+        one = (
+            run.java(where, settings | more, apart=True)
+            if is_java
+            else run.ours(where, settings | more)
+        )
+        stack.callback(one.stop)
+        return one
+
+    master = made("master", {})
+    master.start()
+    slave: Settings = {"brokerRole": "SLAVE", "brokerId": 1, "namesrvAddr": master.namesrv}
+    made("slave", slave).start_broker()
+    asyncio.run(_joined(master.broker))
+    return master
+
+
+async def _joined(broker: str) -> None:
+    """Wait until a slave has everything that its master has."""
+    peers = Peers(upgrade=False)
+    try:
+        async with asyncio.timeout(JOIN_SECONDS):
+            while True:
+                answer = await peers.request(broker, codes.GET_BROKER_HA_STATUS, None, b"", 10)
+                status = HARuntimeInfo.decode(answer.body)
+                if any(slave.diff == 0 for slave in status.ha_connection_info):
+                    return
+                await asyncio.sleep(0.1)
+    finally:
+        await peers.close()
+
+
 class ControllerSet:
     """A controller, a name server and two brokers of one name, each a process. `brokers[0]` is the
-    first master; `kind` names the set in results."""
+    first master."""
 
-    kind = "controller"
-
-    def __init__(self, stack: ExitStack, folder: Path) -> None:
-        folder.mkdir()
-        self.folder = folder
+    def __init__(self, run: Run, stack: ExitStack, name: str) -> None:
+        folder = run.folder / name
         port = free_ports(1)[0]
         words = ["controller", "--listen-port", str(port), "--store", str(folder / "state")]
-        argv = [sys.executable, "-m", "aerobee.scripts.cli", *words, "--set", "httpPort=0"]
         self.controller = f"127.0.0.1:{port}"
-        child = Child(argv, folder / "controller.stderr", cwd=folder)
+        child = run.command(name, *words, "--set", "httpPort=0")
         stack.callback(child.stop)
         child.wait_line(lambda line: "ready" in line, READY_SECONDS)
-        settings: dict[str, str | int] = HERE | {
+        settings: Settings = HERE | {
             "enableControllerMode": "true",
             "controllerAddr": self.controller,
             "mappedFileSizeCommitLog": LOG_BYTES,
@@ -85,10 +173,6 @@ class ControllerSet:
         master.start()
         slave.start_broker()
         self.until(whole)
-
-    @property
-    def master(self) -> Cluster:
-        return self.brokers[0]
 
     def until(self, holds: Callable[[Replicas], bool]) -> tuple[Replicas, float]:
         """What the controller says once it holds, and when that was, by `time.monotonic`."""
@@ -131,85 +215,52 @@ def whole(found: Replicas) -> bool:
     return sum(one.is_in_set and one.is_alive for one in found.members) == 2
 
 
-def failover(
-    folder: Path,
-    program: Path,
-    rounds: int,
-    scale: float,
-    gib: float,
-    flags: tuple[str, ...],
-    say: Say,
-) -> tuple[list[Compared], list[Held]]:
-    """Sends that wait for a second broker in three kinds; then catching up by `gib` GiB, and a
+def failover(run: Run) -> list[Row]:
+    """Sends that wait for a second broker in three kinds; then catching up by `run.gib` GiB, and a
     change of master on that log; then the processor time of a simulated cluster."""
+    name = f"{SENDS.name}, {DOUBLE_WRITE}"
     with ExitStack() as stack:
-        java, ours = (
-            pair(stack, folder / kind, kind, DOUBLE_WRITE, flags) for kind in ("java", "ours")
-        )
-        mode = ControllerSet(stack, folder / "controller")
-        loadgen.create_topic(mode.master.broker, f"Copied{LOAD.conns}")
-        found = _sent(program, {"java": java, "ours": ours, mode.kind: mode.master}, rounds, scale)
-        for kind, speed in found.items():
-            say(f"{LOAD.name}, waiting for a second broker: {kind} {speed:,.0f}/s")
-    with ExitStack() as stack:
-        behind = ControllerSet(stack, folder / "behind")
-        held = [_cost(found), _caught_up(behind, program, gib, say)]
-        seconds = asyncio.run(behind.switch())
-        say(f"another master on {gib:g} GiB after {seconds:.2f} s")
-        held.append(
-            Held(
-                f"electMaster on a log of {gib:g} GiB until the other broker takes a message",
-                f"{seconds:.2f} s",
-                f"<= {PROMOTION_SECONDS_MAX:g} s",
-                seconds <= PROMOTION_SECONDS_MAX,
-            )
-        )
-    held.append(_minute(say))
-    return [_row(found)], held
-
-
-def _sent(program: Path, sides: dict[str, Cluster], rounds: int, scale: float) -> dict[str, float]:
-    """The median rate of each side, in turns after a round that warms up."""
-    load = replace(LOAD, count=int(LOAD.count * scale))
-    results: dict[str, list[dict[str, float]]] = {kind: [] for kind in sides}
-    for number in range(rounds + 1):
-        for kind, side in sides.items():
-            time.sleep(SETTLE_SECONDS)
-            result = loadgen.run(program, side.broker, f"Copied{load.conns}", load)
-            if number:
-                results[kind].append(result)
-    return {kind: median(each, "msgs_per_s") for kind, each in results.items()}
-
-
-def _row(found: dict[str, float]) -> Compared:
-    """Our pair beside the Java pair."""
-    java, ours = found["java"], found["ours"]
-    name, wanted = f"{LOAD.name}, slave waited for", f">= {JAVA_RATIO_MIN:g}"
-    return Compared(name, "messages/s", java, ours, wanted, ours >= JAVA_RATIO_MIN * java)
-
-
-def _cost(found: dict[str, float]) -> Held:
-    """Controller mode beside our pair."""
-    part = found[ControllerSet.kind] / found["ours"]
-    return Held(
-        f"{LOAD.name}, controller mode, part of SYNC_MASTER with inSyncReplicas=2",
-        f"{part:.2f}",
-        f">= {COST_RATIO_MIN:g}",
-        part >= COST_RATIO_MIN,
-        f"{found[ControllerSet.kind]:,.0f} of {found['ours']:,.0f} messages/s",
+        role = ROLES[DOUBLE_WRITE]
+        sides = {
+            "java": pair(run, stack, "java", role, is_java=True),
+            "aerobee": pair(run, stack, "ours", role),
+            "controller": ControllerSet(run, stack, "controller").brokers[0],
+        }
+        found = _sent(run, name, sides, SENDS)
+    rate, beside = (median(found[kind], "msgs_per_s") for kind in ("controller", "aerobee"))
+    cost = held(
+        f"{SENDS.name}, controller mode, part of SYNC_MASTER with inSyncReplicas=2",
+        rate / beside,
+        "{:.2f}",
+        ">= 0.95",
+        f"{rate:,.0f} of {beside:,.0f} messages/s",
     )
+    with ExitStack() as stack:
+        behind = ControllerSet(run, stack, "behind")
+        caught_up = _caught_up(run, behind)
+        seconds = asyncio.run(behind.switch())
+        say(f"another master on {run.gib:g} GiB after {seconds:.2f} s")
+    elected = f"electMaster on a log of {run.gib:g} GiB until the other broker takes a message"
+    return [
+        compared(name, "messages/s", found, "msgs_per_s", JAVA_MARK),
+        cost,
+        caught_up,
+        seconds_row(elected, seconds, "<= 1 s"),
+        _minute(),
+    ]
 
 
-def _caught_up(behind: ControllerSet, program: Path, gib: float, say: Say) -> Held:
+def _caught_up(run: Run, behind: ControllerSet) -> Held:
     """How fast a slave gets what it lacks, from its first new byte until it has everything."""
     master, slave = behind.brokers
+    gib = run.gib
     loadgen.create_topic(master.broker, "Switched")
     loadgen.create_topic(master.broker, "Filled")
     slave.stop_broker(kill=False)
     behind.until(lambda found: sum(one.is_in_set for one in found.members) == 1)
-    fill(program, master, "Filled", int(gib * GIB) // RECORD_BYTES)
+    loadgen.fill(run.program, master.broker, "Filled", int(gib * GIB) // RECORD_BYTES)
     time.sleep(SETTLE_SECONDS)
-    bare = _bare_copy(behind.folder / "bare", int(gib * GIB))
+    bare = _bare_copy(run.folder / "bare", int(gib * GIB))
     begun: tuple[float, int] | None = None
 
     def caught(found: Replicas) -> bool:
@@ -278,18 +329,13 @@ def _send_file(path: Path, address: tuple[str, int]) -> None:
             sock.sendall(view[at : at + COPY_BYTES])
 
 
-def _minute(say: Say) -> Held:
+def _minute() -> Held:
     """The processor time of a virtual minute: histories of several seeds beside one of them."""
     one, several = _simulated(1), _simulated(SEEDS)
     seconds = (several[0] - one[0]) / (several[1] - one[1]) * 60
     say(f"a simulated minute takes {seconds:.2f} s of processor time")
-    return Held(
-        "a minute of a whole simulated cluster, processor time",
-        f"{seconds:.2f} s",
-        f"<= {MINUTE_SECONDS_MAX:g} s",
-        seconds <= MINUTE_SECONDS_MAX,
-        f"seeds 2 to {SEEDS} of `scripts/simulate`",
-    )
+    name = "a minute of a whole simulated cluster, processor time"
+    return seconds_row(name, seconds, "<= 3 s", f"seeds 2 to {SEEDS} of `scripts/simulate`")
 
 
 def _simulated(last: int) -> tuple[float, float]:

@@ -13,20 +13,19 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
-from pathlib import Path
 
 from ..client import Admin, Consumer, Message, Producer
 from ..client.base.responses import header_of
 from ..client.errors import AerobeeError
 from ..harness.child import Child
-from ..harness.clusters import BROKER_NAME, CLUSTER_NAME, AerobeeCluster, Cluster
+from ..harness.clusters import BROKER_NAME, AerobeeCluster, Cluster
 from ..protocol import codes
 from ..protocol.aio.peers import Peers
 from ..protocol.bodies.ha import HARuntimeInfo
 from ..protocol.headers.offsets import OffsetResponse, QueueAddress
-from .measures import Say
-from .replication_measures import pair
-from .store_measures import Held
+from .replicas import pair
+from .report import Held, Row
+from .turns import Run, Settings, running, say
 
 TOPIC, GROUP, QUEUES = "Shared", "sharers", 6
 LOOK_SECONDS = 0.01
@@ -48,28 +47,27 @@ asyncio.run(main())
 """
 
 
-def redistribution(folder: Path, rounds: int, say: Say) -> list[Held]:
-    """The seconds from each event until every queue has one consumer that is there."""
+def redistribution(run: Run) -> list[Row]:
+    """The seconds from each event until every queue has one consumer that is there; then what a
+    slave lacks."""
     found: dict[str, list[float]] = {}
-    for number in range(rounds):
-        with ExitStack() as stack:
-            first = AerobeeCluster(folder / f"first{number}")
-            stack.callback(first.stop)
-            first.start()
-            settings: dict[str, str | int] = {
-                "namesrvAddr": first.namesrv,
-                "brokerName": "second",
-                "brokerClusterName": CLUSTER_NAME,
-            }
-            second = AerobeeCluster(folder / f"second{number}", settings)
-            stack.callback(second.stop)
-            for event, seconds in asyncio.run(_events(first, second)):
-                say(f"{event}: {seconds:.2f} s")
-                found.setdefault(event, []).append(seconds)
-    return [
-        Held(event, f"{statistics.median(times):.1f} s", "", True, BOUNDS[event])
+    for number in range(run.rounds):
+        first = run.ours(f"first{number}")
+        settings: Settings = {"namesrvAddr": first.namesrv, "brokerName": "second"}
+        second = run.ours(f"second{number}", settings)
+        with running(first):
+            try:
+                events = asyncio.run(_events(first, second))
+            finally:
+                second.stop()
+        for event, seconds in events:
+            say(f"{event}: {seconds:.2f} s")
+            found.setdefault(event, []).append(seconds)
+    rows = [
+        Held(event, f"{statistics.median(times):.1f} s", note=BOUNDS[event])
         for event, times in found.items()
     ]
+    return [*rows, *_kills(run)]
 
 
 BOUNDS = {
@@ -83,7 +81,7 @@ BOUNDS = {
 
 
 async def _events(first: AerobeeCluster, second: AerobeeCluster) -> list[tuple[str, float]]:
-    found = []
+    found = list[tuple[str, float]]()
     async with AsyncExitStack() as stack:
         admin = await stack.enter_async_context(Admin(first.namesrv))
         await admin.create_topic(TOPIC, QUEUES, broker=BROKER_NAME)
@@ -93,6 +91,10 @@ async def _events(first: AerobeeCluster, second: AerobeeCluster) -> list[tuple[s
 
         one = await stack.enter_async_context(member())
         await _seconds(lambda: _shares([one]) == [QUEUES])
+
+        async def note(event: str, shares: list[int]) -> None:
+            found.append((event, await _seconds(lambda: _shares([one]) == shares)))
+
         begin = time.monotonic()
         async with member() as two:
             await _seconds(lambda: _shares([one, two]) == [QUEUES // 2] * 2)
@@ -104,18 +106,14 @@ async def _events(first: AerobeeCluster, second: AerobeeCluster) -> list[tuple[s
         await asyncio.to_thread(child.wait_line, lambda line: "ready" in line, WAIT_SECONDS)
         await _seconds(lambda: _shares([one]) == [QUEUES // 2])
         child.kill()
-        seconds = await _seconds(lambda: _shares([one]) == [QUEUES])
-        found.append(("a member is killed", seconds))
+        await note("a member is killed", [QUEUES])
         await asyncio.to_thread(second.start_broker)
         await admin.create_topic(TOPIC, QUEUES, broker="second")
-        seconds = await _seconds(lambda: _shares([one]) == [2 * QUEUES])
-        found.append(("a broker is added", seconds))
+        await note("a broker is added", [2 * QUEUES])
         await asyncio.to_thread(second.stop_broker, kill=True)
-        seconds = await _seconds(lambda: _shares([one]) == [QUEUES])
-        found.append(("a broker is killed", seconds))
+        await note("a broker is killed", [QUEUES])
         await admin.create_topic(TOPIC, QUEUES + 2, broker=BROKER_NAME)
-        seconds = await _seconds(lambda: _shares([one]) == [QUEUES + 2])
-        found.append(("a topic gets 2 more queues", seconds))
+        await note("a topic gets 2 more queues", [QUEUES + 2])
     return found
 
 
@@ -134,13 +132,12 @@ async def _seconds(holds: Callable[[], bool]) -> float:
     return time.monotonic() - begin
 
 
-def kills(folder: Path, rounds: int, say: Say) -> list[Held]:
+def _kills(run: Run) -> list[Row]:
     """What an asynchronous slave lacks when its master is killed under load."""
     lacked, rates, behind = [], [], []
-    for number in range(rounds):
+    for number in range(run.rounds):
         with ExitStack() as stack:
-            role: dict[str, str | int] = {"brokerRole": "ASYNC_MASTER"}
-            master = pair(stack, folder / f"killed{number}", "ours", role, ())
+            master = pair(run, stack, f"killed{number}", {"brokerRole": "ASYNC_MASTER"})
             sent, seconds, there, bytes_behind = asyncio.run(_kill(master))
             lacked.append(max(0, sent - there))
             rates.append(sent / seconds)
@@ -151,16 +148,12 @@ def kills(folder: Path, rounds: int, say: Say) -> list[Held]:
         Held(
             "acknowledged messages that an asynchronous slave lacked, kill -9 of its master",
             f"{statistics.median(lacked):,.0f}, at most {max(lacked):,}",
-            "",
-            True,
-            f"{rate}; what a process has handed to the system arrives after its end",
+            note=f"{rate}; what a process has handed to the system arrives after its end",
         ),
         Held(
             "bytes that it had not confirmed, at 20 looks a second",
             f"{statistics.median(behind):,.0f}, at most {max(behind):,}",
-            "",
-            True,
-            "what the loss of the machine, or of the network, can take",
+            note="what the loss of the machine, or of the network, can take",
         ),
     ]
 
