@@ -28,6 +28,7 @@ from .turns import (
     Result,
     Run,
     children,
+    command,
     compared,
     cpu_seconds,
     in_turns,
@@ -122,11 +123,7 @@ class _Group(AerobeeCluster):
 
     def pids(self) -> list[int]:
         """The processes of the members."""
-        return [
-            pid
-            for pid in children(self.broker_pid())
-            if b"broker" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        ]
+        return [pid for pid in children(self.broker_pid()) if b"broker" in command(pid)]
 
 
 def groups(run: Run) -> list[Row]:

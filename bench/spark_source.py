@@ -19,7 +19,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from ..client import Message, Producer
@@ -28,7 +27,7 @@ from ..harness.clusters import BROKER_NAME, AerobeeCluster
 from ..harness.java_side import JavaMissing
 from .loads import loadgen
 from .report import Held, Row, held
-from .turns import Run, cpu_seconds, resident_mib, running, say, stat
+from .turns import Run, command, cpu_seconds, descendants, resident_mib, running, say
 
 SIZES = ((128, 2_000_000), (1024, 600_000))  # bytes of a body, rows
 TASKS = (1, 2, 4)
@@ -184,7 +183,7 @@ def _memory(spark: Any, cluster: AerobeeCluster, size: int, count: int) -> Held:
         reader = spark.read.format("rocketmq").option("nameServer", cluster.namesrv)
         reader = reader.option("subscribe", topic).option("endingOffsets", ending)
         reader.load().write.format("noop").mode("overwrite").save()
-        workers = [pid for pid in descendants(os.getpid()) if _is_worker(pid)]
+        workers = [pid for pid in descendants(os.getpid()) if b"pyspark.daemon" in command(pid)]
         peaks.append(max(resident_mib(pid)["VmHWM"] for pid in workers))
         say(f"worker after {rows:,} rows: {peaks[-1]:,.0f} MiB at most")
     part, whole = peaks
@@ -195,27 +194,6 @@ def _memory(spark: Any, cluster: AerobeeCluster, size: int, count: int) -> Held:
         f"< {GROWTH_MIB_MAX} more",
         whole - part < GROWTH_MIB_MAX,
     )
-
-
-def descendants(pid: int) -> list[int]:
-    """The processes below this one, however deep."""
-    parents: dict[int, list[int]] = {}
-    for each in Path("/proc").iterdir():
-        if each.name.isdecimal() and (fields := stat(int(each.name))):
-            parents.setdefault(int(fields[1]), []).append(int(each.name))
-    found, left = [], [pid]
-    while left:
-        below = parents.get(left.pop(), [])
-        found += below
-        left += below
-    return found
-
-
-def _is_worker(pid: int) -> bool:
-    try:
-        return b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
 
 
 def _fill_kafka(spark: Any, address: str, size: int, count: int) -> None:

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -269,14 +269,29 @@ def disk_waits(pid: int) -> int:
     return int(stat(pid)[9])
 
 
+def command(pid: int) -> list[bytes]:
+    """The words of the command of a process; none when it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return []
+
+
 def stat(pid: int) -> list[str]:
     """The fields of a process from its state on; none when it has ended."""
-    try:
+    with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
+    return []
 
 
 def children(pid: int) -> list[int]:
-    """The processes that the main thread of a process has started."""
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """The processes that a process has started; none when it has ended."""
+    lists = Path(f"/proc/{pid}/task").glob("*/children")
+    with suppress(OSError):
+        return [int(each) for one in lists for each in one.read_text().split()]
+    return []
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below a process, however deep."""
+    own = children(pid)
+    return own + [each for one in own for each in descendants(one)]

@@ -60,6 +60,9 @@ class Worker(Protocol):
 
     socket: socket.socket
 
+    def begin(self) -> None:
+        """Send the first requests."""
+
     def read(self) -> None:
         """Take what came in, and ask for more."""
 
@@ -72,6 +75,8 @@ def drive(workers: Sequence[Worker], is_over: Callable[[], bool]) -> float:
             stack.enter_context(worker.socket)
             selector.register(worker.socket, selectors.EVENT_READ, worker)
         begin = time.perf_counter()
+        for worker in workers:
+            worker.begin()
         while not is_over():
             for key, _ in selector.select(timeout=60):
                 key.data.read()

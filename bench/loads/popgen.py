@@ -33,6 +33,10 @@ class Popper(Wire):
         self._batched = batched
         self._asked = 0.0
 
+    def begin(self) -> None:
+        """Ask for the first messages."""
+        self.pop()
+
     def pop(self, more: bytes = b"") -> None:
         """Ask for messages; `more` goes out in the same write."""
         now_ms = int(time.time() * 1_000)
@@ -98,8 +102,6 @@ def pop(address: str, topic: str, load: Load, group: str, batched: bool) -> Resu
     poppers = [
         Popper(address, topic, group, BROKER_NAME, batched=batched) for _ in range(load.conns)
     ]
-    for popper in poppers:
-        popper.pop()
     seconds = drive(poppers, lambda: sum(one.acked + one.refused for one in poppers) >= load.count)
     acked, refused = sum(one.acked for one in poppers), sum(one.refused for one in poppers)
     return report(acked, seconds, [us for one in poppers for us in one.pop_us], refused)

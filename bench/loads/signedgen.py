@@ -59,7 +59,7 @@ class Signer(Wire):
         self._unanswered = 0
         self._sent_at = 0.0
 
-    def send(self) -> None:
+    def begin(self) -> None:
         """Send the next frames, if any are left."""
         frames = next(self._left, [])
         self._sent_at, self._unanswered = time.perf_counter(), len(frames)
@@ -74,7 +74,7 @@ class Signer(Wire):
             self.waits_us.append((time.perf_counter() - self._sent_at) * 1e6)
             self._unanswered -= 1
         if not self._unanswered:
-            self.send()
+            self.begin()
 
 
 def send(address: str, topic: str, load: Load, user: str, secret: str, tls: bool = False) -> Result:
@@ -83,7 +83,5 @@ def send(address: str, topic: str, load: Load, user: str, secret: str, tls: bool
     frames = [signed_send(number, topic, user, secret, body) for number in range(load.count)]
     left = iter([frames[at : at + load.inflight] for at in range(0, load.count, load.inflight)])
     signers = [Signer(address, left, tls=tls) for _ in range(load.conns)]
-    for signer in signers:
-        signer.send()
     seconds = drive(signers, lambda: sum(len(one.waits_us) for one in signers) >= load.count)
     return report(load.count, seconds, [us for one in signers for us in one.waits_us])

@@ -32,19 +32,19 @@ END = (
 class Beginner(Wire):
     """One connection. `ended` counts the transactions whose commit was accepted."""
 
-    def __init__(self, address: str, topic: str, number: int, size: int) -> None:
+    def __init__(self, address: str, topic: str, number: int, load: Load) -> None:
         super().__init__(address)
         self.ended = 0
         self.refused = 0
         self.code = ""  # of the last refusal
         self.took_us: list[float] = []
-        self._topic, self._prefix, self._body = topic, f"{number:08X}", b"x" * size
+        self._topic, self._prefix, self._load = topic, f"{number:08X}", load
         self._begun = 0
         self._began: dict[int, float] = {}
 
-    def begin(self, count: int) -> None:
-        """Send this many half messages."""
-        self.socket.sendall(b"".join(self._half(slot) for slot in range(count)))
+    def begin(self) -> None:
+        """Send the first half messages."""
+        self.socket.sendall(b"".join(self._half(slot) for slot in range(self._load.inflight)))
 
     def read(self) -> None:
         """Take what came in: commit what was accepted, begin another for each that ended."""
@@ -70,7 +70,7 @@ class Beginner(Wire):
         unique = f"{self._prefix}{self._begun:024X}"
         self._began[slot] = time.perf_counter()
         fields = HALF % (self._topic, slot % 4, int(time.time() * 1_000), unique)
-        return frame(fields, slot, self._body)
+        return frame(fields, slot, b"x" * self._load.size)
 
     def _end(self, slot: int, answer: dict[str, str]) -> bytes:
         unique = answer["transactionId"]
@@ -82,9 +82,7 @@ class Beginner(Wire):
 def transact(address: str, topic: str, load: Load) -> Result:
     """Begin and commit `load.count` transactions; what it took."""
     mark = time.time_ns() & 0xFFFFFF00
-    beginners = [Beginner(address, topic, mark + number, load.size) for number in range(load.conns)]
-    for beginner in beginners:
-        beginner.begin(load.inflight)
+    beginners = [Beginner(address, topic, mark + number, load) for number in range(load.conns)]
     seconds = drive(
         beginners, lambda: sum(one.ended + one.refused for one in beginners) >= load.count
     )
