@@ -6,10 +6,11 @@ import json
 import os
 import signal
 import statistics
+import time
 from dataclasses import replace
 
 from ..harness.child import Child
-from ..harness.clusters import AerobeeCluster, Cluster, JavaCluster, start_seconds
+from ..harness.clusters import AerobeeCluster, Cluster, JavaCluster
 from .loads import loadgen
 from .loads.loadgen import Load
 from .rates import CASES
@@ -27,17 +28,16 @@ def starts(run: Run) -> list[Row]:
     found: dict[str, list[float]] = {"java": [], "aerobee": []}
     for repeat in range(run.rounds):
         for kind, seconds in found.items():
-            folder = run.folder / f"start-{kind}-{repeat}"
+            folder = run.folder / f"{kind}{repeat}"
             side: Cluster = (
                 JavaCluster(folder, flags=run.flags)
                 if kind == "java"
                 else AerobeeCluster(folder, together=True)
             )
-            try:
-                seconds.append(start_seconds(side))
-                say(f"start to ready: {kind} {seconds[-1]:.2f} s")
-            finally:
-                side.stop()
+            begin = time.monotonic()
+            with running(side):
+                seconds.append(time.monotonic() - begin)
+            say(f"start to ready: {kind} {seconds[-1]:.2f} s")
     java, ours = map(statistics.median, found.values())
     return [Compared("Start to ready", "s", java, ours, "<= 0.2")]
 

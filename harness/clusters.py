@@ -8,7 +8,6 @@ on its store and its port.
 from __future__ import annotations
 
 import sys
-import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 
@@ -212,10 +211,3 @@ class AerobeeCluster(Cluster):
         child = Child(argv, self.folder / f"{role}.stderr", cwd=self.folder)
         child.wait_line(lambda line: "ready" in line, seconds)
         return child
-
-
-def start_seconds(cluster: Cluster) -> float:
-    """Starts a cluster; the seconds until both served."""
-    begin = time.monotonic()
-    cluster.start()
-    return time.monotonic() - begin
