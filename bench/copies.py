@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -106,7 +106,7 @@ def backups(run: Run) -> list[Row]:
         def others(_: Cluster) -> Iterator[tuple[str, AbstractContextManager[None]]]:
             for what, words in BACKUPS.items():
                 time.sleep(SETTLE_SECONDS)
-                yield what, repeating(partial(_back_up, run.folder, ours.store, words))
+                yield what, _backing_up(run.folder, ours.store, words)
 
         found = beside(run, BESIDE, "Beside", {"aerobee": ours}, others)
     backup, copy = median(speeds, "backup"), median(speeds, "copy")
@@ -116,6 +116,14 @@ def backups(run: Run) -> list[Row]:
         tail_row(f"SEND 1 x 1 beside {what}", each, "<= 2 times") for what, each in found.items()
     ]
     return [held(name, backup / copy, "{:.2f}", ">= 0.9", note), *rows]
+
+
+@contextmanager
+def _backing_up(folder: Path, store: Path, words: tuple[str, ...]) -> Iterator[None]:
+    """Take one backup after the other until the block ends."""
+    with repeating(partial(_back_up, folder, store, words)):
+        time.sleep(SETTLE_SECONDS)  # until the command reads
+        yield
 
 
 def _back_up(folder: Path, store: Path, words: tuple[str, ...], is_over: threading.Event) -> None:
