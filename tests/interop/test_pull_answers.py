@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from aerobee.bench.loads import loadgen
+from aerobee.harness.clusters import Cluster
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
@@ -15,8 +17,6 @@ from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.headers.topics import UpdateTopic
 from aerobee.protocol.message import properties
 from aerobee.protocol.message.record import decode_all
-from aerobee.harness.clusters import Cluster
-from aerobee.bench.loads import loadgen
 
 TOPIC, OTHER_TOPIC = "Pulled", "NotPulled"
 BATCH = 40  # more than one pull takes

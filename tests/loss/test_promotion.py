@@ -14,11 +14,11 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from random import Random
 
+from aerobee.harness.child import Child
 from aerobee.protocol import codes
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.ha import HARuntimeInfo
 from aerobee.protocol.headers.topics import UpdateTopic
-from aerobee.harness.child import Child
 from aerobee.store.inspect.check import check
 
 from ..waiting import PROCESS, until

@@ -22,7 +22,7 @@ PLACES = {
     "fsspec": ["store.backup"],
     "google": ["proxy", "console.messages"],  # protobuf
     "grimp": ["tools"],
-    "grpc": ["scripts"],
+    "grpc": ["scripts", "bench.loads"],
     "h2": ["proxy.http2"],
     "isal": ["protocol.message"],
     "jh2": ["proxy.http2"],
