@@ -17,6 +17,7 @@ from ...protocol.message.pop_handles import normal_topic
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from ...protocol.versions import version_name
 from ..groups.clients import Member
+from ..roles.parts import Parts
 from ..runtime.arrivals import DELAY
 from ..runtime.stats import Stats
 from .metrics_labels import (
@@ -33,7 +34,6 @@ from .metrics_labels import (
 from .metrics_lag import lag_families
 from .metrics_pop import pop_families
 from .metrics_store import storage_families, timer_families
-from .view import BrokerView
 
 BUILD_INFO = ("The version of aerobee, as a label; the value is 1", (*OWN_NODE, "version"))
 ARRIVALS = (*NODE, "topic", "message_type", "is_system")
@@ -72,7 +72,7 @@ PROCESSORS = {
 _PROCESSOR_OF = {code: name for name, served in PROCESSORS.items() for code in served}
 
 
-def families(broker: BrokerView) -> Iterator[Family]:
+def families(broker: Parts) -> Iterator[Family]:
     """Every metric of this broker with its values of now."""
     node = (SCOPE, broker.config.broker_cluster_name, "broker", broker.config.broker_name)
     yield "aerobee_build_info", "gauge", *BUILD_INFO, [((*node[1:], own_version()), 1)]
@@ -90,7 +90,7 @@ def families(broker: BrokerView) -> Iterator[Family]:
     yield from _replication(broker, node[1:])
 
 
-def _broker(broker: BrokerView, node: Node) -> Iterator[Family]:
+def _broker(broker: Parts, node: Node) -> Iterator[Family]:
     waiting = Tally(_PROCESSOR_OF.get(code, "admin") for code in broker.server.scheduler.unserved())
     yield (
         *("rocketmq_processor_watermark", "gauge", "Requests that wait", (*NODE, "processor")),
@@ -105,7 +105,7 @@ def _broker(broker: BrokerView, node: Node) -> Iterator[Family]:
         yield name, "gauge", text, NODE, [(node, value)]
 
 
-def _requests(broker: BrokerView, node: Node) -> Iterator[Family]:
+def _requests(broker: Parts, node: Node) -> Iterator[Family]:
     text = "From a request's arrival to its answer, ms"
     rpcs = (
         (
@@ -135,7 +135,7 @@ def _requests(broker: BrokerView, node: Node) -> Iterator[Family]:
     )
 
 
-def _arrivals(broker: BrokerView, node: Node) -> Iterator[Family]:
+def _arrivals(broker: Parts, node: Node) -> Iterator[Family]:
     """Incoming messages. RocketMQ counts neither retries nor dead letters, but for retries that a
     delay level has delivered."""
     stats = broker.stats
@@ -171,7 +171,7 @@ def _arrived(node: Node, stats: Stats) -> Iterator[tuple[Node, int, int, Histogr
                 yield None
 
 
-def _reads(broker: BrokerView, node: Node) -> Iterator[Family]:
+def _reads(broker: Parts, node: Node) -> Iterator[Family]:
     """Outgoing messages. Popped ones tell whether they were popped before; pulls of retry topics
     are not counted, as in RocketMQ."""
     stats = broker.stats
@@ -205,7 +205,7 @@ def _reads(broker: BrokerView, node: Node) -> Iterator[Family]:
     )
 
 
-def _transactions(broker: BrokerView, node: Node) -> Iterator[Family]:
+def _transactions(broker: Parts, node: Node) -> Iterator[Family]:
     counts = broker.transaction_counts
     by_topic = [
         ("rocketmq_half_messages", "gauge", "Half messages of all topics", counts.waiting()),
@@ -228,7 +228,7 @@ def _transactions(broker: BrokerView, node: Node) -> Iterator[Family]:
     )
 
 
-def _connections(broker: BrokerView, node: Node) -> Iterator[Family]:
+def _connections(broker: Parts, node: Node) -> Iterator[Family]:
     def producers() -> Iterator[tuple[Node, float] | None]:
         found: Tally[Node] = Tally()
         for members in list(broker.clients.producers().values()):
@@ -263,7 +263,7 @@ def _client(member: Member) -> tuple[str, str, str]:
     return member.language.lower(), version_name(member.version).lower(), protocol
 
 
-def _own(broker: BrokerView, node: Node) -> Iterator[Family]:
+def _own(broker: Parts, node: Node) -> Iterator[Family]:
     """What RocketMQ has no number for."""
     budget, counts, store = broker.server.scheduler.budget, broker.transaction_counts, broker.store
     gauges = [
@@ -317,7 +317,7 @@ def _own(broker: BrokerView, node: Node) -> Iterator[Family]:
     )
 
 
-def _replication(broker: BrokerView, node: tuple[str, ...]) -> Iterator[Family]:
+def _replication(broker: Parts, node: tuple[str, ...]) -> Iterator[Family]:
     """RocketMQ has no such numbers outside of its controller."""
     text = "Other living masters of this broker's name, 0 is right"
     yield (

@@ -11,8 +11,8 @@ from ...protocol.message.pop_handles import normal_topic, retry_topic
 from ...protocol.names import RETRY_PREFIX, is_system_group
 from ..filters.matching import is_by_tags, tags_of
 from ..groups.clients import ConsumerGroup
+from ..roles.parts import Parts
 from .metrics_labels import NODE, Family, Node, flag, is_system_pair
-from .view import GroupsView
 
 CONSUME_POP = "CONSUME_POP"
 LABELS = (*NODE, "topic", "consumer_group", "is_retry", "is_system")
@@ -40,7 +40,7 @@ class Pair(NamedTuple):
     is_pop: bool
 
 
-def lag_families(broker: GroupsView, node: Node) -> Iterator[Family]:
+def lag_families(broker: Parts, node: Node) -> Iterator[Family]:
     """The five, of numbers that are worked out while the first of them is read."""
     rows: list[tuple[tuple[str, ...], Lag]] = []
 
@@ -72,7 +72,7 @@ def lag_families(broker: GroupsView, node: Node) -> Iterator[Family]:
         yield name, "gauge", text, LABELS, ((labels, lag[column]) for labels, lag in rows)
 
 
-def lags(broker: GroupsView) -> Iterator[tuple[str, str, int]]:
+def lags(broker: Parts) -> Iterator[tuple[str, str, int]]:
     """Topic, group and how many messages the group has not consumed, for each pair that has
     reported progress. A queue without a reported offset counts as consumed, as in RocketMQ; of a
     group that wants some tags only those messages count (estimateAccumulation)."""
@@ -86,7 +86,7 @@ def lags(broker: GroupsView) -> Iterator[tuple[str, str, int]]:
             yield topic, group, behind
 
 
-def pairs_of(broker: GroupsView, group: str) -> Iterator[Pair]:
+def pairs_of(broker: Parts, group: str) -> Iterator[Pair]:
     """What one group subscribes to or has offsets in; its own retry topic last."""
     live = broker.clients.consumer_group(group)
     seen: set[tuple[str, str, bool]] = set()
@@ -103,7 +103,7 @@ def pairs_of(broker: GroupsView, group: str) -> Iterator[Pair]:
         yield Pair(retries, group, retries, is_retry=True, is_pop=False)
 
 
-def _pairs(broker: GroupsView) -> Iterator[Pair | None]:
+def _pairs(broker: Parts) -> Iterator[Pair | None]:
     """What groups with members subscribe to, then what others have offsets in; None between two,
     of which many may not count."""
     seen: set[tuple[str, str, bool]] = set()
@@ -122,7 +122,7 @@ def _pairs(broker: GroupsView) -> Iterator[Pair | None]:
                 yield found
 
 
-def _subscribed(broker: GroupsView, group: ConsumerGroup) -> Iterator[Pair]:
+def _subscribed(broker: Parts, group: ConsumerGroup) -> Iterator[Pair]:
     """The topics that a group with members subscribes to and may use."""
     for topic in list(group.subscriptions):
         config = broker.topics.get(topic)
@@ -140,7 +140,7 @@ def _subscribed(broker: GroupsView, group: ConsumerGroup) -> Iterator[Pair]:
 
 
 def _with_offsets(
-    broker: GroupsView, read: str, name: str, seen: set[tuple[str, str, bool]]
+    broker: Parts, read: str, name: str, seen: set[tuple[str, str, bool]]
 ) -> Pair | None:
     """The pair of a topic in which a group has offsets; None if it is `seen` already, or gone."""
     if read == RETRY_PREFIX + name:
@@ -154,7 +154,7 @@ def _with_offsets(
     return Pair(topic, name, read, is_retry=is_retry, is_pop=is_pop)
 
 
-def lag_of(broker: GroupsView, pair: Pair) -> Lag:
+def lag_of(broker: Parts, pair: Pair) -> Lag:
     """The numbers of one row, over all queues."""
     config = broker.topics.get(pair.read)
     if config is None:
@@ -195,7 +195,7 @@ def lag_of(broker: GroupsView, pair: Pair) -> Lag:
     return Lag(messages, latency_ms, in_flight, queueing_ms, ready)
 
 
-def is_at_most(broker: GroupsView, pair: Pair) -> bool:
+def is_at_most(broker: Parts, pair: Pair) -> bool:
     """Whether the lag may count messages that the group's filter skips: no member is there to tell
     the filter, or it is one that is not counted."""
     members = broker.clients.consumer_group(pair.group)
@@ -206,7 +206,7 @@ def is_at_most(broker: GroupsView, pair: Pair) -> bool:
 
 
 def _earlier(
-    broker: GroupsView, topic: str, queue_id: int, offset: int, end: int, before_ms: int
+    broker: Parts, topic: str, queue_id: int, offset: int, end: int, before_ms: int
 ) -> int:
     """When the message at this offset was stored, if that is earlier; 0: no message yet."""
     if not 0 <= offset < end:
@@ -218,7 +218,7 @@ def _earlier(
 
 
 def _count(
-    broker: GroupsView,
+    broker: Parts,
     topic: str,
     queue_id: int,
     start: int,
@@ -232,7 +232,7 @@ def _count(
     return broker.store.count_tagged(topic, queue_id, start, end, tags)
 
 
-def _tags_wanted(broker: GroupsView, topic: str, group: str) -> frozenset[int] | None:
+def _tags_wanted(broker: Parts, topic: str, group: str) -> frozenset[int] | None:
     """The hashes of the tags that a group's members want; None: count everything."""
     members = broker.clients.consumer_group(group)
     wanted = members and members.subscriptions.get(topic)

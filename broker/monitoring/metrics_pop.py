@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 from ..pop.counters import PUT_OK
+from ..roles.parts import Parts
 from .metrics_labels import NODE, Family, Node, spread
-from .view import BrokerView
 
 REVIVE = (*NODE, "consumer_group", "topic")
 
 
-def pop_families(broker: BrokerView, node: Node) -> Iterator[Family]:
+def pop_families(broker: Parts, node: Node) -> Iterator[Family]:
     pop, meters = broker.pop, broker.pop.meters
     numbers = [
         (

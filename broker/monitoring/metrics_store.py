@@ -4,15 +4,15 @@ import shutil
 from collections.abc import Iterator
 
 from ...protocol.message.record import store_ms_of
+from ..roles.parts import Parts
 from .metrics_labels import NODE, Family, Node, spread
-from .view import BrokerView
 
 STORAGE = (*NODE, "storage_type", "storage_medium")
 WHEEL_SECONDS_PER_STEP = 3_600  # looked at at once
 TIMER_BOUNDS_S = (5, 60, 300, 900, 3_600, 14_400, 28_800, 86_400)
 
 
-def storage_families(broker: BrokerView, node: Node) -> Iterator[Family]:
+def storage_families(broker: Parts, node: Node) -> Iterator[Family]:
     store, labels = broker.store, (*node, "local", "disk")
     numbers = [
         # Of the whole disk, as RocketMQ has it.
@@ -35,7 +35,7 @@ def storage_families(broker: BrokerView, node: Node) -> Iterator[Family]:
         yield name, "gauge", text, STORAGE, [(labels, value)]
 
 
-def timer_families(broker: BrokerView, node: Node) -> Iterator[Family]:
+def timer_families(broker: Parts, node: Node) -> Iterator[Family]:
     timers = broker.timers
     if timers is None:
         return

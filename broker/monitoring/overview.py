@@ -8,13 +8,13 @@ from msgspec.structs import asdict
 
 from ...protocol.command import VERSION_NAME
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from ..roles.parts import Parts
 from .metrics_lag import lags
-from .view import BrokerView
 
 Overview = dict[str, Any]
 
 
-def overview(broker: BrokerView, *, with_system: bool = False) -> Generator[None, None, Overview]:
+def overview(broker: Parts, *, with_system: bool = False) -> Generator[None, None, Overview]:
     """The steps of looking at the broker as it is now: topics and groups may be many, and requests
     are served between two steps. `with_system` shows the topics of the system as well."""
     behind: dict[tuple[str, str], int] = {}
@@ -37,12 +37,12 @@ def overview(broker: BrokerView, *, with_system: bool = False) -> Generator[None
     }
 
 
-def fault(broker: BrokerView) -> str | None:
+def fault(broker: Parts) -> str | None:
     """The fault of this broker itself, in one sentence; None when it is well."""
     return broker.store.refusal
 
 
-def not_stored(broker: BrokerView) -> str | None:
+def not_stored(broker: Parts) -> str | None:
     """Why messages are not taken, or are taken and not synced; None while all is well, as on a
     slave, which takes its master's."""
     store = broker.store
@@ -53,7 +53,7 @@ def not_stored(broker: BrokerView) -> str | None:
     return f"what it takes is not synced to the disk: {want}" if want else None
 
 
-def note(broker: BrokerView) -> str | None:
+def note(broker: Parts) -> str | None:
     """What an operator should know of a broker that is well and ready; None for nothing."""
     others = broker.other_masters.addresses
     name = broker.config.broker_name
@@ -66,7 +66,7 @@ def note(broker: BrokerView) -> str | None:
     return broker.role.note()
 
 
-def not_ready(broker: BrokerView) -> str | None:
+def not_ready(broker: Parts) -> str | None:
     """Why clients can't use this broker yet, in one sentence; None when they can."""
     registered = broker.registration.registered
     if registered and not any(registered.values()):
@@ -74,7 +74,7 @@ def not_ready(broker: BrokerView) -> str | None:
     return None
 
 
-def _facts(broker: BrokerView, behind: int) -> Overview:
+def _facts(broker: Parts, behind: int) -> Overview:
     config, stats = broker.config, broker.stats
     puts, gets = stats.broker_puts(), stats.broker_gets()
     # The first of the three rates is that over the last ten seconds.
@@ -104,7 +104,7 @@ def _facts(broker: BrokerView, behind: int) -> Overview:
     }
 
 
-def _topics(broker: BrokerView, *, with_system: bool) -> Generator[None, None, list[Overview]]:
+def _topics(broker: Parts, *, with_system: bool) -> Generator[None, None, list[Overview]]:
     out: dict[str, float] = {}
     for (topic, group), _ in list(broker.stats.all_gets()):
         out[topic] = out.get(topic, 0.0) + broker.stats.get_tps(topic, group)
@@ -136,7 +136,7 @@ def _topics(broker: BrokerView, *, with_system: bool) -> Generator[None, None, l
 
 
 def _groups(
-    broker: BrokerView, behind: dict[tuple[str, str], int]
+    broker: Parts, behind: dict[tuple[str, str], int]
 ) -> Generator[None, None, list[Overview]]:
     """`behind` is by group and topic."""
     live = broker.clients.consumer_groups()
@@ -163,7 +163,7 @@ def _groups(
     return shown
 
 
-def _own_topics(broker: BrokerView) -> tuple[str, ...]:
+def _own_topics(broker: Parts) -> tuple[str, ...]:
     """Topics that bear the names of the cluster and the broker."""
     cluster = broker.config.broker_cluster_name
     return cluster, broker.config.broker_name, f"{cluster}_REPLY_TOPIC"

@@ -25,9 +25,9 @@ from ...protocol.errors import Refusal
 from ...protocol.headers.summaries import SummaryPage
 from ...protocol.names import DLQ_PREFIX
 from ..access import needs
+from ..roles.parts import Parts
 from ..topics.attributes import MESSAGE_TYPE
 from .metrics_lag import is_at_most, lag_of, pairs_of
-from .view import GroupsView
 
 ROWS_MAX = 1_000  # of one page
 NAMES_PER_STEP = 500  # sorted at a time
@@ -36,7 +36,7 @@ NAMES_PER_STEP = 500  # sorted at a time
 class SummaryHandlers:
     """Looks at the broker's tables; changes nothing."""
 
-    def __init__(self, broker: GroupsView) -> None:
+    def __init__(self, broker: Parts) -> None:
         self._broker = broker
 
     def rows(self) -> list[Row]:
@@ -137,7 +137,7 @@ def _pieces(
     yield b"]" + tail + b"}"
 
 
-def _topic(broker: GroupsView, name: str, config: TopicConfig) -> TopicSummary:
+def _topic(broker: Parts, name: str, config: TopicConfig) -> TopicSummary:
     store, messages = broker.store, 0
     first: list[int] = []
     last: list[int] = []
@@ -164,7 +164,7 @@ def _topic(broker: GroupsView, name: str, config: TopicConfig) -> TopicSummary:
     )
 
 
-def _group(broker: GroupsView, name: str) -> GroupSummary:
+def _group(broker: Parts, name: str) -> GroupSummary:
     config, live = broker.groups.get(name), broker.clients.consumer_group(name)
     row = GroupSummary(
         name, None if config is None else config.consume_enable, 0, dead_letters=0, topics=[]
