@@ -59,11 +59,6 @@ class PopMeters:
         """The group's offset in the queue was reset."""
         self._in_flight.pop((topic, group, queue_id), None)
 
-    def forget(self, *, topic: str = "", group: str = "") -> None:
-        """A topic or a group was deleted."""
-        for key in [key for key in self._in_flight if topic == key[0] or group == key[1]]:
-            del self._in_flight[key]
-
 
 def _add(table: dict[Key, int], key: Key, number: int = 1) -> None:
     found = table.get(key)

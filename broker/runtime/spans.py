@@ -5,7 +5,7 @@ message without a sampled context in its property `traceparent` has none.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from ...protocol.aio.rpc_latency import RpcLatency
 from ...protocol.message import properties
@@ -25,7 +25,6 @@ class Spans(SpanList):
         broker_name: str,
         log: CommitLog,
         latency: RpcLatency,
-        now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         """Messages from the end of the `log` on. A span begins with the loop iteration, as
         `latency` has it."""
@@ -33,7 +32,6 @@ class Spans(SpanList):
         self._broker_name = broker_name
         self._log = log
         self._latency = latency
-        self._now_ns = now_ns
         self._at = log.written
 
     def stored(self) -> None:
@@ -74,7 +72,7 @@ class Spans(SpanList):
         context = context_of(record.raw_properties)
         if context is None:
             return
-        end_ns, began = self._now_ns(), self._latency.began
+        end_ns, began = time.time_ns(), self._latency.began
         begin_ns = end_ns - int((time.perf_counter() - began) * 1e9) if began else end_ns
         unique = properties.find(record.raw_properties, b"UNIQ_KEY") or b""
         attributes: dict[str, str | int] = {

@@ -311,11 +311,11 @@ class Topics:
         """A retry or dead letter topic, created with one queue if missing."""
         return self.retries(name, 1)
 
-    def retries(self, name: str, queues: int, *, unit: bool = False, order: bool = False) -> Target:
+    def retries(self, name: str, queues: int, *, unit: bool = False) -> Target:
         """A retry topic with at least this many queues, created or extended if necessary."""
         found = self.targets.get(name)
         if found is None:
-            self.put(retry_config(name, queues, unit=unit, order=order))
+            self.put(retry_config(name, queues, unit=unit, order=False))
         elif found.config.write_queue_nums < (most := min(queues, QUEUES_MAX)):
             # RocketMQ leaves it as it is, and puts messages into queues without a reader.
             grown = copy(found.config)
@@ -427,7 +427,7 @@ def is_compacted(config: TopicConfig) -> bool:
     return bool(config.attributes) and config.attributes.get(CLEANUP_POLICY) == COMPACTION
 
 
-def retry_config(name: str, queues: int, *, unit: bool = False, order: bool = False) -> TopicConfig:
+def retry_config(name: str, queues: int, *, unit: bool, order: bool) -> TopicConfig:
     """A retry topic with this many queues."""
     config = TopicConfig(name, queues, queues, READ_WRITE, order=order)
     config.topic_sys_flag = SYS_FLAG_UNIT_SUB if unit else 0

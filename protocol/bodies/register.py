@@ -5,7 +5,6 @@ from struct import Struct
 
 from msgspec import field
 
-from ..codec import fastjson
 from .body import Body, read
 from .data_version import DataVersion
 from .topic import TopicConfig, TopicConfigAndMappingSerializeWrapper
@@ -28,20 +27,12 @@ class RegisterBrokerBody(Body):
     )
     filter_server_list: list[str] | None = []
 
-    def encode_compressed(self) -> bytes:
-        """The zlib form, each part behind its length; knows no sys flag and no order of topics."""
-        wrapper = self.topic_config_serialize_wrapper
-        parts = [_part(wrapper.data_version.encode())]
-        parts.append(_LENGTH.pack(len(wrapper.topic_config_table)))
-        parts += [_part(topic.to_line().encode()) for topic in wrapper.topic_config_table.values()]
-        parts.append(_part(fastjson.dump(self.filter_server_list or [])))
-        parts.append(_LENGTH.pack(len(wrapper.topic_queue_mapping_info_map)))
-        parts += [_part(info.encode()) for info in wrapper.topic_queue_mapping_info_map.values()]
-        return zlib.compress(b"".join(parts), 9)
-
     @classmethod
     def decode_compressed(cls, data: bytes | None, version: int) -> "RegisterBrokerBody":
-        """The body that a broker of this MQVersion deflated; ValueError when it can't be read."""
+        """The body that a broker of this MQVersion deflated; ValueError when it can't be read.
+
+        Each part is behind its length. The form knows no sys flag and no order of topics.
+        """
         parts = _Parts(_inflated(data or b""))
         wrapper = TopicConfigAndMappingSerializeWrapper()
         wrapper.data_version = DataVersion.decode(parts.part("the data version"))
@@ -84,10 +75,6 @@ class _Parts:
         found = self._data[self._at : end]
         self._at = end
         return found
-
-
-def _part(data: bytes) -> bytes:
-    return _LENGTH.pack(len(data)) + data
 
 
 def _inflated(data: bytes) -> bytes:

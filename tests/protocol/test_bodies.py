@@ -2,6 +2,7 @@
 
 import json
 import re
+import struct
 import zlib
 from pathlib import Path
 
@@ -94,12 +95,6 @@ def test_a_compressed_registration_of_java_is_read() -> None:
     assert line == compressed_vector()["topicConfigText"]
 
 
-def test_a_compressed_registration_holds_the_same_parts_as_javas() -> None:
-    vector = compressed_vector()
-    body = register.RegisterBrokerBody.decode_compressed(bytes.fromhex(vector["hex"]), 479)
-    assert zlib.decompress(body.encode_compressed()).hex() == vector["inflated_hex"]
-
-
 def test_an_older_broker_sends_no_static_topics_in_a_compressed_registration() -> None:
     data = zlib.compress(bytes.fromhex(compressed_vector()["inflated_hex"])[:-4])
     body = register.RegisterBrokerBody.decode_compressed(data, 412)
@@ -112,10 +107,11 @@ def test_static_topics_survive_compression() -> None:
     info = topic_queue_mapping.TopicQueueMappingInfo(
         "S", total_queues=2, bname="b", curr_id_map={0: 1, 1: 0}
     )
-    body = register.RegisterBrokerBody()
-    body.topic_config_serialize_wrapper.topic_queue_mapping_info_map["S"] = info
-    again = register.RegisterBrokerBody.decode_compressed(body.encode_compressed(), 479)
-    assert again == body
+    encoded = info.encode()
+    start = bytes.fromhex(compressed_vector()["inflated_hex"])[:-4]
+    data = zlib.compress(start + struct.pack(">ii", 1, len(encoded)) + encoded)
+    body = register.RegisterBrokerBody.decode_compressed(data, 479)
+    assert body.topic_config_serialize_wrapper.topic_queue_mapping_info_map == {"S": info}
 
 
 @pytest.mark.parametrize(
