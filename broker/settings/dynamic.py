@@ -1,9 +1,10 @@
 """Settings that change while the broker runs: UPDATE_BROKER_CONFIG (25).
 
 A key of `DYNAMIC` takes effect at once. A key of `AT_START` takes effect at the next start. A key
-of RocketMQ without effect on this broker is kept and shown (`broker/settings/inert_keys.py`). A
-path, a class, a command, an address, a name or a file size is refused. A key that neither RocketMQ
-nor the configuration has is passed over, as there, with a warning in the log.
+of RocketMQ without effect on this broker is kept and shown: RocketMQ takes each of its keys, and
+its tools and tests set keys without looking whether they matter. A path, a class, a command, an
+address, a name or a file size is refused (`conf/dynamic_keys.toml` has the lists). A key that
+neither RocketMQ nor the configuration has is passed over, as there, with a warning in the log.
 
 A request changes all its keys or none. The changes are kept in config/hotKeys.json, each with the
 value that it replaced. The next start applies a change again, unless the configuration has a new
@@ -11,12 +12,14 @@ value for that key: the last change wins, as in RocketMQ, which edits the config
 """
 
 import logging
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from ...conf import load
 from ...conf.java_keys import JAVA_KEYS
 from ...conf.load import OTHERS, UNKNOWN, text_of
 from ...conf.sources import ConfigError, Setting
@@ -25,134 +28,20 @@ from ...protocol.bodies.body import Body
 from ...protocol.bodies.data_version import DataVersion
 from ...protocol.errors import Refusal
 from ...store.files import json_file
-from . import inert_keys
 from .config import KEYS, BrokerConfig
 
 log = logging.getLogger(__name__)
 
 Found = TypeVar("Found")
 
-# Keys that the store has in settings of its own, which a change replaces.
-STORE_LIMITS = frozenset(
-    {
-        "maxMessageSize",
-        "maxTransferCountOnMessageInMemory",
-        "maxTransferBytesOnMessageInMemory",
-        "maxTransferCountOnMessageInDisk",
-        "maxTransferBytesOnMessageInDisk",
-        "maxFilterMessageSize",
-        "cleanFileForciblyEnable",
-        "deleteCommitLogFilesInterval",
-        "deleteConsumeQueueFilesInterval",
-        "deleteFileBatchMax",
-        "deleteWhen",
-        "destroyMapedFileIntervalForcibly",
-        "diskMaxUsedSpaceRatio",
-        "diskSpaceCleanForciblyRatio",
-        "diskSpaceWarningLevelRatio",
-        "fileReservedTime",
-        "redeleteHangedFileInterval",
-    }
-)
-DYNAMIC = STORE_LIMITS | {
-    "accessMessageInMemoryHotRatio",
-    "allowRecallWhenBrokerNotWriteable",
-    "asyncLearner",
-    "autoCreateSubscriptionGroup",
-    "autoCreateTopicEnable",
-    "brokerPermission",
-    "cgColdReadThreshold",
-    "channelExpiredTimeout",
-    "clientMemoryBytesMax",
-    "coldDataFlowControlEnable",
-    "coldDataScanEnable",
-    "dataReadAheadEnable",
-    "defaultPopShareQueueNum",
-    "defaultQueryMaxNum",
-    "enableAutoInSyncReplicas",
-    "enableMixedMessageType",
-    "enablePopBufferMerge",
-    "enablePopMessageThreshold",
-    "enablePropertyFilter",
-    "enableRetryTopicV2",
-    "enableSingleTopicRegister",
-    "enableSplitRegistration",
-    "estimateAccumulation",
-    "globalColdReadThreshold",
-    "haMaxGapNotInSync",
-    "haMaxTimeSlaveNotCatchup",
-    "initPopOffsetByCheckMsgInMem",
-    "litePullMessageEnable",
-    "logLevel",
-    "longPollingEnable",
-    "minInSyncReplicas",
-    "notifyConsumerIdsChangedEnable",
-    "popCkMaxBufferSize",
-    "popCkStayBufferTime",
-    "popFromRetryProbability",
-    "popInflightMessageThreshold",
-    "popResponseReturnActualRetryTopic",
-    "recallMessageEnable",
-    "rejectPullConsumerEnable",
-    "rejectTransactionMessage",
-    "retrieveMessageFromPopRetryTopicV1",
-    "serverLoadBalancerEnable",
-    "shortPollingTimeMills",
-    "slaveReadEnable",
-    "splitRegistrationSize",
-    "storeReplyMessageEnable",
-    "syncFromLastFile",
-    "timerCongestNumEachSlot",
-    "timerMaxDelaySec",
-    "traceOn",
-    "transactionCheckInterval",
-    "transactionCheckMax",
-    "transactionMetricFlushInterval",
-    "transactionOpBatchInterval",
-    "transactionOpMsgMaxSize",
-    "transactionTimeOut",
-    "useServerSideResetOffset",
-    "validateSystemTopicWhenUpdateTopic",
-}
-# Keys that the parts of the broker read once, when they start.
-AT_START = frozenset(
-    {
-        "accessMessageInMemoryMaxRatio",
-        "brokerTopicEnable",
-        "cleanResourceInterval",
-        "clusterTopicEnable",
-        "compiledSends",
-        "defaultMessageRequestMode",
-        "defaultTopicQueueNums",
-        "expectConsumerNumUseFilter",
-        "filterDataCleanTimeSpan",
-        "filterSupportRetry",
-        "flushConsumeQueueThoroughInterval",
-        "flushConsumerOffsetInterval",
-        "flushDelayOffsetInterval",
-        "flushDiskType",
-        "flushIntervalCommitLog",
-        "flushIntervalConsumeQueue",
-        "haHousekeepingInterval",
-        "haSendHeartbeatInterval",
-        "haTransferBatchSize",
-        "inSyncReplicas",
-        "loadBalancePollNameServerInterval",
-        "maxErrorRateOfBloomFilter",
-        "maxPopPollingSize",
-        "messageIndexEnable",
-        "popCkOffsetMaxQueueSize",
-        "popCkStayBufferTimeOut",
-        "popPollingSize",
-        "registerNameServerPeriod",
-        "reviveInterval",
-        "serverChannelMaxIdleTimeSeconds",
-        "slaveTimeout",
-        "syncFlushTimeout",
-        "timerFlushIntervalMs",
-        "timerRollWindowSlot",
-    }
-)
+KEY_SHOWN_MAX = 128
+VALUE_CHARS_MAX = 1_024
+
+_LISTS = tomllib.loads(Path(load.__file__).with_name("dynamic_keys.toml").read_text())
+STORE_LIMITS = frozenset(_LISTS["store_limits"])
+DYNAMIC = STORE_LIMITS.union(_LISTS["at_once"])
+AT_START = frozenset(_LISTS["at_start"])
+REFUSED = frozenset(_LISTS["refused"])  # though they have no effect
 
 
 class Change(Body):
@@ -199,9 +88,7 @@ class DynamicSettings:
             try:
                 values, texts = self._checked({key: change.text})
             except Refusal as wrong:
-                log.warning(
-                    "the change of %s that was kept is dropped: %s", inert_keys.shown(key), wrong
-                )
+                log.warning("the change of %s that was kept is dropped: %s", _shown(key), wrong)
                 continue
             configured = self._text(key)
             if configured != change.instead_of:
@@ -261,7 +148,7 @@ class DynamicSettings:
         known = {
             key: text
             for key, text in texts.items()
-            if KEYS.state(key) != UNKNOWN or key in inert_keys.REFUSED | self._config.others.keys()
+            if KEYS.state(key) != UNKNOWN or key in REFUSED | self._config.others.keys()
         }
         if unknown := sorted(texts.keys() - known.keys()):
             near = KEYS.nearest(unknown[0])
@@ -269,7 +156,7 @@ class DynamicSettings:
                 "%d unknown keys (%s) are not kept, the first is %s%s",
                 len(unknown),
                 source,
-                inert_keys.shown(unknown[0]),
+                _shown(unknown[0]),
                 f"; did you mean {near}?" if near else "",
             )
         return known
@@ -280,9 +167,9 @@ class DynamicSettings:
         for key, text in wanted.items():
             if key in KEYS.fields:
                 if key not in DYNAMIC and key not in AT_START:
-                    raise inert_keys.refused(key)
+                    raise _refused(key)
             else:
-                inert_keys.check(key, text)
+                _check(key, text)
                 others[key] = text
         try:
             values, _ = KEYS.values([Setting(key, text, "request") for key, text in wanted.items()])
@@ -326,3 +213,30 @@ def _when(key: str) -> str:
 
 def _texts(change: Change) -> tuple[str, str]:
     return change.text, change.instead_of
+
+
+def _check(key: str, text: str) -> None:
+    """Refusal when a key that has no effect may not be kept, or not with this value."""
+    if key in REFUSED:
+        raise _refused(key)
+    if len(text) > VALUE_CHARS_MAX or not text.isprintable():
+        raise Refusal(
+            codes.INVALID_PARAMETER,
+            f"the value of {key} has {len(text)} characters, of which at most {VALUE_CHARS_MAX} "
+            "printable ones are kept; shorten it",
+        )
+
+
+def _shown(key: str) -> str:
+    """A key as it may stand in a sentence."""
+    return ascii(key[:KEY_SHOWN_MAX])[1:-1]
+
+
+def _refused(key: str) -> Refusal:
+    """For a key that is never changed over the network."""
+    return Refusal(
+        codes.NO_PERMISSION,
+        f"Can not update config in black list. {_shown(key)} may be a path, a size of files, a "
+        "class, a command, an address, a name or a right, so the network can't change it. Put it "
+        "into the configuration and restart",
+    )
