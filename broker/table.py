@@ -29,8 +29,7 @@ from .pull.cold_data_handlers import AdminColdDataHandlers
 from .pull.query_handlers import QueryHandlers
 from .replication.admin_handlers import AdminHaHandlers
 from .roles.parts import Parts
-from .scheduled.admin_handlers import AdminTimerHandlers
-from .scheduled.recall_handlers import RecallHandlers
+from .scheduled.timer_handlers import AdminTimerHandlers, RecallHandlers
 from .send.reply_handlers import ReplyHandlers
 from .send.retry_handlers import RetryHandlers
 from .transactions.handlers import TransactionHandlers

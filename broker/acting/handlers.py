@@ -16,8 +16,7 @@ from ...protocol.headers.namesrv import MinBrokerIdChange
 from ...protocol.headers.offsets import UpdateConsumerOffset
 from ...store.engine.store import MessageStore
 from ..access import needs
-from ..groups.lock_sending import handed_over
-from ..groups.queue_locks import LockTable
+from ..groups.queue_locks import LockTable, handed_over
 from .pair_locks import PairLocks
 
 

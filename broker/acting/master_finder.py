@@ -7,8 +7,7 @@ from ...protocol.aio.peers import Peers
 from ...protocol.codec import java_properties
 from ...protocol.headers.admin import HaAddresses
 from ..naming.registration import NO_MASTER, MasterAddresses
-from ..replication.elected_master import ANSWER_SECONDS, addresses_of
-from ..replication.replica import Replica
+from ..replication.replica import ANSWER_SECONDS, Replica, addresses_of
 from ..settings.config import BrokerConfig
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from ..groups.queue_lock_gate import CLIENT_LOCK_MS, QueueLockGate
-from ..groups.queue_locks import LockTable, QueueLocks
+from ..groups.queue_locks import CLIENT_LOCK_MS, LockTable, QueueLockGate, QueueLocks
 
 
 class PairLocks:

@@ -23,10 +23,8 @@ from ...protocol.headers.admin import HaAddresses
 from ...store.base.errors import StoreError
 from ...store.engine.store import MessageStore
 from ...store.timer.timer_check import NUMBERS, NUMBERS_BYTES
-from ..groups.lock_sending import send_locks
 from ..groups.offsets import Offsets
-from ..groups.queue_lock_gate import CLIENT_LOCK_MS
-from ..groups.queue_locks import LeftLocks, LockTable
+from ..groups.queue_locks import CLIENT_LOCK_MS, LeftLocks, LockTable, send_locks
 from ..replication.master import HaMaster
 from ..scheduled.delays import DelayOffsets, Delays
 from ..settings.config import BrokerConfig

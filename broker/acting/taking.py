@@ -17,10 +17,9 @@ from ..runtime.throttle import MANY
 from ..scheduled.delays import DelayOffsets, Delays
 from ..scheduled.expiring_slot import ExpiringSlot
 from ..scheduled.real_destination import real_place
-from ..scheduled.timer_delivery import recall_key
+from ..scheduled.timer_delivery import recall_key, waiting_message
 from ..scheduled.timer_parts import TimerParts
 from ..scheduled.wheel_intake import Moment
-from ..scheduled.wheel_topic import waiting_message
 from .escape import stays
 
 log = logging.getLogger(__name__)

@@ -2,23 +2,77 @@
 
 A lock that was not renewed for `LOCK_MS` counts as free. The locks are in memory; `LeftLocks` keeps
 them from a clean stop to the next start.
+
+Only one broker of a name locks queues. A consumer goes on with a queue for 30 s after its lock was
+renewed. So a broker that becomes the one to lock queues gives no lock until each lock of the broker
+before it has ended, or until that broker has handed its locks over (`send_locks`).
 """
 
+import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, Self
 
 import msgspec
 
+from ...protocol import codes
+from ...protocol.aio.peers import Peers
+from ...protocol.codec.frame import FRAME_BYTES_MAX
 from ...store.base.errors import StoreError
 from ...store.files import json_file
-from .queue_lock_gate import CLIENT_LOCK_MS
+
+log = logging.getLogger(__name__)
+
+# rocketmq.client.rebalance.lockMaxLiveTime, and a second: it counts from the answer's arrival.
+CLIENT_LOCK_MS = 31_000
+
+
+class QueueLockGate:
+    """Whether this broker gives locks. Closed at first. `now_ms` is a clock for timeouts.
+
+    Closed, it refuses: a consumer goes on with a lock that it has, which an answer without the
+    queue would end.
+    """
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._from_ms: int | None = None  # when the first lock may be given
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether locks are given, now or soon."""
+        return self._from_ms is not None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether locks are given."""
+        return self._from_ms is not None and self._now_ms() >= self._from_ms
+
+    def open(self, *, after_ms: int = CLIENT_LOCK_MS) -> None:
+        """Give locks after this time; a gate that opens already keeps its time."""
+        if self._from_ms is None:
+            self._from_ms = self._now_ms() + after_ms
+
+    def close(self) -> None:
+        """Give no locks: another broker does."""
+        self._from_ms = None
+
+    def refusal(self) -> str | None:
+        """Why no lock is given at this moment, None while locks are. The consumer asks again."""
+        if self.is_open:
+            return None
+        if self._from_ms is None:
+            return "this broker gives no locks, another broker of its name does; ask that one"
+        return (
+            "this broker gives no locks yet: consumers may have locks of the broker before it, "
+            f"which end in {self._from_ms - self._now_ms()} ms at the latest; ask again"
+        )
+
 
 LOCK_MS = 60_000
 LOCKS_MAX = 200_000  # group and queue pairs
 
-log = logging.getLogger(__name__)
 
 Queue = tuple[str, str, int]  # topic, broker name, queue id
 
@@ -174,3 +228,48 @@ class LeftLocks:
         except ValueError as wrong:
             log.warning("%s is damaged (%s); no queue is locked at first", self._path, wrong)
             return None
+
+
+ANSWER_SECONDS = 2.0
+RETRY_SECONDS = 0.1
+BODY_BYTES_MAX = FRAME_BYTES_MAX - (64 << 10)
+
+
+def handed_over(table: LockTable) -> bytes:
+    """The locks as a body; empty when they are too many for one."""
+    body = table.encode()
+    if len(body) <= BODY_BYTES_MAX:
+        return body
+    log.warning(
+        "%d locks are not handed over: they take %d bytes, the limit is %d; the next "
+        "master gives locks once these have ended",
+        len(table.locks), len(body), BODY_BYTES_MAX,
+    )  # fmt: skip
+    return b""
+
+
+async def send_locks(peers: Peers, address: str, table: LockTable, seconds: float) -> None:
+    """Hand the locks over to the broker at this address; tried for so long."""
+    body = handed_over(table)
+    if not body:
+        return
+    why = ""
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                try:
+                    answer = await peers.request(
+                        address, codes.HAND_OVER_QUEUE_LOCKS, None, body, ANSWER_SECONDS
+                    )
+                except (ConnectionError, TimeoutError) as wrong:
+                    why = str(wrong)
+                    await asyncio.sleep(RETRY_SECONDS)
+                    continue
+                if answer.code == codes.SUCCESS:
+                    log.info("%d locks are handed over to %s", len(table.locks), address)
+                    return
+                why = f"it answers {answer.code} {answer.remark}"
+                break
+    except TimeoutError:
+        pass
+    log.warning("%s has not taken the locks of queues (%s): it waits for them", address, why)

@@ -15,9 +15,7 @@ from collections.abc import Callable
 import msgspec
 
 from ...protocol.aio.peers import Peers
-from ..groups.lock_sending import send_locks
-from ..groups.queue_lock_gate import CLIENT_LOCK_MS
-from ..groups.queue_locks import LeftLocks, LockTable
+from ..groups.queue_locks import CLIENT_LOCK_MS, LeftLocks, LockTable, send_locks
 from .election import Election
 
 log = logging.getLogger(__name__)

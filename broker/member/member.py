@@ -14,8 +14,9 @@ clients, and a new one starts on the same store and the same ports in its new ro
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -33,18 +34,40 @@ from ..runtime.syncer import Syncer
 from ..settings.config import SLAVE, SYNC_MASTER, BrokerConfig
 from ..settings.ha_addresses import resolved
 from .authority import Authority
-from .comeback import may_return
 from .controllers import Controllers, NoLeaderError
 from .disk_watch import DiskWatch
 from .election import Election
 from .identity import Identity, IdentityFiles
 from .leader import Declined, Leader
 from .lock_handover import LockHandover
-from .membership import Membership
-from .others import refuse_twin, refuse_usurped
+from .others import may_return, refuse_twin, refuse_usurped
 from .ports import Ports
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The `election` that gives one broker its role, for as long as that broker lives.
+
+    `alter(members)` proposes another sync state set to the controller, and returns once it is
+    answered. `look()` has the leader asked for the last election now. `replicas()` are the
+    replicas that the leader knows, by id, each with its address. `now_ms` is a monotonic clock.
+    `since_ms` is when the role was taken, since 1970; `switches` counts the roles since the start.
+    `handover` has the locks of the master before.
+    """
+
+    election: Election
+    ports: Ports
+    authority: Authority
+    now_ms: Callable[[], int]
+    alter: Callable[[frozenset[int]], Awaitable[None]]
+    look: Callable[[], None]
+    replicas: Callable[[], Mapping[int, str]]
+    handover: LockHandover
+    since_ms: int
+    switches: int
+
 
 START_SECONDS = 10.0  # how long a start waits for the first role
 APPLICATIONS = 5  # in a row, before a pause

@@ -1,12 +1,21 @@
-"""What the role of a broker (brokerRole) decides about its pulls."""
+"""What the role of a broker (brokerRole) decides about its pulls.
 
+A slave knows only a part of what its master knows: it may be behind, and its log may begin later.
+So it never corrects a reader's offset. While the master is up, a pull that finds nothing is sent to
+the master, after a moment in which a message may come. Without a master the pull waits here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from ...protocol import codes
 from ...protocol.bodies.group import SubscriptionGroupConfig
+from ...protocol.bodies.route import MASTER_ID
 from ...protocol.headers.pull import PullMessage
 from ...store.base import status
 from ...store.engine.reading import Found
+from ..settings.config import BrokerConfig
 
 _CODES = {
     status.MESSAGE_WAS_REMOVING: codes.PULL_RETRY_IMMEDIATELY,
@@ -82,3 +91,56 @@ class MasterPullRole:
         self, group: SubscriptionGroupConfig, found: Found, *, is_slow: bool
     ) -> int:
         return group.which_broker_when_consume_slowly if is_slow else group.broker_id
+
+
+# How long a pull waits before it is sent to the master. RocketMQ's slave redirects at once, also
+# without a master, and until the client's route has the master again the client asks in a loop.
+MASTER_MS = 1_000
+# The results for an offset within the queue; all others mean that it is outside.
+LOOKED_AT = frozenset({status.FOUND, status.NO_MATCHED_MESSAGE, status.MESSAGE_WAS_REMOVING})
+
+
+@dataclass(slots=True, eq=False)
+class SlavePullRole:
+    """A slave delivers the messages that are here already, with slaveReadEnable.
+
+    `is_master_there()` tells whether the master can be asked.
+    """
+
+    _config: BrokerConfig
+    _is_master_there: Callable[[], bool]
+
+    @property
+    def refusal(self) -> str | None:
+        if self._config.slave_read_enable:
+            return None
+        return (
+            "[REJECTREQUEST]this broker is a slave and its slaveReadEnable is false; pull from "
+            "its master, or set slaveReadEnable=true on both"
+        )
+
+    @property
+    def ends_long_polls(self) -> bool:
+        # A pull that was parked without a master ends as soon as there is one.
+        return self._is_master_there()
+
+    def may_wait(self, header: PullMessage, missed: Found) -> bool:
+        return missed.status not in LOOKED_AT
+
+    def wait_ms(self, asked_ms: int) -> int:
+        return min(asked_ms, MASTER_MS) if self._is_master_there() else asked_ms
+
+    def code(self, header: PullMessage, missed: Found) -> int:
+        if missed.status in LOOKED_AT or self._is_master_there():
+            return codes.PULL_RETRY_IMMEDIATELY
+        return codes.PULL_NOT_FOUND
+
+    def next_offset(self, header: PullMessage, missed: Found) -> int:
+        return missed.next_offset if missed.status in LOOKED_AT else header.offset
+
+    def suggested_broker(
+        self, group: SubscriptionGroupConfig, found: Found, *, is_slow: bool
+    ) -> int:
+        slave = group.which_broker_when_consume_slowly
+        is_suggested = is_slow or group.broker_id == slave
+        return slave if is_suggested and found.status == status.FOUND else MASTER_ID

@@ -17,7 +17,7 @@ from ..acting.pair_locks import PairLocks
 from ..acting.returning import ReturningMaster, Tables
 from ..acting.taking import TakenTimers
 from ..acting.timers import ActingWork
-from ..groups.queue_lock_gate import CLIENT_LOCK_MS, QueueLockGate
+from ..groups.queue_locks import CLIENT_LOCK_MS, QueueLockGate
 from ..replication.counted_acks import CountedAcks
 from ..replication.master import HaMaster
 from ..replication.synchronize import LEADING_ALL_MS, LEADING_OFFSETS_MS

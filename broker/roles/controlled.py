@@ -10,13 +10,12 @@ from ...protocol.aio.connection import Row
 from ...protocol.aio.peers import Peers
 from ...protocol.bodies.topic import TopicConfig
 from ..access.gates import RequestGates
-from ..groups.queue_lock_gate import CLIENT_LOCK_MS, QueueLockGate
+from ..groups.queue_locks import CLIENT_LOCK_MS, QueueLockGate
 from ..member.handlers import MemberHandlers
-from ..member.membership import Membership
+from ..member.member import Membership
 from ..replication.auto_switch_slave import RETRY_SECONDS, SWEEP_SECONDS, AutoSwitch
-from ..replication.elected_master import ElectedMaster
 from ..replication.master import HaMaster
-from ..replication.replica import Replica
+from ..replication.replica import ElectedMaster, Replica
 from ..replication.slave import HaSlave
 from ..replication.sync_set_acks import SyncSetAcks
 from ..replication.sync_state import SyncState

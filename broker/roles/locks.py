@@ -1,7 +1,6 @@
 """The queue locks that the last run of a broker has left, for its next start."""
 
-from ..groups.queue_lock_gate import CLIENT_LOCK_MS
-from ..groups.queue_locks import LeftLocks, LockTable
+from ..groups.queue_locks import CLIENT_LOCK_MS, LeftLocks, LockTable
 from .parts import Parts
 
 

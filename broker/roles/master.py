@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.aio.connection import Row
 from ..access.gates import RequestGates
-from ..groups.queue_lock_gate import CLIENT_LOCK_MS, QueueLockGate
-from ..groups.queue_locks import LockTable
+from ..groups.queue_locks import CLIENT_LOCK_MS, LockTable, QueueLockGate
 from ..pull.role import MasterPullRole, PullRole
 from ..replication.master import Acks, HaMaster
 from ..runtime.periodic import STEP_SECONDS, Cut, DynamicPeriod, Job

@@ -22,7 +22,7 @@ from ..groups.groups import Groups
 from ..groups.offsets import Offsets
 from ..groups.permissions import Permissions
 from ..groups.queue_locks import QueueLocks
-from ..member.membership import Membership
+from ..member.member import Membership
 from ..naming.other_masters import OtherMasters
 from ..naming.registration import Registration
 from ..pop.service import PopParts

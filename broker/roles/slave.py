@@ -8,10 +8,9 @@ from ...protocol.aio.connection import Row
 from ...protocol.aio.peers import Peers
 from ..access.gates import RequestGates
 from ..naming.registration import MasterAddresses
-from ..pull.role import PullRole
+from ..pull.role import PullRole, SlavePullRole
 from ..replication.following_timers import Follower, FollowingWork
 from ..replication.master import HaMaster
-from ..replication.pull_role import SlavePullRole
 from ..replication.replica import Replica
 from ..replication.slave import SWEEP_SECONDS, HaSlave
 from ..replication.synchronize import ALL_MS, SlaveSynchronize

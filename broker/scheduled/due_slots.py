@@ -10,10 +10,9 @@ from ...store.engine.store import MessageStore
 from ...store.timer.timer_log import IS_ROLLED, QUEUE, WHEEL_TOPIC
 from .expiring_slot import ExpiringSlot
 from .real_destination import real_place
-from .timer_delivery import Copy, TimerDelivery, recall_key
+from .timer_delivery import BYTES_PER_STEP, Copy, TimerDelivery, recall_key, waiting_message
 from .timer_state import TimerState
 from .timer_tally import TimerTally, unit_weight
-from .wheel_topic import BYTES_PER_STEP, waiting_message
 
 # Delivers up to so many next messages of a slot, at this time in ms; returns how many of its units
 # are done with. When these are all that it may deliver, there may be more of them.

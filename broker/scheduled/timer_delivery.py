@@ -1,4 +1,5 @@
-"""Delivery of a timer message: into its own topic, or once more into the wheel's.
+"""Delivery of a timer message: from the wheel's topic, where it waits for its time, into its own
+topic, or once more into the wheel's.
 
 The copy has the same body, hosts and birth; its properties say when it entered the wheel and when
 it left.
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ...protocol.errors import Refusal
 from ...protocol.message import properties
-from ...protocol.message.record import Record
+from ...protocol.message.record import Record, decode_record
 from ...protocol.message.tags import raw_tags_code
 from ...protocol.names import SEND_FORBIDDEN_TOPICS, check_topic
 from ...store.base.errors import MessageTooLarge, StoreError
@@ -20,9 +21,29 @@ from ...store.timer.timer_log import QUEUE, WHEEL_TOPIC
 from ..runtime.stats import Stats
 from ..topics.topics import QUEUES_MAX, TOPICS_MAX
 from .real_destination import number_of, real_place
-from .wheel_topic import waiting_message
 
 log = logging.getLogger(__name__)
+
+BYTES_PER_STEP = 256 << 10  # of large messages that are read in one step
+
+
+def waiting_message(store: MessageStore, place: int, length: int) -> Record | None:
+    """The message of the wheel's topic at this place; None, logged, when there is none."""
+    data = store.message_at(place)
+    if data is not None and len(data) == length:
+        record = decode_record(data)
+        if record.topic == WHEEL_TOPIC:
+            return record
+    log.error("the timer message at %d is not in the log any more", place)
+    return None
+
+
+def timer_ms(record: Record) -> int | None:
+    """TIMER_OUT_MS, the slot that a message of the wheel's topic is for; None without one."""
+    text = properties.find(record.raw_properties, properties.TIMER_OUT_MS.encode())
+    found = number_of(text, -1)
+    return None if found < 0 else found
+
 
 NEVER_IN_WHEEL = (
     1 << 63

@@ -18,10 +18,9 @@ from ...store.timer.timer_wheel import ROUND_SLOTS, SLOTS, Slot
 from ..settings.config import BrokerConfig
 from ..topics.topics import TOPICS_MAX
 from .real_destination import real_place
-from .timer_delivery import RECALL_KEY
+from .timer_delivery import BYTES_PER_STEP, RECALL_KEY, timer_ms, waiting_message
 from .timer_state import TimerState
 from .timer_tally import TimerTally, unit_weight
-from .wheel_topic import BYTES_PER_STEP, timer_ms, waiting_message
 
 log = logging.getLogger(__name__)
 

@@ -23,10 +23,9 @@ from ..files.listing import Row
 from ..log.records import locate
 from ..log.run import has_right_crc
 from ..queues.consume_queue import FILLER
-from .arrays import numbers
+from .arrays import numbers, slices
 from .queue_view import QueueView
 from .rows import TEXT_MAP, TEXTS, TIMESTAMP, Rows, every_row, rows_of
-from .slices import slices
 
 Batch: TypeAlias = pa.RecordBatch
 Schema: TypeAlias = pa.Schema

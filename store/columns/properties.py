@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from ...protocol.message.properties import RESERVED
 from ..log.property_table import ENTRY_END, NAME_END, PropertyTable
 from ..log.records import Positions
-from .arrays import numbers
-from .slices import slices, slices_in_rows
+from .arrays import numbers, slices, slices_in_rows
 
 
 class Properties:

@@ -16,9 +16,8 @@ from ...protocol.message import properties as props
 from ...protocol.message.message_id import offset_message_id
 from ...protocol.message.record import BORN_HOST_AT, LOG_OFFSET_AT, STORE_HOST_AT
 from ..log.records import Records, host_text, locate
-from .arrays import constant, numbers
+from .arrays import constant, numbers, slices
 from .properties import Properties, as_text
-from .slices import slices
 from .unwrap import needs_unwrap, unwrapped
 
 BATCH_BYTES_MAX = (1 << 31) - 1  # Arrow's binary columns count in 32 bits

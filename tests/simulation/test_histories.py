@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from aerobee.broker.groups.queue_lock_gate import QueueLockGate
-from aerobee.broker.groups.queue_locks import QueueLocks
+from aerobee.broker.groups.queue_locks import QueueLockGate, QueueLocks
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.client.errors import BrokerError
 from aerobee.client.pull.reader import Reader

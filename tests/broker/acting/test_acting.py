@@ -3,7 +3,7 @@
 import pytest
 from aerobee.broker.acting.acting import not_smallest
 from aerobee.broker.acting.pair_locks import PairLocks
-from aerobee.broker.groups.queue_lock_gate import CLIENT_LOCK_MS
+from aerobee.broker.groups.queue_locks import CLIENT_LOCK_MS
 from aerobee.broker.monitoring.overview import note
 from aerobee.protocol import codes
 from aerobee.protocol.headers.admin import HaAddresses

@@ -2,8 +2,7 @@
 
 import pytest
 from aerobee.broker.acting.pair_locks import PairLocks
-from aerobee.broker.groups.queue_lock_gate import CLIENT_LOCK_MS, QueueLockGate
-from aerobee.broker.groups.queue_locks import LockTable, QueueLocks
+from aerobee.broker.groups.queue_locks import CLIENT_LOCK_MS, LockTable, QueueLockGate, QueueLocks
 
 NAME = "broker-a"
 QUEUE = ("T", NAME, 0)

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from aerobee.broker.groups.queue_lock_gate import CLIENT_LOCK_MS
-from aerobee.broker.groups.queue_locks import LOCK_MS, LeftLocks, QueueLocks
+from aerobee.broker.groups.queue_locks import CLIENT_LOCK_MS, LOCK_MS, LeftLocks, QueueLocks
 from aerobee.broker.server import Broker
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.protocol import codes

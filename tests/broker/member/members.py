@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 from aerobee.broker import server
-from aerobee.broker.member.member import Member
-from aerobee.broker.member.membership import Membership
+from aerobee.broker.member.member import Member, Membership
 from aerobee.broker.replication.sync_state import SyncState
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.controller.config import ControllerConfig

@@ -2,9 +2,9 @@
 
 from typing import cast
 
-from aerobee.broker.member.comeback import may_return
 from aerobee.broker.member.election import Election
 from aerobee.broker.member.leader import Declined, Leader
+from aerobee.broker.member.others import may_return
 from aerobee.protocol.aio.peers import Peers
 
 from .logs import Other

@@ -4,9 +4,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from aerobee.broker.groups import lock_sending
-from aerobee.broker.groups.queue_lock_gate import CLIENT_LOCK_MS
-from aerobee.broker.groups.queue_locks import LeftLocks, LockTable
+from aerobee.broker.groups import queue_locks
+from aerobee.broker.groups.queue_locks import CLIENT_LOCK_MS, LeftLocks, LockTable
 from aerobee.broker.member import lock_handover
 from aerobee.broker.member.election import Election
 from aerobee.broker.member.lock_handover import LockHandover
@@ -133,7 +132,7 @@ async def test_locks_are_sent_until_the_next_master_takes_them(
 async def test_too_many_locks_are_not_sent(
     member: Next, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(lock_sending, "BODY_BYTES_MAX", 10)
+    monkeypatch.setattr(queue_locks, "BODY_BYTES_MAX", 10)
     await member.handover.send("127.0.0.1:1", locks(3))
     assert "1 locks are not handed over" in caplog.text
     assert "the limit is 10" in caplog.text

@@ -3,7 +3,7 @@
 from typing import Any
 
 from aerobee.broker import server
-from aerobee.broker.groups.queue_lock_gate import CLIENT_LOCK_MS
+from aerobee.broker.groups.queue_locks import CLIENT_LOCK_MS
 from aerobee.broker.member.member import Member
 from aerobee.broker.monitoring.overview import note, overview
 from aerobee.protocol import codes

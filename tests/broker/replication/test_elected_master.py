@@ -3,8 +3,7 @@
 from typing import Any
 
 from aerobee.broker.naming.registration import MasterAddresses
-from aerobee.broker.replication.elected_master import ElectedMaster
-from aerobee.broker.replication.replica import Replica
+from aerobee.broker.replication.replica import ElectedMaster, Replica
 
 ELECTED, OLDER = "10.0.0.2:10911", "10.0.0.1:10911"
 

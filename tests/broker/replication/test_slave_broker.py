@@ -11,7 +11,7 @@ import pytest
 from aerobee.broker import server
 from aerobee.broker.monitoring.overview import fault, not_ready, note, overview
 from aerobee.broker.naming import registration
-from aerobee.broker.replication import pull_role
+from aerobee.broker.pull.role import MASTER_MS
 from aerobee.broker.replication import slave as ha_slave
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.cluster import ClusterInfo
@@ -116,7 +116,7 @@ async def test_a_long_poll_on_the_slave_is_sent_to_the_master_after_a_moment(pai
     begun_ms = steady_ms()
     answer = await pair.ask_slave.pull("T", suspend_ms=60_000)
     assert answer.code == codes.PULL_RETRY_IMMEDIATELY
-    assert steady_ms() - begun_ms >= pull_role.MASTER_MS
+    assert steady_ms() - begun_ms >= MASTER_MS
     waits = asyncio.create_task(pair.ask_slave.pull("T", suspend_ms=60_000))
     await parked(pair.slave, 1)
     await pair.ask_master.send("T", b"one")  # the message arrives first

@@ -1,7 +1,7 @@
 """Cached JSON of table entries: each is encoded once, equal to the whole body's encoding."""
 
 import pytest
-from aerobee.broker.runtime.encoded_entries import SPARE_MAX, EncodedEntries
+from aerobee.broker.runtime.table_file import SPARE_MAX, EncodedEntries
 from aerobee.protocol.bodies.data_version import DataVersion
 from aerobee.protocol.bodies.topic import TopicConfig, TopicConfigAndMappingSerializeWrapper
 from aerobee.protocol.codec import fastjson

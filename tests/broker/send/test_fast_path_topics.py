@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 
 from aerobee.broker.scheduled import wheel_intake
-from aerobee.broker.scheduled.wheel_topic import waiting_message
+from aerobee.broker.scheduled.timer_delivery import waiting_message
 from aerobee.broker.server import Broker
 from aerobee.broker.topics.topics import MULTI_TAG
 from aerobee.protocol import codes

@@ -1,8 +1,9 @@
-"""RECALL_MESSAGE (370): a producer takes a timer message back before its time.
+"""Requests about timer messages: 60, 61, 370.
 
-The recall is itself a timer message for the same slot. It is stored like any other, so it survives
-a restart. When the slot is due, recalls are read first, and the messages that they name are left
-out.
+GET_TIMER_CHECK_POINT and GET_TIMER_METRICS tell the progress and the waiting messages. By
+RECALL_MESSAGE a producer takes a timer message back before its time. The recall is itself a timer
+message for the same slot. It is stored like any other, so it survives a restart. When the slot is
+due, recalls are read first, and the messages that they name are left out.
 """
 
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
+from ...protocol.aio.slices import LongResponse, Slices, reply_of
 from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.recall import RecallMessage, RecallMessageResponse
@@ -25,6 +27,42 @@ from ..groups.permissions import Permissions
 from ..runtime.syncer import Syncer
 from ..settings.config import BrokerConfig
 from .delivery_policy import DeliveryPolicy
+from .timers import Timers
+
+
+@dataclass(slots=True, eq=False)
+class AdminTimerHandlers:
+    """Answers about the timers; None where timerWheelEnable is false."""
+
+    _timers: Timers | None
+    _slices: Slices
+
+    def rows(self) -> list[Row]:
+        return [
+            Row(codes.GET_TIMER_CHECK_POINT, None, self.on_check_point, needs.OUR_CLUSTER_GET),
+            Row(codes.GET_TIMER_METRICS, None, self.on_metrics, needs.OUR_CLUSTER_GET),
+        ]
+
+    def on_check_point(self, header: None, command: Command, connection: Connection) -> Response:
+        """The 56 bytes that config/timercheck begins with."""
+        timers = self._timers
+        if timers is None:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                "The checkpoint is null: timerWheelEnable is false; switch it on",
+            )
+        return Response(body=timers.check_point())
+
+    def on_metrics(self, header: None, command: Command, connection: Connection) -> LongResponse:
+        """The text of config/timermetrics as it is now."""
+        timers = self._timers
+        if timers is None:
+            raise Refusal(
+                codes.SYSTEM_ERROR,
+                "The timer message store is null: timerWheelEnable is false; switch it on",
+            )
+        return self._slices.respond(reply_of(timers.metrics.text()))
+
 
 TAG = "_RECALL_TAG_"
 BODY = b"0"

@@ -1,8 +1,7 @@
 """What a slave decides about its pulls, with and without its master."""
 
 import pytest
-from aerobee.broker.pull.role import MasterPullRole
-from aerobee.broker.replication.pull_role import MASTER_MS, SlavePullRole
+from aerobee.broker.pull.role import MASTER_MS, MasterPullRole, SlavePullRole
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
