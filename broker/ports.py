@@ -10,9 +10,9 @@ from functools import partial
 
 from ..conf.secret import secret_of
 from ..protocol.aio.server import Refused, listen
+from ..protocol.aio.tls import server_context
 from .member.ports import VIP_PORT_DISTANCE
 from .replication.prologue import Gates
-from .replication.tls import tls_of_master
 from .roles.parts import Parts
 
 CLIENTS_PORT = (
@@ -47,19 +47,22 @@ async def listen_for_slaves(
     """Hold the replication port; returns its server, the port, and what closes it."""
     config, member = broker.config, broker.membership
     secret = secret_of("haSecret", config.ha_secret)
+    tls = None
+    if config.ha_tls:
+        tls = server_context(config.tls_server_cert_path, config.tls_server_key_path)
 
     def note_refused() -> None:
         broker.ha.refused += 1
 
-    gates = Gates(secret, lambda host: broker.ha.may_come(host), note_refused)
+    gates = Gates(secret, lambda host: broker.ha.acks.may_come(host), note_refused)
 
     def factory() -> asyncio.Protocol:
         may_come = broker.role.takes_slaves
-        return gates.before(lambda: broker.ha.connection()) if may_come else Refused()
+        return gates.before(lambda: broker.ha.acks.connection()) if may_come else Refused()
 
     server, port = await listen(
         factory, config.bind_address, config.ha_listen_port, accept=False,
-        bound=None if member is None else member.ports.slaves, tls=tls_of_master(config),
+        bound=None if member is None else member.ports.slaves, tls=tls,
         what="haListenPort",
     )  # fmt: skip
 

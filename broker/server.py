@@ -440,7 +440,7 @@ class Broker(Parts):
             self.long_polls.serve()
 
     def _on_synced(self) -> None:
-        self.ha.synced()
+        self.ha.acks.synced()
         if self.store.readable_end_moves_with_sync:
             self.wake_all()
 

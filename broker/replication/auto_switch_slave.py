@@ -37,9 +37,9 @@ class AutoSwitch(NamedTuple):
     """
 
     broker_id: int
-    on_cut: Callable[[int], None] = lambda offset: None
-    on_confirmed: Callable[[], None] = lambda: None
-    sync_to: Callable[[int], Awaitable[bool]] | None = None
+    on_cut: Callable[[int], None]
+    on_confirmed: Callable[[], None]
+    sync_to: Callable[[int], Awaitable[bool]] | None
 
     def connection(self, slave: HaSlave) -> MasterConnection:
         """The protocol of a new connection. The store must be in controller mode."""

@@ -27,7 +27,7 @@ class CountedAcks:
         self,
         ha: HaMaster,
         on_acked: Callable[[int], None],
-        on_shortage: Callable[[str], None] = lambda why: None,
+        on_shortage: Callable[[str], None],
     ) -> None:
         self.acks_needed = ha.config.acks_needed
         self.hears_each_end = ha.config.acks_needed > 0
@@ -159,7 +159,7 @@ class SlaveConnection(LogSender):
 
     def _chunk(self, pieces: list[bytes]) -> int:
         master = self._master
-        most = min(master.config.ha_transfer_batch_size, master.sent_end - self.next)
+        most = min(master.config.ha_transfer_batch_size, self._acks.sent_end - self.next)
         data = master.store.raw(self.next, most)
         if data:
             pieces += [CHUNK_HEAD.pack(self.next, len(data)), data]

@@ -7,11 +7,11 @@ known progress. Messages that the old master delivered after that come twice, an
 
 from typing import Protocol
 
-from ...store.timer.timer_check import TimerCheck
 from ...store.timer.timer_log import QUEUE, WHEEL_TOPIC
 from ..scheduled.timer_metrics import TimerMetrics
 from ..scheduled.timer_parts import TimerParts
 from ..scheduled.timer_state import TimerState
+from ..scheduled.timers import TimerWork
 from ..scheduled.wheel_intake import Late, Moment
 
 SLOTS_PER_STEP = 64  # of the wheel, that the master has delivered
@@ -32,7 +32,7 @@ def ignore_late(place: int, length: int, now_ms: int) -> None:
     """Leave a message that comes out of the queue after its slot: the master delivers it."""
 
 
-class FollowingWork:
+class FollowingWork(TimerWork):
     """The work of a slave's timers: `follow` takes the master's progress, and `step` goes as far.
 
     `late` gets messages that come out of the queue after their slot.
@@ -76,10 +76,6 @@ class FollowingWork:
         finally:
             if self._tally.touched:
                 self._tally.note()
-
-    def check(self) -> TimerCheck:
-        """The progress that others are told: what the disk has."""
-        return self.state.check
 
     def _drop_delivered(self, until_ms: int) -> bool:
         """Clear the slots before this one; True when there are more of them."""

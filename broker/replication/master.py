@@ -75,7 +75,7 @@ class Acks(Protocol):
 
 
 class HaMaster:
-    """The slaves of a broker: their connections are in `slaves`."""
+    """The slaves of a broker: their connections are in `slaves`. `acks` counts them."""
 
     def __init__(
         self,
@@ -85,8 +85,8 @@ class HaMaster:
         now_ms: Callable[[], int],
         acks: "Callable[[HaMaster], Acks]",
     ) -> None:
-        """`server` listens and makes a `connection` for each slave; `start` lets it accept them.
-        `now_ms` is a clock for timeouts, not for messages. `acks` makes what counts the slaves."""
+        """`server` listens, and has `acks` make a connection for each slave; `start` lets it accept
+        them. `now_ms` is a clock for timeouts, not for messages. `acks` makes what counts them."""
         self.config = config
         self.store = store
         self.now_ms = now_ms
@@ -95,36 +95,19 @@ class HaMaster:
         self.is_stopped = False  # a slave whose TLS handshake or prologue ends later is closed
         self._server = server
         self._progress = asyncio.Event()  # a slave has said something, or is gone
-        self._acks = acks(self)
-        self.hears_each_end = self._acks.hears_each_end
+        self.acks = acks(self)
+        self.hears_each_end = self.acks.hears_each_end
 
     async def start(self) -> None:
         """Let slaves in."""
-        self._acks.begin()
+        self.acks.begin()
         await start_accepting(self._server, "haListenPort")
-
-    @property
-    def sent_end(self) -> int:
-        """Slaves get the log up to here."""
-        return self._acks.sent_end
-
-    def may_come(self, host: str) -> bool:
-        """Whether a slave at this address may take the log."""
-        return self._acks.may_come(host)
-
-    def connection(self) -> asyncio.Protocol:
-        """The protocol of a new connection."""
-        return self._acks.connection()
-
-    def synced(self) -> None:
-        """The disk has taken more of the log."""
-        self._acks.synced()
 
     def send(self) -> None:
         """Send each slave the new part of the log. To be called after it was written."""
         for slave in self.slaves.copy():
             slave.send()
-        self._acks.sent()
+        self.acks.sent()
 
     def sweep(self) -> None:
         """Send what is left over, send heartbeats, and close the connections of silent slaves. To
@@ -132,7 +115,7 @@ class HaMaster:
         for slave in self.slaves.copy():
             slave.send()
             slave.sweep()
-        self._acks.sweep()
+        self.acks.sweep()
 
     def info(self) -> HARuntimeInfo:
         """How slaves stand, as GET_BROKER_HA_STATUS (907) answers it."""
@@ -140,7 +123,7 @@ class HaMaster:
         return HARuntimeInfo(
             master=True,
             master_commit_log_max_offset=self.store.log_end,
-            in_sync_slave_nums=self._acks.in_sync_count(),
+            in_sync_slave_nums=self.acks.in_sync_count(),
             ha_connection_info=found,
         )
 
@@ -148,7 +131,7 @@ class HaMaster:
         """This connection is closed."""
         self.slaves.remove(slave)
         self.heard()
-        self._acks.lost()
+        self.acks.lost()
 
     def heard(self) -> None:
         """A slave has reported its end of the log, or is gone."""
@@ -157,7 +140,7 @@ class HaMaster:
     async def stop(self) -> None:
         """Let the slaves have the rest of the log, for a while, and close the connections."""
         self.is_stopped = True
-        await self._acks.stop()
+        await self.acks.stop()
         await end_accepting(self._server)
         self._server.close()
         try:
@@ -208,7 +191,7 @@ class LogSender(asyncio.Protocol):
             log.info("closing the slave %s: this master stops", self.address)
             self.abort()
             return
-        if not self._master.may_come(host):
+        if not self._master.acks.may_come(host):
             self._refuse(NOT_ALLOWED)
             return
         self._master.slaves.append(self)
@@ -244,7 +227,7 @@ class LogSender(asyncio.Protocol):
         """Go on with the log, as far as it may be sent and the slave has read."""
         if self._is_full or self._is_closed or self._goes_on or self.next < 0:
             return
-        end = self._master.sent_end
+        end = self._master.acks.sent_end
         pieces: list[bytes] = []
         size = 0
         try:

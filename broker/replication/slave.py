@@ -15,6 +15,7 @@ from typing import cast
 
 from ...conf.secret import secret_of
 from ...protocol.aio.tasks import end
+from ...protocol.aio.tls import client_context
 from ...protocol.bodies.ha import HAClientRuntimeInfo, HARuntimeInfo
 from ...protocol.errors import Malformed, reason_of
 from ...protocol.ha import REPORT, Chunks
@@ -25,7 +26,6 @@ from ...store.engine.store import MessageStore
 from ..settings.config import BrokerConfig
 from .flow import Flow
 from .prologue import ENDED, SlaveGate
-from .tls import tls_of_slave
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,14 @@ class HaSlave:
         """The store must follow already. `now_ms` is the wall clock: its times are shown."""
         self.config = config
         self._secret = secret_of("haSecret", config.ha_secret)
-        self._tls = tls_of_slave(config)
+        self._tls = (
+            client_context(
+                auth_server=config.tls_client_auth_server,
+                trust_cert_path=config.tls_client_trust_cert_path,
+            )
+            if config.ha_tls
+            else None
+        )
         self.store = store
         self.now_ms = now_ms
         self.on_messages = on_messages

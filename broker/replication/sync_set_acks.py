@@ -50,19 +50,18 @@ class SyncSetAcks:
         broker_id: int,
         state: SyncState,
         alter: Alter,
-        replicas: Replicas | None = None,
-        all_ack: bool = True,
-        on_acked: Callable[[int], None] = lambda end: None,
-        on_confirmed: Callable[[], None] = lambda: None,
+        replicas: Replicas,
+        all_ack: bool,
+        on_acked: Callable[[int], None],
+        on_confirmed: Callable[[], None],
     ) -> None:
         """`broker_id` is the controller id of this broker, whose epoch the store has begun.
 
         `alter(set)` asks the controller for this sync state set (1001), with the `set_epoch` of
         `state`. It returns when the controller has answered, and raises when there was no answer.
         `apply` tells the answer; `alter` may call it. Until then the proposed set counts as well.
-        `replicas` are the replicas that the controller knows: other ids are refused; without it any
-        id is taken. `all_ack` is allAckInSyncStateSet; without it inSyncReplicas counts, and all of
-        the log is confirmed.
+        `replicas` are the replicas that the controller knows: other ids are refused. `all_ack` is
+        allAckInSyncStateSet; without it inSyncReplicas counts, and all of the log is confirmed.
 
         `on_acked(end)` is called when messages before another end may be acknowledged,
         `on_confirmed()` when more of the log may be read.
@@ -87,8 +86,7 @@ class SyncSetAcks:
 
     def may_come(self, host: str) -> bool:
         networks = networks_of(self._ha.config.ha_allowed_addresses)
-        known = self.replicas().values() if self.replicas is not None else ()
-        return is_allowed(host, networks, known)
+        return is_allowed(host, networks, self.replicas().values())
 
     def connection(self) -> asyncio.Protocol:
         return SlaveLink(self._ha, self)
@@ -305,8 +303,8 @@ class SlaveLink(LogSender):
                 "replica has its own, 1 or more; delete its file brokerIdentity, so that the "
                 "controller gives it another"
             )
-        known = None if acks.replicas is None else sorted(acks.replicas())
-        if known is not None and slave_id not in known:
+        known = sorted(acks.replicas())
+        if slave_id not in known:
             return (
                 f"the controller knows no replica {slave_id} of this broker name, only {known}; "
                 "let it register with the controller first (controllerAddr)"

@@ -25,7 +25,6 @@ from ..runtime.peers import open_peers
 from ..runtime.periodic import Job
 from ..scheduled.timer_parts import TimerParts
 from ..scheduled.timers import TimerWork
-from .ha import counted_acks
 from .locks import left_locks, restore_young
 from .master import Master
 from .parts import Parts
@@ -151,7 +150,7 @@ class PairMaster(Master):
     # --- inside ---------------------------------------------------------------------------------
 
     def _make_acks(self, ha: HaMaster) -> CountedAcks:
-        self._acks = counted_acks(self._parts, ha)
+        self._acks = self._parts.counted_acks(ha)
         return self._acks
 
 

@@ -14,7 +14,6 @@ from ..runtime.periodic import STEP_SECONDS, Cut, DynamicPeriod, Job
 from ..scheduled.delivering import open_master_timers
 from ..scheduled.timers import Timers
 from ..topics.static_cleaner import PERIOD_SECONDS as CLEAN_STATIC_SECONDS
-from .ha import counted_acks
 from .locks import is_first_start, left_locks, taken
 from .parts import Parts
 from .role import Facts, Role
@@ -135,7 +134,7 @@ class Master(Role):
 
     def _make_acks(self, ha: HaMaster) -> Acks:
         """What decides how far slaves acknowledge the log."""
-        return counted_acks(self._parts, ha)
+        return self._parts.counted_acks(ha)
 
     def _compile(self) -> None:
         """Have machine code made, which the first message loads."""

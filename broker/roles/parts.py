@@ -28,6 +28,7 @@ from ..naming.registration import Registration
 from ..pop.service import PopParts
 from ..pull.handlers import PullHandlers
 from ..pull.long_polls import LongPolls
+from ..replication.counted_acks import CountedAcks
 from ..replication.master import HaMaster
 from ..replication.replica import Replica
 from ..replication.slave import HaSlave
@@ -185,6 +186,17 @@ class Parts:
             self.config, self.store, self.topics, self.offsets, self.clients,
             self.transaction_counts, self.stats, self.now_ms,
         )  # fmt: skip
+
+    def counted_acks(self, ha: HaMaster) -> CountedAcks:
+        """As many slaves as the settings say acknowledge the log. The syncer, which is made later,
+        is told how far they have it."""
+
+        def on_shortage(why: str) -> None:
+            if why:
+                log.warning("%s", why)
+            self.syncer.shortage = why
+
+        return CountedAcks(ha, lambda end: self.syncer.replicated(end), on_shortage)
 
     async def save_offsets(self) -> bool:
         """Write the groups' consumed offsets; returns whether the file is up to date."""

@@ -18,7 +18,6 @@ from ..runtime.peers import open_peers
 from ..runtime.periodic import Job
 from ..scheduled.timer_parts import TimerParts, open_timer_parts
 from ..scheduled.timers import Timers, TimerWork
-from .ha import counted_acks
 from .locks import left_locks, restore_young
 from .parts import Parts
 from .role import Facts, Role
@@ -46,7 +45,7 @@ class Slave(Role):
     def open(self, slaves: asyncio.Server) -> None:
         b = self._parts
         # Other slaves may follow this one.
-        b.ha = HaMaster(b.config, b.store, slaves, b.alive_ms, lambda ha: counted_acks(b, ha))
+        b.ha = HaMaster(b.config, b.store, slaves, b.alive_ms, b.counted_acks)
         b.store.follower.follow(FOLLOWS)
         b.ha_slave = self._follower = self._make_follower()
 

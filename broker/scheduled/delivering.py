@@ -1,11 +1,11 @@
 """The work of timers that deliver: what is due leaves the wheel by an outlet."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from ...store.base.errors import StoreError
 from ...store.engine.store import MessageStore
-from ...store.timer.timer_check import TimerCheck
 from ...store.timer.timer_log import QUEUE, WHEEL_TOPIC
 from ..runtime.stats import Stats
 from ..settings.config import BrokerConfig
@@ -15,7 +15,7 @@ from .timer_delivery import TimerDelivery
 from .timer_parts import TimerParts, open_timer_parts
 from .timer_state import TimerState
 from .timer_tally import TimerTally
-from .timers import Timers
+from .timers import Timers, TimerWork
 from .wheel_intake import Moment
 
 
@@ -50,12 +50,12 @@ class Outlet(Protocol):
         """Deliver a message that comes out of the queue after its slot."""
 
 
-class DeliveringWork:
+class DeliveringWork(TimerWork):
     """All of the queue enters the wheel, and what is due leaves it."""
 
     def __init__(self, parts: TimerParts, slots: DueSlots, outlet: Outlet) -> None:
+        self.state = parts.state
         self._store = parts.store
-        self._state = parts.state
         self._tally = parts.tally
         self._intake = parts.intake
         self._slots = slots
@@ -66,7 +66,7 @@ class DeliveringWork:
 
         Up to `most` messages are delivered.
         """
-        state, slots, outlet = self._state, self._slots, self._outlet
+        state, slots, outlet = self.state, self._slots, self._outlet
         write_ms = state.floor(now_ms)
         if write_ms < state.read_ms and slots.due is None:
             state.read_ms = write_ms  # the clock was set back
@@ -82,21 +82,15 @@ class DeliveringWork:
                 self._store.write_staged()
                 self._tally.note()
 
-    def check(self) -> TimerCheck:
-        """The progress that others are told: what the disk has."""
-        return self._state.check
 
-
+@dataclass(slots=True, eq=False)
 class StoredCopies:
     """Stores the copies of due messages in their topics: a master's outlet."""
 
-    def __init__(
-        self, delivery: TimerDelivery, slots: DueSlots, state: TimerState, tally: TimerTally
-    ) -> None:
-        self._delivery = delivery
-        self._slots = slots
-        self._state = state
-        self._tally = tally
+    _delivery: TimerDelivery
+    _slots: DueSlots
+    _state: TimerState
+    _tally: TimerTally
 
     def deliver(self, due: ExpiringSlot, now_ms: int, most: int) -> int:
         """Deliver the next messages of a slot, without recalled ones; returns how many units these

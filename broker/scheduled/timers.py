@@ -13,6 +13,7 @@ from ...store.timer.timer_check import TimerCheck
 from ...store.timer.timer_log import QUEUE, WHEEL_TOPIC
 from ..runtime.throttle import FEW
 from .timer_parts import TimerParts
+from .timer_state import TimerState
 
 # The values of a broker without timers in GET_BROKER_RUNTIME_INFO.
 NO_FIGURES: dict[str, object] = {
@@ -27,11 +28,14 @@ NO_FIGURES: dict[str, object] = {
 class TimerWork(Protocol):
     """The work of timers, chosen by the role of their broker."""
 
+    state: TimerState
+
     def step(self, now_ms: int, most: int) -> bool:
         """One short part of the work, with up to `most` deliveries; True when there is more."""
 
     def check(self) -> TimerCheck:
-        """The progress that others are told."""
+        """The progress that others are told: what the disk has."""
+        return self.state.check
 
 
 class TimerLag(NamedTuple):

@@ -6,12 +6,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from aerobee.broker.replication.auto_switch_slave import AutoSwitch
 from aerobee.broker.replication.master import HaMaster
 from aerobee.broker.replication.slave import HaSlave
-from aerobee.broker.replication.sync_set_acks import SyncSetAcks
+from aerobee.broker.replication.sync_set_acks import Replicas, SyncSetAcks
 from aerobee.broker.replication.sync_state import SyncState
 from aerobee.protocol.aio.server import listen
 from aerobee.protocol.ha_auto_switch import Chunk, MasterHello, MasterStream, SlaveHello, report
@@ -98,7 +97,13 @@ class Node:
             self.master.send()
         return self.store.log_end
 
-    async def lead(self, epoch: int, *members: int, **more: Any) -> SyncSetAcks:
+    async def lead(
+        self,
+        epoch: int,
+        *members: int,
+        all_ack: bool = True,
+        replicas: Replicas = lambda: dict.fromkeys(range(1, 10), ""),
+    ) -> SyncSetAcks:
         """Become the master; the members of the set are this one and `members`."""
         await self.halt()
         self.store.resume("slave")
@@ -106,7 +111,9 @@ class Node:
         self.store.begin_epoch(epoch)
         self.controller.members = frozenset({self.number, *members})
         state = SyncState(self.controller.members, self.controller.set_epoch)
-        server, self.port = await listen(lambda: made.connection(), "127.0.0.1", 0, accept=False)
+        server, self.port = await listen(
+            lambda: made.acks.connection(), "127.0.0.1", 0, accept=False
+        )
 
         def acks(ha: HaMaster) -> SyncSetAcks:
             self.controller.acks = found = SyncSetAcks(
@@ -116,7 +123,8 @@ class Node:
                 alter=self.controller.alter,
                 on_acked=self.acked.append,
                 on_confirmed=self._on_confirmed,
-                **more,
+                replicas=replicas,
+                all_ack=all_ack,
             )
             return found
 

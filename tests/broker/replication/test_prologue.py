@@ -12,7 +12,7 @@ import pytest
 from aerobee.broker import server
 from aerobee.broker.replication import prologue
 from aerobee.broker.replication import slave as ha_slave
-from aerobee.broker.replication.master import HaMaster
+from aerobee.broker.replication.counted_acks import CountedAcks
 from aerobee.broker.replication.prologue import ENDED
 from aerobee.broker.server import Broker
 from aerobee.conf.sources import ConfigError
@@ -205,7 +205,7 @@ async def test_an_address_that_may_not_come_takes_no_place(
 ) -> None:
     """In controller mode; here the rule of the addresses is set by the test."""
     monkeypatch.setattr(prologue, "UNPROVEN_MAX", 1)
-    monkeypatch.setattr(HaMaster, "may_come", lambda self, host: host != "127.0.0.3")
+    monkeypatch.setattr(CountedAcks, "may_come", lambda self, host: host != "127.0.0.3")
     master = await start("master", ha_secret=SECRET)
     first = await come(master, "127.0.0.2")
     assert await first.answer()
@@ -219,7 +219,7 @@ async def test_an_address_that_may_not_come_takes_no_place(
 async def test_without_a_secret_an_address_that_may_not_come_is_refused_too(
     start: Start, come: Come, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(HaMaster, "may_come", lambda self, host: host != "127.0.0.3")
+    monkeypatch.setattr(CountedAcks, "may_come", lambda self, host: host != "127.0.0.3")
     master = await start("master")
     stranger = await come(master, "127.0.0.3")
     assert await stranger.all() == b""
