@@ -16,9 +16,7 @@ from .admin.clients import AdminClientHandlers
 from .admin.groups import AdminGroupHandlers
 from .admin.offsets import AdminOffsetHandlers
 from .admin.runtime_info import RuntimeInfo
-from .admin.static_topics import AdminStaticTopicHandlers
 from .admin.stats import AdminStatsHandlers
-from .admin.store import AdminStoreHandlers
 from .admin.topics import AdminTopicHandlers
 from .groups.client_handlers import ClientHandlers
 from .groups.lock_handlers import LockHandlers
@@ -55,9 +53,6 @@ def full_table(broker: Parts) -> dict[int, Row]:
         clients=b.clients, other_masters=b.other_masters, not_stored=partial(not_stored, b),
         started_ms=b.started_ms, now_ms=b.now_ms,
     )  # fmt: skip
-    topics = AdminTopicHandlers(
-        b.config, b.store, b.topics, b.offsets, b.stats, b.slices, b.save_offsets
-    )
     families = (
         b.sends,
         pulls,
@@ -77,11 +72,13 @@ def full_table(broker: Parts) -> dict[int, Row]:
             b.config, b.store, b.topics, b.clients, b.stats, b.wake, address, b.now_ms
         ),
         *b.pop.families,
-        AdminBrokerHandlers(b.config, b.store, b.topics, runtime, b.dynamic_settings, b.slices),
-        AdminStoreHandlers(b.cleaner),
+        AdminBrokerHandlers(
+            b.config, b.store, b.topics, runtime, b.dynamic_settings, b.slices, b.cleaner
+        ),
         AdminColdDataHandlers(pulls.cold, b.store, b.dynamic_settings),
-        topics,
-        AdminStaticTopicHandlers(b.topics, topics),
+        AdminTopicHandlers(
+            b.config, b.store, b.topics, b.offsets, b.stats, b.slices, b.save_offsets
+        ),
         AdminGroupHandlers(b.groups, b.offsets, b.clients, b.stats, address, b.slices),
         AdminOffsetHandlers(
             b.config, b.store, b.topics, b.groups, b.offsets, b.clients, b.delays, b.wake,

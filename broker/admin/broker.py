@@ -1,5 +1,9 @@
-"""Requests about the broker as a whole: settings (25, 26), its state (28), cleaning (316),
-and where pop keeps its records (200056)."""
+"""Requests about the broker as a whole: settings (25, 26), its state (28), cleaning (306, 316,
+329), and where pop keeps its records (200056).
+
+306 and 329 let old files of the store go: of queues and index, of the log. They begin it and come
+back at once, as in RocketMQ: a round can take minutes.
+"""
 
 import logging
 from collections.abc import Generator
@@ -18,6 +22,7 @@ from ...protocol.headers.groups import ConfigVersion
 from ...protocol.names import LMQ_PREFIX, is_system_topic
 from ...store.engine.store import MessageStore
 from ..access import gates, needs
+from ..runtime.cleaner import Cleaner
 from ..settings.config import BrokerConfig, to_text
 from ..settings.dynamic import DynamicSettings
 from ..topics.topics import Topics
@@ -38,6 +43,7 @@ class AdminBrokerHandlers:
     runtime_info: RuntimeInfo
     dynamic_settings: DynamicSettings
     slices: Slices
+    cleaner: Cleaner
 
     def rows(self) -> list[Row]:
         return [
@@ -50,6 +56,18 @@ class AdminBrokerHandlers:
                 self.on_clean_unused,
                 needs.OUR_CLUSTER_UPDATE,
                 gates.CHANGE,
+            ),
+            Row(
+                codes.CLEAN_EXPIRED_CONSUMEQUEUE,
+                None,
+                self.on_clean_queues,
+                needs.OUR_CLUSTER_UPDATE,
+            ),
+            Row(
+                codes.DELETE_EXPIRED_COMMITLOG,
+                None,
+                self.on_delete_expired,
+                needs.OUR_CLUSTER_UPDATE,
             ),
             Row(codes.POP_ROLLBACK, None, self.on_pop_rollback, needs.OUR_CLUSTER_UPDATE),
         ]
@@ -97,6 +115,20 @@ class AdminBrokerHandlers:
 
     def on_pop_rollback(self, header: None, command: Command, connection: Connection) -> Response:
         """What pop keeps in a key-value store is to be moved into files, where it is already."""
+        return OK
+
+    def on_clean_queues(self, header: None, command: Command, connection: Connection) -> Response:
+        """Delete the files that lead to nothing in the log.
+
+        Java deletes a whole queue whose last message is gone, so that it counts from 0 again: a
+        group with a larger offset would then skip the next messages. Here its last file stays.
+        """
+        self.cleaner.clean_queues()
+        return OK
+
+    def on_delete_expired(self, header: None, command: Command, connection: Connection) -> Response:
+        """Let files of the log go that are past fileReservedTime, whatever deleteWhen says."""
+        self.cleaner.delete_expired()
         return OK
 
     # --- inside ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Requests that create, delete and describe topics: 17, 18, 21, 202, 215, 305, 351.
+"""Requests that create, delete and describe topics: 17, 18, 21, 202, 215, 305, 351, 513.
 
 Remarks and checks follow RocketMQ, in its order. Values without any meaning (a negative number of
 queues, a name that could leave the store's folder) are refused here, though Java accepts them.
@@ -22,6 +22,7 @@ from ...protocol.bodies.topic import (
     TopicConfigAndQueueMapping,
     TopicList,
 )
+from ...protocol.bodies.topic_queue_mapping import TopicQueueMappingDetail
 from ...protocol.codec import fastjson
 from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
@@ -124,6 +125,13 @@ class AdminTopicHandlers:
                 needs.TOPICS_CREATE,
                 gates.TIMED_CHANGE,
             ),
+            Row(
+                codes.UPDATE_AND_CREATE_STATIC_TOPIC,
+                UpdateTopic,
+                self.on_update_static,
+                needs.STATIC_TOPIC_CREATE,
+                gates.CHANGE,
+            ),
             Row(codes.GET_ALL_TOPIC_CONFIG, None, self.on_all, needs.ANY_USER),
             Row(codes.GET_TOPIC_STATS_INFO, TopicName, self.on_stats, needs.TOPIC_GET),
             Row(
@@ -145,7 +153,7 @@ class AdminTopicHandlers:
     def on_update(
         self, header: UpdateTopic, command: Command, connection: Connection
     ) -> Response | Coroutine[Any, Any, Response]:
-        self.check_name(header.topic)
+        self._check_name(header.topic)
         try:
             change = parse_change(header.attributes)
         except ValueError as wrong:
@@ -160,7 +168,7 @@ class AdminTopicHandlers:
             header.order,
             change,
         )
-        return self._put([self.checked(config)])
+        return self._put([self._checked(config)])
 
     def on_update_list(
         self, header: None, command: Command, connection: Connection
@@ -173,8 +181,40 @@ class AdminTopicHandlers:
                 "send several",
             )
         for config in wanted:
-            self.check_name(config.topic_name or "")
-        return self._put([self.checked(config) for config in wanted])
+            self._check_name(config.topic_name or "")
+        return self._put([self._checked(config) for config in wanted])
+
+    def on_update_static(
+        self, header: UpdateTopic, command: Command, connection: Connection
+    ) -> Response | Coroutine[Any, Any, Response]:
+        """A topic with logical queues, as `mqadmin updateStaticTopic` and `remappingStaticTopic`
+        make and move them. What moves where, they work out themselves."""
+        detail = body_of(command, TopicQueueMappingDetail)
+        self._check_name(header.topic)
+        if detail.topic != header.topic:
+            raise Refusal(
+                codes.INVALID_PARAMETER,
+                f"the header names topic {header.topic}, the mapping {detail.topic}; name the same",
+            )
+        config = self._checked(
+            TopicConfig(
+                header.topic,
+                header.read_queues,
+                header.write_queues,
+                header.perm,
+                header.filter_type,
+                header.sys_flag or 0,
+            )
+        )
+        self.topics.static.check(detail, force=bool(header.force))
+        try:
+            # In this order, and both in any case: name servers take a mapping over when the version
+            # of the topics has changed.
+            self.topics.put(config)
+            self.topics.static.put(detail)
+        except StoreError as wrong:
+            raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
+        return self._done()
 
     def on_all(self, header: None, command: Command, connection: Connection) -> LongResponse:
         return self.slices.respond(reply_of(self.topics.pieces(), {}))
@@ -208,7 +248,7 @@ class AdminTopicHandlers:
     def on_delete(
         self, header: TopicName, command: Command, connection: Connection
     ) -> Response | Coroutine[Any, Any, Response]:
-        self.check_name(header.topic)
+        self._check_name(header.topic)
         try:
             delete_topic(header.topic, self.store, self.topics, self.offsets, self.stats)
         except StoreError as wrong:
@@ -245,7 +285,7 @@ class AdminTopicHandlers:
         queue = MessageQueue(topic, self.config.broker_name, queue_id)
         return fastjson.dump({queue: TopicOffset(least, most, last_ms)})[1:-1]
 
-    def check_name(self, name: str) -> None:
+    def _check_name(self, name: str) -> None:
         """Refusal when this can't be the name of a user's topic."""
         check_topic(name)
         if not self.config.validate_system_topic_when_update_topic:
@@ -255,7 +295,7 @@ class AdminTopicHandlers:
                 codes.INVALID_PARAMETER, f"The topic[{name}] is conflict with system topic."
             )
 
-    def checked(self, wanted: TopicConfig) -> TopicConfig:
+    def _checked(self, wanted: TopicConfig) -> TopicConfig:
         """The topic as it is to become, its attributes' change carried out; Refusal if it may not.
         Nothing is changed yet."""
         name, change = wanted.topic_name or "", wanted.attributes
@@ -300,12 +340,10 @@ class AdminTopicHandlers:
             attributes,
         )
 
-    def done(self) -> Response | Coroutine[Any, Any, Response]:
+    def _done(self) -> Response | Coroutine[Any, Any, Response]:
         """The response to a change of topics, sent when the name servers know of it."""
         wait = self.topics.wait_registered
         return DONE if wait is None else _after(wait(REGISTERED_S_MAX))
-
-    # --- inside ---------------------------------------------------------------------------------
 
     def _put(self, configs: list[TopicConfig]) -> Response | Coroutine[Any, Any, Response]:
         # The same again is no news for the name servers.
@@ -313,4 +351,4 @@ class AdminTopicHandlers:
         if not news:
             return DONE
         self.topics.put_all(news)
-        return self.done()
+        return self._done()

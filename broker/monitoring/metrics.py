@@ -32,8 +32,7 @@ from .metrics_labels import (
     spread,
 )
 from .metrics_lag import lag_families
-from .metrics_pop import pop_families
-from .metrics_store import storage_families, timer_families
+from .metrics_parts import pop_families, storage_families, timer_families
 
 BUILD_INFO = ("The version of aerobee, as a label; the value is 1", (*OWN_NODE, "version"))
 ARRIVALS = (*NODE, "topic", "message_type", "is_system")

@@ -24,7 +24,9 @@ from aerobee.broker.groups.groups import Groups
 from aerobee.broker.groups.offsets import Offsets
 from aerobee.broker.naming.other_masters import OtherMasters
 from aerobee.broker.pull.query_handlers import QueryHandlers
+from aerobee.broker.runtime.cleaner import Cleaner
 from aerobee.broker.runtime.stats import Stats
+from aerobee.broker.runtime.threads import Threads
 from aerobee.broker.scheduled.delays import Delays
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.broker.settings.delay_levels import parse_levels
@@ -147,7 +149,8 @@ class Parts:
                 broker_name=name, address=ADDRESS, now_ms=clock, slices=slices,
             ),
             AdminBrokerHandlers(
-                config, self.store, self.topics, info, self.dynamic_settings, slices
+                config, self.store, self.topics, info, self.dynamic_settings, slices,
+                Cleaner(self.store, Threads().executor("cleaner")),
             ),
             QueryHandlers(config, self.store, self.clients, slices),
         )  # fmt: skip
