@@ -10,7 +10,6 @@ stores nothing.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from ...protocol.bodies.route import MASTER_ID
@@ -40,33 +39,44 @@ class Copy(Protocol):
         """From now on it is newer than the master's."""
 
 
-@dataclass(slots=True, eq=False)
 class ActingMaster:
     """`copies` are the tables that it leads while it acts. `settle()` writes the progress of what
     was due, before a master takes it back. `address` is this broker's own."""
 
-    _config: BrokerConfig
-    _address: str
-    _members: Members
-    _follower: HaSlave
-    _replica: Replica
-    _finder: MasterFinder
-    _copies: tuple[Copy, ...]
-    locks: PairLocks
-    _due_work: DueWork | None
-    _settle: Callable[[], Awaitable[None]]
-    _now_ms: Callable[[], int]
-    is_acting: bool = field(init=False, default=False)
-    _answered_ms: int = field(init=False, default=-1)  # when a name server answered last
-    _group: Group | None = field(init=False, default=None)  # its answer
-    _return_ms: int = field(init=False, default=-RETURN_MS)  # when a master announced its return
-    _news: asyncio.Event = field(init=False, default_factory=asyncio.Event)
-    _looking: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
-    _is_verifying: bool = field(init=False, default=False)
-    _told: str = field(init=False, default="")  # why it does not act, as last logged
-
-    def __post_init__(self) -> None:
-        for copy in self._copies:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        address: str,
+        members: Members,
+        follower: HaSlave,
+        replica: Replica,
+        finder: MasterFinder,
+        copies: tuple[Copy, ...],
+        locks: PairLocks,
+        due_work: DueWork | None,
+        settle: Callable[[], Awaitable[None]],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.is_acting = False
+        self.locks = locks
+        self._config = config
+        self._address = address
+        self._members = members
+        self._follower = follower
+        self._replica = replica
+        self._finder = finder
+        self._copies = copies
+        self._due_work = due_work
+        self._settle = settle
+        self._now_ms = now_ms
+        self._answered_ms = -1  # when a name server answered last
+        self._group: Group | None = None  # its answer
+        self._return_ms = -RETURN_MS  # when a master announced its return
+        self._news = asyncio.Event()
+        self._looking = asyncio.Lock()
+        self._is_verifying = False
+        self._told = ""  # why it does not act, as last logged
+        for copy in copies:
             copy.follows = True
 
     async def run(self, register: Callable[[], Awaitable[None]]) -> None:

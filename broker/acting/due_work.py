@@ -7,7 +7,6 @@ half topic. A cursor passes a message only after another broker has taken it.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from typing import Any
 
 from ...protocol.message import properties
@@ -30,20 +29,29 @@ FAILED_SECONDS = 1.0  # after a look into the store that failed
 Step = Callable[[], Coroutine[Any, Any, bool]]
 
 
-@dataclass(slots=True, eq=False)
 class DueWork:
     """Begun and ended together with the acting. `transactions()` makes a new walk over the half
     topic, from its cursor. `group` stands for a producer group that is not known."""
 
-    _escape: Escape
-    _delays: Delays
-    _timers: ActingWork | None
-    _transactions: Callable[[], Transactions]
-    _precision_ms: int
-    _group: str
-    _now_ms: Callable[[], int]
-    _walk: Transactions | None = field(init=False, default=None)
-    _tasks: list[asyncio.Task[None]] = field(init=False, default_factory=list)
+    def __init__(
+        self,
+        escape: Escape,
+        delays: Delays,
+        timers: ActingWork | None,
+        transactions: Callable[[], Transactions],
+        precision_ms: int,
+        group: str,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._escape = escape
+        self._delays = delays
+        self._timers = timers
+        self._transactions = transactions
+        self._precision_ms = precision_ms
+        self._group = group
+        self._now_ms = now_ms
+        self._walk: Transactions | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     def begin(self) -> None:
         """Send what is due, until `end`."""

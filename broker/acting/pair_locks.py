@@ -6,14 +6,12 @@ when it stops, an acting master to the master that returns. They are handed over
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import msgspec
 
 from ..groups.queue_locks import CLIENT_LOCK_MS, LockTable, QueueLockGate, QueueLocks
 
 
-@dataclass(slots=True, eq=False)
 class PairLocks:
     """The locks of one broker of a pair, and the `gate` that says whether it gives them.
 
@@ -21,15 +19,23 @@ class PairLocks:
     known are all there are: a third broker of the name may have begun to act unseen.
     """
 
-    gate: QueueLockGate
-    _locks: QueueLocks
-    _name: str
-    _now_ms: Callable[[], int]
-    _wall_ms: Callable[[], int]
-    _alone_ms: int
-    # Since when no lock is given, and all are known here.
-    _known_ms: int | None = field(init=False, default=None)
-    _came: bool = field(init=False, default=False)  # they were handed over to this broker
+    def __init__(
+        self,
+        gate: QueueLockGate,
+        locks: QueueLocks,
+        name: str,
+        now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
+        alone_ms: int,
+    ) -> None:
+        self.gate = gate
+        self._locks = locks
+        self._name = name
+        self._now_ms = now_ms
+        self._wall_ms = wall_ms
+        self._alone_ms = alone_ms
+        self._known_ms: int | None = None  # since when no lock is given, and all are known here
+        self._came = False  # they were handed over to this broker
 
     def begin(self, *, after_ms: int = CLIENT_LOCK_MS) -> None:
         """Give locks: at once where the broker before has handed its locks over, else after this

@@ -4,7 +4,6 @@ Each raises NoLeaderError when no leader answers, and `Declined` when it answers
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
@@ -47,14 +46,16 @@ class Declined(Exception):
         self.code = code
 
 
-@dataclass(slots=True, eq=False)
 class Leader:
     """The leading controller, for one broker of a name. `wall_ms` is the time since 1970 in ms."""
 
-    _controllers: Controllers
-    _cluster: str
-    _name: str
-    _wall_ms: Callable[[], int]
+    def __init__(
+        self, controllers: Controllers, cluster: str, name: str, wall_ms: Callable[[], int]
+    ) -> None:
+        self._controllers = controllers
+        self._cluster = cluster
+        self._name = name
+        self._wall_ms = wall_ms
 
     async def next_id(self) -> int:
         """1012: the id to apply for."""

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,18 +28,23 @@ class JournaledTable(Protocol):
         """Write the file when the journal has entries."""
 
 
-@dataclass(slots=True, eq=False)
 class TableSaving:
     """Writes the `journaled` tables, and those of `tables` with consumed and delivered offsets.
 
     `sync_log()` syncs the log as it is now; False when that failed.
     """
 
-    _slices: Slices
-    _executor: Executor
-    _sync_log: Callable[[], Awaitable[bool]]
-    journaled: list[JournaledTable] = field(init=False, default_factory=list)
-    tables: list[PersistentTable] = field(init=False, default_factory=list)
+    def __init__(
+        self,
+        slices: Slices,
+        executor: Executor,
+        sync_log: Callable[[], Awaitable[bool]],
+    ) -> None:
+        self.journaled: list[JournaledTable] = []
+        self.tables: list[PersistentTable] = []
+        self._slices = slices
+        self._executor = executor
+        self._sync_log = sync_log
 
     async def save(self, table: PersistentTable) -> bool:
         """Write the file of this table; returns whether the file is up to date.

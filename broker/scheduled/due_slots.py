@@ -31,17 +31,18 @@ class Part:
     units: list[tuple[int, str, int]] = field(default_factory=list)
 
 
-@dataclass(slots=True, eq=False)
 class DueSlots:
     """`due` is the slot in delivery, if there is one. Times in ms."""
 
-    _store: MessageStore
-    _state: TimerState
-    _tally: TimerTally
-    _delivery: TimerDelivery
-    due: ExpiringSlot | None = field(init=False, default=None)
-    # The end of the queue when the next slot became due.
-    _queue_target: int = field(init=False, default=-1)
+    def __init__(
+        self, store: MessageStore, state: TimerState, tally: TimerTally, delivery: TimerDelivery
+    ) -> None:
+        self.due: ExpiringSlot | None = None
+        self._queue_target = -1  # the end of the queue when the next slot became due
+        self._store = store
+        self._state = state
+        self._tally = tally
+        self._delivery = delivery
 
     @property
     def first_slot_ms(self) -> int:

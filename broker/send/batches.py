@@ -1,7 +1,5 @@
 """Batches: many messages in one request (320), stored as neighbours, all of them or none."""
 
-from dataclasses import dataclass, field
-
 from ...protocol import codes
 from ...protocol.aio.connection import Connection
 from ...protocol.command import Command, Response
@@ -24,16 +22,24 @@ from .finish import SendFinish
 Header = SendMessage | SendMessageV1
 
 
-@dataclass(slots=True, eq=False)
 class Batches:
     """Stores batches; `suffix` is what the broker adds to their properties."""
 
-    _config: BrokerConfig
-    _store: MessageStore
-    _topics: Topics
-    _delivery_policy: DeliveryPolicy
-    _finish: SendFinish
-    suffix: bytes = field(init=False, default=b"")
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: Topics,
+        delivery_policy: DeliveryPolicy,
+        finish: SendFinish,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._delivery_policy = delivery_policy
+        self._finish = finish
+        self.suffix = b""
+        self._region_id = config.region_id
+        self._config = config
 
     def put(
         self,
@@ -77,9 +83,8 @@ class Batches:
         ids = (host_hex + b"%016X,") * (len(offsets) - 1) % tuple(offsets[:-1])
         size = end - offsets[0]
         self._finish.count(target, key, type_of(pairs), len(offsets), size, batches=1)
-        region = self._config.region_id.encode()
         reply = send_response(
-            command, queue_id, unique, ids + host_hex, offsets[-1], region, first,
+            command, queue_id, unique, ids + host_hex, offsets[-1], self._region_id.encode(), first,
             trace_on=self._config.trace_on,
         )  # fmt: skip
         return end, reply
@@ -121,7 +126,7 @@ class Batches:
             unique,
             # What tells the producer that the batch has this id, and not its messages theirs.
             batch_uniq_id=unique,
-            region=self._config.region_id,
+            region=self._region_id,
             trace_on=self._config.trace_on,
         )
         kind, key = type_of(pairs), target.keys[queue_id]

@@ -8,7 +8,6 @@ router has no destination for, go back to their connection, which has them handl
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -74,7 +73,6 @@ def prepare() -> None:
     prepare_kernels()
 
 
-@dataclass(slots=True, eq=False)
 class Responses:
     """The responses to the sends of one loop iteration: those to each of the `receivers` end at one
     of the `ends` of `data`. `counts` says how many requests they are for, by `Destination.answer`.
@@ -82,12 +80,23 @@ class Responses:
     The syncer keeps them while they wait, and then has them go out (`syncer.Responses`).
     """
 
-    receivers: list[Connection]
-    data: Bytes
-    ends: Numbers
-    _counts: dict[int, int]
-    _latency: RpcLatency
-    _release: "Callable[[Responses], None]"
+    __slots__ = ("_counts", "_latency", "_release", "data", "ends", "receivers")
+
+    def __init__(
+        self,
+        receivers: list[Connection],
+        data: Bytes,
+        ends: Numbers,
+        counts: dict[int, int],
+        latency: RpcLatency,
+        release: "Callable[[Responses], None]",
+    ) -> None:
+        self.receivers = receivers
+        self.data = data
+        self.ends = ends
+        self._counts = counts
+        self._latency = latency
+        self._release = release
 
     def __len__(self) -> int:
         return sum(self._counts.values())

@@ -5,7 +5,6 @@ once or when disk and slaves have the messages.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..pull.long_polls import LongPolls, QueueKey
 from ..runtime.stats import Stats
@@ -14,15 +13,21 @@ from ..scheduled.delivery_policy import DeliveryPolicy
 from ..topics.topics import Target
 
 
-@dataclass(slots=True, eq=False)
 class SendFinish:
     """Does what is left to do for stored sends. `syncer` is what responses wait for, None where
     none waits."""
 
-    _long_polls: LongPolls
-    _stats: Stats
-    _delivery_policy: DeliveryPolicy
-    syncer: Syncer | None
+    def __init__(
+        self,
+        long_polls: LongPolls,
+        stats: Stats,
+        delivery_policy: DeliveryPolicy,
+        syncer: Syncer | None,
+    ) -> None:
+        self._long_polls = long_polls
+        self._stats = stats
+        self._delivery_policy = delivery_policy
+        self.syncer = syncer
 
     def count(
         self,

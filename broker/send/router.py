@@ -7,7 +7,6 @@ exceptional: they are handled one by one (`handlers.py`), and `target` finds the
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol import codes
@@ -56,23 +55,29 @@ class Destination(NamedTuple):
     answer: int
 
 
-@dataclass(slots=True, eq=False)
 class Router:
     """The destinations of groups of sends, by the numbers of the groups."""
 
-    _store: MessageStore
-    _topics: Topics
-    _groups: Groups
-    _locks: QueueLocks
-    _delivery_policy: DeliveryPolicy
-    _stats: Stats
-    _now_ms: Callable[[], int]
-    _suffix: bytes = field(init=False, default=b"")
-    _known: dict[int, Destination] = field(init=False, default_factory=dict)
-    _logical: LogicalTargets = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._logical = LogicalTargets(self._topics.static)
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        locks: QueueLocks,
+        delivery_policy: DeliveryPolicy,
+        stats: Stats,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._locks = locks
+        self._delivery_policy = delivery_policy
+        self._stats = stats
+        self._now_ms = now_ms
+        self._logical = LogicalTargets(topics.static)
+        self._suffix = b""
+        self._known: dict[int, Destination] = {}
 
     def forget(self, suffix: bytes) -> None:
         """Forget all destinations: from now on this comes behind the properties of each message."""

@@ -1,7 +1,7 @@
 """The slave with the smallest id acts for a master that is gone."""
 
 import pytest
-from aerobee.broker.acting.acting import ActingMaster, not_smallest
+from aerobee.broker.acting.acting import not_smallest
 from aerobee.broker.acting.pair_locks import PairLocks
 from aerobee.broker.groups.queue_locks import CLIENT_LOCK_MS
 from aerobee.broker.monitoring.overview import note
@@ -55,7 +55,7 @@ async def test_a_planned_change_hands_the_queue_locks_over_both_ways(pair: Pair)
 async def test_locks_that_the_slave_did_not_need_come_back_to_the_master(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ActingMaster, "_why_not", lambda self, now_ms: "it is slow")
+    monkeypatch.setattr(pair.acting, "_why_not", lambda now_ms: "it is slow")
     assert await pair.lock(pair.master, "c1")
     await pair.halt(pair.master)
     await pair.return_master()
