@@ -77,9 +77,12 @@ def full_table(broker: Parts) -> dict[int, Row]:
         ),
         AdminColdDataHandlers(pulls.cold, b.store, b.dynamic_settings),
         AdminTopicHandlers(
-            b.config, b.store, b.topics, b.offsets, b.stats, b.slices, b.save_offsets
+            b.config, b.store, b.topics, b.offsets, b.stats, b.slices, b.save_offsets,
+            b.pop.meters.forget_topic,
         ),
-        AdminGroupHandlers(b.groups, b.offsets, b.clients, b.stats, address, b.slices),
+        AdminGroupHandlers(
+            b.groups, b.offsets, b.clients, b.stats, address, b.slices, b.pop.meters.forget_group
+        ),
         AdminOffsetHandlers(
             b.config, b.store, b.topics, b.groups, b.offsets, b.clients, b.delays, b.wake,
             b.slices,

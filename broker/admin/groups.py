@@ -1,7 +1,7 @@
 """Requests about consumer groups and their members: 200, 201, 203, 204, 207, 225, 300, 328, 343,
 345, 352, 353."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ...protocol import codes
@@ -35,7 +35,8 @@ GROUPS_PER_REQUEST_MAX = 10_000
 
 @dataclass(slots=True, eq=False)
 class AdminGroupHandlers:
-    """Looks after consumer groups. `address` is this broker's, as clients see it."""
+    """Looks after consumer groups. `address` is this broker's, as clients see it.
+    `forget_pops(group)` drops what pop counts of a group that is deleted."""
 
     groups: Groups
     offsets: Offsets
@@ -43,6 +44,7 @@ class AdminGroupHandlers:
     stats: Stats
     address: str
     slices: Slices
+    forget_pops: Callable[[str], None]
 
     def rows(self) -> list[Row]:
         return [
@@ -140,6 +142,7 @@ class AdminGroupHandlers:
         self.groups.delete(header.group)
         if header.clean_offset:
             self.offsets.delete_group(header.group)
+            self.forget_pops(header.group)
         self.stats.delete_group(header.group)
         return OK
 

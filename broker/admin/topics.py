@@ -63,17 +63,24 @@ def system_topics(config: BrokerConfig) -> frozenset[str]:
 
 
 def delete_topic(
-    topic: str, store: MessageStore, topics: Topics, offsets: Offsets, stats: Stats
+    topic: str,
+    store: MessageStore,
+    topics: Topics,
+    offsets: Offsets,
+    stats: Stats,
+    forget_pops: Callable[[str], None],
 ) -> None:
     """Delete a topic and what belongs to it in these tables; StoreError for a file that stays.
 
-    The file of the offsets is the caller's to write.
+    `forget_pops(name)` drops what pop counts of it. The file of the offsets is the caller's to
+    write.
     """
     for name in [topic, *_pop_retry_topics(topic, topics, offsets)]:
         store.delete_topic(name)
         topics.delete(name)
         offsets.delete_topic(name)
         stats.delete_topic(name)
+        forget_pops(name)
 
 
 def _pop_retry_topics(topic: str, topics: Topics, offsets: Offsets) -> list[str]:
@@ -95,7 +102,7 @@ async def _after(registered: Coroutine[Any, Any, None]) -> Response:
 @dataclass(slots=True, eq=False)
 class AdminTopicHandlers:
     """Looks after topics. `save_offsets()` writes the offsets to their file and tells whether that
-    succeeded."""
+    succeeded. `forget_pops(topic)` drops what pop counts of a topic."""
 
     config: BrokerConfig
     store: MessageStore
@@ -104,6 +111,7 @@ class AdminTopicHandlers:
     stats: Stats
     slices: Slices
     save_offsets: Callable[[], Awaitable[bool]]
+    forget_pops: Callable[[str], None]
     _system: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -250,7 +258,9 @@ class AdminTopicHandlers:
     ) -> Response | Coroutine[Any, Any, Response]:
         self._check_name(header.topic)
         try:
-            delete_topic(header.topic, self.store, self.topics, self.offsets, self.stats)
+            delete_topic(
+                header.topic, self.store, self.topics, self.offsets, self.stats, self.forget_pops
+            )
         except StoreError as wrong:
             raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
         return self._saved() if self.offsets.changed else OK

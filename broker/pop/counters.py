@@ -59,6 +59,16 @@ class PopMeters:
         """The group's offset in the queue was reset."""
         self._in_flight.pop((topic, group, queue_id), None)
 
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted."""
+        for key in [key for key in self._in_flight if key[0] == topic]:
+            del self._in_flight[key]
+
+    def forget_group(self, group: str) -> None:
+        """A group was deleted, with its offsets."""
+        for key in [key for key in self._in_flight if key[1] == group]:
+            del self._in_flight[key]
+
 
 def _add(table: dict[Key, int], key: Key, number: int = 1) -> None:
     found = table.get(key)

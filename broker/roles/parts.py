@@ -217,7 +217,8 @@ class Parts:
     async def delete_missed(self, topic: str) -> None:
         """Delete a topic that the other brokers of a group deleted while this one was away."""
         try:
-            delete_topic(topic, self.store, self.topics, self.offsets, self.stats)
+            forget_pops = self.pop.meters.forget_topic
+            delete_topic(topic, self.store, self.topics, self.offsets, self.stats, forget_pops)
             await self.save_offsets()
             log.warning("topic %s is deleted: it was deleted while this broker was away", topic)
         except StoreError as wrong:

@@ -71,11 +71,14 @@ NO_MIGRATION = (
     "the users of a plain_acl.yml are not taken over; make them with mqadmin's createUser and "
     "createAcl"
 )
-NO_REPLICAS = "there are no replicas, this broker alone keeps its messages"
+NO_DLEDGER = (
+    "DLedger is not there; enableControllerMode with a controller keeps copies of the log and "
+    "elects a master (docs/failover.md)"
+)
 RELIED_ON = {
     "aclEnable": NO_PLAIN_ACL,
     "migrateAuthFromV1Enabled": NO_MIGRATION,
-    "enableDLegerCommitLog": NO_REPLICAS,
+    "enableDLegerCommitLog": NO_DLEDGER,
 }
 NO_SLAVE_NEEDED = (
     "brokerRole is SYNC_MASTER and inSyncReplicas is 1, the master itself: no send waits for a "

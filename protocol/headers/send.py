@@ -163,7 +163,7 @@ def response_template(
     """The header of a success answer to one message, of a broker with this host and region.
 
     `% (queue_id, transaction_id, log_offset, queue_offset, opaque)` fills it in, byte for byte as
-    `send_answer`; the transaction id must be letters and digits. With a handle that one is first.
+    `send_response`; the transaction id must be letters and digits. With a handle that one is first.
     """
     template = _TEMPLATES[trace_on][with_handle]
     template = template.replace(b"%d", b"%%d").replace(b"%016X", b"%%016X")
@@ -173,7 +173,7 @@ def response_template(
 
 
 def response_parts(host_hex: bytes, region: bytes, *, trace_on: bool = True) -> list[bytes]:
-    """What stands between the values of `answer_template`: before the first without a handle,
+    """What stands between the values of `response_template`: before the first without a handle,
     before and behind a handle, and behind each of the others; and what comes before the place of
     each further message of a batch."""
     found = []
@@ -198,7 +198,7 @@ def send_response(
     *,
     trace_on: bool = True,
 ) -> Response | bytes:
-    """A success answer to a send: the finished frame for a JSON request, else a Reply.
+    """A success answer to a send: the finished frame for a JSON request, else a Response.
 
     The message id is `host_hex` and the log offset; a batch has the ids of its earlier messages in
     front, with commas. `transaction_id` (the UNIQ_KEY) may be any UTF-8, left out when empty;

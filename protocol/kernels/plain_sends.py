@@ -53,7 +53,7 @@ Part = tuple[int, int, int, int, int]
 
 class PlainSends:
     """The plain sends of a tick. `answer` is the text of their answers between the values
-    (`headers.send.answer_parts`).
+    (`headers.send.response_parts`).
 
     After `read`: the bytes read (`data`), how many sends there are (`count`), `taken` as in
     `read_sends` (None when all of all `pieces` was), and the `parts`. The `groups` are kept

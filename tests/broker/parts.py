@@ -132,10 +132,11 @@ class Parts:
         families = (
             AdminTopicHandlers(
                 config, self.store, self.topics, self.offsets, self.stats, slices,
-                self._save_offsets,
+                self._save_offsets, lambda topic: None,
             ),
             AdminGroupHandlers(
-                self.groups, self.offsets, self.clients, self.stats, ADDRESS, slices
+                self.groups, self.offsets, self.clients, self.stats, ADDRESS, slices,
+                lambda group: None,
             ),
             AdminOffsetHandlers(
                 config, self.store, self.topics, self.groups, self.offsets, self.clients,

@@ -9,7 +9,9 @@ from aerobee.broker.pop.take import Pops
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 from aerobee.protocol.bodies.topic import TopicConfig
+from aerobee.protocol.headers.groups import DeleteGroup
 from aerobee.protocol.headers.pop import Notification, PollingInfo, PopMessage
+from aerobee.protocol.headers.topics import TopicName
 
 from ...clocks import Clock
 from ...waiting import LONG, until
@@ -436,6 +438,29 @@ async def test_with_a_threshold_a_group_pops_no_more_while_many_messages_are_out
     # What comes again is out no more.
     await p.later(BACK_AFTER_MS)
     assert set(await p.pop()) >= {b"b", b"c", b"d", b"e"}
+
+
+@pytest.mark.parametrize("what", ["topic", "group"])
+async def test_messages_of_a_topic_or_group_that_was_deleted_are_out_no_more(
+    run: Run, config: Config, clock: Clock, what: str
+) -> None:
+    p = await popper(
+        run, config, clock, enable_pop_message_threshold=True, pop_inflight_message_threshold=2
+    )
+    await p.send(b"a", b"b", b"c", b"d")
+    assert len(await p.pop(max_messages=3)) == 3
+    assert await p.pop() == {}
+    if what == "topic":
+        deleted = await p.caller.ask(codes.DELETE_TOPIC_IN_BROKER, TopicName("T"))
+        p = Popper(p.broker, p.caller, clock)
+    else:
+        deleted = await p.caller.ask(
+            codes.DELETE_SUBSCRIPTIONGROUP, DeleteGroup("cg", clean_offset=True)
+        )
+    assert deleted.code == codes.SUCCESS
+    await p.send(b"later")
+    clock.ms += 1
+    assert b"later" in await p.pop()
 
 
 async def test_the_long_poll_of_a_disconnected_client_is_removed(

@@ -188,7 +188,7 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     [
         ("aclEnable", "use authenticationEnabled and authorizationEnabled"),
         ("migrateAuthFromV1Enabled", "createUser and createAcl"),
-        ("enableDLegerCommitLog", "no replicas"),
+        ("enableDLegerCommitLog", "enableControllerMode"),
     ],
 )
 def test_what_somebody_relies_on_and_does_not_get_is_told(key: str, instead: str) -> None:
