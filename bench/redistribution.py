@@ -162,7 +162,7 @@ async def _kill(master: Cluster) -> tuple[int, float, int, list[int]]:
     """Messages that were acknowledged, in how many seconds, how many the slave has, and by how many
     bytes it was behind now and then."""
     sent, behind = 0, list[int]()
-    peers = Peers(upgrade=False)
+    peers = Peers()
     end = asyncio.Event()
 
     async def send(producer: Producer) -> None:

@@ -135,7 +135,7 @@ def pair(
 
 async def _joined(broker: str) -> None:
     """Wait until a slave has everything that its master has."""
-    peers = Peers(upgrade=False)
+    peers = Peers()
     try:
         async with asyncio.timeout(JOIN_SECONDS):
             while True:
@@ -179,7 +179,7 @@ class ControllerSet:
         return asyncio.run(self._until(holds))
 
     async def _until(self, holds: Callable[[Replicas], bool]) -> tuple[Replicas, float]:
-        peers = Peers(upgrade=False)
+        peers = Peers()
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 while True:
@@ -193,7 +193,7 @@ class ControllerSet:
 
     async def switch(self) -> float:
         """Have broker 2 elected; the seconds until it acknowledges a message."""
-        peers = Peers(upgrade=False)
+        peers = Peers()
         try:
             async with Producer(self.namesrv, tries=1) as producer:
                 await producer.send(Message("Switched", b"before"))

@@ -19,11 +19,10 @@ FLAG_ONEWAY = 2
 
 CODEC_JSON = 0
 CODEC_ROCKETMQ = 1
-CODEC_MSGPACK = 2  # aerobee's own client to aerobee's own servers only
 
 VERSION = 479  # MQVersion ordinal of RocketMQ 5.3.3, whose protocol aerobee speaks
 VERSION_NAME = "V5_3_3"  # its MQVersion.getVersionDesc
-LANGUAGE = "PYTHON"  # Java servers always send JAVA, so aerobee's client recognizes its servers
+LANGUAGE = "PYTHON"  # Java servers always send JAVA
 
 USUAL_BYTES = 1_024  # the usual limit of a request without a message in it
 

@@ -15,4 +15,4 @@ def open_peers(config: BrokerConfig) -> Peers:
             trust_cert_path=config.tls_client_trust_cert_path,
         )
     sign = signing(config.inner_client_authentication_credentials)
-    return Peers(upgrade=False, tls=tls, sign=sign)
+    return Peers(tls=tls, sign=sign)

@@ -40,8 +40,6 @@ from .routes import RENEW_SECONDS, Routes, closed_while_waiting
 log = logging.getLogger(__name__)
 
 ROUTE_SECONDS = 30.0  # pollNameServerInterval
-# A broker passes on what a client answers to these, which says nothing about the broker.
-RELAYED = frozenset((codes.GET_CONSUMER_RUNNING_INFO, codes.CONSUME_MESSAGE_DIRECTLY))
 HEARTBEAT_SECONDS = 30.0  # heartbeatBrokerInterval
 PERSIST_SECONDS = 5.0  # persistConsumerOffsetInterval
 # How long after the start each of them is done for the first time, as in MQClientInstance.
@@ -76,7 +74,6 @@ class Cluster(Routes):
         self._rows = broker_calls.table_of(self.members.consumers, self.rebalance_soon)
         self._peers = Peers(
             self._rows,
-            relayed=RELAYED,
             tls=security.context,
             sign=security.sign if security.signs else None,
         )

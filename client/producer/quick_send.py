@@ -180,7 +180,7 @@ class QuickSends:
         loop = cluster.loop  # asyncio.get_running_loop() calls getpid()
         result: asyncio.Future[SendReceipt] = loop.create_future()
         pending = _PendingSend(
-            loop.time() + timeout_s, SEND,
+            loop.time() + timeout_s,
             self, target, born_ms, timeout_s, result, encoded, topic, body, flag, msg_id,
         )  # fmt: skip
         connection.requests.send_prepared(pending, header, body)

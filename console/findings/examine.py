@@ -46,7 +46,7 @@ async def controlled(admin: Admin) -> tuple[list[Text], list[Finding]]:
     found: list[Finding] = []
     all_controllers: set[str] = set()
     own = admin.security
-    peers = Peers(upgrade=False, tls=own.context, sign=own.sign if own.signs else None)
+    peers = Peers(tls=own.context, sign=own.sign if own.signs else None)
     try:
         for name, one in sorted(info.broker_addr_table.items()):
             if not one.broker_addrs:

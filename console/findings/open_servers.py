@@ -19,7 +19,7 @@ CONFIG = {NAME_SERVER: codes.GET_NAMESRV_CONFIG, CONTROLLER: codes.GET_CONTROLLE
 async def of_open_servers(kind: str, addresses: Iterable[str], security: Security) -> list[Finding]:
     """The servers of this kind that say their settings to a peer without a signature, and are not
     bound to the loopback alone. RocketMQ's don't say where they are bound."""
-    peers = Peers(upgrade=False, tls=security.context)
+    peers = Peers(tls=security.context)
 
     async def look(address: str) -> list[Finding]:
         try:

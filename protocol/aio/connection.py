@@ -262,9 +262,6 @@ class Connection(asyncio.Protocol):
         rows: Mapping[int, Row],
         *,
         on_lost: Callable[["Connection"], None] | None = None,
-        codec: int = 0,
-        upgrade: bool = False,
-        relayed: frozenset[int] = frozenset(),
         asks: bool = False,
         expected: Expected = NOTHING_EXPECTED,
         sign: Sign | None = None,
@@ -279,9 +276,7 @@ class Connection(asyncio.Protocol):
         self.budget = scheduler.budget
         self.ingress = Ingress(scheduler.budget, expected)
         self.transport = FrameTransport(scheduler, self)
-        self.requests = Requests(
-            scheduler, self.transport, codec=codec, upgrade=upgrade, relayed=relayed, sign=sign
-        )
+        self.requests = Requests(scheduler, self.transport, sign)
         self._session = Session(scheduler, rows, self.transport, self.requests)
         self._scheduler = scheduler
         self._on_lost = on_lost

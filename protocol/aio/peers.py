@@ -51,9 +51,7 @@ class _Failed:
 class Peers:
     """Connections by address ("host:port"). Make it inside a running loop.
 
-    `rows` is what we serve to the other end (a broker asks its clients). With `upgrade` requests
-    switch to the msgpack header once the peer turns out to be aerobee, which the answers to
-    requests with a code in `relayed` don't say. `sign` signs them.
+    `rows` is what we serve to the other end (a broker asks its clients). `sign` signs requests.
     """
 
     def __init__(
@@ -61,16 +59,12 @@ class Peers:
         rows: Mapping[int, Row] | None = None,
         *,
         on_lost: Callable[[Connection], None] | None = None,
-        upgrade: bool = True,
-        relayed: frozenset[int] = frozenset(),
         connect_seconds: float = CONNECT_SECONDS,
         tls: ssl.SSLContext | None = None,
         sign: Sign | None = None,
     ) -> None:
         self._rows = rows or {}
         self._on_lost = on_lost
-        self._upgrade = upgrade
-        self._relayed = relayed
         self._connect_seconds = connect_seconds
         self._tls = tls
         self._sign = sign
@@ -180,8 +174,6 @@ class Peers:
                         self._scheduler,
                         self._rows,
                         on_lost=lambda lost: self._lost(address, lost),
-                        upgrade=self._upgrade,
-                        relayed=self._relayed,
                         asks=True,
                         expected=ANSWERS,
                         sign=self._sign,

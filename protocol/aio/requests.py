@@ -11,25 +11,23 @@ import msgspec
 
 from ..codec.frame import HEAD, LENGTH_BYTES, encode_request
 from ..codec.header_json import AFTER_OPAQUE
-from ..command import FLAG_RESPONSE, LANGUAGE, Command
+from ..command import FLAG_RESPONSE, Command
 from .frame_transport import OPEN, FrameTransport
 from .scheduler import Scheduler
 
 WAITING_MAX = 65_536  # requests without a response yet, per connection
 OPAQUE_MASK = 0x7FFFFFFF
-CODEC_MSGPACK = 2
 
 Sign = Callable[[dict[str, str] | None, bytes], dict[str, str]]
 
 
 class Waiter(msgspec.Struct, eq=False):
-    """Waits for the response to a request of `code`, until `deadline` (the loop's clock).
+    """Waits for the response to a request until `deadline` (the loop's clock).
 
     One of the two functions is called, once, while the connection reads: they must be quick.
     """
 
     deadline: float
-    code: int
 
     def answered(self, answer: Command) -> None:
         """The response, whatever its code."""
@@ -55,21 +53,16 @@ class _FutureWaiter(Waiter, eq=False):
 class Requests:
     """Sends requests through `transport`, and matches their responses.
 
-    `codec` is the header codec of requests. With `upgrade` it becomes msgpack after the first
-    response of another aerobee, other than to requests with a code in `relayed`, which the peer
-    forwards. `sign` makes the custom header of a request from header and body. `address` is the
+    `sign` makes the custom header of a request from header and body. `address` is the
     peer's, for errors, and `peer_version` that of its last response.
     """
 
     __slots__ = (
         "_next_opaque",
-        "_relayed",
         "_scheduler",
         "_transport",
-        "_upgrade",
         "_waiting",
         "address",
-        "codec",
         "peer_version",
         "sign",
         "why_lost",
@@ -79,17 +72,10 @@ class Requests:
         self,
         scheduler: Scheduler,
         transport: FrameTransport,
-        *,
-        codec: int = 0,
-        upgrade: bool = False,
-        relayed: frozenset[int] = frozenset(),
         sign: Sign | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._transport = transport
-        self.codec = codec
-        self._upgrade = upgrade
-        self._relayed = relayed
         self.sign = sign
         self.address = ""
         self.peer_version = 0
@@ -119,8 +105,8 @@ class Requests:
             return future
         if self.sign is not None:
             fields = self.sign(fields, body)
-        opaque = self._expect(_FutureWaiter(loop.time() + timeout_s, code, future))
-        self._transport.write_later(encode_request(code, opaque, fields, body, codec=self.codec))
+        opaque = self._expect(_FutureWaiter(loop.time() + timeout_s, future))
+        self._transport.write_later(encode_request(code, opaque, fields, body))
         return future
 
     @property
@@ -156,7 +142,7 @@ class Requests:
             fields = self.sign(fields, body)
         opaque = self._next_opaque
         self._next_opaque = (opaque + 1) & OPAQUE_MASK
-        frame = encode_request(code, opaque, fields, body, oneway=True, codec=self.codec)
+        frame = encode_request(code, opaque, fields, body, oneway=True)
         self._transport.write_later(frame)
 
     def without_responses(self, found: Iterable[Command]) -> list[Command]:
@@ -168,8 +154,6 @@ class Requests:
                 continue
             self.peer_version = command.version
             waiter = self._waiting.pop(command.opaque, None)
-            if self._upgrade and command.language == LANGUAGE:
-                self._upgrade_unless(waiter)
             if waiter is not None:
                 waiter.answered(command)
         return others
@@ -197,9 +181,3 @@ class Requests:
             self._scheduler.watch(self)
         self._waiting[opaque] = waiter
         return opaque
-
-    def _upgrade_unless(self, waiter: Waiter | None) -> None:
-        """The peer is aerobee, unless it passed on what this end asked another."""
-        if waiter is None or waiter.code not in self._relayed:
-            self.codec = CODEC_MSGPACK
-            self._upgrade = False

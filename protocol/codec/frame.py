@@ -14,7 +14,7 @@ from struct import Struct
 from .. import codes
 from ..command import FLAG_ONEWAY, FLAG_RESPONSE, LANGUAGE, VERSION, Command, Response
 from ..errors import Malformed, Refusal
-from . import header_binary, header_json, header_msgpack
+from . import header_binary, header_json
 
 FRAME_BYTES_MAX = 16 << 20  # the whole frame with its length field, as in RocketMQ
 HEAD = Struct(
@@ -45,7 +45,7 @@ class _Heads(dict[int, bytes]):
 # For the hot path: a size that was used before costs no call.
 HEADS = _Heads()
 
-CODECS = (header_json, header_binary, header_msgpack)
+CODECS = (header_json, header_binary)
 _DECODERS = tuple(codec.decode for codec in CODECS)
 _unpack_head = HEAD.unpack_from
 _decode_json = header_json.decode
@@ -119,7 +119,7 @@ class FrameDecoder:
                     header = data[at + HEAD_BYTES : header_end]
                     commands.append(_DECODERS[codec](header, body))
                 else:
-                    raise Malformed(f"header codec {codec} is unknown; 0, 1 and 2 are known")
+                    raise Malformed(f"header codec {codec} is unknown; 0 and 1 are known")
                 at = end
         except Malformed as fault:
             self.fault = fault

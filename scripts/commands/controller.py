@@ -124,7 +124,7 @@ def rebuild(options: argparse.Namespace) -> int:
 
     async def work() -> Replicas:
         own = Security.from_environment()
-        peers = Peers(upgrade=False, tls=own.context, sign=own.sign if own.signs else None)
+        peers = Peers(tls=own.context, sign=own.sign if own.signs else None)
         try:
             found = await replicas_of(peers, controllers, options.name)
             if options.elect is not None:

@@ -63,7 +63,7 @@ class Caller:
 
     def __init__(self, broker: Broker) -> None:
         self.address = f"127.0.0.1:{broker.port}"
-        self.peers = Peers(upgrade=False)
+        self.peers = Peers()
 
     async def ask(
         self, code: int, header: Header | dict[str, str] | None = None, body: bytes = b""

@@ -144,7 +144,7 @@ async def test_a_table_that_is_missing_together_with_its_copy_is_a_first_start(
     (folder / "config" / "consumerOffset.json.bak").unlink()
     again = Broker(config(), now_ms=clock)
     await again.start()
-    peers = Peers(upgrade=False)
+    peers = Peers()
     address = f"127.0.0.1:{again.port}"
     answer = await peers.request(address, codes.GET_ALL_CONSUMER_OFFSET, None, b"", 20)
     await peers.close()

@@ -56,7 +56,7 @@ async def ask() -> AsyncIterator[Ask]:
 
         async def answer(controller: Controller, user: tuple[str, str] | None, code: int) -> int:
             sign = None if user is None else lambda fields, body: signed(fields, body, *user)
-            peers = Peers(upgrade=False, sign=sign)
+            peers = Peers(sign=sign)
             exits.push_async_callback(peers.close)
             return (await peers.request(controller.address, code, timeout_s=20)).code
 
@@ -96,7 +96,7 @@ async def test_what_it_tells_a_broker_is_signed(start: Start) -> None:
             return super().on(header, command, _)
 
     broker = Broker(controller, 1)
-    broker.peers = Peers(upgrade=False, sign=lambda fields, body: signed(fields, body, *ADMIN))
+    broker.peers = Peers(sign=lambda fields, body: signed(fields, body, *ADMIN))
     try:
         await broker.start()
         await broker.join()
@@ -119,7 +119,7 @@ def test_odd_json_is_refused_without_its_value(key: str) -> None:
 
 async def test_the_level_of_the_log_changes_while_it_runs(start: Start) -> None:
     controller = await start()
-    peers = Peers(upgrade=False)
+    peers = Peers()
     logger = logging.getLogger("aerobee.controller.journal")
     try:
         for text, level in (("aerobee.controller.journal=debug", logging.DEBUG), ("", 0)):

@@ -30,7 +30,7 @@ class Member:
     def __init__(self, controller: Controller, broker_id: int) -> None:
         self.controller = controller
         self.id = broker_id
-        self.peers = Peers(upgrade=False)
+        self.peers = Peers()
         self.told: asyncio.Queue[tuple[headers.NotifyRoleChanged, SyncStateSet]] = asyncio.Queue()
         self.server = Server()
         self.address = ""
@@ -190,7 +190,7 @@ async def test_a_disconnecting_client_does_not_interrupt_its_change(
         sync(fd)
 
     monkeypatch.setattr(disk.current, "sync_data", slow)
-    leaver = Peers(upgrade=False)
+    leaver = Peers()
     header = headers.ElectMaster(CLUSTER, NAME, 1, False)
     address, code = cluster.controller.address, codes.CONTROLLER_ELECT_MASTER
     asked = asyncio.create_task(leaver.request(address, code, header, timeout_s=60))

@@ -105,6 +105,6 @@ def server(java_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
 @pytest.fixture
 async def peers() -> AsyncIterator[Peers]:
     """Requests as any client of RocketMQ sends them, without our own codec."""
-    peers = Peers(upgrade=False)
+    peers = Peers()
     yield peers
     await peers.close()

@@ -157,9 +157,7 @@ def walk(cluster: Cluster, java: Java, home: Path) -> Outputs:  # noqa: PLR0915 
 
 async def reads(cluster: Cluster, user: str) -> str:
     """The response codes of the requests that list everything."""
-    peers = Peers(
-        upgrade=False, sign=lambda fields, body: signed(fields, body, user, f"{user}-secret")
-    )
+    peers = Peers(sign=lambda fields, body: signed(fields, body, user, f"{user}-secret"))
     try:
         asked = (
             codes.GET_ALL_TOPIC_CONFIG,

@@ -140,7 +140,7 @@ class MixedSet:
         self.folder = folder
         self.first = first
         self.controllers = controllers
-        self.peers = Peers(upgrade=False)
+        self.peers = Peers()
         self.brokers: list[JavaCluster | AerobeeCluster] = []
 
     async def start(self) -> None:

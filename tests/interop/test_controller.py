@@ -138,7 +138,7 @@ async def send(replicas: Replicas, count: int) -> None:
 
 async def stored(broker: JavaCluster) -> int:
     """How many messages of the topic this broker has."""
-    peers = Peers(upgrade=False)
+    peers = Peers()
     header = {"topic": "Switched"}
     response = await peers.request(
         broker.broker, codes.GET_TOPIC_STATS_INFO, header, timeout_s=SECONDS

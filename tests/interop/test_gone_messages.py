@@ -58,7 +58,7 @@ async def store(tmp_path: Path) -> Path:
     """A store whose first files have gone: all of one topic, a part of the other."""
     broker = Broker(config(tmp_path / "store"))
     await broker.start()
-    peers = Peers(upgrade=False)
+    peers = Peers()
     try:
         for topic, count in ((GONE_TOPIC, 20), (TOPIC, 90)):
             for number in range(count):
@@ -105,7 +105,7 @@ def told(answer: Command, *names: str) -> list[object]:
 
 async def ask(address: str) -> dict[str, list[object]]:
     """What a broker says about both topics."""
-    peers = Peers(upgrade=False)
+    peers = Peers()
     found: dict[str, list[object]] = {}
     places = ("nextBeginOffset", "minOffset", "maxOffset")
     try:

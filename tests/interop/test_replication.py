@@ -93,7 +93,7 @@ def start_slave(pair: Pair) -> None:
 
 async def joined(pair: Pair) -> None:
     """Returns once the slave has all the bytes of its master's log."""
-    peers = Peers(upgrade=False)
+    peers = Peers()
 
     async def has_all() -> bool:
         status = await ha_status(peers, pair.master.broker)

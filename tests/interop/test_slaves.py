@@ -98,7 +98,7 @@ def java_kind(folder: Path, settings: Settings) -> JavaCluster:
 
 async def fill(master: Cluster) -> None:
     """Creates a topic, a group with settings and offsets, and messages, one of them delayed."""
-    peers = Peers(upgrade=False)
+    peers = Peers()
     group = SubscriptionGroupConfig(group_name=GROUP, retry_max_times=3)
     mode = SetMessageRequestModeRequestBody(TOPIC, GROUP, "POP", 1)
     orders: list[tuple[int, Any, bytes]] = [

@@ -423,7 +423,7 @@ class Load:
 
     async def read_all(self) -> None:
         """Note all that the broker has."""
-        peers = Peers(upgrade=False)
+        peers = Peers()
         try:
             for topic in (PLAIN, ORDERED):
                 bodies = await self._bodies(peers, topic)
@@ -484,7 +484,7 @@ class Load:
 
     async def _is_all_decided(self) -> str:
         """What the broker's checks have not come to; empty when nothing."""
-        peers = Peers(upgrade=False)
+        peers = Peers()
         try:
             end = await self._end_of(peers, HALF_TOPIC)
             fields = {"topic": HALF_TOPIC, "queueId": "0", "consumerGroup": HALF_GROUP}

@@ -36,7 +36,7 @@ class Load:
         """Work until this many messages were acknowledged, then kill the broker."""
         self.wanted = self.acknowledged + acknowledged
         self.enough.clear()
-        peers = [Peers(upgrade=False) for _ in range(PRODUCERS + 1)]
+        peers = [Peers() for _ in range(PRODUCERS + 1)]
         tasks = [
             asyncio.create_task(self._produce(peers[n], address, n % QUEUES))
             for n in range(PRODUCERS)
@@ -54,7 +54,7 @@ class Load:
 
     async def read_all(self, address: str) -> None:
         """Everything that the broker has."""
-        peers = Peers(upgrade=False)
+        peers = Peers()
         queues = [(TOPIC, queue_id) for queue_id in range(QUEUES)]
         for queue in queues:
             fields = {"topic": TOPIC, "queueId": str(queue[1])}

@@ -198,7 +198,7 @@ class Load:
 
 async def until_whole(daemons: Daemons) -> None:
     """Returns once each broker name has a master, and in controller mode all members in its set."""
-    peers = Peers(upgrade=False)
+    peers = Peers()
     members = len(daemons.of("broker"))
     state: object = None
 

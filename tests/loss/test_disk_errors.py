@@ -211,7 +211,7 @@ async def test_a_full_small_disk_takes_messages_again_once_there_is_room(
     broker = Broker(config)
     await broker.start()
     broker.groups.find("g")
-    peers = Peers(upgrade=False)
+    peers = Peers()
     address = f"127.0.0.1:{broker.port}"
 
     async def send() -> tuple[int, str]:

@@ -77,7 +77,7 @@ class Set:
         self.namesrv = namesrv
         self.controller = controller
         self.brokers: dict[str, tuple[int, Child]] = {}
-        self.peers = Peers(upgrade=False)
+        self.peers = Peers()
 
     def start(self, number: int, port: int) -> None:
         """Start a broker on its store."""

@@ -99,7 +99,7 @@ def broker(
 
 async def has_slave(address: str) -> None:
     """Returns once a slave has the whole log of this master."""
-    peers = Peers(upgrade=False)
+    peers = Peers()
     info = HARuntimeInfo()
 
     async def has_all() -> bool:
@@ -113,7 +113,7 @@ async def has_slave(address: str) -> None:
 
 
 async def make_topic(address: str) -> None:
-    peers = Peers(upgrade=False)
+    peers = Peers()
     header = UpdateTopic(TOPIC, QUEUES, QUEUES, 6)
     answer = await peers.request(address, codes.UPDATE_AND_CREATE_TOPIC, header, timeout_s=PROCESS)
     assert answer.code == codes.SUCCESS, answer.remark

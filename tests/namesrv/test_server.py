@@ -543,12 +543,11 @@ async def test_bytes_that_are_no_frame_close_one_connection_only(
     assert (await asker.ask(codes.GET_BROKER_CLUSTER_INFO)).code == 0
 
 
-async def test_the_other_header_codecs_are_answered_in_kind(asker: Asker) -> None:
-    for codec in (1, 2):
-        body = topics("T1", "T2").encode()
-        assert (await asker.ask(codes.REGISTER_BROKER, BX, body, codec=codec)).code == 0
-        found = await asker.ask(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": "T1"}, codec=codec)
-        assert found.body.decode() == ROUTE_T1
+async def test_the_binary_header_codec_is_answered_in_kind(asker: Asker) -> None:
+    body = topics("T1", "T2").encode()
+    assert (await asker.ask(codes.REGISTER_BROKER, BX, body, codec=1)).code == 0
+    found = await asker.ask(codes.GET_ROUTEINFO_BY_TOPIC, {"topic": "T1"}, codec=1)
+    assert found.body.decode() == ROUTE_T1
 
 
 async def test_a_taken_port_is_one_plain_sentence(namesrv: NameServer, start: Start) -> None:

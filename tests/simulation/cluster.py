@@ -230,7 +230,7 @@ class SetCluster(Cluster):
         """Have this machine's broker elected by hand. ConnectionError, TimeoutError."""
         own_id = self.members()[name].election.own_id
         header = ElectMaster("DefaultCluster", SET, own_id, True)
-        peers = Peers(upgrade=False)
+        peers = Peers()
         try:
             await peers.request(self.leader, codes.CONTROLLER_ELECT_MASTER, header)
         finally:

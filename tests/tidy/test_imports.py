@@ -31,7 +31,7 @@ PLACES = {
     "llvmlite": ["protocol.kernels"],  # of numba
     "markupsafe": ["console.web"],  # of jinja2
     "mmh3": ["broker.filters"],
-    "msgpack": ["protocol.codec", "console.messages"],
+    "msgpack": ["console.messages"],
     "msgspec": [
         *("protocol", "conf", "client", "console", "namesrv", "controller", "broker", "proxy"),
         *("scripts.commands", "tools"),

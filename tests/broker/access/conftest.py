@@ -27,7 +27,7 @@ class Signing(Caller):
         super().__init__(broker)
         self.address = f"127.0.0.1:{port or broker.port}"
         sign = None if user is None else lambda fields, body: signed(fields, body, *user)
-        self.peers = Peers(upgrade=False, sign=sign)
+        self.peers = Peers(sign=sign)
 
 
 Callers = Callable[..., Signing]

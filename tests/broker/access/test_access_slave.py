@@ -34,7 +34,7 @@ async def pair(config: Config, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 
 def as_admin(caller: Caller) -> Caller:
-    caller.peers = Peers(upgrade=False, sign=lambda fields, body: signed(fields, body, *ADMIN))
+    caller.peers = Peers(sign=lambda fields, body: signed(fields, body, *ADMIN))
     return caller
 
 

@@ -29,9 +29,7 @@ class Admin(Caller):
 
     def __init__(self, broker: Broker, name: str, password: str) -> None:
         super().__init__(broker)
-        self.peers = Peers(
-            upgrade=False, sign=lambda fields, body: signed(fields, body, name, password)
-        )
+        self.peers = Peers(sign=lambda fields, body: signed(fields, body, name, password))
 
     async def say(self, code: int, body: object = None, /, **fields: str) -> Command:
         text = b"" if body is None else json.dumps(body).encode()

@@ -26,7 +26,7 @@ class Listener(Caller):
         super().__init__(broker)
         self.notices: asyncio.Queue[str] = asyncio.Queue()
         code = codes.NOTIFY_CONSUMER_IDS_CHANGED
-        self.peers = Peers({code: Row(code, None, self.on_notice)}, upgrade=False)
+        self.peers = Peers({code: Row(code, None, self.on_notice)})
 
     def on_notice(self, header: None, command: Command, connection: object) -> None:
         self.notices.put_nowait(command.fields()["consumerGroup"])

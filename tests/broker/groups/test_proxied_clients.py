@@ -106,7 +106,7 @@ async def test_a_request_for_one_of_them_names_it(broker: Broker) -> None:
 
     code = codes.GET_CONSUMER_RUNNING_INFO
     proxy = Caller(broker)
-    proxy.peers = Peers({code: Row(code, ConsumerRunningInfo, on_info)}, upgrade=False)
+    proxy.peers = Peers({code: Row(code, ConsumerRunningInfo, on_info)})
     for client_id in ("a", "b"):
         await tell(proxy, client_id, consumers=["cg"])
     admin = Caller(broker)

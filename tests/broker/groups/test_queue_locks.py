@@ -196,7 +196,7 @@ class Again:
 
     async def run(self, *clients: str, first: Callable[[], None] = lambda: None) -> list[bool]:
         """Which of these clients get the queue, one after the other; then a clean stop."""
-        broker, peers = Broker(self._config, alive_ms=lambda: self.ms), Peers(upgrade=False)
+        broker, peers = Broker(self._config, alive_ms=lambda: self.ms), Peers()
         await broker.start()
         first()
         try:

@@ -34,7 +34,7 @@ class Brokers(Cluster):
         self.names = NameServer(NamesrvConfig(listen_port=0), steady_ms)
         await self.names.start()
         self.settings["namesrv_addr"] = self.names.address
-        self.peers = Peers(upgrade=False)
+        self.peers = Peers()
         await super().__aenter__()
         return self
 

@@ -154,7 +154,7 @@ class Cluster:
 
     async def elect(self, broker_id: int) -> None:
         """As mqadmin's electMaster."""
-        peers = Peers(upgrade=False)
+        peers = Peers()
         header = ElectMaster("DefaultCluster", NAME, broker_id, True)
         code = codes.CONTROLLER_ELECT_MASTER
         answer = await peers.request(self.controller.address, code, header, timeout_s=LONG)

@@ -34,7 +34,7 @@ class StandIn:
 
 
 async def asked(leader: StandIn, members: set[int], *, is_late: bool = False) -> bool:
-    peers = Peers(upgrade=False)
+    peers = Peers()
     election = Election(1, 2, 1, "127.0.0.1:9", frozenset(members), 4)
     try:
         return await may_return(cast(Leader, leader), peers, election, OWN, is_late=is_late)

@@ -39,7 +39,7 @@ class Next:
 
 @pytest.fixture
 async def peers() -> AsyncIterator[Peers]:
-    made = Peers(upgrade=False)
+    made = Peers()
     yield made
     await made.close()
 

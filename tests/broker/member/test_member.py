@@ -231,7 +231,7 @@ async def test_a_controller_that_answers_nonsense_decides_nothing(body: bytes) -
     rows = [Row(code, None, nonsense) for code in answered]
     rows.append(Row(codes.CONTROLLER_GET_METADATA_INFO, None, metadata))
     port = await server.listen("127.0.0.1", 0, table(rows))
-    peers = Peers(upgrade=False)
+    peers = Peers()
     leader = Leader(Controllers([f"127.0.0.1:{port}"], peers), "cluster", NAME, lambda: 0)
     try:
         for ask in (

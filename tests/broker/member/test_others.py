@@ -20,7 +20,7 @@ HERE = "127.0.0.1:9"
 
 @pytest.fixture
 async def peers() -> AsyncIterator[Peers]:
-    found = Peers(upgrade=False)
+    found = Peers()
     yield found
     await found.close()
 

@@ -107,7 +107,7 @@ async def test_it_starts_once_the_other_master_has_stopped(masters: Masters) -> 
 async def test_a_registration_that_a_dead_master_left_behind_stops_nobody(
     masters: Masters,
 ) -> None:
-    peers = Peers(upgrade=False)
+    peers = Peers()
     await register(masters.namesrv, peers, "127.0.0.1:1")
     moved = await masters.start("one")
     assert moved.other_masters.addresses == ()
@@ -122,7 +122,7 @@ async def test_a_master_starts_again_at_its_own_address_while_it_is_still_regist
     one = await masters.start("one")
     port = one.port
     await masters.stop(one)
-    peers = Peers(upgrade=False)
+    peers = Peers()
     await register(masters.namesrv, peers, f"127.0.0.1:{port}")
     again = await masters.start("one", listen_port=port, ha_listen_port=one.ha_port)
     assert again.other_masters.addresses == ()
@@ -159,7 +159,7 @@ async def test_another_broker_at_the_address_of_a_dead_master_stops_nobody(
     masters: Masters,
 ) -> None:
     taken_over = await masters.start("one", namesrv_addr="", broker_name="broker-b")
-    peers = Peers(upgrade=False)
+    peers = Peers()
     await register(masters.namesrv, peers, taken_over.address)
     await masters.start("two")
     await peers.close()
@@ -167,7 +167,7 @@ async def test_another_broker_at_the_address_of_a_dead_master_stops_nobody(
 
 async def test_an_old_master_that_is_a_slave_by_now_stops_nobody(masters: Masters) -> None:
     slave = await masters.start("one", broker_role="SLAVE", broker_id=1)
-    peers = Peers(upgrade=False)
+    peers = Peers()
     await register(masters.namesrv, peers, slave.address)
     await masters.start("two")
     await peers.close()
@@ -208,7 +208,7 @@ async def test_while_two_masters_run_both_say_so_at_each_registration(
             for _, value in filter(None, values)
         ]
         assert value == 1
-        peers = Peers(upgrade=False)
+        peers = Peers()
         answer = await peers.request(broker.address, codes.GET_BROKER_RUNTIME_INFO)
         assert KVTable.decode(answer.body or b"").table["otherMasters"] == other.address
         await peers.close()

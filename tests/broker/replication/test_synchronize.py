@@ -104,7 +104,7 @@ Made = Callable[..., Slave]
 async def slave(config: Config, tmp_path: Path) -> AsyncIterator[Made]:
     """`slave(peers)`: creates the tables of a slave in their own folder."""
     made: list[Slave] = []
-    own = Peers(upgrade=False)
+    own = Peers()
 
     def make(peers: Peers = own, all_ms: int = ALL_MS, offsets_ms: int = ALL_MS) -> Slave:
         made.append(Slave(config(), tmp_path / "slave", peers, all_ms, offsets_ms))
@@ -151,7 +151,7 @@ async def test_in_controller_mode_the_offsets_of_groups_are_copied_more_often(
     await caller.ask(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic("A", 3, 5, 6))
     group = SubscriptionGroupConfig(group_name="cg")
     await caller.ask(codes.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=group.encode())
-    peers = Peers(upgrade=False)
+    peers = Peers()
     one = slave(peers, 10_000, 2_500)
     one.sync.set_master(caller.address)
     await one.sync.tick()

@@ -28,7 +28,7 @@ class Asker:
         self.pushed: list[tuple[ReplyMessage, bytes]] = []
         self.answer: Response | None = Response()
         code = codes.PUSH_REPLY_MESSAGE_TO_CLIENT
-        self.peers = Peers(rows={code: Row(code, ReplyMessage, self._on_push)}, upgrade=False)
+        self.peers = Peers(rows={code: Row(code, ReplyMessage, self._on_push)})
 
     async def come(self, client_id: str = "asker", *groups: str) -> None:
         names = groups or ("pg",)

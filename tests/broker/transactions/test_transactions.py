@@ -203,7 +203,7 @@ async def test_a_producer_is_asked_about_an_open_transaction(
         asked.put_nowait((header, command.body or b""))
 
     row = Row(codes.CHECK_TRANSACTION_STATE, CheckTransactionState, on_check)
-    producer = Peers(rows={row.code: row}, upgrade=False)
+    producer = Peers(rows={row.code: row})
     beat = HeartbeatData("p1", [ProducerData("pg")], []).encode()
     await producer.request(caller.address, codes.HEART_BEAT, None, beat, 20)
     await half(caller)

@@ -82,17 +82,6 @@ async def test_a_message_is_sent_as_by_javas_producer(fake: FakeCluster) -> None
     assert receipt.queue_offset == 0
 
 
-async def test_requests_are_msgpack_once_the_peer_is_known_as_aerobee(
-    fake: FakeCluster,
-) -> None:
-    async with Producer(fake.address) as producer:
-        await producer.send(Message("orders", b"x"))  # after a heartbeat
-        # The fast path writes JSON, which brokers parse in one pass.
-        await producer.send(Message("orders", b"x"))
-    codecs = [each.codec for each in fake.broker.requests[codes.SEND_MESSAGE_V2]]
-    assert codecs == [2, 0]
-
-
 async def test_the_fast_path_and_the_slow_path_send_the_same_request(
     fake: FakeCluster,
 ) -> None:

@@ -17,7 +17,7 @@ from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.aio.scheduler import Scheduler
 from aerobee.protocol.aio.server import Server, table
 from aerobee.protocol.codec.frame import FrameDecoder, encode_request
-from aerobee.protocol.command import CODEC_MSGPACK, Command, Response
+from aerobee.protocol.command import Command, Response
 
 from .support import (
     BIG,
@@ -95,15 +95,6 @@ async def test_a_server_can_send_requests_to_its_client_over_the_same_connection
     answer = await theirs.request(ECHO, {"name": "client"}, b"", 3)
     assert answer.fields() == {"name": "client"}
     await peers.close()
-
-
-async def test_requests_use_msgpack_once_the_peer_is_known(server: Server, peers: Peers) -> None:
-    connection = await peers.connect(address(server))
-    assert connection.requests.codec == 0
-    await peers.request(address(server), ECHO, {"name": "é"})
-    assert connection.requests.codec == CODEC_MSGPACK
-    answer = await peers.request(address(server), ECHO, {"name": "ü"})
-    assert (answer.codec, answer.fields()) == (CODEC_MSGPACK, {"name": "ü"})
 
 
 async def test_the_server_stops_reading_from_a_peer_that_does_not_read(
@@ -371,22 +362,3 @@ async def test_notifications_are_dropped_for_a_client_that_does_not_read(
 )
 def test_hosts_are_written_as_rocketmq_stores_them(name: tuple[object, ...], expected: str) -> None:
     assert host_bytes(name).hex() == expected
-
-
-@pytest.mark.parametrize("code", [codes.GET_CONSUMER_RUNNING_INFO, codes.CONSUME_MESSAGE_DIRECTLY])
-async def test_a_relayed_response_does_not_set_the_codec_of_the_relaying_broker(code: int) -> None:
-    seen: list[int] = []
-
-    def answer(_: None, command: Command, __: Connection) -> Response:
-        seen.append(command.codec)
-        return Response()
-
-    server = Server()
-    rows = table([Row(each, None, answer) for each in (code, codes.GET_BROKER_RUNTIME_INFO)])
-    address = f"127.0.0.1:{await server.listen('127.0.0.1', 0, rows)}"
-    peers = Peers(relayed=frozenset([code]))
-    for each in (code, code, codes.GET_BROKER_RUNTIME_INFO, code):
-        await peers.request(address, each)
-    await peers.close()
-    await server.stop()
-    assert seen == [0, 0, 0, CODEC_MSGPACK]

@@ -9,11 +9,11 @@ from aerobee.protocol.aio.connection import Connection
 from aerobee.protocol.aio.requests import Requests, Waiter
 from aerobee.protocol.aio.scheduler import Scheduler
 from aerobee.protocol.codec.frame import decode_all, encode_request, encode_response
-from aerobee.protocol.command import CODEC_MSGPACK, FLAG_ONEWAY, LANGUAGE, Command, Response
+from aerobee.protocol.command import FLAG_ONEWAY, Command, Response
 
 from ...waiting import LONG
 
-CODE, RELAYED = 9001, 9002
+CODE = 9001
 
 
 Sent = Callable[[], Command]
@@ -51,7 +51,7 @@ def response(request: Command, code: int = 0) -> Command:
 
 @pytest.fixture
 async def connection() -> Connection:
-    found = Connection(Scheduler(), {}, upgrade=True, relayed=frozenset([RELAYED]))
+    found = Connection(Scheduler(), {})
     found.connection_made(Wire())
     return found
 
@@ -86,7 +86,7 @@ async def test_a_response_goes_to_the_waiter_of_its_opaque(requests: Requests, s
 async def test_a_written_header_gets_the_next_opaque(requests: Requests, sent: Sent) -> None:
     told: list[object] = []
     for _ in range(2):
-        requests.send_prepared(Noted(9e9, CODE, told), '{"code":9001,"flag":0,"opaque":', b"x")
+        requests.send_prepared(Noted(9e9, told), '{"code":9001,"flag":0,"opaque":', b"x")
     found = [sent(), sent()]
     assert [(each.opaque, each.body) for each in found] == [(0, b"x"), (1, b"x")]
     requests.without_responses([response(found[1], 5)])
@@ -98,7 +98,7 @@ async def test_requests_expire_one_by_one_and_fail_with_their_connection(
 ) -> None:
     told: list[object] = []
     for deadline in (1.0, 2.0, 3.0):
-        requests.send_prepared(Noted(deadline, CODE, told), '{"code":9001,"opaque":', b"")
+        requests.send_prepared(Noted(deadline, told), '{"code":9001,"opaque":', b"")
     assert requests.expire(1.5)
     assert told == ["no answer from 10.0.0.1:1 in time"]
     assert requests.expire(2.0)
@@ -126,19 +126,6 @@ async def test_too_many_requests_are_an_error(
         ConnectionError, match=r"1 requests to 10\.0\.0\.1:1 wait .* limit is 1; send"
     ):
         await future
-
-
-async def test_the_codec_becomes_msgpack_unless_the_response_was_relayed(
-    requests: Requests, sent: Sent
-) -> None:
-    requests.oneway(CODE, None, b"")
-    assert response(sent()).language == LANGUAGE
-    for code, codec in ((RELAYED, 0), (CODE, CODEC_MSGPACK)):
-        requests.request(code, None, b"", 5)
-        requests.without_responses([response(sent())])
-        assert requests.codec == codec
-    requests.oneway(CODE, {"a": "1"}, b"")
-    assert sent().codec == CODEC_MSGPACK
 
 
 async def test_requests_are_signed_and_a_oneway_request_waits_for_nothing(

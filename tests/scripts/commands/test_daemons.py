@@ -146,7 +146,7 @@ def test_up_gives_its_name_server_the_access_control_of_the_broker(tmp_path: Pat
         assert done.returncode == 0, done.stderr
 
         async def unsigned() -> int:
-            peers = Peers(upgrade=False)
+            peers = Peers()
             try:
                 code = codes.GET_NAMESRV_CONFIG
                 return (await peers.request(daemon.namesrv, code, timeout_s=PROCESS)).code
@@ -266,7 +266,7 @@ def put_kv(namesrv: str) -> None:
     fields = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:4"}
 
     async def put() -> None:
-        peers = Peers(upgrade=False)
+        peers = Peers()
         answer = await peers.request(namesrv, codes.PUT_KV_CONFIG, fields, b"", PROCESS)
         assert answer.code == codes.SUCCESS
         await peers.close()
@@ -300,7 +300,7 @@ def test_a_name_server_runs_a_controller_that_reads_the_same_settings(tmp_path: 
         address = re.findall(r"controller (127\.0\.0\.1:\d+), state", ready)[0]
 
         async def ask() -> GetMetadataResponse:
-            peers = Peers(upgrade=False)
+            peers = Peers()
             try:
                 code = codes.CONTROLLER_GET_METADATA_INFO
                 answer = await peers.request(address, code, timeout_s=PROCESS)

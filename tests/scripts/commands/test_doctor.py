@@ -83,7 +83,7 @@ async def test_what_is_wrong_in_a_cluster_is_found(
         broker.store.put(StoreMessage((topic, 0), 0, 0, 1, bytes(8), b"body", b"", 0))
     broker.groups.find("away")
     broker.offsets.commit("T", "away", 0, 0)
-    one, two = Peers(upgrade=False), Peers(upgrade=False)
+    one, two = Peers(), Peers()
     await join(one, broker, "c1", "a")
     await join(two, broker, "c2", "b")
     assert await doctor(admin, TEXT) == 1
