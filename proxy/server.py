@@ -102,7 +102,7 @@ class Proxy:
         service = self._connect(cluster)
         self._audit = service.access.audit = open_audit_log(config.audit_log, "proxy")
         methods = table.methods(service) | health.methods([definitions.SERVICE])
-        methods |= reflection.methods([*definitions.descriptor_set().file, health.FILE])
+        methods |= reflection.methods()
         shared = self.shared = Shared(
             methods,
             config.grpc_max_inbound_message_size,

@@ -4,27 +4,15 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from .built import INT32, STRING, Field, Rpc, build
+from ..messages import definitions
 from .call import SERVER_STREAM, UNARY, Call, Method
 from .status import NOT_FOUND, GrpcError
 
-SERVICE = "grpc.health.v1.Health"
+PACKAGE = "grpc.health.v1"
+SERVICE = f"{PACKAGE}.Health"
 SERVING, SERVICE_UNKNOWN = 1, 3
-
-
-_BUILT = build(
-    *("grpc.health.v1", "Health"),
-    [
-        Rpc("Check", "HealthCheckRequest", "HealthCheckResponse"),
-        Rpc("Watch", "HealthCheckRequest", "HealthCheckResponse", streams_out=True),
-    ],
-    {
-        "HealthCheckRequest": [Field("service", 1, STRING)],
-        "HealthCheckResponse": [Field("status", 1, INT32)],  # an enum on the wire is the same
-    },
-)
-FILE = _BUILT.file
-Request, Response = _BUILT.classes.values()
+Request = definitions.message("HealthCheckRequest", PACKAGE)
+Response = definitions.message("HealthCheckResponse", PACKAGE)
 
 
 def methods(services: Iterable[str]) -> dict[bytes, Method]:

@@ -1,4 +1,4 @@
-"""The message classes of RocketMQ 5, made from the descriptor set beside the vendored definitions.
+"""The message classes of RocketMQ 5, made from the descriptor set beside the definitions.
 
 They live in a pool of their own, so that another copy of the same definitions, such as that of
 rocketmq-python-client, can be in the same process.
@@ -31,15 +31,10 @@ def _pool() -> descriptor_pool.DescriptorPool:
 POOL = _pool()
 
 
-def message(name: str) -> Any:
+def message(name: str, package: str = PACKAGE) -> Any:
     """The class of this message of the package. KeyError if there is none."""
-    found = POOL.FindMessageTypeByName(f"{PACKAGE}.{name}")
+    found = POOL.FindMessageTypeByName(f"{package}.{name}")
     return message_factory.GetMessageClass(found)
-
-
-def service() -> Any:
-    """The descriptor of the messaging service."""
-    return POOL.FindServiceByName(SERVICE)
 
 
 def enum(name: str) -> dict[str, int]:

@@ -7,10 +7,11 @@ from aerobee.proxy.messages import definitions
 
 from ..support import CLIENT_TYPES, Setup, code_of, resource
 
-RPCS = [method.name for method in definitions.service().methods]
+METHODS = definitions.POOL.FindServiceByName(definitions.SERVICE).methods
+RPCS = [method.name for method in METHODS]
 UNARY = [
     method.name
-    for method in definitions.service().methods
+    for method in METHODS
     if not method.server_streaming and method.name != "SyncLiteSubscription"
 ]
 

@@ -10,22 +10,18 @@ from google.protobuf import descriptor_database, descriptor_pb2, descriptor_pool
 
 from ..support import Setup
 
-_CLASSES = {
-    package: built.classes
-    for package, built in zip(reflection.PACKAGES, reflection._BUILT, strict=True)
-}
-
 
 async def asked(proxied: Setup, package: str, **fields: Any) -> Any:
     """The answer to one request."""
-    classes = _CLASSES[package]
+    request_class = definitions.message("ServerReflectionRequest", package)
+    response_class = definitions.message("ServerReflectionResponse", package)
     method = proxied.client().channel.stream_stream(
         f"/{package}.ServerReflection/ServerReflectionInfo",
         request_serializer=lambda request: request.SerializeToString(),
-        response_deserializer=classes["ServerReflectionResponse"].FromString,
+        response_deserializer=response_class.FromString,
     )
     stream = method()
-    request = classes["ServerReflectionRequest"](**fields)
+    request = request_class(**fields)
     await stream.write(request)
     answer = await stream.read()
     assert answer.original_request == request
