@@ -31,7 +31,7 @@ from .http2.balance import Worker
 from .http2.connection import Shared
 from .http2.listener import GrpcTls, Listener
 from .messages import definitions
-from .messages.recent_transactions import RecentTransactions
+from .messages.transactions import RecentTransactions
 from .routes.brokers import Brokers
 from .routes.topics import Topics
 from .settings.config import ProxyConfig

@@ -1,1 +1,1 @@
-"""The RPCs of the messaging service, a file for each."""
+"""The RPCs of the messaging service."""

@@ -1,23 +1,27 @@
-"""QueryRoute: the queues of a topic, and the endpoints that serve them."""
+"""QueryRoute and QueryAssignment: the queues of a topic, and the endpoints that serve them."""
 
+import ipaddress
 from typing import Any
 
 from ...protocol.bodies.route import BrokerData, QueueData, TopicRouteData
 from ...protocol.bodies.topic import PERM_READ, PERM_WRITE
 from ..http2.call import Call
 from ..messages import definitions
-from ..messages.names import topic_of
+from ..messages.names import group_of, topic_of
 from ..messages.sending import DELAY, FIFO, KINDS, MIXED, NORMAL, TRANSACTION
 from ..messages.status import OK_STATUS, Code, StatusError
-from ..routes import endpoints
 from ..routes.topics import NEW_TOPIC_QUEUES
 from .service import Service
 
 QueryRouteResponse = definitions.message("QueryRouteResponse")
+QueryAssignmentResponse = definitions.message("QueryAssignmentResponse")
 MessageQueue = definitions.message("MessageQueue")
+Endpoints = definitions.message("Endpoints")
+_SCHEMES = definitions.enum("AddressScheme")
 _PERMISSIONS = definitions.enum("Permission")
 ALL_KINDS = (NORMAL, FIFO, DELAY, TRANSACTION)
 QUEUES_MAX = 65_536  # of one answer
+ALL_QUEUES = -1
 
 
 async def query_route(service: Service, call: Call, client_id: str, request: Any) -> Any:
@@ -52,10 +56,36 @@ async def query_route(service: Service, call: Call, client_id: str, request: Any
     return answer
 
 
+async def query_assignment(service: Service, call: Call, client_id: str, request: Any) -> Any:
+    """Where a push consumer receives from: one entry a broker; for a group in order one a queue.
+
+    Every consumer gets every broker.
+    """
+    topic, group = topic_of(request.topic), group_of(request.group)
+    route = await service.topics.route(topic)
+    in_order = (await service.topics.group(group)).consume_message_orderly
+    answer = QueryAssignmentResponse(status=OK_STATUS)
+    there = dialled(service, call, request.endpoints)
+    kinds = kinds_of(await service.topics.type_of(topic))
+    for name, queues in route.readable:
+        for queue_id in range(queues) if in_order else (ALL_QUEUES,):
+            queue = answer.assignments.add().message_queue
+            queue.topic.CopyFrom(request.topic)
+            queue.id, queue.permission = queue_id, _PERMISSIONS["READ_WRITE"]
+            queue.broker.name, queue.broker.id = name, 0
+            queue.broker.endpoints.CopyFrom(there)
+            queue.accept_message_types.extend(kinds)
+    if not answer.assignments:
+        raise StatusError(
+            Code.FORBIDDEN, f"no readable queue of topic {topic}; check its permission"
+        )
+    return answer
+
+
 def dialled(service: Service, call: Call, given: Any) -> Any:
     """The endpoints that this client is told."""
     port = None if service.config.use_endpoint_port_from_request else service.own_port()
-    return endpoints.dialled(given, call.authority, call.connection.local, port)
+    return endpoints(given, call.authority, call.connection.local, port)
 
 
 def kinds_of(kind: str) -> list[int]:
@@ -93,3 +123,38 @@ async def _unborn(service: Service) -> TopicRouteData:
             if (address := service.brokers.address(name)) is not None
         ],
     )
+
+
+def endpoints(given: Any, authority: str, local: tuple[str, int], port: int | None) -> Any:
+    """Where the proxy tells its clients to go, which is what they dialled.
+
+    `given` are those of the request, which say what the client dialled; without them, or without a
+    port in them, it is the call's :authority, and without that our end of the connection. `port`,
+    if not None, replaces theirs.
+    """
+    found = Endpoints()
+    host, dialled_port = _split(authority) if authority else local
+    if given.addresses:
+        found.CopyFrom(given)
+    else:
+        found.addresses.add(host=host)
+        found.scheme = scheme_of(host)
+    for address in found.addresses:
+        address.port = (address.port or dialled_port or local[1]) if port is None else port
+    return found
+
+
+def scheme_of(host: str) -> int:
+    """The scheme of a host by its text."""
+    try:
+        version = ipaddress.ip_address(host.strip("[]")).version
+    except ValueError:
+        return _SCHEMES["DOMAIN_NAME"]
+    return _SCHEMES["IPv4" if version == 4 else "IPv6"]
+
+
+def _split(authority: str) -> tuple[str, int]:
+    host, colon, port = authority.rpartition(":")
+    if colon and port.isdecimal() and not host.endswith(":") and len(port) < 6:
+        return host.strip("[]"), int(port)
+    return authority.strip("[]"), 0

@@ -14,7 +14,7 @@ from ..messages import definitions
 from ..messages.names import topic_of
 from ..messages.sending import MIXED, TRANSACTION, Outgoing, outgoing
 from ..messages.status import OK_STATUS, Code, Status, StatusError, of_broker, of_error, shared
-from ..messages.transaction_id import TransactionId
+from ..messages.transactions import TransactionId
 from ..routes.topics import TopicRoute
 from .service import Service
 

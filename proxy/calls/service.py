@@ -14,8 +14,8 @@ from ..handles.popped import Popped
 from ..http2.call import SERVER_STREAM, UNARY, Call, Method
 from ..messages import definitions, times
 from ..messages.names import joined, topic_of
-from ..messages.recent_transactions import RecentTransactions
 from ..messages.status import Code, Status, StatusError, of_error
+from ..messages.transactions import RecentTransactions
 from ..routes.brokers import Brokers
 from ..routes.topics import Topics
 from ..settings.config import ProxyConfig

@@ -3,16 +3,19 @@
 from ..http2.call import BIDIRECTIONAL, Call, Method
 from ..messages import definitions
 from . import telemetry as clients
-from .end_transaction import end_transaction
 from .offsets import get_offset, query_offset, update_offset
 from .pull_message import pull_message
-from .query_assignment import query_assignment
-from .query_route import query_route
-from .recall_message import recall_message
+from .query_route import query_assignment, query_route
 from .receive_message import receive_message
 from .send_message import send_message
 from .service import Service, delivery_time, streaming, unary
-from .settle import ack_message, change_invisible_duration, forward_to_dead_letters
+from .settle import (
+    ack_message,
+    change_invisible_duration,
+    end_transaction,
+    forward_to_dead_letters,
+    recall_message,
+)
 
 _UNARY = {
     "QueryRoute": query_route,

@@ -65,10 +65,7 @@ class Popped:
 
     async def _address(self, topic: str, receipt: Receipt) -> str:
         name = receipt.known.broker_name
-        found = self._brokers.address(name)
-        if found is None:
-            await self._topics.route(topic)
-            found = self._brokers.address(name)
+        found = await self._topics.address(name, topic)
         if found is None:
             raise StatusError(Code.INVALID_RECEIPT_HANDLE, f"cannot find broker {name[:200]}")
         return found

@@ -73,6 +73,14 @@ class Topics:
         """The route; StatusError TOPIC_NOT_FOUND without one, UNSUPPORTED for a static topic."""
         return await self.routes.get(topic)
 
+    async def address(self, broker_name: str, topic: str) -> str | None:
+        """The address of a broker, which the route of the topic may tell; None without one."""
+        found = self._brokers.address(broker_name)
+        if found is None:
+            await self.route(topic)
+            found = self._brokers.address(broker_name)
+        return found
+
     async def is_there(self, topic: str) -> bool:
         """Whether the topic has a route; StatusError when that can't be known."""
         try:

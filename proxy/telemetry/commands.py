@@ -22,9 +22,8 @@ from ...protocol.message import properties as props
 from ...protocol.message.record import Record, decode_record
 from ..messages import definitions
 from ..messages.receiving import message_of
-from ..messages.recent_transactions import RecentTransactions
 from ..messages.status import Code
-from ..messages.transaction_id import TransactionId
+from ..messages.transactions import RecentTransactions, TransactionId
 from ..routes.brokers import Brokers
 from .clients import Client, Clients
 from .membership import subscriptions_of

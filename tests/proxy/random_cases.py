@@ -19,7 +19,7 @@ from aerobee.proxy.access.access import credential_of
 from aerobee.proxy.handles import receipt
 from aerobee.proxy.http2.call import BIDIRECTIONAL, PREFIX, UNARY, Call, Method
 from aerobee.proxy.http2.status import MESSAGE_CHARS_MAX, GrpcError, encoded, seconds_of
-from aerobee.proxy.messages import names, times, transaction_id
+from aerobee.proxy.messages import names, times, transactions
 from aerobee.proxy.messages.status import Code, StatusError
 
 LEGAL = "%|_-" + string.ascii_letters + string.digits
@@ -97,14 +97,14 @@ def handle(random: Random) -> None:
 
 
 def transaction(random: Random) -> None:
-    half = transaction_id.TransactionId(
+    half = transactions.TransactionId(
         word(random, LEGAL, 12), number(random), number(random), word(random, ODD, 40)
     )
-    assert transaction_id.read(half.text) == half
+    assert transactions.read(half.text) == half
     odd = damaged(random, half.text.encode()).decode(errors="replace")
-    other = refused(Code.INVALID_TRANSACTION_ID, lambda: transaction_id.read(odd))
+    other = refused(Code.INVALID_TRANSACTION_ID, lambda: transactions.read(odd))
     if other is not None:
-        assert transaction_id.read(other.text) == other
+        assert transactions.read(other.text) == other
 
 
 def credentials(random: Random) -> None:

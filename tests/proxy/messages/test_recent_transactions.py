@@ -1,9 +1,8 @@
 """Half messages of the last seconds, found by topic and message id."""
 
 import pytest
-from aerobee.proxy.messages import recent_transactions
-from aerobee.proxy.messages.recent_transactions import EACH_MAX, RecentTransactions
-from aerobee.proxy.messages.transaction_id import TransactionId
+from aerobee.proxy.messages import transactions
+from aerobee.proxy.messages.transactions import EACH_MAX, RecentTransactions, TransactionId
 
 from ...clocks import Seconds
 
@@ -39,7 +38,7 @@ def test_it_forgets_after_its_time_and_beyond_its_limit(monkeypatch: pytest.Monk
     clock.now += 30
     table.put("T", half(1, "new"))
     assert len(table) == 1
-    monkeypatch.setattr(recent_transactions, "IDS_MAX", 2)
+    monkeypatch.setattr(transactions, "IDS_MAX", 2)
     for name in "abc":
         table.put("T", half(1, name))
     assert [table.take("T", name) is None for name in ("new", "a", "b", "c")] == [

@@ -3,7 +3,7 @@
 import pytest
 from aerobee.proxy.handles import receipt
 from aerobee.proxy.messages.status import StatusError
-from aerobee.proxy.messages.transaction_id import TransactionId, read
+from aerobee.proxy.messages.transactions import TransactionId, read
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,7 @@
 """Endpoints: what the client dialled."""
 
 import pytest
-from aerobee.proxy.routes.endpoints import Endpoints, dialled, scheme_of
+from aerobee.proxy.calls.query_route import Endpoints, endpoints, scheme_of
 
 LOCAL = ("10.0.0.5", 8_081)
 
@@ -19,7 +19,7 @@ LOCAL = ("10.0.0.5", 8_081)
 def test_without_endpoints_in_the_request_it_is_the_authority(
     authority: str, host: str, port: int, scheme: int
 ) -> None:
-    found = dialled(Endpoints(), authority, LOCAL, None)
+    found = endpoints(Endpoints(), authority, LOCAL, None)
     assert [(each.host, each.port) for each in found.addresses] == [(host, port)]
     assert found.scheme == scheme
 
@@ -28,8 +28,8 @@ def test_the_endpoints_of_a_request_are_kept_whole() -> None:
     given = Endpoints(scheme=1)
     for port in (1, 2):
         given.addresses.add(host="192.0.2.1", port=port)
-    assert dialled(given, "other:5", LOCAL, None) == given
-    assert [each.port for each in dialled(given, "", LOCAL, 9).addresses] == [9, 9]
+    assert endpoints(given, "other:5", LOCAL, None) == given
+    assert [each.port for each in endpoints(given, "", LOCAL, 9).addresses] == [9, 9]
 
 
 @pytest.mark.parametrize(("authority", "port"), [("proxy:30081", 30_081), ("", 8_081)])
@@ -39,7 +39,7 @@ def test_endpoints_of_a_request_without_a_port_get_the_one_that_was_dialled(
     given = Endpoints(scheme=1)
     given.addresses.add(host="192.0.2.1")
     given.addresses.add(host="192.0.2.2", port=7)
-    found = dialled(given, authority, LOCAL, None).addresses
+    found = endpoints(given, authority, LOCAL, None).addresses
     assert [(each.host, each.port) for each in found] == [("192.0.2.1", port), ("192.0.2.2", 7)]
 
 
