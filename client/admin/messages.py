@@ -4,9 +4,8 @@ from ...protocol import codes
 from ...protocol.errors import Malformed
 from ...protocol.headers.topics import QueryMessage, ViewMessage
 from ...protocol.headers.transactions import ResumeCheck
-from ...protocol.message.message_id import PORT_BYTES, parse_offset_message_id
+from ...protocol.message.message_id import host_text, parse_offset_message_id
 from ...protocol.message.record import Record, decode_all, decode_record
-from ..base.identity import host_text
 from ..errors import BrokerError, ClientError
 from .base import ADMIN_SECONDS, Asking
 
@@ -24,7 +23,7 @@ class MessageAdmin(Asking):
             host, offset = parse_offset_message_id(offset_msg_id)
         except ValueError as wrong:
             raise ClientError(str(wrong)) from None
-        address = host_text(host[:-PORT_BYTES], int.from_bytes(host[-PORT_BYTES:], "big"))
+        address = host_text(host)
         answer = await self._ask(address, codes.VIEW_MESSAGE_BY_ID, ViewMessage(offset))
         try:
             return decode_record(answer.body or b"")

@@ -53,10 +53,3 @@ def now_ms() -> int:
 def monotonic() -> float:
     """A clock in seconds that only goes forward."""
     return current.monotonic()
-
-
-def host_text(ip: bytes, port: int) -> str:
-    """An address as "ip:port"; `ip` is packed, 4 or 16 bytes."""
-    if len(ip) == 4:
-        return f"{socket.inet_ntop(socket.AF_INET, ip)}:{port}"
-    return f"[{socket.inet_ntop(socket.AF_INET6, ip)}]:{port}"

@@ -5,14 +5,14 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from ...client.base.identity import host_text, now_ms
+from ...client.base.identity import now_ms
 from ...client.errors import ClientError
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.codec import java_properties
 from ...protocol.errors import Malformed
 from ...protocol.filters.sql92 import Predicate, SqlError, predicate
 from ...protocol.message import properties as props
-from ...protocol.message.message_id import PORT_BYTES, parse_offset_message_id
+from ...protocol.message.message_id import host_text, parse_offset_message_id
 from ...protocol.message.record import Record, decode_all
 from ..access.rights import Bodies, Right
 from ..messages import waiting
@@ -66,7 +66,7 @@ async def _asked_by_key(look: Look, topic: str, key: str) -> list[Record]:
     except ValueError:
         host = None
     # An id names an address: it is only followed to a broker of this cluster.
-    if host is not None and address_of(host) in look.watched.addresses():
+    if host is not None and host_text(host) in look.watched.addresses():
         return [await patient(admin.message(key))]
     unique = await patient(admin.query(topic, key, unique=True))
     more = await patient(admin.query(topic, key))
@@ -162,7 +162,7 @@ async def _one(look: Look) -> tuple[MessageQueue, Record]:
 
 async def _broker_of(look: Look, record: Record) -> str:
     """The name of the broker that stored a message."""
-    address = address_of(record.store_host)
+    address = host_text(record.store_host)
     for one in look.watched.collector.brokers.values():
         if one.address == address:
             return one.name
@@ -238,7 +238,7 @@ def broker_names(look: Look) -> dict[str, str]:
 
 def broker_of(record: Record, names: dict[str, str]) -> str:
     """The name of the broker that stored a message, empty when it is not known."""
-    return names.get(address_of(record.store_host), "")
+    return names.get(host_text(record.store_host), "")
 
 
 async def found_all(look: Look) -> answers.Found:
@@ -338,8 +338,3 @@ def row_of(record: Record, broker: str, bodies: Bodies) -> answers.MessageRow:
         "retries": record.reconsume_times,
         "brief": brief(record, bodies),
     }
-
-
-def address_of(host: bytes) -> str:
-    """The address of a broker from the bytes in its messages."""
-    return host_text(host[:-PORT_BYTES], int.from_bytes(host[-PORT_BYTES:], "big"))

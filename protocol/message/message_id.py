@@ -10,6 +10,7 @@ import os
 import random
 import time
 from collections.abc import Callable
+from ipaddress import IPv4Address, IPv6Address
 
 IPV4_ID_CHARS = 32
 IPV6_ID_CHARS = 56
@@ -40,6 +41,16 @@ def parse_offset_message_id(text: str) -> tuple[bytes, int]:
         raise ValueError(f"message id {text!r} is not made of hexadecimal digits only")
     offset = int.from_bytes(data[-OFFSET_BYTES:], "big", signed=True)
     return data[:-OFFSET_BYTES], offset
+
+
+def host_text(host: bytes) -> str:
+    """A host as records have it, in 8 or 20 bytes, as "ip:port"."""
+    ip, port = host[:-PORT_BYTES], int.from_bytes(host[-PORT_BYTES:], "big")
+    if len(ip) == 4:
+        return f"{IPv4Address(ip)}:{port}"
+    found = IPv6Address(ip)
+    # As the system writes it, and so all others do.
+    return f"[{f'::ffff:{found.ipv4_mapped}' if found.ipv4_mapped else found}]:{port}"
 
 
 class UniqueIds:

@@ -5,10 +5,10 @@ import logging
 from functools import lru_cache
 from typing import Any
 
-from ...client.base.identity import host_text
 from ...protocol.errors import Malformed
 from ...protocol.message import properties as props
 from ...protocol.message.compression import CompressionMissing, decompress
+from ...protocol.message.message_id import host_text
 from ...protocol.message.record import COMPRESSED, COMPRESSION_MASK, Record
 from ...protocol.names import DLQ_PREFIX
 from . import definitions, times
@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 Message = definitions.message("Message")
 _ENCODINGS = definitions.enum("Encoding")
 _IDENTITY, _GZIP = _ENCODINGS["IDENTITY"], _ENCODINGS["GZIP"]
+_host_text = lru_cache(4_096)(host_text)
 _MD5 = definitions.enum("DigestType")["MD5"]
 _NORMAL, _FIFO, _DELAY, _TRANSACTION = map(KINDS.__getitem__, (NORMAL, FIFO, DELAY, TRANSACTION))
 _LEFT_OUT = props.RESERVED | {
@@ -69,9 +70,9 @@ def message_of(
     system.message_id = pairs.get(props.UNIQ_KEY) or record.offset_id
     system.message_type = _kind(pairs)
     times.set_ms(system.born_timestamp, record.born_ms)
-    system.born_host = pairs.get(props.BORN_HOST) or _host(record.born_host)
+    system.born_host = pairs.get(props.BORN_HOST) or _host_text(record.born_host)
     times.set_ms(system.store_timestamp, record.store_ms)
-    system.store_host = _host(record.store_host)
+    system.store_host = _host_text(record.store_host)
     _set_delivery(system, pairs, now_ms)
     if (group := pairs.get(props.SHARDING_KEY)) is not None:
         system.message_group = group
@@ -126,8 +127,3 @@ def _set_dead_letter(system: Any, topic: str, pairs: dict[str, str]) -> None:
     if origin and message_id:
         system.dead_letter_queue.topic = origin
         system.dead_letter_queue.message_id = message_id
-
-
-@lru_cache(4_096)
-def _host(host: bytes) -> str:
-    return host_text(host[:-4], int.from_bytes(host[-4:], "big"))

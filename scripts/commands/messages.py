@@ -11,11 +11,10 @@ from contextlib import suppress
 
 from ...client.admin.admin import Admin
 from ...client.base.concurrent import each
-from ...client.base.identity import host_text
 from ...client.base.words import counted
 from ...client.errors import BrokerError
 from ...protocol.aio.connection import host_bytes
-from ...protocol.message.message_id import PORT_BYTES, parse_offset_message_id
+from ...protocol.message.message_id import host_text, parse_offset_message_id
 from ...protocol.message.record import Record
 from ..connecting import add_options, run_admin
 from ..named import user_topics
@@ -40,12 +39,11 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
 async def message(admin: Admin, options: argparse.Namespace) -> int:
     """Shows the message."""
     record = await _find(admin, options.id, options.topic)
-    host, port = record.born_host[:-PORT_BYTES], record.born_host[-PORT_BYTES:]
     found = object_of(record)
     found |= {
         "offset_id": record.offset_id,
         "born": time_text(record.born_ms),
-        "sender": host_text(host, int.from_bytes(port, "big")),
+        "sender": host_text(record.born_host),
         "deliveries_before": record.reconsume_times,
         "size": record.size,
     }

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from ...protocol.errors import Malformed
 from ...protocol.message import properties as props
-from ...protocol.message.message_id import offset_message_id
+from ...protocol.message.message_id import host_text, offset_message_id
 from ...protocol.message.record import BORN_HOST_AT, LOG_OFFSET_AT, STORE_HOST_AT
-from ..log.records import Records, host_text, locate
+from ..log.records import Records, locate
 from .arrays import constant, numbers, slices
 from .properties import Properties, as_text
 from .unwrap import needs_unwrap, unwrapped

@@ -13,6 +13,7 @@ from typing import Any
 from ...protocol.errors import Malformed
 from ...protocol.message import properties as props
 from ...protocol.message.compression import CompressionMissing, decompress
+from ...protocol.message.message_id import host_text
 from ...protocol.message.record import COMPRESSED, MAGIC_BLANK, Record, decode_record
 from ..base.errors import StoreError
 from ..columns.view import StoreView
@@ -21,7 +22,6 @@ from ..files.listing import Row, entries_of
 from ..files.segment import Segment
 from ..index.index_file import ENTRY, ENTRY_BYTES, HEADER, HEADER_BYTES, SLOT_BYTES
 from ..log.commit_log import BLANK
-from ..log.records import host_text
 from ..log.walk import MAGICS
 from .check_index import layout_of
 

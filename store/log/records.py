@@ -8,7 +8,6 @@ size. Nothing here makes a Python object per record but its start.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address
 from struct import Struct
 from typing import Any
 
@@ -132,16 +131,6 @@ def unaligned(data: Any, kind: str) -> NDArray[Any]:
     """`data` as numbers of this kind at every byte position."""
     dtype = np.dtype(kind)
     return np.ndarray((max(0, len(data) - dtype.itemsize + 1),), dtype, data, strides=(1,))
-
-
-def host_text(address: bytes) -> str:
-    """ "ip:port" of a host as records have it, in 8 or 20 bytes."""
-    port = int.from_bytes(address[-4:], "big")
-    if len(address) == 8:
-        return f"{IPv4Address(address[:4])}:{port}"
-    ip = IPv6Address(address[:16])
-    # As the system writes it, and so all others do.
-    return f"[{f'::ffff:{ip.ipv4_mapped}' if ip.ipv4_mapped else ip}]:{port}"
 
 
 def _located(data: bytes, begins: list[int] | Positions, end: int) -> Records:
