@@ -30,33 +30,6 @@ START_KEYS = frozenset(
 )
 OWN_KEYS = START_KEYS | {"logLevel"}
 ALWAYS_BLACK = START_KEYS | {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}
-UNUSED = frozenset(
-    {
-        "rocketmqHome",
-        "productEnvName",
-        "clusterTest",
-        "clientRequestThreadPoolNums",
-        "defaultThreadPoolNums",
-        "clientRequestThreadPoolQueueCapacity",
-        "defaultThreadPoolQueueCapacity",
-        "unRegisterBrokerQueueCapacity",
-        "serverWorkerThreads",
-        "serverCallbackExecutorThreads",
-        "serverSelectorThreads",
-        "serverOnewaySemaphoreValue",
-        "serverAsyncSemaphoreValue",
-        "serverSocketSndBufSize",
-        "serverSocketRcvBufSize",
-        "writeBufferHighWaterMark",
-        "writeBufferLowWaterMark",
-        "serverSocketBacklog",
-        "serverNettyWorkerGroupEnable",
-        "serverPooledByteBufAllocatorEnable",
-        "enableShutdownGracefully",
-        "shutdownWaitTimeSeconds",
-        "useEpollNativeSelector",
-    }
-)
 
 
 class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -153,3 +126,7 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     def black_list(self) -> frozenset[str]:
         """Keys that a request may not change."""
         return ALWAYS_BLACK | frozenset(filter(None, self.config_black_list.split(";")))
+
+
+_NAMES = [each.encode_name for each in msgspec.structs.fields(NamesrvConfig)]
+UNUSED = frozenset(_NAMES[_NAMES.index("rocketmqHome") :])
