@@ -9,8 +9,11 @@ and is cut off. Damage followed by a whole line stops the start with an error, s
 that brokers rely on would be missing.
 """
 
+import asyncio
+import logging
 import os
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -19,7 +22,10 @@ from ..store.base.errors import DamagedStore, StoreError, plain_errors
 from ..store.files import disk, json_file
 from ..store.files.lock import StoreLock
 from ..store.files.segment import make_folder, sync_folder
+from .engine import Leading
 from .replicas import Event, Groups, ReplicaGroup, apply
+
+log = logging.getLogger(__name__)
 
 SNAPSHOT = "snapshot.json"
 JOURNAL = "journal"
@@ -42,16 +48,20 @@ _line_decoder = msgspec.json.Decoder(_Line)
 _snapshot_decoder = msgspec.json.Decoder(_Snapshot)
 
 
-class FileJournal:
-    """The storage of `controllerType=file`: one controller, which is always the leader.
+class FileEngine:
+    """`controllerType=file`: a journal and a snapshot on the disk of the only controller.
 
-    `write` and `write_snapshot` block until the disk is done. They may run in another thread, one
-    call at a time. `apply` must run in the thread that reads `groups`.
+    `write` and `write_snapshot` block until the disk is done, in another thread, one call at a
+    time.
     """
+
+    is_leader = True
+    fault = ""
 
     def __init__(self, folder: Path) -> None:
         self.groups: Groups = {}
         self.place = str(folder)
+        self.leading = Leading()
         self._folder = folder
         self._lock = StoreLock(folder)
         self._journal = folder / JOURNAL
@@ -69,6 +79,23 @@ class FileJournal:
         except BaseException:
             self._lock.release()
             raise
+
+    def begin(self, own: Leading, led: Callable[[], None]) -> None:
+        """Lead."""
+        self.leading = own
+        led()
+
+    async def store(self, events: tuple[Event, ...]) -> None:
+        """Write the events to the disk, then apply them. A long journal becomes a snapshot; after
+        an error the next change tries that again."""
+        await asyncio.to_thread(self.write, events)
+        for event in events:
+            apply(self.groups, event)
+        if self._end > JOURNAL_BYTES_MAX:
+            try:
+                await asyncio.to_thread(self.write_snapshot)
+            except StoreError as wrong:
+                log.error("the snapshot of the state could not be written: %s", wrong)
 
     def write(self, events: tuple[Event, ...]) -> None:
         """Write these events to the disk. StoreError: none of them is stored, unless they can't be
@@ -91,16 +118,6 @@ class FileJournal:
         self._end += len(lines)
         self._number += len(events)
 
-    def apply(self, events: tuple[Event, ...]) -> None:
-        """Apply events to `groups` that `write` has stored."""
-        for event in events:
-            apply(self.groups, event)
-
-    @property
-    def is_long(self) -> bool:
-        """Whether the journal is long enough to be replaced by a snapshot."""
-        return self._end > JOURNAL_BYTES_MAX
-
     def write_snapshot(self) -> None:
         """Write all `groups`, then empty the journal. StoreError on failure; no event is lost."""
         text = msgspec.json.encode(_Snapshot(FORMAT_VERSION, self._number, self.groups))
@@ -111,7 +128,7 @@ class FileJournal:
             self._end = 0  # also when the sync fails: the next line goes to the beginning
             disk.current.sync(self._fd)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close the journal and release the folder for another controller."""
         fd, self._fd = self._fd, -1
         if fd >= 0:

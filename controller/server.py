@@ -29,11 +29,11 @@ from ..protocol.headers.controller import ElectMasterResponse, NotifyRoleChanged
 from . import rules
 from .access import Access
 from .config import ETCD, ControllerConfig
-from .engine import Engine, FileEngine, Leading
+from .engine import Engine, Leading
 from .etcd import EtcdEngine
 from .etcd_gateway import EtcdGateway
 from .handlers import Handlers
-from .journal import FileJournal
+from .journal import FileEngine
 from .live import CLOSED_MS, LiveBrokers
 from .replicas import Groups
 from .rules import Decision
@@ -224,4 +224,4 @@ def _open_peers(config: ControllerConfig) -> Peers:
 def _engine(config: ControllerConfig, clock: Callable[[], int]) -> Engine:
     if config.controller_type == ETCD:
         return EtcdEngine(EtcdGateway(config), config.controller_etcd_prefix, clock)
-    return FileEngine(FileJournal(Path(config.controller_store_path).expanduser()))
+    return FileEngine(Path(config.controller_store_path).expanduser())
