@@ -11,7 +11,7 @@ is dead, the controller elects another broker that has every acknowledged messag
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 from ..conf import log_levels
@@ -19,7 +19,8 @@ from ..conf.users import signing
 from ..protocol import codes
 from ..protocol.aio.audit import AuditLog, open_audit_log
 from ..protocol.aio.clocks import steady_ms
-from ..protocol.aio.connection import Connection, Row
+from ..protocol.aio.connection import Connection
+from ..protocol.aio.guard import Guard, Refusals, protected
 from ..protocol.aio.peers import Peers
 from ..protocol.aio.server import Server, table
 from ..protocol.aio.slices import Slices
@@ -27,7 +28,6 @@ from ..protocol.aio.tls import Tls, client_context
 from ..protocol.bodies.controller import SyncStateSet
 from ..protocol.headers.controller import ElectMasterResponse, NotifyRoleChanged
 from . import rules
-from .access import Access
 from .config import ETCD, ControllerConfig
 from .engine import Engine, Leading
 from .etcd import EtcdEngine
@@ -42,6 +42,10 @@ log = logging.getLogger(__name__)
 
 NOTICE_SECONDS = 3.0  # to send a broker the name of its new master
 NOTICES_MAX = 1_000  # tasks in progress
+NO_USER = (
+    "the request has no AccessKey, and this controller serves it only when it is signed with a "
+    "user's name and password"
+)
 
 
 class Controller:
@@ -58,7 +62,7 @@ class Controller:
         self.live = LiveBrokers(clock)
         self.engine = _engine(config, clock)
         self._handlers = Handlers(self.engine, self.live, config, self._notify)
-        self.access = Access(config, clock) if config.authentication_enabled else None
+        self.guard = _guard(config, clock) if config.authentication_enabled else None
         self.audit: AuditLog | None = None
         self._server: Server | None = None
         self._peers: Peers | None = None
@@ -113,7 +117,8 @@ class Controller:
                 ),
             )
             self.slices = Slices(server.scheduler)
-            rows = self._watched(table(self._handlers.rows()))
+            self.audit = open_audit_log(config.audit_log, "controller")
+            rows = protected(table(self._handlers.rows()), self.guard, self.audit)
             self.port = await server.listen(config.bind_address, config.listen_port, rows)
         except BaseException:
             await self.engine.close()
@@ -141,16 +146,6 @@ class Controller:
         await self.engine.close()
         if self.audit is not None:
             await self.audit.close()
-
-    def _watched(self, rows: Mapping[int, Row]) -> dict[int, Row]:
-        """The request table with access control and audit log, where the settings ask for them."""
-        found = dict(rows) if self.access is None else self.access.guard.guarded(rows)
-        self.audit = open_audit_log(self.config.audit_log, "controller")
-        if self.audit is not None:
-            found = self.audit.watch(found)
-            if self.access is not None:
-                self.access.refusals.audit = self.audit
-        return found
 
     async def scan(self) -> None:
         """Elect a master for each name whose master is dead while another member is alive."""
@@ -219,6 +214,30 @@ def _open_peers(config: ControllerConfig) -> Peers:
         )
     sign = signing(config.inner_client_authentication_credentials)
     return Peers(connect_seconds=NOTICE_SECONDS, tls=tls, sign=sign)
+
+
+def _guard(config: ControllerConfig, now_ms: Callable[[], int]) -> Guard:
+    """Brokers and administrators sign, as they do at brokers; each user may do everything.
+
+    RocketMQ's controllers have no access control, and its brokers sign all their requests once they
+    have innerClientAuthenticationCredentials. Reading the members of a broker name needs no
+    signature.
+    """
+    users = config.users()
+    if not users:
+        log.warning(
+            "access control is on and there is no user, so no broker can join; name one in "
+            "initAuthenticationUser"
+        )
+    return Guard(
+        users.get,
+        lambda *_: None,
+        Refusals(now_ms),
+        cluster="",
+        no_user=NO_USER,
+        is_limited=False,
+        all_sign=False,
+    )
 
 
 def _engine(config: ControllerConfig, clock: Callable[[], int]) -> Engine:

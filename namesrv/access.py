@@ -22,9 +22,11 @@ from ..protocol.bodies.access import (
     UserInfo,
     UserTable,
 )
+from ..protocol.command import Command
 from ..protocol.errors import Refusal
 from ..protocol.security import policies as rules
-from ..protocol.security.policies import USER_PREFIX, Need
+from ..protocol.security.needs import Fields, Needs
+from ..protocol.security.policies import CLUSTER, TOPIC, UPDATE, USER_PREFIX, Need
 from .config import NamesrvConfig
 
 log = logging.getLogger(__name__)
@@ -47,11 +49,10 @@ class Access:
 
     def __init__(self, config: NamesrvConfig, now_ms: Callable[[], int]) -> None:
         """ConfigError for a file that can't be read, or that others can read."""
-        self.refusals = Refusals(now_ms)
         self.guard = Guard(
             lambda name: self._users.get(name),
             self._denial,
-            self.refusals,
+            Refusals(now_ms),
             cluster=ITSELF,
             no_user=NO_USER,
             is_limited=config.authorization_enabled,
@@ -101,6 +102,27 @@ class Access:
             lists = _lists_of(self._folder / LISTS)
         users |= {first.username or "": first for first in self._first}
         return users, lists
+
+
+def of_broker(cluster_of: Callable[[str], str]) -> Needs:
+    """The cluster that the request names, and that of the broker name (`cluster_of`, "" for an
+    unknown one), which may be another."""
+
+    def find(command: Command, fields: Fields, cluster: str) -> list[Need]:
+        owner = cluster_of(fields.get("brokerName", ""))
+        clusters = [fields.get("clusterName", ""), *([owner] if owner else [])]
+        return [Need(CLUSTER, one, (UPDATE,)) for one in clusters]
+
+    return Needs(((CLUSTER, (UPDATE,)),), find)
+
+
+def of_topic(action: str) -> Needs:
+    """An action on the topic that the request names."""
+
+    def find(command: Command, fields: Fields, cluster: str) -> list[Need]:
+        return [Need(TOPIC, fields.get("topic", ""), (action,))]
+
+    return Needs(((TOPIC, (action,)),), find)
 
 
 def _users_of(path: Path) -> dict[str, UserInfo]:

@@ -31,9 +31,9 @@ from ..protocol.errors import Refusal
 from ..protocol.headers import namesrv as headers
 from ..protocol.security.needs import ANYONE, CLUSTER_GET
 from ..protocol.security.policies import CREATE, DELETE
+from .access import of_broker, of_topic
 from .config import NamesrvConfig
 from .master_changes import MasterChanges
-from .needs import of_broker, of_topic
 from .registration import Notice, Registration
 from .routes import Names, RouteTable, only_zone
 from .settings import ORDER_TOPIC_CONFIG, Settings, store

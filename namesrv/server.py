@@ -19,6 +19,7 @@ from ..protocol import codes
 from ..protocol.aio.audit import AuditLog, open_audit_log
 from ..protocol.aio.clocks import steady_ms
 from ..protocol.aio.connection import Connection
+from ..protocol.aio.guard import protected
 from ..protocol.aio.peers import Peers
 from ..protocol.aio.server import Server, table
 from ..protocol.aio.slices import Slices
@@ -94,14 +95,9 @@ class NameServer:
             ),
         )
         self.slices = self._handlers.slices = Slices(server.scheduler)
-        rows = table(self._handlers.rows())
-        if self.access is not None:
-            rows = self.access.guard.guarded(rows)
         self.audit = open_audit_log(config.audit_log, "name server")
-        if self.audit is not None:
-            rows = self.audit.watch(rows)
-            if self.access is not None:
-                self.access.refusals.audit = self.audit
+        guard = None if self.access is None else self.access.guard
+        rows = protected(table(self._handlers.rows()), guard, self.audit)
         what = "a name server's listenPort; `aerobee up` takes --namesrv-port"
         self.port = await server.listen(config.bind_address, config.listen_port, rows, what=what)
         self._server = server

@@ -80,7 +80,7 @@ class Guard:
     ) -> None:
         self._user_of = user_of
         self._denial = denial
-        self._refusals = refusals
+        self.refusals = refusals
         self._cluster = cluster
         self._no_user = no_user
         self._is_limited = is_limited
@@ -105,7 +105,7 @@ class Guard:
             command.ext = read_ext(fields)
             self._check(access, command, fields, connection)
         except Refusal as refusal:
-            self._refusals.note(command, connection, refusal)
+            self.refusals.note(command, connection, refusal)
             raise
 
     def allows(self, code: int, user: UserInfo, needs: list[Need], connection: Connection) -> bool:
@@ -177,6 +177,17 @@ class Guard:
             if why is not None:
                 return need, why
         return None
+
+
+def protected(
+    rows: Mapping[int, Row], guard: Guard | None, audit: AuditLog | None
+) -> dict[int, Row]:
+    """The same table with access control and audit log, where there are any."""
+    found = dict(rows)
+    if guard is not None:
+        guard.refusals.audit = audit
+        found = guard.guarded(found)
+    return found if audit is None else audit.watch(found)
 
 
 def fields_of(command: Command) -> dict[str, str]:

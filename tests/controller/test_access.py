@@ -73,8 +73,8 @@ async def test_only_reads_of_the_members_need_no_signature(start: Start, ask: As
     for wrong in ((ADMIN[0], OWN[1]), ("nobody", ADMIN[1])):
         code = await ask(controller, wrong, codes.GET_CONTROLLER_CONFIG)
         assert code == codes.NO_PERMISSION
-    assert controller.access is not None
-    assert controller.access.refusals.count == len(served - OPEN_TO_ALL) + 2
+    assert controller.guard is not None
+    assert controller.guard.refusals.count == len(served - OPEN_TO_ALL) + 2
 
 
 async def test_no_password_is_told(start: Start) -> None:

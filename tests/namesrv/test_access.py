@@ -112,7 +112,7 @@ async def test_a_wrong_signature_is_refused(
     remark = await refusal_of(Signer(await connect(server), user), codes.PUT_KV_CONFIG, KV)
     assert why.replace("\\\\", "\\") in remark
     assert server.access is not None
-    assert server.access.refusals.count == 1
+    assert server.access.guard.refusals.count == 1
     assert server.settings.get("n", "k") is None
 
 
