@@ -16,9 +16,9 @@ class Histogram:
     def __init__(self, bounds: Sequence[int]) -> None:
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
-        self.sum = 0
+        self.sum: float = 0
 
-    def record(self, value: int, times: int = 1) -> None:
+    def record(self, value: float, times: int = 1) -> None:
         """Count this value `times` times."""
         self.counts[bisect_left(self.bounds, value)] += times
         self.sum += value * times

@@ -7,7 +7,6 @@ from operator import itemgetter
 from typing import Any
 
 from ..conf.version import own_version
-from .calls.counts import BOUNDS_MS
 from .messages.status import Code
 from .server import Proxy
 
@@ -54,10 +53,10 @@ def overview(proxy: Proxy, *, with_system: bool = False) -> Generator[None, None
             {
                 "rpc": rpc,
                 "code": _name(code),
-                "calls": found.count,
-                "mean_ms": round(found.total_ms / found.count, 1),
+                "calls": sum(found.counts),
+                "mean_ms": round(found.sum / sum(found.counts), 1),
             }
-            for (rpc, code), found in sorted(service.counts.latencies.items())
+            for (rpc, code), found in sorted(service.latencies.items())
         ],
         "brokers": {name: service.brokers.address(name) for name in service.brokers.names()},
         "clients": sorted(clients, key=itemgetter("client")),
@@ -81,9 +80,9 @@ def families(proxy: Proxy) -> Iterator[Family]:
     rpcs = [
         (
             (*node, "grpc", rpc, _name(code), "true" if rpc in _LONG_POLLING else "false"),
-            (BOUNDS_MS, found.counts, found.total_ms),
+            (found.bounds, found.counts, found.sum),
         )
-        for (rpc, code), found in sorted(service.counts.latencies.items())
+        for (rpc, code), found in sorted(service.latencies.items())
     ]
     text = "From a call's arrival to its last answer, ms"
     yield "rocketmq_rpc_latency_milliseconds", "histogram", text, labels, rpcs

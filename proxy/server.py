@@ -19,7 +19,6 @@ from ..protocol.aio.connection import host_text
 from ..protocol.aio.tls import client_context
 from .access.access import Access
 from .calls import table
-from .calls.counts import CallCounts
 from .calls.service import Service
 from .calls.spans import ProxySpans
 from .calls.telemetry import tell_changes
@@ -181,7 +180,6 @@ class Proxy:
             ),
             Membership(brokers, topics, clients, float(config.transaction_heartbeat_period_second)),
             recent,
-            CallCounts(),
             Access(brokers, config),
             lambda: self.port,
             self.spans,

@@ -3,11 +3,12 @@
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...client.errors import AerobeeError
 from ...protocol.errors import Refusal
+from ...protocol.histogram import Histogram
 from ..access.access import Access
 from ..handles.keeper import Keeper
 from ..handles.popped import Popped
@@ -22,12 +23,13 @@ from ..settings.config import ProxyConfig
 from ..telemetry.clients import Clients
 from ..telemetry.commands import Commands
 from ..telemetry.membership import Membership
-from .counts import CallCounts
 from .spans import ProxySpans
 
 log = logging.getLogger(__name__)
 
 CLIENT_ID_CHARS_MAX = 512
+# Of the latencies of calls.
+BOUNDS_MS = (1, 3, 5, 7, 10, 100, 200, 400, 600, 800, 1_000, 1_500, 2_000, 3_000, 5_000, 10_000)
 
 
 @dataclass(slots=True)
@@ -43,10 +45,18 @@ class Service:
     commands: Commands
     membership: Membership
     recent: RecentTransactions
-    counts: CallCounts
     access: Access
     own_port: Callable[[], int]  # known once the proxy listens
     spans: ProxySpans | None  # with a collector of spans
+    # By RPC and code, in ms.
+    latencies: dict[tuple[str, int], Histogram] = field(default_factory=dict)
+
+    def ended(self, rpc: str, code: int, began: float) -> None:
+        """A call that began at this time (time.monotonic) has ended."""
+        found = self.latencies.get((rpc, code))
+        if found is None:
+            found = self.latencies[rpc, code] = Histogram(BOUNDS_MS)
+        found.record((time.monotonic() - began) * 1_000)
 
     async def received_topic(self, resource: Any) -> str:
         """The topic of a received message. Requests name it by the name alone, whatever their
@@ -73,6 +83,8 @@ def client_id_of(call: Call) -> str:
 
 # Called with the parts, the call, the client's id and the request; returns the answer.
 Unary = Callable[[Service, Call, str, Any], Awaitable[Any]]
+# Called with the same; writes its answers itself, and its error is the last of them.
+Streaming = Callable[[Service, Call, str, Any], Awaitable[None]]
 
 
 def unary(name: str, handle: Unary, service: Service) -> Method:
@@ -81,24 +93,13 @@ def unary(name: str, handle: Unary, service: Service) -> Method:
 
     async def serve(call: Call, request: Any) -> Any:
         began = time.monotonic()
-        try:
-            client_id = client_id_of(call)
-            await service.access.check(name, call, request)
-            service.clients.heard(client_id)
-            answer = await handle(service, call, client_id, request)
-        except (StatusError, AerobeeError, Refusal) as wrong:
-            answer = answer_class(status=of_error(wrong).status())
-        except Exception:
-            log.exception("%s failed", name)
-            answer = answer_class(status=_our_fault())
-        service.counts.add(name, answer.status.code, time.monotonic() - began)
+        answer, fault = await _outcome(name, handle, service, call, request)
+        if fault is not None:
+            answer = answer_class(status=fault)
+        service.ended(name, answer.status.code, began)
         return answer
 
     return Method(UNARY, definitions.message(f"{name}Request").FromString, serve)
-
-
-# Called with the same; writes its answers itself, and its error is the last of them.
-Streaming = Callable[[Service, Call, str, Any], Awaitable[None]]
 
 
 def streaming(
@@ -110,20 +111,11 @@ def streaming(
 
     async def serve(call: Call, request: Any) -> None:
         began = time.monotonic()
-        try:
-            client_id = client_id_of(call)
-            await service.access.check(name, call, request)
-            service.clients.heard(client_id)
-            await handle(service, call, client_id, request)
-            service.counts.add(name, Code.OK, time.monotonic() - began)
+        _, fault = await _outcome(name, handle, service, call, request)
+        service.ended(name, Code.OK if fault is None else fault.code, began)
+        if fault is None:
             return
-        except (StatusError, AerobeeError, Refusal) as wrong:
-            status = of_error(wrong).status()
-        except Exception:
-            log.exception("%s failed", name)
-            status = _our_fault()
-        service.counts.add(name, status.code, time.monotonic() - began)
-        call.put(answer_class(status=status))
+        call.put(answer_class(status=fault))
         if finish is not None:
             last = answer_class()
             finish(last, service.brokers.now_ms())
@@ -132,10 +124,23 @@ def streaming(
     return Method(SERVER_STREAM, definitions.message(f"{name}Request").FromString, serve)
 
 
+async def _outcome(
+    name: str, handle: Unary, service: Service, call: Call, request: Any
+) -> tuple[Any, Any]:
+    """What a handler returns and None, or None and the status of an error."""
+    try:
+        client_id = client_id_of(call)
+        await service.access.check(name, call, request)
+        service.clients.heard(client_id)
+        return await handle(service, call, client_id, request), None
+    except (StatusError, AerobeeError, Refusal) as wrong:
+        return None, of_error(wrong).status()
+    except Exception:
+        log.exception("%s failed", name)
+        said = "the proxy failed; its log says why"
+        return None, Status(code=Code.INTERNAL_SERVER_ERROR, message=said)
+
+
 def delivery_time(answer: Any, now_ms: int) -> None:
     """The last answer of a receive."""
     times.set_ms(answer.delivery_timestamp, now_ms)
-
-
-def _our_fault() -> Any:
-    return Status(code=Code.INTERNAL_SERVER_ERROR, message="the proxy failed; its log says why")

@@ -1,6 +1,6 @@
 """The status and the metrics of a proxy."""
 
-from aerobee.proxy.calls.counts import BOUNDS_MS
+from aerobee.proxy.calls.service import BOUNDS_MS
 from aerobee.proxy.overview import families, overview
 
 from ..steps import result_of
