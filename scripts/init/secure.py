@@ -151,7 +151,7 @@ def _certificates(folder: Path, hosts: tuple[str, ...], given: dict[str, str]) -
             "certificates are made by the package cryptography, which is not installed; run pip "
             "install 'aerobee[tls]', or give --certificate, --key and --authority"
         )
-    from ...protocol.security.authority import Authority
+    from ...protocol.security.self_signed import Authority
 
     authority = Authority(time.time())
     server = authority.issue(hosts)

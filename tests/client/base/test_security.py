@@ -13,7 +13,7 @@ from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.aio.server import Server
 from aerobee.protocol.aio.tls import Tls
 from aerobee.protocol.security import self_signed
-from aerobee.protocol.security.authority import Authority
+from aerobee.protocol.security.self_signed import Authority
 from aerobee.testing.cluster import LocalCluster
 
 from ...secret_files import write_secret

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from aerobee.protocol.security.authority import Authority, Certificate
+from aerobee.protocol.security.self_signed import Authority, Certificate
 
 
 def handshake(trusted: bytes, served: Certificate, folder: Path, host: str) -> None:
