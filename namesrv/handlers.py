@@ -8,13 +8,12 @@ import logging
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from ..conf import changes, log_levels
 from ..protocol import codes
 from ..protocol.aio.connection import Connection, Row
 from ..protocol.aio.slices import LongResponse, Slices, reply_of
-from ..protocol.bodies.body import Body, filled
+from ..protocol.bodies.body import body_of, filled
 from ..protocol.bodies.cluster import GetBrokerMemberGroupResponseBody, KVTable
 from ..protocol.bodies.data_version import DataVersion
 from ..protocol.bodies.register import RegisterBrokerBody
@@ -45,9 +44,6 @@ VERSION_WITH_STANDARD_JSON = 401  # V4_9_4: older clients get numeric keys witho
 CRC_MASK = 0x7FFFFFFF
 ZLIB_FIRST_BYTE = 0x78  # of a stream with the usual window
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
-
-
-BodyType = TypeVar("BodyType", bound=Body)
 
 
 class Handlers:
@@ -177,7 +173,7 @@ class Handlers:
     def on_query_data_version(
         self, header: headers.BrokerIdentity, command: Command, connection: Connection
     ) -> Response:
-        theirs = _read(DataVersion, command)
+        theirs = body_of(command, DataVersion)
         self._routes.heard(header.cluster, header.broker_addr, self._now_ms())
         ours = self._routes.version_of(header.cluster, header.broker_addr)
         answer = headers.QueryDataVersionResponse(ours != theirs)
@@ -255,7 +251,7 @@ class Handlers:
         self, header: headers.RegisterTopic, command: Command, connection: Connection
     ) -> Response:
         if command.body:
-            queues = _read(TopicRouteData, command).queue_datas
+            queues = body_of(command, TopicRouteData).queue_datas
             self._routes.register_topic(header.topic, queues)
         return Response()
 
@@ -386,7 +382,7 @@ def _register_body(compressed: bool, command: Command) -> RegisterBrokerBody:
     if command.version < VERSION_WITH_REGISTER_BODY:
         body.filter_server_list = None
         if command.body:
-            topics = _read(TopicConfigSerializeWrapper, command)
+            topics = body_of(command, TopicConfigSerializeWrapper)
             wrapper = body.topic_config_serialize_wrapper
             wrapper.topic_config_table = topics.topic_config_table
             wrapper.data_version = topics.data_version
@@ -395,16 +391,9 @@ def _register_body(compressed: bool, command: Command) -> RegisterBrokerBody:
         return body
     # Java brokers set to compress say compressed=false all the same; no JSON begins with an x.
     if not compressed and command.body[0] != ZLIB_FIRST_BYTE:
-        return _read(RegisterBrokerBody, command)
+        return body_of(command, RegisterBrokerBody)
     try:
         return RegisterBrokerBody.decode_compressed(command.body, command.version)
-    except ValueError as wrong:
-        raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
-
-
-def _read(kind: type[BodyType], command: Command) -> BodyType:
-    try:
-        return kind.decode(command.body)
     except ValueError as wrong:
         raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
 

@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.bodies.access import AclInfo, UserInfo
-from ...protocol.bodies.request import body_of
+from ...protocol.bodies.body import body_of
 from ...protocol.codec import fastjson
 from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal

@@ -8,13 +8,12 @@ from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.aio.slices import LongResponse, Slices, reply_of
 from ...protocol.bodies import clients as bodies
-from ...protocol.bodies.body import filled
+from ...protocol.bodies.body import body_of, filled
 from ...protocol.bodies.group import (
     GroupForbidden,
     SubscriptionGroupConfig,
     SubscriptionGroupList,
 )
-from ...protocol.bodies.request import body_of
 from ...protocol.bodies.topic import TopicList
 from ...protocol.codec import fastjson
 from ...protocol.command import OK, Command, Response

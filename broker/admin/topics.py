@@ -13,8 +13,7 @@ import msgspec
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
 from ...protocol.aio.slices import LongResponse, Slices, reply_of
-from ...protocol.bodies.body import MessageQueue, filled
-from ...protocol.bodies.request import body_of
+from ...protocol.bodies.body import MessageQueue, body_of, filled
 from ...protocol.bodies.stats import TopicOffset, TopicStatsTable
 from ...protocol.bodies.topic import (
     CreateTopicListRequestBody,

@@ -9,7 +9,7 @@ import math
 
 import mmh3
 
-from ...protocol.bodies.filters import BloomFilterData
+from ...protocol.bodies.subscription import BloomFilterData
 
 
 class BloomFilter:

@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ...protocol import codes
-from ...protocol.bodies.filters import (
+from ...protocol.bodies.subscription import (
+    SQL92,
+    TAG,
     ConsumerFilterData,
     ConsumerFilterWrapper,
     FilterDataMapByTopic,
+    SubscriptionData,
+    subscription,
 )
-from ...protocol.bodies.subscription import SQL92, TAG, SubscriptionData, subscription
 from ...protocol.errors import Refusal
 from ...protocol.filters.sql92 import Predicate, Properties, SqlError
 from ...protocol.message.properties import RETRY_TOPIC

@@ -6,8 +6,8 @@ from typing import Any
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
+from ...protocol.bodies.body import body_of
 from ...protocol.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData
-from ...protocol.bodies.request import body_of
 from ...protocol.codec.header_binary import LANGUAGES
 from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.bodies.body import MessageQueue
+from ...protocol.bodies.body import MessageQueue, body_of
 from ...protocol.bodies.queues import (
     LockBatchRequestBody,
     LockBatchResponseBody,
     UnlockBatchRequestBody,
 )
-from ...protocol.bodies.request import body_of
 from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.names import STORED_TOPIC_CHARS_MAX, check_client_id

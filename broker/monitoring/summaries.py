@@ -22,7 +22,7 @@ from ...protocol.bodies.topic import TopicConfig
 from ...protocol.codec import fastjson
 from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
-from ...protocol.headers.summaries import SummaryPage
+from ...protocol.headers.groups import SummaryPage
 from ...protocol.names import DLQ_PREFIX
 from ..access import needs
 from ..roles.parts import Parts

@@ -15,8 +15,8 @@ from typing import NoReturn
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
+from ...protocol.bodies.body import body_of
 from ...protocol.bodies.pop import BatchAck, BatchAckMessageRequestBody
-from ...protocol.bodies.request import body_of
 from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.pop import AckMessage, ChangeInvisibleTime, ChangeInvisibleTimeResponse

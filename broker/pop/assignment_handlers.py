@@ -15,8 +15,7 @@ from ...protocol.bodies.assignment import (
     QueryAssignmentResponseBody,
     SetMessageRequestModeRequestBody,
 )
-from ...protocol.bodies.body import MessageQueue
-from ...protocol.bodies.request import body_of
+from ...protocol.bodies.body import MessageQueue, body_of
 from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.names import RETRY_PREFIX

@@ -8,7 +8,7 @@ acknowledgements, so a crash repeats a batch and never skips one.
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from ...protocol.bodies.order_info import ConsumerOrderInfoWrapper, OrderInfo
+from ...protocol.bodies.pop import ConsumerOrderInfoWrapper, OrderInfo
 from ...store.files import json_file
 from ..groups.groups import Groups
 from ..runtime.persistent import PersistentTable

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ...protocol import codes
 from ...protocol.aio.connection import Connection
 from ...protocol.bodies.body import Body
-from ...protocol.bodies.cold_data import ColdDataFlowCtrInfo, ColdRead
+from ...protocol.bodies.stats import ColdDataFlowCtrInfo, ColdRead
 from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.pull import BULK, PullMessage

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ...protocol import codes
 from ...protocol.aio.connection import Connection, Row
-from ...protocol.bodies.cold_data import RocksdbCheck
+from ...protocol.bodies.stats import RocksdbCheck
 from ...protocol.codec import java_properties
 from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal

@@ -14,7 +14,7 @@ from ...protocol.aio.connection import Connection, Row
 from ...protocol.aio.slices import LongResponse, Slices, reply_of
 from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
-from ...protocol.headers.recall import RecallMessage, RecallMessageResponse
+from ...protocol.headers.send import RecallMessage, RecallMessageResponse
 from ...protocol.message import properties, recall_handle
 from ...protocol.message.recall_handle import RecallHandle
 from ...protocol.message.tags import tag_hash

@@ -24,10 +24,15 @@ from ...protocol.bodies.topic import TopicList
 from ...protocol.headers.admin import ConsumerStatus, ResetOffset
 from ...protocol.headers.clients import ConsumeMessageDirectly, ConsumerGroup, ProducerGroup
 from ...protocol.headers.clients import ConsumerRunningInfo as RunningInfoHeader
-from ...protocol.headers.groups import CloneGroupOffset, DeleteGroup, GroupName, GroupTopic
+from ...protocol.headers.groups import (
+    CloneGroupOffset,
+    DeleteGroup,
+    GroupName,
+    GroupTopic,
+    SummaryPage,
+)
 from ...protocol.headers.groups import ConsumeStats as ConsumeStatsHeader
 from ...protocol.headers.offsets import UpdateConsumerOffset
-from ...protocol.headers.summaries import SummaryPage
 from ..base.responses import body_of
 from ..errors import ClientError, NoRouteError
 from .base import Asking

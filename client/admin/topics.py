@@ -17,9 +17,9 @@ from ...protocol.bodies.topic import (
     TopicList,
 )
 from ...protocol.errors import Refusal
+from ...protocol.headers.groups import SummaryPage
 from ...protocol.headers.namesrv import TopicsByCluster
 from ...protocol.headers.offsets import OffsetResponse, SearchOffset
-from ...protocol.headers.summaries import SummaryPage
 from ...protocol.headers.topics import (
     QueryConsumeQueue,
     QueryConsumeTimeSpan,

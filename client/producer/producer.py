@@ -13,7 +13,7 @@ from typing import Any
 from ...protocol import codes
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.errors import Refusal
-from ...protocol.headers.recall import RecallMessage, RecallMessageResponse
+from ...protocol.headers.send import RecallMessage, RecallMessageResponse
 from ...protocol.message import properties as props
 from ...protocol.message import recall_handle
 from ...protocol.message.compression import LEVEL

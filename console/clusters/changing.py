@@ -22,8 +22,7 @@ from ...protocol.headers.admin import ResetOffset
 from ...protocol.headers.clients import ConsumeMessageDirectly
 from ...protocol.headers.groups import DeleteGroup
 from ...protocol.headers.offsets import UpdateConsumerOffset
-from ...protocol.headers.recall import RecallMessage
-from ...protocol.headers.send import SendMessageResponse
+from ...protocol.headers.send import RecallMessage, SendMessageResponse
 from ...protocol.headers.topics import TopicName, UpdateTopic
 from ...protocol.message.record import Record
 

@@ -12,8 +12,11 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
+from .. import codes
 from ..codec import fastjson
 from ..codec.fastjson import LENIENT_BYTES_MAX
+from ..command import Command
+from ..errors import Refusal
 from ..wire import Int32
 
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {}
@@ -134,3 +137,14 @@ def _fitted_key(key: Any) -> Any:
     if isinstance(key, fastjson.ObjectKey):
         return msgspec.convert(_fitted(dict(key)), MessageQueue, strict=False)
     return key
+
+
+BodyKind = TypeVar("BodyKind", bound=Body)
+
+
+def body_of(command: Command, kind: type[BodyKind]) -> BodyKind:
+    """The request's body as a `kind`; Refusal (SYSTEM_ERROR) saying what is wrong with it."""
+    try:
+        return kind.decode(command.body)
+    except ValueError as wrong:
+        raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None

@@ -1,6 +1,6 @@
-"""Headers about consumer groups as the broker keeps them."""
+"""Headers about consumer groups as the broker keeps them, and of our pages of summaries."""
 
-from ..wire import Header, field
+from ..wire import Header, Int32, field
 
 
 class DeleteGroup(Header):
@@ -57,3 +57,11 @@ class ConfigVersion(Header):
     """The answer to GET_BROKER_CONFIG (26): the DataVersion as JSON text."""
 
     version: str
+
+
+class SummaryPage(Header):
+    """GET_TOPIC_SUMMARIES (900001), GET_GROUP_SUMMARIES (900002): up to `count` rows whose names
+    sort behind `after`."""
+
+    after: str = ""
+    count: Int32 = 200

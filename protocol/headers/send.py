@@ -1,4 +1,5 @@
-"""Headers of sending: SEND_MESSAGE (10), its short-named form (310, 320), and their answer.
+"""Headers of sending: SEND_MESSAGE (10), its short-named form (310, 320), and their answer; and of
+RECALL_MESSAGE (370), by which a producer takes a timer message back.
 
 A send and a success answer to it are written from templates, because they go out once a message.
 """
@@ -231,3 +232,19 @@ def send_response(
         trace_on=trace_on,
     )
     return Response(codes.SUCCESS, answer.to_fields())
+
+
+class RecallMessage(Header):
+    """RECALL_MESSAGE. The handle is that of the send's answer."""
+
+    may_miss: ClassVar = {"topic": "", "recallHandle": ""}
+
+    topic: str
+    recall_handle: str = field(name="recallHandle")
+    producer_group: str | None = field(name="producerGroup", default=None)
+
+
+class RecallMessageResponse(Header):
+    """What a recall answers: the unique key of the message taken back."""
+
+    msg_id: str = field(name="msgId")

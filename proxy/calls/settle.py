@@ -8,7 +8,7 @@ from ...client.base.responses import header_of
 from ...client.errors import AerobeeError
 from ...protocol import codes
 from ...protocol.errors import Refusal
-from ...protocol.headers.recall import RecallMessage, RecallMessageResponse
+from ...protocol.headers.send import RecallMessage, RecallMessageResponse
 from ...protocol.headers.transactions import EndTransaction
 from ...protocol.message import recall_handle
 from ...protocol.message.record import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from aerobee.broker.filters.bloom import BloomFilter
-from aerobee.protocol.bodies.filters import BloomFilterData
+from aerobee.protocol.bodies.subscription import BloomFilterData
 
 CASES = json.loads((Path(__file__).parents[2] / "golden" / "bloom.json").read_text())
 

@@ -11,8 +11,7 @@ from aerobee.broker.filters import filters as filters_module
 from aerobee.broker.filters.filters import Filters
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.protocol import codes
-from aerobee.protocol.bodies.filters import ConsumerFilterData
-from aerobee.protocol.bodies.subscription import SubscriptionData, subscription
+from aerobee.protocol.bodies.subscription import ConsumerFilterData, SubscriptionData, subscription
 from aerobee.protocol.errors import Refusal
 
 from ...clocks import Clock

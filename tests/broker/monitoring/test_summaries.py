@@ -16,8 +16,8 @@ from aerobee.protocol.bodies.summaries import (
     TopicSummary,
 )
 from aerobee.protocol.bodies.topic import TopicConfig
+from aerobee.protocol.headers.groups import SummaryPage
 from aerobee.protocol.headers.offsets import UpdateConsumerOffset
-from aerobee.protocol.headers.summaries import SummaryPage
 
 from ...clocks import Clock
 from ..conftest import Caller, Config, Start

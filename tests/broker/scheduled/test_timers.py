@@ -7,8 +7,7 @@ from aerobee.broker.scheduled.delays import SCHEDULE_TOPIC
 from aerobee.broker.server import Broker
 from aerobee.broker.transactions.transactions import HALF_TOPIC, OP_TOPIC
 from aerobee.protocol import codes
-from aerobee.protocol.headers.recall import RecallMessage
-from aerobee.protocol.headers.send import ConsumerSendMsgBack
+from aerobee.protocol.headers.send import ConsumerSendMsgBack, RecallMessage
 from aerobee.protocol.headers.transactions import EndTransaction
 from aerobee.protocol.message import properties, recall_handle
 from aerobee.protocol.message.recall_handle import RecallHandle
