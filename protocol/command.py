@@ -58,10 +58,6 @@ class Command(msgspec.Struct, gc=False):
     codec: int = CODEC_JSON
 
     @property
-    def is_response(self) -> bool:
-        return self.flag & FLAG_RESPONSE != 0
-
-    @property
     def is_oneway(self) -> bool:
         return self.flag & FLAG_ONEWAY != 0
 

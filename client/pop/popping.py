@@ -132,7 +132,7 @@ def _note_clock_ahead(cluster: Cluster, address: str, remark: str) -> None:
 
 
 def _handles(infos: PopMessageResponse, broker_name: str) -> Callable[[Record], str]:
-    starts = _entries(infos.start_offset_info)
+    starts = pop_handles.entries_of(infos.start_offset_info)
 
     def handle_of(record: Record) -> str:
         inside = props.find(record.raw_properties, b"POP_CK")
@@ -156,16 +156,7 @@ def _handles(infos: PopMessageResponse, broker_name: str) -> Callable[[Record], 
 
 def _count(infos: PopMessageResponse, record: Record) -> int:
     """How often a message in order was popped before."""
-    counts = _entries(infos.order_count_info)
+    counts = pop_handles.entries_of(infos.order_count_info)
     retry = pop_handles.retry_flag(record.topic)
     found = counts.get((retry, f"qo{record.queue_id}%{record.queue_offset}"))
     return int(found or counts.get((retry, str(record.queue_id))) or 0)
-
-
-def _entries(info: str | None) -> dict[tuple[str, str], str]:
-    found = {}
-    for entry in (info or "").split(";"):
-        if entry:
-            retry, key, value = entry.split(" ")
-            found[retry, key] = value
-    return found

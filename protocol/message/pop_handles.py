@@ -98,6 +98,16 @@ def order_count_info(
     return ";".join([*entries, f"{retry} {queue_id} {least}"])
 
 
+def entries_of(info: str | None) -> dict[tuple[str, str], str]:
+    """The entries of an info: the third word by the two before it."""
+    found = {}
+    for entry in (info or "").split(";"):
+        if entry:
+            retry, key, value = entry.split(" ")
+            found[retry, key] = value
+    return found
+
+
 def retry_flag(topic: str) -> str:
     """The retry flag of messages popped from this topic."""
     if not topic.startswith(RETRY_PREFIX):

@@ -356,7 +356,10 @@ async def _pop(service: Service, wish: Wish, broker: str, poll_ms: int) -> list[
 
 def _deliveries(answer: Command, broker: str) -> list[Delivery]:
     infos = answer.header(PopMessageResponse)
-    starts, counts = _entries(infos.start_offset_info), _entries(infos.order_count_info)
+    starts, counts = (
+        pop_handles.entries_of(infos.start_offset_info),
+        pop_handles.entries_of(infos.order_count_info),
+    )
     found = []
     for outer in decode_all(answer.body or b""):
         for record in unwrap(outer):
@@ -384,15 +387,6 @@ def _deliveries(answer: Command, broker: str) -> list[Delivery]:
             times_before = max(record.reconsume_times, int(count or 0))
             message_id = pairs.get(props.UNIQ_KEY) or record.offset_id
             found.append(Delivery(record, receipt, times_before + 1, message_id, pairs))
-    return found
-
-
-def _entries(info: str | None) -> dict[tuple[str, str], str]:
-    found = {}
-    for entry in (info or "").split(";"):
-        if entry:
-            retry, key, value = entry.split(" ")
-            found[retry, key] = value
     return found
 
 

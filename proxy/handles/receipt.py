@@ -59,18 +59,13 @@ def read(text: str) -> Receipt:
 
 def changed(old: Receipt, pop_ms: int, invisible_ms: int, revive_queue_id: int) -> Receipt:
     """The handle after a change: the message has a check point of its own now."""
-    known = old.known
-    text = pop_handles.handle(
-        known.offset,
-        pop_ms,
-        invisible_ms,
-        revive_queue_id,
-        known.retry,
-        known.broker_name,
-        known.queue_id,
-        known.offset,
+    known = old.known._replace(
+        start_offset=old.known.offset,
+        pop_ms=pop_ms,
+        invisible_ms=invisible_ms,
+        revive_queue_id=revive_queue_id,
     )
-    return Receipt(text, pop_handles.parse_handle(text), old.log_offset)
+    return Receipt(pop_handles.handle(*known), known, old.log_offset)
 
 
 def _invalid(why: str) -> StatusError:

@@ -6,7 +6,7 @@ import logging
 import socket
 import time
 
-from ...protocol.aio.server import BACKLOG, end_accepting, listen
+from ...protocol.aio.server import BACKLOG, Refused, end_accepting, listen
 from ...protocol.aio.tls import Greeting, Mode, Tls
 from .balance import Balance, Worker, shared_port
 from .connection import TICK_SECONDS, Http2Connection, Shared
@@ -172,17 +172,10 @@ class Listener:
                 len(self._shared.connections),
                 CONNECTIONS_MAX,
             )
-            return _Refused()
+            return Refused()
         following: asyncio.Protocol = connection
         if self._tls.mode != "disabled":
             following = Greeting(connection, self._tls)
         if self._balancers:
             return Preamble(following, connection, self._balancers)
         return following
-
-
-class _Refused(asyncio.Protocol):
-    """Takes a connection that is one too many and closes it."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()

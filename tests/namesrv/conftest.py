@@ -10,6 +10,7 @@ import pytest
 from aerobee.namesrv.config import NamesrvConfig
 from aerobee.namesrv.server import NameServer
 from aerobee.protocol.codec.frame import FrameDecoder, encode_request
+from aerobee.protocol.command import FLAG_RESPONSE
 
 from ..waiting import LONG
 
@@ -46,7 +47,7 @@ class Asker:
             assert data, "the name server closed the connection"
             for command in self._decoder.feed(data):
                 assert command.opaque == 7
-                assert command.is_response
+                assert command.flag & FLAG_RESPONSE
                 found: Any = command.ext
                 if isinstance(found, msgspec.Raw):
                     found = msgspec.json.decode(found)

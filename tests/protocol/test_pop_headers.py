@@ -2,7 +2,7 @@
 
 import pytest
 from aerobee.protocol.codec.frame import FrameDecoder, encode_response
-from aerobee.protocol.command import CODEC_JSON, CODEC_ROCKETMQ, Command
+from aerobee.protocol.command import CODEC_JSON, CODEC_ROCKETMQ, FLAG_RESPONSE, Command
 from aerobee.protocol.headers.pop import PopMessageResponse, popped_response
 
 ANSWER = PopMessageResponse(1_700_000_000_123, 60_000, 3, 7, "0 2 10;1 0 5", "0 2 10,11;1 0 5")
@@ -17,6 +17,6 @@ def test_a_pop_answer_says_the_same_in_every_codec(codec: int, answer: PopMessag
     frame = made if isinstance(made, bytes) else b"".join(encode_response(request, made))
     (read,) = FrameDecoder().feed(frame)
     assert (read.code, read.opaque, read.remark, read.body) == (0, 77, "FOUND", b"records")
-    assert read.is_response
+    assert read.flag == FLAG_RESPONSE
     assert read.header(PopMessageResponse) == answer
     assert read.fields() == answer.to_fields()

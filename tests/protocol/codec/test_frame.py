@@ -15,7 +15,7 @@ from aerobee.protocol.codec.frame import (
     encode_response,
 )
 from aerobee.protocol.codec.header_json import expected
-from aerobee.protocol.command import Command, Response
+from aerobee.protocol.command import FLAG_RESPONSE, Command, Response
 from aerobee.protocol.errors import Refusal
 from aerobee.protocol.headers.offsets import QueryConsumerOffset
 from aerobee.protocol.headers.pull import PullMessage
@@ -155,7 +155,7 @@ def test_an_answer_comes_back_in_the_codec_of_its_request(codec: int) -> None:
     assert (request.codec, request.fields(), request.body) == (codec, fields, b"body")
     reply = Response(codes.TOPIC_NOT_EXIST, {"a": "b"}, "nö", [b"one", b"two"])
     (answer,) = FrameDecoder().feed(b"".join(encode_response(request, reply)))
-    assert (answer.codec, answer.code, answer.opaque, answer.is_response) == (codec, 17, 9, True)
+    assert (answer.codec, answer.code, answer.opaque, answer.flag) == (codec, 17, 9, FLAG_RESPONSE)
     assert (answer.fields(), answer.remark, answer.body) == ({"a": "b"}, "nö", b"onetwo")
 
 
@@ -173,7 +173,7 @@ def test_a_send_answer_says_the_same_in_every_codec(codec: int) -> None:
             77,
         )
         assert (header.transaction_id, header.region) == (unique.decode(), "DefaultRegion")
-        assert (answer.opaque, answer.code, answer.is_response) == (3, 0, True)
+        assert (answer.opaque, answer.code, answer.flag) == (3, 0, FLAG_RESPONSE)
 
 
 def test_the_template_of_an_answer_comes_to_the_same_bytes() -> None:
