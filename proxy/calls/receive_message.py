@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...protocol import codes
-from ...protocol.bodies.subscription import SQL92, TAG, SubscriptionData, subscription
+from ...protocol.bodies.subscription import SubscriptionData
 from ...protocol.command import Command
 from ...protocol.errors import Malformed
 from ...protocol.headers.pop import (
@@ -28,12 +28,12 @@ from ..messages.names import group_of, topic_of
 from ..messages.receiving import message_of
 from ..messages.status import OK_STATUS, Code, StatusError
 from ..routes.topics import TopicRoute
+from ..telemetry.membership import subscription_of
 from .service import Service, delivery_time
 
 log = logging.getLogger(__name__)
 
 ReceiveMessageResponse = definitions.message("ReceiveMessageResponse")
-FILTERS = definitions.enum("FilterType")
 ALL_QUEUES = -1
 BATCH_MAX = 32
 CHUNK_BYTES = 256 << 10  # of bodies that are written together
@@ -245,9 +245,8 @@ def check_invisible(service: Service, ms: int, least: int = 0) -> None:
 
 def filter_of(topic: str, expression: Any) -> SubscriptionData:
     """The subscription of a filter; StatusError ILLEGAL_FILTER_EXPRESSION."""
-    kind = SQL92 if expression.type == FILTERS["SQL"] else TAG
     try:
-        return subscription(topic, expression.expression, kind)
+        return subscription_of(topic, expression)
     except ValueError as wrong:
         raise StatusError(Code.ILLEGAL_FILTER_EXPRESSION, str(wrong)) from None
 
@@ -356,10 +355,8 @@ async def _pop(service: Service, wish: Wish, broker: str, poll_ms: int) -> list[
 
 def _deliveries(answer: Command, broker: str) -> list[Delivery]:
     infos = answer.header(PopMessageResponse)
-    starts, counts = (
-        pop_handles.entries_of(infos.start_offset_info),
-        pop_handles.entries_of(infos.order_count_info),
-    )
+    starts = pop_handles.entries_of(infos.start_offset_info)
+    counts = pop_handles.entries_of(infos.order_count_info)
     found = []
     for outer in decode_all(answer.body or b""):
         for record in unwrap(outer):

@@ -24,11 +24,7 @@ SEND_SECONDS = 2.0
 DEFAULT_TOPIC, DEFAULT_QUEUES = "TBW102", 4
 MESSAGES_MAX = 1_000  # of one call
 # Stored, but not as safely as was asked.
-_UNSAFE = {
-    codes.FLUSH_DISK_TIMEOUT: "FLUSH_DISK_TIMEOUT",
-    codes.FLUSH_SLAVE_TIMEOUT: "FLUSH_SLAVE_TIMEOUT",
-    codes.SLAVE_NOT_AVAILABLE: "SLAVE_NOT_AVAILABLE",
-}
+_UNSAFE = (codes.FLUSH_DISK_TIMEOUT, codes.FLUSH_SLAVE_TIMEOUT, codes.SLAVE_NOT_AVAILABLE)
 # How brokers begin to say that a time is too far away, for which they have no code.
 TIMER_ILLEGAL = "timer message illegal"
 
@@ -135,7 +131,8 @@ async def _ask(
 def _entry(service: Service, answer: Command, message: Outgoing, broker: str) -> Any:
     if answer.code in _UNSAFE:
         status = of_broker(answer.code, None).status()
-        status.message = f"send message failed, sendStatus={_UNSAFE[answer.code]}"
+        name = codes.RESPONSE_NAMES[answer.code]
+        status.message = f"send message failed, sendStatus={name}"
         return Entry(status=status)
     if answer.code != codes.SUCCESS:
         wrong = of_broker(answer.code, answer.remark)

@@ -146,10 +146,7 @@ async def notify_termination(service: Service, call: Call, client_id: str, reque
 
 def producer_settings(sent: Any, config: ProxyConfig) -> Any:
     """The settings of a producer: what it sent, with what the proxy decides."""
-    found = type(sent)()
-    found.CopyFrom(sent)
-    policy = found.backoff_policy
-    policy.Clear()
+    found, policy = _begun(sent)
     policy.max_attempts = config.grpc_client_producer_max_attempts
     backoff = policy.exponential_backoff
     times.set_ms(backoff.initial, config.grpc_client_producer_backoff_initial_millis)
@@ -157,21 +154,17 @@ def producer_settings(sent: Any, config: ProxyConfig) -> Any:
     backoff.multiplier = config.grpc_client_producer_backoff_multiplier
     found.publishing.validate_message_type = config.enable_topic_message_type_check
     found.publishing.max_body_size = config.max_message_size
-    found.metric.on = False
     return found
 
 
 def consumer_settings(sent: Any, config: ProxyConfig, group: SubscriptionGroupConfig) -> Any:
     """The settings of a consumer: what it sent, with what the proxy and its group decide."""
-    found = type(sent)()
-    found.CopyFrom(sent)
+    found, policy = _begun(sent)
     subscription = found.subscription
     subscription.fifo = group.consume_message_orderly
     subscription.receive_batch_size = config.grpc_client_consumer_long_polling_batch_size
     poll_ms = config.grpc_client_consumer_max_long_polling_timeout_millis
     times.set_ms(subscription.long_polling_timeout, poll_ms)
-    policy = found.backoff_policy
-    policy.Clear()
     policy.max_attempts = group.retry_max_times + 1
     rule = group.group_retry_policy
     if rule.type == "EXPONENTIAL":
@@ -187,5 +180,13 @@ def consumer_settings(sent: Any, config: ProxyConfig, group: SubscriptionGroupCo
         delays = custom.next if custom is not None and custom.next else DELAYS_MS
         for ms in delays:
             times.set_ms(policy.customized_backoff.next.add(), ms)
-    found.metric.on = False
     return found
+
+
+def _begun(sent: Any) -> tuple[Any, Any]:
+    """A copy of the sent settings without metrics, and its policy of retries, which is empty."""
+    found = type(sent)()
+    found.CopyFrom(sent)
+    found.metric.on = False
+    found.backoff_policy.Clear()
+    return found, found.backoff_policy

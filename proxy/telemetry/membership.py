@@ -17,7 +17,7 @@ from ...client.errors import AerobeeError
 from ...protocol import codes
 from ...protocol.aio.connection import Connection
 from ...protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
-from ...protocol.bodies.subscription import SubscriptionData, subscription
+from ...protocol.bodies.subscription import SQL92, TAG, SubscriptionData, subscription
 from ...protocol.command import Command
 from ...protocol.headers.clients import Heartbeat, UnregisterClient
 from ...protocol.names import PROXIED
@@ -286,10 +286,10 @@ def _data(client: Client, version: int) -> tuple[list[ProducerData], list[Consum
 def subscriptions_of(client: Client, version: int) -> list[SubscriptionData]:
     """A consumer's subscriptions; `version` in ms. ValueError for one that can't be read."""
     entries = client.settings.subscription.subscriptions
-    return [_subscription(each, version) for each in entries]
+    return [subscription_of(each.topic.name, each.expression, version) for each in entries]
 
 
-def _subscription(entry: Any, version: int) -> SubscriptionData:
-    rule = entry.expression
-    kind = "SQL92" if rule.type == _FILTERS["SQL"] else "TAG"
-    return subscription(entry.topic.name, rule.expression, kind, version)
+def subscription_of(topic: str, expression: Any, version: int = 0) -> SubscriptionData:
+    """The subscription that a filter stands for. ValueError for one that can't be read."""
+    kind = SQL92 if expression.type == _FILTERS["SQL"] else TAG
+    return subscription(topic, expression.expression, kind, version)
