@@ -23,17 +23,22 @@ class KVNamespace(Header):
     namespace: str | None = None
 
 
-class RegisterBroker(Header):
+class BrokerIdentity(Header):
+    """UNREGISTER_BROKER (104), QUERY_DATA_VERSION (322): one broker process."""
+
+    broker_name: str = field(name="brokerName")
+    broker_addr: str = field(name="brokerAddr")
+    cluster: str = field(name="clusterName")
+    broker_id: Int64 = field(name="brokerId")
+
+
+class RegisterBroker(BrokerIdentity):
     """REGISTER_BROKER (103).
 
     `acting_master` None is an old broker, that knows nothing of acting masters. `body_crc32` 0 is
     not checked.
     """
 
-    broker_name: str = field(name="brokerName")
-    broker_addr: str = field(name="brokerAddr")
-    cluster: str = field(name="clusterName")
-    broker_id: Int64 = field(name="brokerId")
     ha_addr: str | None = field(name="haServerAddr", default=None)
     timeout_ms: Int64 | None = field(name="heartbeatTimeoutMillis", default=None)
     acting_master: bool | None = field(name="enableActingMaster", default=None)
@@ -47,15 +52,6 @@ class RegisterBrokerResponse(Header):
 
     ha_addr: str | None = field(name="haServerAddr", default=None)
     master_addr: str | None = field(name="masterAddr", default=None)
-
-
-class BrokerIdentity(Header):
-    """UNREGISTER_BROKER (104), QUERY_DATA_VERSION (322): one broker process."""
-
-    broker_name: str = field(name="brokerName")
-    broker_addr: str = field(name="brokerAddr")
-    cluster: str = field(name="clusterName")
-    broker_id: Int64 = field(name="brokerId")
 
 
 class QueryDataVersionResponse(Header):

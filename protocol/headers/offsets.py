@@ -10,26 +10,28 @@ from .. import codes
 from ..wire import Header, Int32, Int64, field
 
 
-class QueryConsumerOffset(Header):
-    """QUERY_CONSUMER_OFFSET (14)."""
+class GroupQueue(Header):
+    """A queue of a topic, for a consumer group: with these fields many headers begin."""
 
     group: str = field(name="consumerGroup")
     topic: str
     queue_id: Int32 = field(name="queueId")
+
+
+class QueryConsumerOffset(GroupQueue):
+    """QUERY_CONSUMER_OFFSET (14)."""
+
     zero_if_missing: bool = field(name="setZeroIfNotFound", default=True)
     broker_name: str | None = field(name="bname", default=None)
     lo: bool | None = None
 
 
-class UpdateConsumerOffset(Header):
+class UpdateConsumerOffset(GroupQueue):
     """UPDATE_CONSUMER_OFFSET (15)."""
 
     refused_with: ClassVar = codes.INVALID_PARAMETER
     may_miss: ClassVar = {"consumerGroup": ""}
 
-    group: str = field(name="consumerGroup")
-    topic: str
-    queue_id: Int32 = field(name="queueId")
     commit_offset: Int64 = field(name="commitOffset")
     broker_name: str | None = field(name="bname", default=None)
     lo: bool | None = None

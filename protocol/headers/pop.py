@@ -9,18 +9,16 @@ from .. import codes
 from ..codec.frame import HEAD, LENGTH_BYTES
 from ..command import CODEC_JSON, LANGUAGE, VERSION, Command, Response
 from ..wire import Header, Int32, Int64, field
+from .offsets import GroupQueue
 
 
-class PopMessage(Header):
+class PopMessage(GroupQueue):
     """POP_MESSAGE (200050). `init_mode` 0: a new group begins at the start, 1: at the end."""
 
     may_miss: ClassVar = {
         "queueId": "0", "maxMsgNums": "0", "invisibleTime": "0", "pollTime": "0", "initMode": "0",
     }  # fmt: skip
 
-    group: str = field(name="consumerGroup")
-    topic: str
-    queue_id: Int32 = field(name="queueId")
     max_messages: Int32 = field(name="maxMsgNums")
     invisible_ms: Int64 = field(name="invisibleTime")
     poll_ms: Int64 = field(name="pollTime")
@@ -32,14 +30,11 @@ class PopMessage(Header):
     attempt_id: str | None = field(name="attemptId", default=None)
 
 
-class PeekMessage(Header):
+class PeekMessage(GroupQueue):
     """PEEK_MESSAGE (200052): what a pop would find. Answered as one, with nothing but the rest."""
 
     may_miss: ClassVar = {"queueId": "0", "maxMsgNums": "0"}
 
-    group: str = field(name="consumerGroup")
-    topic: str
-    queue_id: Int32 = field(name="queueId")
     max_messages: Int32 = field(name="maxMsgNums")
 
 
@@ -55,24 +50,16 @@ class PopMessageResponse(Header):
     order_count_info: str | None = field(name="orderCountInfo", default=None)
 
 
-class AckMessage(Header):
+class AckMessage(GroupQueue):
     """ACK_MESSAGE (200051). `topic` is where the message lies, a retry topic for a retried one."""
 
-    group: str = field(name="consumerGroup")
-    topic: str
-    queue_id: Int32 = field(name="queueId")
     extra_info: str = field(name="extraInfo")
     offset: Int64
 
 
-class ChangeInvisibleTime(Header):
+class ChangeInvisibleTime(AckMessage):
     """CHANGE_MESSAGE_INVISIBLETIME (200053): so much longer, from now on."""
 
-    group: str = field(name="consumerGroup")
-    topic: str
-    queue_id: Int32 = field(name="queueId")
-    extra_info: str = field(name="extraInfo")
-    offset: Int64
     invisible_ms: Int64 = field(name="invisibleTime")
 
 
@@ -84,14 +71,11 @@ class ChangeInvisibleTimeResponse(Header):
     revive_queue_id: Int32 = field(name="reviveQid", default=0)
 
 
-class Notification(Header):
+class Notification(GroupQueue):
     """NOTIFICATION (200054): is there a message to pop?"""
 
     may_miss: ClassVar = {"queueId": "0", "pollTime": "0"}
 
-    group: str = field(name="consumerGroup")
-    topic: str
-    queue_id: Int32 = field(name="queueId")
     poll_ms: Int64 = field(name="pollTime")
     born_ms: Int64 = field(name="bornTime", default=0)
     order: bool = False
@@ -105,14 +89,10 @@ class NotificationResponse(Header):
     polling_full: bool = field(name="pollingFull", default=False)
 
 
-class PollingInfo(Header):
+class PollingInfo(GroupQueue):
     """POLLING_INFO (200055): how many pops wait?"""
 
     may_miss: ClassVar = {"queueId": "0"}
-
-    group: str = field(name="consumerGroup")
-    topic: str
-    queue_id: Int32 = field(name="queueId")
 
 
 class PollingInfoResponse(Header):

@@ -6,6 +6,7 @@ from .. import codes
 from ..codec.frame import HEAD, LENGTH_BYTES
 from ..command import CODEC_JSON, LANGUAGE, VERSION, Command, Response
 from ..wire import Header, Int32, Int64, field
+from .offsets import GroupQueue
 
 # Bits of the header's sysFlag
 COMMIT_OFFSET = 1
@@ -38,14 +39,11 @@ class Page(Protocol):
     size: int
 
 
-class PullMessage(Header):
+class PullMessage(GroupQueue):
     """PULL_MESSAGE and LITE_PULL_MESSAGE."""
 
     may_miss: ClassVar = {COMMIT: "0", "suspendTimeoutMillis": "0", "subVersion": "0"}
 
-    group: str = field(name="consumerGroup")
-    topic: str
-    queue_id: Int32 = field(name="queueId")
     offset: Int64 = field(name=OFFSET)
     max_messages: Int32 = field(name="maxMsgNums")
     sys_flag: Int32 = field(name=FLAGS)
