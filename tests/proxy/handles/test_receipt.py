@@ -3,6 +3,8 @@
 import pytest
 from aerobee.proxy.handles.receipt import changed, read
 from aerobee.proxy.messages.status import Code, StatusError
+from hypothesis import given
+from hypothesis import strategies as st
 
 TEXT = "3 1700000000000 60000 2 1 broker-a 5 7"
 
@@ -39,3 +41,12 @@ def test_a_forged_handle_is_refused(text: str, said: str) -> None:
         read(text)
     assert caught.value.code == Code.INVALID_RECEIPT_HANDLE
     assert said in caught.value.message
+
+
+@given(st.text() | st.lists(st.sampled_from(["1", "-1", "x", "0", ""]), max_size=10).map(" ".join))
+def test_a_text_is_a_handle_or_refused(text: str) -> None:
+    try:
+        found = read(text)
+    except StatusError:
+        return
+    assert found.text in text

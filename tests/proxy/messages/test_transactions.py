@@ -1,10 +1,28 @@
-"""Half messages of the last seconds, found by topic and message id."""
+"""Transaction ids are read as they were written, or refused; half messages of the last seconds are
+found by topic and message id."""
 
 import pytest
 from aerobee.proxy.messages import transactions
-from aerobee.proxy.messages.transactions import EACH_MAX, RecentTransactions, TransactionId
+from aerobee.proxy.messages.status import StatusError
+from aerobee.proxy.messages.transactions import EACH_MAX, RecentTransactions, TransactionId, read
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ...clocks import Seconds
+
+
+@given(st.integers(0, 2**63), st.integers(0, 2**63), st.text("ab-_9"), st.text())
+def test_an_id_is_read_as_it_was_written(
+    queue_offset: int, log_offset: int, broker: str, message_id: str
+) -> None:
+    written = TransactionId(broker, queue_offset, log_offset, message_id)
+    assert read(written.text) == written
+
+
+@given(st.text())
+def test_any_other_text_is_refused(text: str) -> None:
+    with pytest.raises(StatusError):
+        read(text)
 
 
 def half(number: int, message_id: str = "M") -> TransactionId:
