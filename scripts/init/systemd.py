@@ -23,47 +23,7 @@ NAME_SERVER = "127.0.0.1:9876"
 UNSEEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108 - no file is made
 PROGRAM = re.compile(r"/[\w./+@-]*")
 
-UNIT = """\
-[Unit]
-Description=aerobee {description}
-After=network-online.target{after}
-Wants=network-online.target
-
-[Service]
-ExecStart={program} {words}
-User=aerobee
-Group=aerobee
-Restart=on-failure
-RestartSec=2
-# The supervisor of a group of processes ends its members itself.
-KillMode=mixed
-TimeoutStopSec={stop_seconds}
-LimitNOFILE=65536
-UMask=0027
-{more}
-NoNewPrivileges=true
-CapabilityBoundingSet=
-PrivateTmp=true
-PrivateDevices=true
-ProtectHome=true
-ProtectSystem=strict
-ProtectClock=true
-ProtectControlGroups=true
-ProtectHostname=true
-ProtectKernelLogs=true
-ProtectKernelModules=true
-ProtectKernelTunables=true
-RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
-RestrictNamespaces=true
-RestrictRealtime=true
-RestrictSUIDSGID=true
-LockPersonality=true
-SystemCallArchitectures=native
-SystemCallFilter=@system-service
-
-[Install]
-WantedBy=multi-user.target
-"""
+UNIT = Path(__file__).with_name("unit.service").read_text("utf-8")
 STATE_FOLDER = "StateDirectory=aerobee\nStateDirectoryMode=0750"
 COMPILED_FOLDER = """
 # For what numba compiles; so MemoryDenyWriteExecute can't be set.
