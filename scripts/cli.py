@@ -16,18 +16,17 @@ from importlib import import_module
 from typing import NoReturn
 
 from . import logs
-from .exit_codes import INTERRUPTED
-from .output.command_error import CommandError
+from .output.command_error import INTERRUPTED, CommandError
 from .output.sanitize import PlainFormatter, plain
 
-# Command -> its module in `commands` or in the room that it names, and its description.
+# Command -> its module in `commands`, and its description.
 COMMANDS = {
     "up": ("daemons", "start a name server and a broker in one go"),
     "namesrv": ("daemons", "start a name server"),
     "broker": ("daemons", "start a broker"),
     "controller": ("controller", "start a controller, which elects the masters of brokers"),
     "proxy": ("proxy", "start a proxy, which serves clients of RocketMQ 5 by gRPC"),
-    "init": ("init.command", "write units for systemd and settings"),
+    "init": ("init", "write units for systemd and settings"),
     "pub": ("pub", "send messages, one a line"),
     "sub": ("sub", "show the messages of a topic as they come"),
     "topics": ("topics", "list, show, create, shrink and delete topics"),
@@ -75,10 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sentence = _sentence(wrong)
         if sentence is None:
             raise
-        sentence = plain(
-            " ".join(sentence.splitlines())
-        )  # a broker's remark may have several lines
-        print(f"aerobee {words[0]}: {sentence}", file=sys.stderr)
+        sentence = " ".join(sentence.splitlines())  # a broker's remark may have several lines
+        print(f"aerobee {words[0]}: {plain(sentence)}", file=sys.stderr)
         return 1
 
 
@@ -92,8 +89,7 @@ def _options(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog=f"aerobee {command}", description=f"{does[0].upper()}{does[1:]}."
     )
-    place = file if "." in file else f"commands.{file}"
-    import_module(f".{place}", __package__).declare(command, parser)
+    import_module(f".commands.{file}", __package__).declare(command, parser)
     # Arguments and options in any order, as in `aerobee pub TOPIC -n ADDR FILE`.
     return parser.parse_intermixed_args(words[1:], argparse.Namespace(command=command))
 

@@ -1,6 +1,6 @@
 """The program `aerobee`: what ends it while it is being imported ends it without a traceback."""
 
-from .exit_codes import INTERRUPTED
+from .output.command_error import INTERRUPTED
 
 
 def main() -> int:

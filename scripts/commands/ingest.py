@@ -14,8 +14,7 @@ from ...client.base.words import counted
 from ...spark.options import FORMATS, MALFORMED
 from ..begin_at import add_from, start_of
 from ..connecting import add_connection, security
-from ..exit_codes import SIGNALLED
-from ..output.command_error import CommandError
+from ..output.command_error import SIGNALLED, CommandError
 from ..output.progress import rows_bar
 
 if TYPE_CHECKING:

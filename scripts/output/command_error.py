@@ -1,4 +1,8 @@
-"""The expected errors of commands."""
+"""How commands end: the expected errors, and the exit codes besides 0, 1 and 2."""
+
+# As shells expect them.
+SIGNALLED = 128  # plus the number of the signal
+INTERRUPTED = SIGNALLED + 2  # by Ctrl-C
 
 
 class CommandError(Exception):

@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ...broker.topics.missed_deletions import MissedDeletions
@@ -16,13 +16,13 @@ from ...client.errors import AerobeeError
 from .. import logs
 from ..child_command import Backoff, ChildCommand, ChildStaysDown
 from ..output.command_error import CommandError
-from .group_deletions import GroupDeletions
 from .plan import DRAINED, MemberPlan
 
 log = logging.getLogger(__name__)
 
 STARTING, SERVING, DOWN, STOPPED = "starting", "serving", "down", "stopped"
 RESTARTING, LEAVING, EMPTY = "starts again", "leaving", "empty"
+TOPICS_MAX = 10_000  # that some members have deleted and others not
 LEAVE_SECONDS = 5.0  # between two looks whether a member that leaves was read to its end
 
 
@@ -54,6 +54,37 @@ class GroupMember:
         """Where it listens; "" before it did."""
         ready = "" if self.child is None else self.child.ready
         return ready.partition("is ready on ")[2].partition(" ")[0]
+
+
+class GroupDeletions:
+    """The members that have deleted a topic, as long as others have it.
+
+    A topic of a group is on all members, and an administrator deletes it on each. Only once every
+    member that serves has deleted it, the members that are away have missed a deletion: a topic
+    that was deleted on one broker alone keeps its messages on the others.
+    """
+
+    def __init__(self) -> None:
+        self._by: dict[str, set[str]] = {}
+
+    def deleted(self, topic: str, member: str, serving: Iterable[str]) -> bool:
+        """A member has deleted a topic; whether every member that serves has."""
+        by = self._by.setdefault(topic, set())
+        by.add(member)
+        if by.issuperset(serving):
+            del self._by[topic]
+            return True
+        if len(self._by) > TOPICS_MAX:
+            del self._by[next(iter(self._by))]
+        return False
+
+    def has(self, topic: str, member: str) -> None:
+        """A member has this topic, perhaps again."""
+        by = self._by.get(topic)
+        if by is not None:
+            by.discard(member)
+            if not by:
+                del self._by[topic]
 
 
 class BrokerGroup:

@@ -11,7 +11,7 @@ import pytest
 from aerobee.harness.java_side import free_broker_port
 from aerobee.scripts import cli
 from aerobee.scripts.commands import pub
-from aerobee.scripts.exit_codes import INTERRUPTED
+from aerobee.scripts.output.command_error import INTERRUPTED
 from aerobee.testing import LocalCluster
 
 from ..waiting import PROCESS

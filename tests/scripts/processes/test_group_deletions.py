@@ -1,8 +1,8 @@
 """When a topic is deleted in a whole group of brokers."""
 
 import pytest
-from aerobee.scripts.processes import group_deletions
-from aerobee.scripts.processes.group_deletions import GroupDeletions
+from aerobee.scripts.processes import broker_group
+from aerobee.scripts.processes.broker_group import GroupDeletions
 
 
 def test_a_topic_is_deleted_once_every_member_that_serves_has_deleted_it() -> None:
@@ -28,7 +28,7 @@ def test_a_topic_that_a_member_has_again_is_not_deleted() -> None:
 def test_of_topics_that_only_some_members_have_deleted_the_oldest_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(group_deletions, "TOPICS_MAX", 2)
+    monkeypatch.setattr(broker_group, "TOPICS_MAX", 2)
     found = GroupDeletions()
     serving = ["a-0", "a-1"]
     for topic in "xyz":

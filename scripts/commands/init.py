@@ -2,7 +2,7 @@
 
 import argparse
 
-from . import secure, systemd
+from ..init import secure, systemd
 
 
 def declare(command: str, parser: argparse.ArgumentParser) -> None:
