@@ -17,6 +17,21 @@ def add_options(
     logs.add_options(parser, "warning", logs.MESSAGE_ALONE)
 
 
+def add_admin(
+    parser: argparse.ArgumentParser,
+    work: Callable[[Admin, argparse.Namespace], Awaitable[int]],
+    json_help: str | None = "one object a line instead of a table",
+) -> None:
+    """The options of a command that has `work` done with a client for its name servers.
+
+    `json_help` explains `--json`; None: the command has declared it.
+    """
+    if json_help is not None:
+        parser.add_argument("--json", action="store_true", help=json_help)
+    add_options(parser)
+    parser.set_defaults(run=lambda options: _run_admin(work, options))
+
+
 def add_connection(
     parser: argparse.ArgumentParser, namesrv_action: type[argparse.Action] | None = None
 ) -> None:
@@ -50,7 +65,7 @@ def security(options: argparse.Namespace) -> Security:
     )
 
 
-def run_admin(
+def _run_admin(
     work: Callable[[Admin, argparse.Namespace], Awaitable[int]], options: argparse.Namespace
 ) -> int:
     """Run `work` with a client for the name servers of the options; returns the exit code."""

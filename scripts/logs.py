@@ -17,6 +17,7 @@ from ..conf import log_levels
 from ..conf.kinds import LOG_FILE_MIB
 from ..conf.log_levels import LEVELS
 from .log_limit import LogLimit
+from .numbers import whole
 from .output.sanitize import PlainFormatter, json_line, plain
 
 log = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser, level: str, form: str) -> None:
     add("--log-file", metavar="FILE", help="write the log there, not to standard error")
     add(
         "--log-file-mib",
-        type=_mib,
+        type=whole(f"is no size from 1 to {FILE_MIB_MAX} MiB", 1, FILE_MIB_MAX),
         metavar="N",
         help=f"begin a new file at this size ({LOG_FILE_MIB}); {OLD_FILES} old ones stay",
     )
@@ -182,9 +183,3 @@ def _parsed(text: str) -> dict[str, str]:
             )
         found[module.strip()] = level.lower()
     return found
-
-
-def _mib(text: str) -> int:
-    if not (text.isdecimal() and 0 < int(text) <= FILE_MIB_MAX):
-        raise argparse.ArgumentTypeError(f"{text!r} is no size from 1 to {FILE_MIB_MAX} MiB")
-    return int(text)

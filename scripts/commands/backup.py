@@ -21,6 +21,7 @@ from ...client.base.start_from import TIMESTAMP
 from ...conf.version import own_version
 from ..begin_at import TIMES, start_of
 from ..connecting import add_options, security
+from ..numbers import whole
 from ..output.command_error import CommandError
 from ..output.progress import bytes_bar
 from ..output.table import print_rows
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 NICE = 19  # a broker on the same cores goes first
 UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+KEPT = whole("is no number from 1 on", 1)
 TARGET = "a folder, or a URL that fsspec knows, such as s3://bucket/path (extra `backup`)"
 
 
@@ -42,7 +44,7 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
         add("source", metavar="STORE|BROKER", help="a store folder, or a broker of this machine")
         add("target", metavar="TARGET", help=TARGET)
         add("--rate", metavar="SIZE", help="bytes to read a second, such as 50MiB (no limit)")
-        add("--keep", type=_count, metavar="N", help="delete all but the newest N backups (none)")
+        add("--keep", type=KEPT, metavar="N", help="delete all but the newest N backups (none)")
         add("--log-folder", type=Path, metavar="DIR", help="the broker's storePathCommitLog")
     else:
         parser.epilog = "An interrupted restore goes on when the command is repeated."
@@ -200,9 +202,3 @@ def _pace(rate: str | None) -> "Pace":
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
-    return int(text)

@@ -13,7 +13,7 @@ from ...client.admin.drain import Left
 from ...client.base.concurrent import each
 from ...protocol.bodies.route import MASTER_ID
 from ...protocol.bodies.topic import PERM_READ, PERM_WRITE
-from ..connecting import add_options, run_admin
+from ..connecting import add_admin
 from ..output.command_error import CommandError
 from ..output.table import Columns, Row, print_rows
 
@@ -34,9 +34,7 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
     if command == "drain":
         _declare_drain(parser)
         return
-    parser.add_argument("--json", action="store_true", help="one object a line instead of a table")
-    add_options(parser)
-    parser.set_defaults(run=lambda options: run_admin(cluster, options))
+    add_admin(parser, cluster)
 
 
 async def cluster(admin: Admin, options: argparse.Namespace) -> int:
@@ -82,9 +80,7 @@ def _declare_drain(parser: argparse.ArgumentParser) -> None:
         help=f"with --wait: look so long at least ({SETTLE_SECONDS:g}), as clients with an older "
         "route still send",
     )
-    add("--json", action="store_true", help="one object a line instead of a table")
-    add_options(parser)
-    parser.set_defaults(run=lambda options: run_admin(drain, options))
+    add_admin(parser, drain)
 
 
 async def drain(admin: Admin, options: argparse.Namespace) -> int:

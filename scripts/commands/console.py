@@ -14,6 +14,7 @@ from ...protocol.aio.tls import server_context
 from .. import console_users, logs, serving
 from ..connecting import add_options, security
 from ..console_users import default_users
+from ..numbers import PORT_MAX
 from ..output.command_error import CommandError
 from ..serving import Stack
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 PORT = 8082
 PROXY_PORT = 8080
-PORT_MAX = 65_535
 NICENESS = 10  # a broker on the same machine comes first
 FIRST = "main"  # the name of the cluster of -n
 BASE = re.compile(r"(/[A-Za-z0-9_.~-]+)*/?")
@@ -52,9 +52,30 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a name that browsers may ask for, besides localhost; may be repeated",
     )
-    _declare_proxies(parser)
-    _declare_bodies(parser)
-    _declare_parent(parser)
+    add(
+        "--proxy-port",
+        type=int,
+        default=PROXY_PORT,
+        metavar="N",
+        help="RocketMQ's proxies are asked for their clients at this port, their "
+        f"remotingListenPort; 0: not asked ({PROXY_PORT})",
+    )
+    add(
+        "--descriptors",
+        type=Path,
+        metavar="FILE",
+        help="types of protobuf bodies, from protoc --include_imports --descriptor_set_out=FILE",
+    )
+    add(
+        "--body",
+        action="append",
+        default=[],
+        metavar="TOPIC=TYPE",
+        help="the type of a topic's bodies, from the file of --descriptors; may be repeated",
+    )
+    # Of `aerobee up`: the number of a socket that listens, and that this process ends with it.
+    add("--given-socket", type=int, help=argparse.SUPPRESS)
+    add("--with-parent", action="store_true", help=argparse.SUPPRESS)
     add("what", nargs="?", choices=["user"], help="manage users instead")
     add("--read-only", action="store_true", help="nobody may do more than view")
     add(
@@ -100,60 +121,19 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
     )
     add_options(parser)
     console_users.declare(parser)
-    parser.set_defaults(run=_run)
-
-
-def _declare_parent(parser: argparse.ArgumentParser) -> None:
-    """What `aerobee up` says to its console: its socket, which listens, by its number."""
-    parser.add_argument("--given-socket", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--with-parent", action="store_true", help=argparse.SUPPRESS)
-
-
-def _declare_proxies(parser: argparse.ArgumentParser) -> None:
-    """Where the clients behind RocketMQ's proxies are asked for."""
-    parser.add_argument(
-        "--proxy-port",
-        type=int,
-        default=PROXY_PORT,
-        metavar="N",
-        help="RocketMQ's proxies are asked for their clients at this port, their "
-        f"remotingListenPort; 0: not asked ({PROXY_PORT})",
-    )
-
-
-def _declare_bodies(parser: argparse.ArgumentParser) -> None:
-    """The options for bodies that are no text."""
-    add = parser.add_argument
-    add(
-        "--descriptors",
-        type=Path,
-        metavar="FILE",
-        help="types of protobuf bodies, from protoc --include_imports --descriptor_set_out=FILE",
-    )
-    add(
-        "--body",
-        action="append",
-        default=[],
-        metavar="TOPIC=TYPE",
-        help="the type of a topic's bodies, from the file of --descriptors; may be repeated",
-    )
-
-
-def _run(options: argparse.Namespace) -> int:
-    if options.what == "user":
-        return console_users.users(options)
-    return console(options)
+    parser.set_defaults(run=console)
 
 
 def console(options: argparse.Namespace) -> int:
-    """The console by itself, until Ctrl-C."""
+    """The console by itself, until Ctrl-C; or a change of its users."""
+    if options.what == "user":
+        return console_users.users(options)
     servers = clusters_of(options)
-    if not 0 <= options.port <= PORT_MAX:
-        raise CommandError(f"--port is {options.port}; give 0 to {PORT_MAX}")
-    if not 0 <= (options.metrics_port or 0) <= PORT_MAX:
-        raise CommandError(f"--metrics-port is {options.metrics_port}; give 0 to {PORT_MAX}")
-    if not 0 <= options.proxy_port <= PORT_MAX:
-        raise CommandError(f"--proxy-port is {options.proxy_port}; give 0 to {PORT_MAX}")
+    for name in ("port", "metrics_port", "proxy_port"):
+        number = getattr(options, name)
+        if not 0 <= (number or 0) <= PORT_MAX:
+            option = name.replace("_", "-")
+            raise CommandError(f"--{option} is {number}; give 0 to {PORT_MAX}")
     if not BASE.fullmatch(options.base_path):
         raise CommandError(
             f"--base-path is {options.base_path!r}; give a path such as /console: / and letters, "

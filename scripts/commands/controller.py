@@ -22,7 +22,6 @@ from ...console.findings.replicas import Replica, Replicas, elect, replicas_of
 from ...controller.config import ControllerConfig
 from ...protocol.addresses import is_loopback
 from ...protocol.aio.peers import Peers
-from ...store.base.errors import StoreError
 from .. import logs, serving
 from ..output.command_error import CommandError
 from ..output.table import Columns, print_rows
@@ -178,10 +177,7 @@ def controller(options: argparse.Namespace) -> int:
         from ..endpoints import endpoint_of
 
         ours = Controller(config)
-        try:
-            await stack.start(ours)
-        except StoreError as wrong:
-            raise CommandError(str(wrong)) from wrong
+        await stack.start(ours)
         endpoint = endpoint_of(ours, overview, config, ours.slices.run, config.listen_port)
         await stack.start(endpoint)
         page = f", HTTP {endpoint.url}" if endpoint.url else ""

@@ -19,9 +19,10 @@ from ...controller.config import ControllerConfig
 from ...namesrv.config import UNUSED, NamesrvConfig
 from ...protocol.addresses import is_loopback
 from ...protocol.aio.connection import host_text
-from ...store.base.errors import DamagedStore, StoreError
+from ...store.base.errors import DamagedStore
 from .. import logs, serving
 from ..child_command import STAYS_DOWN
+from ..numbers import PORT
 from ..output.command_error import CommandError
 from ..output.progress import bytes_bar
 from ..output.sanitize import plain
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from ..held_console import HeldConsole
 
 HTTP_PORT_OFF = -1
-PORT_MAX = 65_535
 GRPC_PORT = 8081
 CONSOLE_PORT = 8082
 ROCKETMQ_STORE = "~/store"  # the default store of a Java broker
@@ -85,19 +85,19 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     if command == "up":
         add("--store", metavar="DIR", help=f"where messages are kept (./{UP_STORE})")
-        add("--namesrv-port", type=_port, default=9876, metavar="N", help="0: any free one (9876)")
-        add("--listen-port", type=_port, metavar="N", help="the broker's; 0: any free one (10911)")
+        add("--namesrv-port", type=PORT, default=9876, metavar="N", help="0: any free one (9876)")
+        add("--listen-port", type=PORT, metavar="N", help="the broker's; 0: any free one (10911)")
         add(
             "--grpc",
             nargs="?",
-            type=_port,
+            type=PORT,
             const=GRPC_PORT,
             metavar="N",
             help=f"start a proxy for clients of RocketMQ 5, too; on this port ({GRPC_PORT})",
         )
         add(
             "--console-port",
-            type=_port,
+            type=PORT,
             default=CONSOLE_PORT,
             metavar="N",
             help=f"of the console, which starts with its first visitor; 0: any free one "
@@ -108,7 +108,7 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
     else:
         add_file(parser, "-c", "--config", kinds="properties")
     if command == "namesrv":
-        add("--listen-port", type=_port, metavar="N", help="0: any free one (9876)")
+        add("--listen-port", type=PORT, metavar="N", help="0: any free one (9876)")
         parser.set_defaults(run=namesrv)
     if command == "broker":
         add("-n", "--namesrv", metavar="ADDR;ADDR", help="name servers to register with")
@@ -307,10 +307,7 @@ async def _controller(stack: Stack, config: ControllerConfig) -> str:
     from ...controller.server import Controller
 
     ours = Controller(config)
-    try:
-        await stack.start(ours)
-    except StoreError as wrong:
-        raise CommandError(str(wrong)) from wrong
+    await stack.start(ours)
     return f", controller {ours.address}, state {ours.engine.place}"
 
 
@@ -360,12 +357,6 @@ def _name_server(config: NamesrvConfig) -> "NameServer":
         return NameServer(config)
     except ValueError as wrong:  # its key-value config can't be read
         raise CommandError(str(wrong)) from wrong
-
-
-def _port(text: str) -> int:
-    if not (text.isdecimal() and int(text) <= PORT_MAX):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port, a number from 0 to {PORT_MAX}")
-    return int(text)
 
 
 def _without_broker(environ: Mapping[str, str]) -> dict[str, str]:

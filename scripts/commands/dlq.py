@@ -19,6 +19,7 @@ from ...protocol.message import properties as props
 from ...protocol.message.record import Record, decode_all
 from ...protocol.names import DLQ_PREFIX
 from ..connecting import add_options, security
+from ..numbers import whole
 from ..output.command_error import CommandError
 from ..output.message_object import body_of, id_of, object_of
 from ..output.sanitize import json_line
@@ -29,6 +30,7 @@ SHOW: Columns = ("ID", "TOPIC", "GIVEN UP", "TRIES", "KEYS", "BODY")
 PULL_MESSAGES = 256
 SHOWN = 20
 SHOWN_MAX = 10_000  # are kept in memory
+SHOWN_COUNT = whole(f"is no number from 1 to {SHOWN_MAX:,}", 1, SHOWN_MAX)
 BODY_CHARS = 60  # of a body in the table
 
 
@@ -44,7 +46,7 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     add("ids", nargs="*", metavar="ID", help="of the messages to send again")
     add("--all", action="store_true", help="send all of them again")
     add("--original", action="store_true", help="to the topic they came from")
-    add("--last", type=_count, default=SHOWN, metavar="N", help=f"how many to show ({SHOWN})")
+    add("--last", type=SHOWN_COUNT, default=SHOWN, metavar="N", help=f"how many to show ({SHOWN})")
     add("--json", action="store_true", help="one object a line instead of a table")
     add_options(parser)
     parser.set_defaults(run=run)
@@ -156,9 +158,3 @@ async def _letters(reader: Reader, group: str, last: int | None = None) -> Async
 
 def _local(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000).isoformat(" ", "seconds") if ms else "never"
-
-
-def _count(text: str) -> int:
-    if not (text.isdecimal() and 0 < int(text) <= SHOWN_MAX):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {SHOWN_MAX:,}")
-    return int(text)

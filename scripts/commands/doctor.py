@@ -8,7 +8,7 @@ import json
 
 from ...client.admin.admin import Admin
 from ...console.findings.examine import controlled, examine
-from ..connecting import add_options, run_admin
+from ..connecting import add_admin
 from ..output.sanitize import plain
 from .grpc_findings import of_proxies
 
@@ -16,16 +16,16 @@ from .grpc_findings import of_proxies
 def declare(command: str, parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.epilog = "Exit code 0 when nothing was found, 1 when something was."
-    parser.add_argument("--json", action="store_true", help="one object a line, for each finding")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--json", action="store_true", help="one object a line, for each finding")
+    add(
         "--grpc",
         action="append",
         default=[],
         metavar="HOST:PORT",
         help="look at a gRPC proxy as well, as its clients dial it; may be repeated",
     )
-    add_options(parser)
-    parser.set_defaults(run=lambda options: run_admin(doctor, options))
+    add_admin(parser, doctor, json_help=None)
 
 
 async def doctor(admin: Admin, options: argparse.Namespace) -> int:

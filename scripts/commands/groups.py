@@ -13,7 +13,7 @@ from ...client.base.start_from import FIRST, LAST, StartFrom
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.stats import OffsetWrapper
 from ...protocol.names import RETRY_PREFIX, SYSTEM_GROUPS
-from ..connecting import add_options, run_admin
+from ..connecting import add_admin
 from ..named import named, only, unknown
 from ..output.command_error import CommandError
 from ..output.table import Columns, Row, print_rows
@@ -39,10 +39,7 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
         add("--topic", metavar="TOPIC", help="for reset: this topic alone (all that it has read)")
     else:
         add("group", nargs="?", metavar="GROUP", help="queue by queue, of this group")
-    add("--json", action="store_true", help="one object a line instead of a table")
-    add_options(parser)
-    work = groups if command == "groups" else lag
-    parser.set_defaults(run=lambda options: run_admin(work, options))
+    add_admin(parser, groups if command == "groups" else lag)
 
 
 async def groups(admin: Admin, options: argparse.Namespace) -> int:

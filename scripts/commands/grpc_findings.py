@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from ...client.admin.admin import Admin
 from ...console.findings.rules import Finding
 from ...console.texts import Text
-from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from ..named import user_topics
 from ..output.command_error import CommandError
 
 SECONDS = 5.0
@@ -32,15 +32,7 @@ async def of_proxies(admin: Admin, texts: Sequence[str]) -> list[Finding]:
             "pip install 'aerobee[grpc]'"
         ) from None
     addresses = [_parsed(text) for text in texts]
-    info = await admin.cluster_info()
-    own = {*info.broker_addr_table, *info.cluster_addr_table}
-    topics = [
-        name
-        for name in await admin.topics()
-        if name not in own
-        and not is_system_topic(name)
-        and not name.startswith((RETRY_PREFIX, DLQ_PREFIX))
-    ]
+    topics = await user_topics(admin)
     found: list[Finding] = []
     for address in addresses:
         found += await of_proxy(address, topics[0] if topics else "", ask, admin.security.context)

@@ -16,7 +16,7 @@ from ...client.errors import BrokerError
 from ...protocol.aio.connection import host_bytes
 from ...protocol.message.message_id import host_text, parse_offset_message_id
 from ...protocol.message.record import Record
-from ..connecting import add_options, run_admin
+from ..connecting import add_admin
 from ..named import user_topics
 from ..output.command_error import CommandError
 from ..output.message_object import body_of, object_of, time_text
@@ -31,9 +31,7 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("id", metavar="ID", help="of a receipt, of `sub --json`, or of a broker's log")
     add("--topic", metavar="TOPIC", help="where to look for an id that the sender gave (all)")
-    add("--json", action="store_true", help="an object instead of lines")
-    add_options(parser)
-    parser.set_defaults(run=lambda options: run_admin(message, options))
+    add_admin(parser, message, "an object instead of lines")
 
 
 async def message(admin: Admin, options: argparse.Namespace) -> int:

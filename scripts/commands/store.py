@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..numbers import whole
 from ..output.command_error import CommandError
 from ..output.progress import bytes_bar
 from ..output.sanitize import json_line, plain
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ...store.inspect.findings import Report
 
 LINES_DEFAULT = 20
+NUMBER = whole("is no number from 0 on")
 WHATS = ("log", "queue", "index", "checkpoint")
 
 
@@ -45,9 +47,9 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     )
     add("--json", action="store_true", help="for programs: one object a line")
     add("--topic", metavar="TOPIC", help="dump: only of this topic")
-    add("--queue", type=_number, metavar="N", help="dump: only of this queue")
-    add("--from", type=_number, dest="start", metavar="N", help="dump: log or queue offset (0)")
-    add("-n", "--count", type=_number, metavar="N", help=f"dump: lines ({LINES_DEFAULT})")
+    add("--queue", type=NUMBER, metavar="N", help="dump: only of this queue")
+    add("--from", type=NUMBER, dest="start", metavar="N", help="dump: log or queue offset (0)")
+    add("-n", "--count", type=NUMBER, metavar="N", help=f"dump: lines ({LINES_DEFAULT})")
     add("-c", dest="file", type=Path, metavar="FILE", help="the broker's settings, for file sizes")
     add(
         *("--set", "-s"),
@@ -217,12 +219,6 @@ def _settings(options: argparse.Namespace) -> "StoreSettings | None":
     for warning in warnings:
         print(f"aerobee store: {warning}", file=sys.stderr)
     return config.store_settings()
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
-    return int(text)
 
 
 def _text(line: dict[str, Any]) -> str:

@@ -22,6 +22,7 @@ from ...protocol.message.record import Record, decode_all
 from ...protocol.names import check_topic
 from ..begin_at import add_from, start_of
 from ..connecting import add_options, security
+from ..numbers import whole
 from ..output.command_error import CommandError
 from ..output.message_object import body_of, object_of
 from ..output.sanitize import json_line, plain_body
@@ -32,6 +33,7 @@ POLL_SECONDS = 0.2  # between looks at a queue that has nothing new
 RETRY_SECONDS = 1.0  # after a broker could not be asked, or a topic isn't there yet
 QUEUES_SECONDS = 30.0  # between looks for new queues and brokers
 PULL_MESSAGES = 256
+COUNT = whole("is not a number of messages")
 WAITING_MAX = 64  # pulled batches that are not printed yet
 
 
@@ -44,7 +46,7 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("topic", metavar="TOPIC")
     add_from(parser, latest=True)
-    add("--count", type=_count, metavar="N", help="end after N messages (or: -n N)")
+    add("--count", type=COUNT, metavar="N", help="end after N messages (or: -n N)")
     add("--json", action="store_true", help="one object a line, as `pub --json` takes it")
     add("--tags", default="*", metavar="EXPRESSION", help="only these: a, or a || b")
     add("--group", metavar="NAME", help="consume as a member of this group, and acknowledge")
@@ -224,9 +226,3 @@ class _NamesrvOrCount(argparse.Action):
             namespace.count = int(values)
         else:
             namespace.namesrv = values
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of messages")
-    return int(text)

@@ -11,7 +11,7 @@ from ...client.admin.admin import READ_WRITE, Admin
 from ...client.admin.shrinking import SETTLE_SECONDS, Unread
 from ...client.base.concurrent import each
 from ...protocol.bodies.topic import PERM_READ, PERM_WRITE, TopicConfig
-from ..connecting import add_options, run_admin
+from ..connecting import add_admin
 from ..named import named, only, unknown, user_topics
 from ..output.command_error import CommandError
 from ..output.sanitize import json_line
@@ -77,9 +77,7 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
         help="for shrink: although messages that no group reads get out of reach",
     )
     add("--all", action="store_true", help="also those of the system, retries, dead letters")
-    add("--json", action="store_true", help="one object a line instead of a table")
-    add_options(parser)
-    parser.set_defaults(run=lambda options: run_admin(topics, options))
+    add_admin(parser, topics)
 
 
 async def topics(admin: Admin, options: argparse.Namespace) -> int:

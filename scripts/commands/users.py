@@ -7,7 +7,7 @@ line of standard input, or is typed at a prompt.
 import argparse
 
 from ...client.admin.admin import Admin
-from ..connecting import add_options, run_admin
+from ..connecting import add_admin
 from ..output.command_error import CommandError
 from ..output.table import Columns, Row, print_rows
 from ..passwords import new_password
@@ -33,9 +33,7 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     add("--actions", default="Pub,Sub", metavar="A,B", help=f"for allow (Pub,Sub): of {ACTIONS}")
     add("--source-ip", action="append", default=[], metavar="CIDR", help="for allow: from there")
     add("--deny", action="store_true", help="for allow: forbid it instead")
-    add("--json", action="store_true", help="one object a line instead of a table")
-    add_options(parser)
-    parser.set_defaults(run=lambda options: run_admin(users, options))
+    add_admin(parser, users)
 
 
 async def users(admin: Admin, options: argparse.Namespace) -> int:
