@@ -13,6 +13,7 @@ import secrets
 import shlex
 import time
 from pathlib import Path
+from string import Template
 
 from ...protocol.security.secret_mode import fault_of
 from ..output.command_error import CommandError
@@ -21,7 +22,6 @@ ADMIN = "admin"
 SECRET_BYTES = 24
 HOSTS = ("localhost", "127.0.0.1", "::1")
 HOST = re.compile(r"[A-Za-z0-9*._:-]{1,253}")
-NAME_SERVER = "127.0.0.1:9876"
 GIVEN = ("certificate", "key", "authority")
 
 
@@ -79,47 +79,22 @@ def write(folder: Path, hosts: tuple[str, ...], given: dict[str, str]) -> None:
     password = secrets.token_urlsafe(SECRET_BYTES)
     texts["http.token"] = secrets.token_urlsafe(SECRET_BYTES) + "\n"
     texts["replication.secret"] = secrets.token_urlsafe(SECRET_BYTES) + "\n"
-    certificate = given.get("certificate", str(folder / "server.pem"))
-    key = given.get("key", str(folder / "server.key"))
     authority = given.get("authority", str(folder / "authority.pem"))
-    of_servers: dict[str, object] = {
-        "tlsServerMode": "enforcing",
-        "tlsServerCertPath": certificate,
-        "tlsServerKeyPath": key,
-        "authenticationEnabled": True,
-        "initAuthenticationUser": json.dumps({"username": ADMIN, "password": password}),
-        "httpToken": f"file:{folder / 'http.token'}",
+    places = {
+        "kv_config": str(folder / "namesrv" / "kvConfig.json"),
+        "store": str(folder / "store"),
+        "controller_store": str(folder / "controller"),
+        "http_token": f"file:{folder / 'http.token'}",
+        "replication_secret": f"file:{folder / 'replication.secret'}",
+        "certificate": given.get("certificate", str(folder / "server.pem")),
+        "key": given.get("key", str(folder / "server.key")),
+        "authority": authority,
+        "first_user": json.dumps({"username": ADMIN, "password": password}),
+        "own_credentials": json.dumps({"accessKey": ADMIN, "secretKey": password}),
     }
-    limited = {"authorizationEnabled": True}
-    of_clients: dict[str, object] = {
-        "innerClientAuthenticationCredentials": json.dumps(
-            {"accessKey": ADMIN, "secretKey": password}
-        ),
-        "tlsClientAuthServer": True,
-        "tlsClientTrustCertPath": authority,
-    }
-    places: dict[str, object] = {"kvConfigPath": str(folder / "namesrv" / "kvConfig.json")}
-    found = {"namesrv.yaml": ("a name server", places | of_servers | limited)}
-    places = {"namesrvAddr": NAME_SERVER, "storePathRootDir": str(folder / "store")}
-    replication = {"haSecret": f"file:{folder / 'replication.secret'}", "haTls": True}
-    found["broker.yaml"] = "a broker", places | of_servers | limited | of_clients | replication
-    places = {"controllerStorePath": str(folder / "controller")}
-    found["controller.yaml"] = "a controller", places | of_servers | of_clients
-    found["proxy.yaml"] = (
-        "a gRPC proxy",
-        {
-            "namesrvAddr": NAME_SERVER,
-            "tlsServerMode": "enforcing",
-            "tlsCertPath": certificate,
-            "tlsKeyPath": key,
-            "authenticationEnabled": True,
-            "httpToken": of_servers["httpToken"],
-            "useTLS": True,
-            **limited,
-            **of_clients,
-        },
-    )
-    texts |= {name: _settings(*each) for name, each in found.items()}
+    values = {name: json.dumps(text) for name, text in places.items()}  # which are YAML as well
+    for path in sorted(Path(__file__).with_name("templates").glob("*.yaml")):
+        texts[path.name] = Template(path.read_text("utf-8")).substitute(values)
     client = {
         "AEROBEE_ACCESS_KEY": ADMIN,
         "AEROBEE_SECRET_KEY": password,
@@ -161,15 +136,6 @@ def _certificates(folder: Path, hosts: tuple[str, ...], given: dict[str, str]) -
         "server.pem": server.certificate.decode(),
         "server.key": server.key.decode(),
     }
-
-
-def _settings(what: str, settings: dict[str, object]) -> str:
-    head = (
-        f"# Settings of {what}, by aerobee init --secure. A password is in it: keep mode 0600.\n"
-        "# It listens on 127.0.0.1; set bindAddress and brokerIP1 for others (docs/security.md).\n"
-    )
-    # JSON values are YAML as well.
-    return head + "".join(f"{key}: {json.dumps(value)}\n" for key, value in settings.items())
 
 
 def _write(folder: Path, texts: dict[str, str]) -> None:

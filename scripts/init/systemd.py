@@ -23,7 +23,7 @@ NAME_SERVER = "127.0.0.1:9876"
 UNSEEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108 - no file is made
 PROGRAM = re.compile(r"/[\w./+@-]*")
 
-UNIT = Path(__file__).with_name("unit.service").read_text("utf-8")
+UNIT = Path(__file__).with_name("templates").joinpath("unit.service").read_text("utf-8")
 STATE_FOLDER = "StateDirectory=aerobee\nStateDirectoryMode=0750"
 COMPILED_FOLDER = """
 # For what numba compiles; so MemoryDenyWriteExecute can't be set.
