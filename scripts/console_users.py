@@ -36,11 +36,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     for option, what in (("--topic", "topics"), ("--group", "groups")):
         add(option, action="append", metavar="PATTERN", help=f"only these {what}, {only}")
     add("--bodies", choices=BODIES, default="shown", help="what the user sees of messages (shown)")
-    add(
-        "--no-password",
-        action="store_true",
-        help="the user only comes by the header of a proxy",
-    )
+    add("--no-password", action="store_true", help="the user only comes by the header of a proxy")
 
 
 def default_users() -> Path:

@@ -21,14 +21,7 @@ from ...proxy.settings.config import KEYS, ProxyConfig
 from .. import logs, serving
 from ..output.command_error import CommandError
 from ..serving import Stack
-from .daemon_options import (
-    add_file,
-    add_print_config,
-    add_settings,
-    loaded,
-    print_config,
-    setting,
-)
+from .daemon_options import add_file, add_print_config, add_settings, loaded, print_config, setting
 
 if TYPE_CHECKING:
     from ...proxy.server import Proxy

@@ -120,17 +120,9 @@ def running(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> 
         assert "Traceback" not in stderr.read_text()
 
 
-def here(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """Runs a command in this process: exit code, standard output, standard error."""
-    capsys.readouterr()
-    code = main(words)
-    out, error = capsys.readouterr()
-    return code, out, error
-
-
 class Inside:
     """Runs commands in this process, which is quicker: `done` as `aerobee`, the others as those
-    of their names."""
+    of their names. A call returns exit code, standard output, standard error."""
 
     def __init__(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path
@@ -139,12 +131,24 @@ class Inside:
         self._monkeypatch = monkeypatch
         self._input = folder / "standard input"
 
+    def __call__(self, *words: str) -> tuple[int, str, str]:
+        self._capsys.readouterr()
+        code = main(words)
+        out, error = self._capsys.readouterr()
+        return code, out, error
+
+    def objects(self, *words: str) -> list[dict[str, Any]]:
+        """What a command that works prints with --json."""
+        code, out, error = self(*words, "--json")
+        assert (code, error) == (0, ""), (code, out, error)
+        return [json.loads(line) for line in out.splitlines()]
+
     def done(self, *words: str, data: str = "") -> subprocess.CompletedProcess[str]:
         self._input.write_text(data, newline="")
         with self._input.open() as found, self._monkeypatch.context() as changed:
             changed.setattr(sys, "stdin", found)
             try:
-                code, out, error = here(self._capsys, *words)
+                code, out, error = self(*words)
             except SystemExit as ended:  # of the parser
                 code, (out, error) = cast(int, ended.code), self._capsys.readouterr()
         return subprocess.CompletedProcess(words, code, out, error)
@@ -161,10 +165,3 @@ class Inside:
         assert done.returncode == 0, done.stderr
         assert done.stderr in ("", f"topic {topic} does not exist yet; waiting for it\n")
         return done.stdout
-
-
-def objects(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
-    """What a command that works prints with --json."""
-    code, out, error = here(capsys, *words, "--json")
-    assert (code, error) == (0, ""), (code, out, error)
-    return [json.loads(line) for line in out.splitlines()]

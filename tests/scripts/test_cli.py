@@ -15,17 +15,7 @@ from aerobee.scripts.output.command_error import INTERRUPTED
 from aerobee.testing import LocalCluster
 
 from ..waiting import PROCESS
-from .command import (
-    AEROBEE,
-    FREE_PORTS,
-    SMALL,
-    Daemon,
-    Inside,
-    environment,
-    here,
-    output,
-    running,
-)
+from .command import AEROBEE, FREE_PORTS, SMALL, Daemon, Inside, environment, output, running
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +228,7 @@ def test_pub_without_a_name_server_says_what_was_sent(inside: Inside) -> None:
 
 
 def test_pub_waits_for_its_broker_when_it_is_to_keep_trying(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.write_text("before\n")
@@ -246,7 +236,7 @@ def test_pub_waits_for_its_broker_when_it_is_to_keep_trying(
     port = free_broker_port()  # no neighbour gets it between stop and start
     with LocalCluster(listenPort=port, haListenPort=port + 1) as cluster:
         where = ("-n", cluster.name_server)
-        assert here(capsys, "pub", "orders", str(first), *where)[0] == 0
+        assert inside("pub", "orders", str(first), *where)[0] == 0
         cluster._run(cluster.brokers[0].stop())
         pauses: list[float] = []
 
@@ -256,13 +246,13 @@ def test_pub_waits_for_its_broker_when_it_is_to_keep_trying(
             pauses.append(seconds)
 
         monkeypatch.setattr(pub, "time", SimpleNamespace(sleep=pause))
-        code, out, error = here(capsys, "pub", "orders", str(second), *where, "--keep-trying")
+        code, out, error = inside("pub", "orders", str(second), *where, "--keep-trying")
         assert (code, out) == (0, "sent 2 messages to orders\n"), error
         assert set(pauses) == {pub.RETRY_SECONDS}
         (line,) = error.splitlines()
         assert line.startswith("aerobee pub: ")
         assert line.endswith("; trying until it works")
-        found = here(capsys, "sub", "orders", *where, "--from", "earliest", "-n", "3")
+        found = inside("sub", "orders", *where, "--from", "earliest", "-n", "3")
         assert (found[0], sorted(found[1].split())) == (0, ["before", "one", "two"])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +9,7 @@ from aerobee.client.base.security import Security
 from aerobee.client.blocking import Admin
 from aerobee.testing.cluster import LocalCluster
 
-from .command import Inside, here
+from .command import Inside
 
 # A command line of each command that connects, but for where to.
 LINES = {
@@ -26,6 +25,7 @@ LINES = {
     "doctor": ("doctor",),
 }
 NOBODY = "127.0.0.1:1"
+INPUT = "hello\n"  # for `pub`
 
 
 @pytest.fixture(scope="module")
@@ -37,37 +37,14 @@ def enforcing() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.fixture(autouse=True)
-def _input(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line on standard input, for `pub`."""
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"hello\n")))
-    monkeypatch.setattr("aerobee.scripts.commands.pub._progress", NoBar)
-
-
-class NoBar:
-    """In place of a bar, which looks at the file behind standard input."""
-
-    def __init__(self, _: object) -> None:
-        pass
-
-    def __enter__(self) -> NoBar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def update(self, _: int) -> None:
-        pass
-
-
 @pytest.mark.parametrize("option", ["-n", "--namesrv"])
 @pytest.mark.parametrize("command", [name for name in LINES if name != "sub"])
 def test_every_command_takes_name_servers_by_both_spellings(
-    capsys: pytest.CaptureFixture[str], command: str, option: str
+    inside: Inside, command: str, option: str
 ) -> None:
-    code, out, error = here(capsys, *LINES[command], option, NOBODY)
-    assert (code, out) == (1, "")
-    assert f"can't connect to {NOBODY}: " in error
+    assert f"can't connect to {NOBODY}: " in inside.refused(
+        *LINES[command], option, NOBODY, data=INPUT
+    )
 
 
 @pytest.mark.parametrize("option", ["-n", "--namesrv"])
@@ -82,59 +59,51 @@ def test_sub_takes_them_too_and_a_plain_number_is_a_count(
 
 @pytest.mark.parametrize("command", [name for name in LINES if name not in ("sub", "message")])
 def test_every_command_speaks_tls_by_option_and_by_variable(
-    enforcing: LocalCluster,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    command: str,
+    enforcing: LocalCluster, inside: Inside, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     words = (*LINES[command], "-n", enforcing.name_server)
     if command == "users":  # the name server is not asked, and the broker has no access control
-        code, _, error = here(capsys, *words, "--tls-insecure")
-        assert (code, "TLS" in error) == (1, False)
+        assert "TLS" not in inside.refused(*words, "--tls-insecure")
         return
-    code, _, error = here(capsys, *words, "--tls-insecure")
-    assert error == ""
+    done = inside.done(*words, "--tls-insecure", data=INPUT)
+    assert done.stderr == ""
     monkeypatch.setenv("AEROBEE_TLS_INSECURE", "true")
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"hello\n")))
-    assert here(capsys, *words)[::2] == (code, "")
+    again = inside.done(*words, data=INPUT)
+    assert (again.returncode, again.stderr) == (done.returncode, "")
 
 
 @pytest.mark.parametrize("command", ["pub", "cluster", "groups"])
 def test_without_tls_the_sentence_asks_whether_it_is_wanted(
-    enforcing: LocalCluster, capsys: pytest.CaptureFixture[str], command: str
+    enforcing: LocalCluster, inside: Inside, command: str
 ) -> None:
-    code, out, error = here(capsys, *LINES[command], "-n", enforcing.name_server)
-    assert (code, out) == (1, "")
-    assert len(error.splitlines()) == 1
+    error = inside.refused(*LINES[command], "-n", enforcing.name_server, data=INPUT)
     said = f"connection to {enforcing.brokers[0].address} closed before it answered anything; does"
     assert f"{said} it want TLS? A command takes --tls or AEROBEE_TLS=true" in error
 
 
 def test_a_certificate_that_nobody_knows_is_refused_with_what_to_do(
-    enforcing: LocalCluster, capsys: pytest.CaptureFixture[str]
+    enforcing: LocalCluster, inside: Inside
 ) -> None:
-    code, _, error = here(capsys, "topics", "-n", enforcing.name_server, "--tls")
-    assert code == 1
+    where = ("-n", enforcing.name_server)
+    error = inside.refused("topics", *where, "--tls")
     assert "certificate verify failed: self-signed certificate; name the file of" in error
-    code, _, error = here(capsys, "topics", "-n", enforcing.name_server, "--tls-ca", "/none.pem")
+    error = inside.refused("topics", *where, "--tls-ca", "/none.pem")
     assert error.startswith("aerobee topics: tls_ca is '/none.pem', which can't be used: ")
 
 
 def test_a_broker_that_is_taken_for_a_name_server_is_told(
-    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+    cluster: LocalCluster, inside: Inside
 ) -> None:
     address = cluster.brokers[0].address
     for command in ("pub", "topics", "doctor"):
-        _, _, error = here(capsys, *LINES[command], "-n", address)
+        error = inside.refused(*LINES[command], "-n", address, data=INPUT)
         assert f"{address} is a broker; give the address of the name server, which is" in error
 
 
-def test_a_cluster_is_shown_with_both_versions(
-    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cluster_is_shown_with_both_versions(cluster: LocalCluster, inside: Inside) -> None:
     from importlib.metadata import version
 
-    _, out, _ = here(capsys, "cluster", "-n", cluster.name_server)
-    columns, row = (line.split() for line in out.splitlines())
+    lines = inside.output("cluster", "-n", cluster.name_server).splitlines()
+    columns, row = (line.split() for line in lines)
     assert dict(zip(columns, row, strict=True))["AEROBEE"] == version("aerobee")
     assert dict(zip(columns, row, strict=True))["VERSION"] == "V5_3_3"

@@ -9,11 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from aerobee.scripts.cli import main
 from aerobee.testing.cluster import LocalCluster
 
 from ..waiting import PROCESS
-from .command import FREE_PORTS, SMALL, aerobee, running
+from .command import FREE_PORTS, SMALL, Inside, aerobee, running
 
 PROGRAM = """
 import argparse, logging, sys
@@ -93,11 +92,9 @@ for _ in range(40):
     ],
 )
 def test_what_is_no_level_or_size_is_told(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str
+    inside: Inside, words: tuple[str, ...], says: str
 ) -> None:
-    with pytest.raises(SystemExit):
-        main(["up", *words])
-    assert says in capsys.readouterr().err
+    assert says in inside.done("up", *words).stderr
 
 
 def test_a_daemon_writes_its_log_where_it_is_told(tmp_path: Path) -> None:

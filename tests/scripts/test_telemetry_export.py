@@ -125,9 +125,7 @@ async def test_otlp_requests_come_at_the_interval_and_once_more_at_the_end(
     assert collector.metadata[0]["team"] == "shop"
 
 
-async def test_a_collector_that_is_away_is_one_warning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_collector_that_is_away_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     config = BrokerConfig(
         metrics_exporter_type="OTLP_GRPC",
         metrics_grpc_exporter_target="http://127.0.0.1:1",

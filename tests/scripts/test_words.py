@@ -42,9 +42,7 @@ def test_an_unknown_command_is_told_with_the_one_that_was_probably_meant(
     assert error.startswith(f"aerobee: error: there is no command {word!r}; {hint}")
 
 
-def test_a_broker_is_told_its_name_servers_in_both_ways(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_broker_is_told_its_name_servers_in_both_ways(capsys: pytest.CaptureFixture[str]) -> None:
     for option in ("-n", "--namesrv"):
         code, out, _ = said(capsys, "broker", option, "names:9876", "--print-config")
         assert (code, "namesrvAddr=names:9876\n" in out) == (0, True)

@@ -5,12 +5,11 @@ import signal
 from pathlib import Path
 
 import pytest
-from aerobee.scripts import cli
 from aerobee.scripts.commands.console import clusters_of
 from aerobee.scripts.output.command_error import CommandError
 
 from ...interop.programs import wait_until
-from ..command import running
+from ..command import Inside, running
 
 
 def options(namesrv: str | None, *clusters: str) -> argparse.Namespace:
@@ -58,29 +57,20 @@ def test_a_name_that_is_given_twice_is_refused() -> None:
     ],
 )
 def test_an_option_that_can_not_be_used_is_one_sentence(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    words: list[str],
-    says: str,
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], says: str
 ) -> None:
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["console", *words]) == 1
-    out, err = capsys.readouterr()
-    assert not out
-    assert says in err
+    assert says in inside.refused("console", *words)
 
 
-def test_a_file_of_users_that_others_can_read_is_refused(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_file_of_users_that_others_can_read_is_refused(inside: Inside, tmp_path: Path) -> None:
     path = tmp_path / "users.json"
     path.write_text("{}")
     path.chmod(0o644)
-    assert cli.main(["console", "--users", str(path), "--audit", str(tmp_path / "audit")]) == 1
-    assert f"run chmod 600 {path}" in capsys.readouterr().err
+    words = ("console", "--users", str(path), "--audit", str(tmp_path / "audit"))
+    assert f"run chmod 600 {path}" in inside.refused(*words)
 
 
 def test_sigusr1_turns_debug_lines_on_and_off(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from aerobee.client.blocking import Consumer, Message, Producer
 from aerobee.testing.cluster import LocalCluster
 
 from ...waiting import LONG
-from ..command import here, objects
+from ..command import Inside
 
 SECONDS = LONG
 
@@ -28,29 +28,26 @@ def give_up(cluster: LocalCluster, topic: str, group: str, count: int = 1) -> li
 
 
 def test_groups_with_dead_letters_are_listed_and_their_letters_shown(
-    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+    cluster: LocalCluster, inside: Inside
 ) -> None:
     where = ("-n", cluster.name_server)
     ids = give_up(cluster, "bills", "payers", 3)
-    rows = {row["group"]: row["messages"] for row in objects(capsys, "dlq", *where)}
+    rows = {row["group"]: row["messages"] for row in inside.objects("dlq", *where)}
     assert rows["payers"] == 3
-    found = objects(capsys, "dlq", "show", "payers", *where)
+    found = inside.objects("dlq", "show", "payers", *where)
     assert {one["id"] for one in found} == set(ids)
     assert {one["origin"] for one in found} == {"bills"}
-    code, out, error = here(capsys, "dlq", "show", "payers", "--last", "1", *where)
-    assert (code, error) == (0, "")
+    out = inside.output("dlq", "show", "payers", "--last", "1", *where)
     lines = out.splitlines()
     assert lines[0].split()[:2] == ["ID", "TOPIC"]
     assert len(lines) == 2
     assert " bills " in lines[1]
 
 
-def test_a_resent_dead_letter_reaches_only_its_group(
-    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_resent_dead_letter_reaches_only_its_group(cluster: LocalCluster, inside: Inside) -> None:
     first, _ = give_up(cluster, "posted", "readers", 2)
     words = ("dlq", "resend", "readers", "-n", cluster.name_server)
-    code, out, error = here(capsys, *words, first)
+    code, out, error = inside(*words, first)
     assert (code, out, error) == (0, "sent 1 message to %RETRY%readers\n", "")
     stored = cluster.call(lambda: ends(cluster, "posted"))
     assert stored == 2  # no new messages for other groups
@@ -62,11 +59,11 @@ def test_a_resent_dead_letter_reaches_only_its_group(
 
 
 def test_all_dead_letters_can_be_sent_to_their_original_topic(
-    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+    cluster: LocalCluster, inside: Inside
 ) -> None:
     ids = give_up(cluster, "spread", "finders", 2)
     words = ("dlq", "resend", "finders", "--all", "--original", "-n", cluster.name_server)
-    assert here(capsys, *words) == (0, "sent 2 messages to spread\n", "")
+    assert inside(*words) == (0, "sent 2 messages to spread\n", "")
     with Consumer(
         cluster.name_server, group="others", topics=["spread"], start="earliest"
     ) as consumer:
@@ -80,30 +77,20 @@ def test_all_dead_letters_can_be_sent_to_their_original_topic(
         (("show",), "which group? write: aerobee dlq show GROUP"),
         (("resend", "g"), "which messages? write: aerobee dlq resend g ID ID, or --all"),
         (("resend", "g", "id", "--all"), "which messages? write: aerobee dlq resend g ID ID"),
-        (
-            ("show", "nobody"),
-            "group nobody has no dead letters; `aerobee dlq` lists groups",
-        ),
+        (("show", "nobody"), "group nobody has no dead letters; `aerobee dlq` lists groups"),
     ],
 )
 def test_the_error_names_the_missing_argument_or_group(
-    cluster: LocalCluster,
-    capsys: pytest.CaptureFixture[str],
-    words: tuple[str, ...],
-    says: str,
+    cluster: LocalCluster, inside: Inside, words: tuple[str, ...], says: str
 ) -> None:
-    code, out, error = here(capsys, "dlq", *words, "-n", cluster.name_server)
-    assert (code, out) == (1, "")
+    error = inside.refused("dlq", *words, "-n", cluster.name_server)
     assert error.startswith(f"aerobee dlq: {says}")
 
 
-def test_an_id_without_a_dead_letter_is_named(
-    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_id_without_a_dead_letter_is_named(cluster: LocalCluster, inside: Inside) -> None:
     give_up(cluster, "named", "namers")
     words = ("dlq", "resend", "namers", "A1", "-n", cluster.name_server)
-    code, out, error = here(capsys, *words)
-    assert (code, out) == (1, "")
+    error = inside.refused(*words)
     assert error.startswith("aerobee dlq: group namers has no dead letter A1; `aerobee dlq show")
 
 

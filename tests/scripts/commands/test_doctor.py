@@ -23,7 +23,7 @@ from aerobee.scripts.commands.doctor import doctor
 from aerobee.store.engine.messages import Message as StoreMessage
 from aerobee.testing.cluster import LocalCluster
 
-from ..command import here
+from ..command import Inside
 
 TEXT = argparse.Namespace(json=False, grpc=[])
 
@@ -106,33 +106,28 @@ async def test_a_broker_that_is_away_is_a_finding(broker: Broker, admin: Admin) 
     assert f"does not answer at {address}" in found.what
 
 
-def test_a_broker_whose_clock_is_ahead_is_a_finding(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_broker_whose_clock_is_ahead_is_a_finding(inside: Inside) -> None:
     with LocalCluster() as cluster:
-        assert "its clock" not in here(capsys, "doctor", "-n", cluster.name_server)[1]
+        assert "its clock" not in inside("doctor", "-n", cluster.name_server)[1]
         cluster.advance(hours=2)
-        code, out, _ = here(capsys, "doctor", "-n", cluster.name_server)
+        code, out, _ = inside("doctor", "-n", cluster.name_server)
     assert code == 1
     assert re.search(r"broker broker-a: its clock is 7,(200|199) s ahead of the one of this", out)
 
 
-def test_a_topic_that_the_first_send_made_lives_on_one_of_two_brokers(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_topic_that_the_first_send_made_lives_on_one_of_two_brokers(inside: Inside) -> None:
     with LocalCluster(brokers=2) as cluster:
         with Producer(cluster.name_server) as producer:
             producer.send(Message("made-by-a-send", b"x"))
-        code, out, _ = here(capsys, "doctor", "-n", cluster.name_server)
+        code, out, _ = inside("doctor", "-n", cluster.name_server)
         assert code == 1
         assert "topic made-by-a-send: it is on broker broker-" in out
         assert "alone, of the 2 in DefaultCluster" in out
-        code, _, _ = here(
-            *(capsys, "topics", "create", "made-by-a-send", "--queues", "4"),
-            *("-n", cluster.name_server),
+        code, _, _ = inside(
+            *("topics", "create", "made-by-a-send", "--queues", "4"), *("-n", cluster.name_server)
         )
         assert code == 0
-        assert "alone, of the 2" not in here(capsys, "doctor", "-n", cluster.name_server)[1]
+        assert "alone, of the 2" not in inside("doctor", "-n", cluster.name_server)[1]
 
 
 async def test_two_masters_of_a_name_are_a_finding_that_names_both(

@@ -6,7 +6,7 @@ import pytest
 from aerobee.client.blocking import Admin, Consumer, Message, Producer
 from aerobee.testing.cluster import LocalCluster
 
-from ..command import here, objects
+from ..command import Inside
 
 
 @pytest.fixture
@@ -32,11 +32,11 @@ def consumed(cluster: LocalCluster, group: str) -> int:
 
 
 def test_a_group_is_reset_to_the_first_message_to_a_time_and_to_the_end(
-    cluster: LocalCluster, capsys: pytest.CaptureFixture[str], group: str
+    cluster: LocalCluster, inside: Inside, group: str
 ) -> None:
     reset = ("groups", "reset", group, "-n", cluster.name_server, "--to")
     assert consumed(cluster, group) == 3
-    [row] = objects(capsys, *reset, "earliest")
+    [row] = inside.objects(*reset, "earliest")
     assert row == {
         "topic": group,
         "broker": "broker-a",
@@ -46,8 +46,7 @@ def test_a_group_is_reset_to_the_first_message_to_a_time_and_to_the_end(
         "behind_by": 3,
     }
     assert consumed(cluster, group) == 0
-    code, out, error = here(capsys, *reset, "latest")
-    assert (code, error) == (0, "")
+    out = inside.output(*reset, "latest")
     assert out.splitlines()[1].split() == [group, "broker-a", "0", "0", "3", "0"]
     assert consumed(cluster, group) == 3
     store = cluster.brokers[0].store
@@ -55,18 +54,18 @@ def test_a_group_is_reset_to_the_first_message_to_a_time_and_to_the_end(
     with Producer(cluster.name_server) as producer:
         producer.send(Message(group, b"later"))
     moment = datetime.fromtimestamp(cluster.clock() / 1000 - 30).isoformat()
-    objects(capsys, *reset, moment)
+    inside.objects(*reset, moment)
     assert consumed(cluster, group) == 3
     assert cluster.call(lambda: store.max_offset(group, 0)) == 4
 
 
 def test_a_reset_of_one_topic_leaves_the_others(
-    cluster: LocalCluster, capsys: pytest.CaptureFixture[str], group: str
+    cluster: LocalCluster, inside: Inside, group: str
 ) -> None:
     with Admin(cluster.name_server) as admin:
         admin.create_topic("beside", 1)
     reset = ("groups", "reset", group, "-n", cluster.name_server, "--to", "earliest")
-    [row] = objects(capsys, *reset, "--topic", "beside")
+    [row] = inside.objects(*reset, "--topic", "beside")
     assert (row["topic"], row["was"], row["now"]) == ("beside", "-", 0)
     assert consumed(cluster, group) == 3
 
@@ -81,11 +80,7 @@ def test_a_reset_of_one_topic_leaves_the_others(
     ],
 )
 def test_what_is_missing_is_said(
-    cluster: LocalCluster,
-    capsys: pytest.CaptureFixture[str],
-    words: tuple[str, ...],
-    says: str,
+    cluster: LocalCluster, inside: Inside, words: tuple[str, ...], says: str
 ) -> None:
-    code, out, error = here(capsys, "groups", *words, "-n", cluster.name_server)
-    assert (code, out) == (1, "")
+    error = inside.refused("groups", *words, "-n", cluster.name_server)
     assert error.startswith(f"aerobee groups: {says}")

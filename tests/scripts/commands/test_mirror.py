@@ -12,7 +12,7 @@ from aerobee.harness.child import Child
 from aerobee.testing.cluster import LocalCluster
 
 from ...waiting import PROCESS
-from ..command import AEROBEE, environment, here, objects
+from ..command import AEROBEE, Inside, environment
 
 
 @pytest.fixture(scope="module")
@@ -22,30 +22,29 @@ def target() -> Iterator[LocalCluster]:
 
 
 def test_all_there_is_is_copied_once(
-    cluster: LocalCluster, target: LocalCluster, capsys: pytest.CaptureFixture[str]
+    cluster: LocalCluster, target: LocalCluster, inside: Inside
 ) -> None:
     with Producer(cluster.name_server) as producer:
         for number in range(3):
             producer.send(Message("mirrored", str(number).encode()))
     words = ["mirror", "--from", cluster.name_server, "--to", target.name_server]
     words += ["--topics", "mirrored", "--groups", "none", "--once"]
-    code, out, error = here(capsys, *words)
-    assert (code, error) == (0, "")
+    out = inside.output(*words)
     assert out == "3 messages copied, no lag, 1 topic, 4 queues\n"
-    [found] = objects(capsys, *words, "--json")
+    [found] = inside.objects(*words, "--json")
     assert found == {
         "topics": 1, "queues": 4, "copied": 0, "lag": 0, "lag_seconds": 0, "failures": [],
     }  # fmt: skip
 
 
 def test_what_can_not_be_copied_is_told(
-    cluster: LocalCluster, target: LocalCluster, capsys: pytest.CaptureFixture[str]
+    cluster: LocalCluster, target: LocalCluster, inside: Inside
 ) -> None:
     for one, queues in ((cluster, "3"), (target, "2")):
         create = ("topics", "create", "small", "--queues", queues, "-n", one.name_server)
-        assert here(capsys, *create)[0] == 0
+        assert inside(*create)[0] == 0
     words = ("mirror", "--from", cluster.name_server, "--to", target.name_server, "--once")
-    code, out, _ = here(capsys, *words, "--topics", "small", "--groups", "none")
+    code, out, _ = inside(*words, "--topics", "small", "--groups", "none")
     assert code == 1
     assert "fails: topic small: topic small has 3 queues at the source and 2 at the target" in out
 
@@ -72,14 +71,7 @@ def test_a_signal_ends_it_with_its_last_line(
     ],
 )
 def test_wrong_options_are_one_line(
-    cluster: LocalCluster,
-    capsys: pytest.CaptureFixture[str],
-    words: tuple[str, ...],
-    says: str,
+    cluster: LocalCluster, inside: Inside, words: tuple[str, ...], says: str
 ) -> None:
     where = ("--from", cluster.name_server, "--to", cluster.name_server)
-    code, out, error = here(capsys, "mirror", *where, *words)
-    assert (code, out) == (1, "")
-    assert error.startswith("aerobee mirror: ")
-    assert says in error
-    assert error.count("\n") == 1
+    assert says in inside.refused("mirror", *where, *words)

@@ -7,26 +7,23 @@ import pty
 import subprocess
 from pathlib import Path
 
-import pytest
 from aerobee.client.blocking import Admin
 from aerobee.testing.cluster import LocalCluster
 
 from ...waiting import PROCESS
-from ..command import AEROBEE, environment, here, objects
+from ..command import AEROBEE, Inside, environment
 
 
-def test_a_short_file_goes_to_every_queue_of_every_broker(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_short_file_goes_to_every_queue_of_every_broker(inside: Inside, tmp_path: Path) -> None:
     file = tmp_path / "lines.txt"
     file.write_text("".join(f"line {number}\n" for number in range(100)))
     with LocalCluster(brokers=2) as cluster:
         where = ("-n", cluster.name_server)
         with Admin(cluster.name_server) as admin:
             admin.create_topic("spread", 4)
-        code, out, _ = here(capsys, "pub", "spread", str(file), *where)
+        code, out, _ = inside("pub", "spread", str(file), *where)
         assert (code, out) == (0, "sent 100 messages to spread\n")
-        [found] = objects(capsys, "topics", "show", "spread", *where)
+        [found] = inside.objects("topics", "show", "spread", *where)
     stored = {(one["broker"], one["queue"]): one["messages"] for one in found["queues"]}
     assert len(stored) == 8
     assert set(stored.values()) <= {13, 9}  # 7 batches of 13 and one of 9

@@ -129,11 +129,7 @@ def test_a_store_in_use_is_checked_and_dumped_and_not_rebuilt(
         assert "is already open by process" in inside.refused("store", "rebuild", str(store))
         output("pub", "live", "-n", one.namesrv, data="third\n")
         words = ["--namesrv", one.namesrv, "--from", "earliest", "-n", "3"]
-        assert sorted(inside.read("live", *words).splitlines()) == [
-            "first",
-            "second",
-            "third",
-        ]
+        assert sorted(inside.read("live", *words).splitlines()) == ["first", "second", "third"]
     assert "no damage found" in inside.output("store", "check", str(store))
 
 

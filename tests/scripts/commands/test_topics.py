@@ -13,7 +13,7 @@ from aerobee.scripts.commands.topics import _waiting, declare, topics
 from aerobee.testing.cluster import LocalCluster
 
 from ...waiting import until
-from ..command import here, objects
+from ..command import Inside
 
 
 def sizes(cluster: LocalCluster, topic: str) -> dict[str, tuple[int, int, int, bool]]:
@@ -45,7 +45,7 @@ def reading(cluster: LocalCluster, group: str, topic: str, messages: int) -> Ite
 
 
 def test_a_topic_is_shown_with_its_settings_queues_and_groups(
-    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+    cluster: LocalCluster, inside: Inside
 ) -> None:
     where = ("-n", cluster.name_server)
     with Admin(cluster.name_server) as admin:
@@ -55,7 +55,7 @@ def test_a_topic_is_shown_with_its_settings_queues_and_groups(
         for queue in (queues[0], queues[0], queues[1]):
             producer.send(Message("shown", b"x"), queue=queue)
     with reading(cluster, "showers", "shown", 3):
-        [found] = objects(capsys, "topics", "show", "shown", *where)
+        [found] = inside.objects("topics", "show", "shown", *where)
     assert found["topic"] == "shown"
     assert found["brokers"] == [
         {
@@ -72,8 +72,7 @@ def test_a_topic_is_shown_with_its_settings_queues_and_groups(
     [group] = found["groups"]
     assert (group["group"], group["members"]) == ("showers", 1)
 
-    code, out, error = here(capsys, "topics", "show", "shown", *where)
-    assert (code, error) == (0, "")
+    out = inside.output("topics", "show", "shown", *where)
     tables = [part.splitlines() for part in out.split("\n\n")]
     assert [table[0].split()[0] for table in tables] == ["BROKER", "BROKER", "GROUP"]
     assert tables[0][1].split() == ["broker-a", "FIFO", "6", "(read,", "write)", "yes", "2", "2"]
@@ -81,88 +80,82 @@ def test_a_topic_is_shown_with_its_settings_queues_and_groups(
 
 
 def test_a_topic_that_nobody_reads_or_that_is_not_there(
-    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+    cluster: LocalCluster, inside: Inside
 ) -> None:
     where = ("-n", cluster.name_server)
     with Admin(cluster.name_server) as admin:
         admin.create_topic("unread", 1, perm=4)
-    code, out, _ = here(capsys, "topics", "show", "unread", *where)
+    code, out, _ = inside("topics", "show", "unread", *where)
     assert code == 0
     assert "4 (read)" in out
     assert out.endswith("\nno group reads it, or has read it\n")
-    code, out, error = here(capsys, "topics", "show", "absent", *where)
-    assert (code, out) == (1, "")
+    error = inside.refused("topics", "show", "absent", *where)
     assert error.startswith("aerobee topics: there is no topic absent; `aerobee topics --all`")
-    code, out, error = here(capsys, "topics", "show", *where)
+    code, out, error = inside("topics", "show", *where)
     assert error == "aerobee topics: which topic? write: aerobee topics show NAME\n"
 
 
 def test_a_topic_gets_its_retention_when_it_is_made_and_later(
-    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+    cluster: LocalCluster, inside: Inside
 ) -> None:
     where = ("-n", cluster.name_server)
     make = ("topics", "create", "kept", *where)
-    assert here(capsys, *make, "--queues", "2", "--retention-ms", "1000")[0] == 0
-    _, out, _ = here(capsys, *make, "--retention-bytes", "5", "--retention-ms", "7")
+    assert inside(*make, "--queues", "2", "--retention-ms", "1000")[0] == 0
+    _, out, _ = inside(*make, "--retention-bytes", "5", "--retention-ms", "7")
     assert out == "topic kept has retention.ms=7, retention.bytes=5 now\n"
     with Admin(cluster.name_server) as admin:
         [config] = admin.topic_config("kept").values()
     assert config.attributes == {"retention.ms": "7", "retention.bytes": "5"}
     assert (config.read_queue_nums, config.write_queue_nums) == (2, 2)
-    code, out, error = here(capsys, *make, "--retention-ms", "0")
-    assert (code, out) == (1, "")
-    assert "attribute retention.ms is '0', but must be a whole number of ms from 1" in error
+    assert (
+        "attribute retention.ms is '0', but must be a whole number of ms from 1"
+        in inside.refused(*make, "--retention-ms", "0")
+    )
     assert (
         "write: aerobee topics create NAME --retention-ms N"
-        in here(capsys, "topics", "list", "--retention-ms", "5", *where)[2]
+        in inside("topics", "list", "--retention-ms", "5", *where)[2]
     )
 
 
-def test_a_topic_is_made_on_one_broker_or_the_brokers_of_one_cluster(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_topic_is_made_on_one_broker_or_the_brokers_of_one_cluster(inside: Inside) -> None:
     with LocalCluster(brokers=2) as cluster:
         where = ("-n", cluster.name_server)
-        _, out, error = here(capsys, "topics", "create", "one", "--broker", "broker-b", *where)
+        _, out, error = inside("topics", "create", "one", "--broker", "broker-b", *where)
         assert (out, error) == ("created topic one with 4 queues on broker broker-b\n", "")
         assert list(sizes(cluster, "one")) == ["broker-b"]
-        _, out, _ = here(capsys, "topics", "create", "all", "--cluster", "DefaultCluster", *where)
+        _, out, _ = inside("topics", "create", "all", "--cluster", "DefaultCluster", *where)
         assert out == "created topic all with 4 queues on each broker of cluster DefaultCluster\n"
         assert list(sizes(cluster, "all")) == ["broker-a", "broker-b"]
-        code, _, error = here(capsys, "topics", "create", "no", "--broker", "broker-c", *where)
+        code, _, error = inside("topics", "create", "no", "--broker", "broker-c", *where)
         assert (code, "no master broker (cluster any, broker broker-c)" in error) == (1, True)
 
         change = ("topics", "create", "all", "--broker", "broker-a", "--queues", "2", *where)
-        assert here(capsys, *change)[1] == "topic all has 2 queues on broker broker-a now\n"
+        assert inside(*change)[1] == "topic all has 2 queues on broker broker-a now\n"
         found = sizes(cluster, "all")
         assert (found["broker-a"][:2], found["broker-b"][:2]) == ((2, 2), (4, 4))
         more = ("topics", "create", "one", "--broker", "broker-a", *where)  # it is on b alone
-        assert here(capsys, *more)[1] == "created topic one with 4 queues on broker broker-a\n"
+        assert inside(*more)[1] == "created topic one with 4 queues on broker broker-a\n"
 
 
 def test_a_topic_gets_another_number_of_queues_to_read_and_keeps_the_rest(
-    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+    cluster: LocalCluster, inside: Inside
 ) -> None:
     make = ("topics", "create", "sized", "-n", cluster.name_server)
-    _, out, error = here(capsys, *make, "--queues", "4", "--read-queues", "6")
+    _, out, error = inside(*make, "--queues", "4", "--read-queues", "6")
     assert error == ""
     assert out == "created topic sized with 4 queues, 6 to read, on each broker\n"
-    assert here(capsys, *make, "--retention-ms", "9")[1] == "topic sized has retention.ms=9 now\n"
+    assert inside(*make, "--retention-ms", "9")[1] == "topic sized has retention.ms=9 now\n"
     assert sizes(cluster, "sized") == {"broker-a": (4, 6, 6, False)}
     with Admin(cluster.name_server) as admin:
         admin.create_topic("sized", 4, read_queues=6, perm=4, order=True)
-    _, out, _ = here(capsys, *make, "--read-queues", "5")
+    _, out, _ = inside(*make, "--read-queues", "5")
     assert out == "topic sized has 5 queues to read on each broker now\n"
     assert sizes(cluster, "sized") == {"broker-a": (4, 5, 4, True)}
-    assert (
-        here(capsys, *make, "--queues", "3")[1] == "topic sized has 3 queues on each broker now\n"
-    )
+    assert inside(*make, "--queues", "3")[1] == "topic sized has 3 queues on each broker now\n"
     assert sizes(cluster, "sized") == {"broker-a": (3, 3, 4, True)}
 
 
-def test_a_topic_shrinks_and_says_what_it_waits_for(
-    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_topic_shrinks_and_says_what_it_waits_for(cluster: LocalCluster, inside: Inside) -> None:
     where = ("-n", cluster.name_server)
     with Admin(cluster.name_server) as admin:
         admin.create_topic("wide", 4)
@@ -171,7 +164,7 @@ def test_a_topic_shrinks_and_says_what_it_waits_for(
         pass
     fill(cluster, "wide")
     shrink = ("topics", "shrink", "wide", "--queues", "2", "--settle", "0", *where)
-    code, out, error = here(capsys, *shrink, "--timeout", "0")
+    code, out, error = inside(*shrink, "--timeout", "0")
     held = "2 messages of group wide-readers (no member)"
     assert code == 1
     assert out.splitlines() == [
@@ -185,9 +178,8 @@ def test_a_topic_shrinks_and_says_what_it_waits_for(
         f"aerobee topics: topic wide is not ready within 0 s: {held}, in the queues from 2 on; it "
         "takes messages in 2 queues and is read in 4, and the same again goes on\n"
     )
-    here(capsys, "groups", "reset", "wide-readers", "--topic", "wide", "--to", "latest", *where)
-    code, out, error = here(capsys, *shrink)
-    assert (code, error) == (0, "")
+    inside("groups", "reset", "wide-readers", "--topic", "wide", "--to", "latest", *where)
+    out = inside.output(*shrink)
     assert out.splitlines()[1:] == [
         "nothing is left in them; waiting for producers with an older route",
         "topic wide has 2 queues on each broker now",
@@ -195,9 +187,7 @@ def test_a_topic_shrinks_and_says_what_it_waits_for(
     assert sizes(cluster, "wide") == {"broker-a": (2, 2, 6, False)}
 
 
-def test_a_topic_that_can_not_shrink_is_left_alone(
-    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_topic_that_can_not_shrink_is_left_alone(cluster: LocalCluster, inside: Inside) -> None:
     with Admin(cluster.name_server) as admin:
         admin.create_topic("lonely", 4)
     fill(cluster, "lonely")
@@ -210,15 +200,13 @@ def test_a_topic_that_can_not_shrink_is_left_alone(
         (["--queues", "1"], "no group reads topic lonely or has read it: its 3 messages in the"),
         (["--queues", "1", "--broker", "a"], "--broker is for create; write: aerobee topics"),
     ):
-        code, out, error = here(capsys, *shrink, *words)
-        assert (code, out) == (1, "")
-        assert said in error
+        assert said in inside.refused(*shrink, *words)
     assert (
         "--force is for shrink; write: aerobee topics shrink NAME --force"
-        in (here(capsys, "topics", "create", "lonely", "--force", "-n", cluster.name_server)[2])
+        in (inside("topics", "create", "lonely", "--force", "-n", cluster.name_server)[2])
     )
     assert sizes(cluster, "lonely") == {"broker-a": (4, 4, 6, False)}
-    code, _, _ = here(capsys, *shrink, "--queues", "1", "--settle", "0", "--force")
+    code, _, _ = inside(*shrink, "--queues", "1", "--settle", "0", "--force")
     assert (code, sizes(cluster, "lonely")) == (0, {"broker-a": (1, 1, 6, False)})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +10,7 @@ from aerobee.client.blocking import Message, Producer
 from aerobee.client.errors import BrokerError
 from aerobee.testing.cluster import LocalCluster
 
-from ..command import here, objects
+from ..command import Inside
 
 
 @pytest.fixture(scope="module")
@@ -25,66 +24,60 @@ def guarded() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def where(guarded: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+def where(
+    guarded: LocalCluster,
+    inside: Inside,  # which clears the environment first
+    monkeypatch: pytest.MonkeyPatch,
+) -> tuple[str, str]:
     monkeypatch.setenv("AEROBEE_ACCESS_KEY", "root")
     monkeypatch.setenv("AEROBEE_SECRET_KEY", "root-secret")
     return ("-n", guarded.name_server)
 
 
-def create(monkeypatch: pytest.MonkeyPatch, password: str) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(password))
-
-
 def test_a_user_is_made_may_send_may_not_any_more_and_is_deleted(
-    guarded: LocalCluster,
-    where: tuple[str, str],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    guarded: LocalCluster, where: tuple[str, str], inside: Inside
 ) -> None:
-    assert here(capsys, "topics", "create", "orders", *where)[0] == 0
-    create(monkeypatch, "shop-secret\n")
-    code, out, error = here(capsys, "users", "create", "shop", *where)
-    assert (code, error) == (0, "")
+    assert inside("topics", "create", "orders", *where)[0] == 0
+    out = inside.output("users", "create", "shop", *where, data="shop-secret\n")
     assert out == "created user shop, who may do nothing yet: see `users allow`\n"
-    _, out, _ = here(capsys, "users", "allow", "shop", "Topic:orders", "Group:shop*", *where)
+    _, out, _ = inside("users", "allow", "shop", "Topic:orders", "Group:shop*", *where)
     assert out == "user shop may Pub, Sub on Topic:orders, Group:shop*\n"
     shop = Security("shop", "shop-secret")
     with Producer(guarded.name_server, security=shop, tries=1) as producer:
         producer.send(Message("orders", b"x"))
-        rules = objects(capsys, "users", "show", "shop", *where)
+        rules = inside.objects("users", "show", "shop", *where)
         assert [(one["resource"], one["decision"], one["actions"]) for one in rules] == [
             ("Group:shop*", "Allow", "Pub,Sub"),
             ("Topic:orders", "Allow", "Pub,Sub"),
         ]
-        _, out, _ = here(capsys, "users", "disallow", "shop", "Topic:orders", *where)
+        _, out, _ = inside("users", "disallow", "shop", "Topic:orders", *where)
         assert out == "user shop has no rule about Topic:orders any more\n"
         with pytest.raises(BrokerError, match="has no permission to access Topic:orders"):
             producer.send(Message("orders", b"x"))
-    users = {row["user"]: row for row in objects(capsys, "users", *where)}
+    users = {row["user"]: row for row in inside.objects("users", *where)}
     assert users["shop"] == {
         "user": "shop",
         "type": "Normal",
         "status": "enable",
         "brokers": "broker-a",
     }
-    _, out, _ = here(capsys, "users", *where)
+    _, out, _ = inside("users", *where)
     assert "secret" not in out
-    assert here(capsys, "users", "delete", "shop", *where)[1].startswith("deleted user shop")
-    assert [row["user"] for row in objects(capsys, "users", *where)] == ["root"]
+    assert inside("users", "delete", "shop", *where)[1].startswith("deleted user shop")
+    assert [row["user"] for row in inside.objects("users", *where)] == ["root"]
 
 
 def test_rules_may_forbid_and_name_networks_and_a_super_user_is_said_to_be_one(
-    where: tuple[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    where: tuple[str, str], inside: Inside
 ) -> None:
-    create(monkeypatch, "pw")
-    _, out, _ = here(capsys, "users", "create", "boss", "--super", *where)
+    out = inside.output("users", "create", "boss", "--super", *where, data="pw")
     assert out == "created user boss, who may do everything\n"
     words = ("--actions", "Pub", "--deny", "--source-ip", "10.0.0.0/8")
-    _, out, error = here(capsys, "users", "allow", "boss", "Topic:t", *words, *where)
+    _, out, error = inside("users", "allow", "boss", "Topic:t", *words, *where)
     assert (out, error) == ("user boss may not Pub on Topic:t from 10.0.0.0/8\n", "")
-    _, out, _ = here(capsys, "users", "show", "boss", *where)
+    _, out, _ = inside("users", "show", "boss", *where)
     assert out.splitlines()[1].split() == ["Topic:t", "Deny", "Pub", "10.0.0.0/8", "broker-a"]
-    here(capsys, "users", "delete", "boss", *where)
+    inside("users", "delete", "boss", *where)
 
 
 @pytest.mark.parametrize(
@@ -98,13 +91,6 @@ def test_rules_may_forbid_and_name_networks_and_a_super_user_is_said_to_be_one(
     ],
 )
 def test_what_is_missing_is_said(
-    where: tuple[str, str],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...],
-    says: str,
+    where: tuple[str, str], inside: Inside, words: tuple[str, ...], says: str
 ) -> None:
-    create(monkeypatch, "")
-    code, out, error = here(capsys, "users", *words, *where)
-    assert (code, out) == (1, "")
-    assert error.startswith(f"aerobee users: {says}")
+    assert inside.refused("users", *words, *where).startswith(f"aerobee users: {says}")
