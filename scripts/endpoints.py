@@ -17,13 +17,10 @@ class HttpSettings(Protocol):
 
     @property
     def http_port(self) -> int | None: ...
-
     @property
     def http_bind_address(self) -> str: ...
-
     @property
     def http_token(self) -> str: ...
-
     @property
     def console_url(self) -> str: ...
 

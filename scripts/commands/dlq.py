@@ -7,7 +7,6 @@ once more, with all retries; they also stay, so that the same command sends them
 import argparse
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import datetime
 
 from ...client.admin.admin import Admin
 from ...client.admin.dead_letters import origin_of
@@ -23,7 +22,7 @@ from ..numbers import whole
 from ..output.command_error import CommandError
 from ..output.message_object import body_of, id_of, object_of
 from ..output.sanitize import json_line
-from ..output.table import Cell, Columns, Row, print_rows
+from ..output.table import Cell, Columns, Row, latest, print_rows
 
 LIST: Columns = ("GROUP", "MESSAGES", "LAST MESSAGE")
 SHOW: Columns = ("ID", "TOPIC", "GIVEN UP", "TRIES", "KEYS", "BODY")
@@ -91,7 +90,7 @@ async def _list(admin: Admin, options: argparse.Namespace) -> int:
     async def row(group: str) -> Row:
         stats = (await admin.topic_stats(DLQ_PREFIX + group)).offset_table.values()
         stored = sum(one.max_offset - max(0, one.min_offset) for one in stats)
-        return (group, stored, _local(max((one.last_update_timestamp for one in stats), default=0)))
+        return (group, stored, latest(one.last_update_timestamp for one in stats))
 
     groups = [options.group] if options.group else await _groups(admin)
     return print_rows(LIST, await each(groups, row), as_json=options.json)
@@ -113,7 +112,7 @@ def _row(record: Record, group: str) -> tuple[Cell, ...]:
     body = body_of(record).decode(errors="backslashreplace")
     body = body if len(body) <= BODY_CHARS else f"{body[: BODY_CHARS - 1]}…"
     return (
-        *(id_of(record), origin_of(record, group), _local(record.store_ms)),
+        *(id_of(record), origin_of(record, group), latest([record.store_ms])),
         *(record.reconsume_times, record.properties.get(props.KEYS, "") or "-", body),
     )
 
@@ -154,7 +153,3 @@ async def _letters(reader: Reader, group: str, last: int | None = None) -> Async
             if pulled.code != codes.SUCCESS and pulled.next_offset <= offset:
                 break
             offset = pulled.next_offset
-
-
-def _local(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000).isoformat(" ", "seconds") if ms else "never"

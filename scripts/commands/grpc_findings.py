@@ -54,54 +54,48 @@ async def of_proxy(
     if plain is not None and lenient is not None:
         do = Text("check that it is a proxy of gRPC, and its log")
         return [Finding(where, Text("it does not answer: %(why)s", why=plain), do)]
-    found = []
+    found: list[Finding] = []
+
+    def tell(what: Text, do: Text) -> None:
+        found.append(Finding(where, what, do))
+
     if lenient is not None:
-        found.append(
-            Finding(
-                where,
-                Text(
-                    "no TLS: %(why)s; clients of %(languages)s begin with TLS",
-                    why=lenient,
-                    languages=LENIENT,
-                ),
-                Text("set tlsServerMode to permissive, or switch TLS off in these clients"),
-            )
+        tell(
+            Text(
+                "no TLS: %(why)s; clients of %(languages)s begin with TLS",
+                why=lenient,
+                languages=LENIENT,
+            ),
+            Text("set tlsServerMode to permissive, or switch TLS off in these clients"),
         )
     elif plain is not None:
         strict, _ = await ask(address, topic, trusted or ssl.create_default_context())
         if strict is not None:
-            found.append(
-                Finding(
-                    where,
-                    Text(
-                        "TLS only, with a certificate that clients of %(languages)s don't take: "
-                        "%(why)s",
-                        languages=STRICT,
-                        why=strict,
-                    ),
-                    Text(
-                        "give it a certificate of a known authority (tlsCertPath, tlsKeyPath), or "
-                        "set tlsServerMode to permissive"
-                    ),
-                )
+            tell(
+                Text(
+                    "TLS only, with a certificate that clients of %(languages)s don't take: "
+                    "%(why)s",
+                    languages=STRICT,
+                    why=strict,
+                ),
+                Text(
+                    "give it a certificate of a known authority (tlsCertPath, tlsKeyPath), or "
+                    "set tlsServerMode to permissive"
+                ),
             )
     for each in (endpoints or over_tls)[:ENDPOINTS_MAX]:
         why = None if each == address else await _reach(each)
         if why is not None:
-            found.append(
-                Finding(
-                    where,
-                    Text(
-                        "it tells clients to go to %(address)s, where there is no connection: "
-                        "%(why)s",
-                        address=_text(each),
-                        why=why,
-                    ),
-                    Text(
-                        "open that port, or leave useEndpointPortFromRequest on, so that clients "
-                        "stay at what they dialled"
-                    ),
-                )
+            tell(
+                Text(
+                    "it tells clients to go to %(address)s, where there is no connection: %(why)s",
+                    address=_text(each),
+                    why=why,
+                ),
+                Text(
+                    "open that port, or leave useEndpointPortFromRequest on, so that clients "
+                    "stay at what they dialled"
+                ),
             )
     return found
 

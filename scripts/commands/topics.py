@@ -4,8 +4,6 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Iterable
-from datetime import datetime
 
 from ...client.admin.admin import READ_WRITE, Admin
 from ...client.admin.shrinking import SETTLE_SECONDS, Unread
@@ -15,7 +13,7 @@ from ..connecting import add_admin
 from ..named import named, only, unknown, user_topics
 from ..output.command_error import CommandError
 from ..output.sanitize import json_line
-from ..output.table import Columns, Row, objects, print_rows, table_lines
+from ..output.table import Columns, Row, latest, objects, print_rows, table_lines
 from .groups import progress
 
 NEW_TOPIC_QUEUES = 4  # per broker, as many as a client gives a topic that makes itself
@@ -252,7 +250,7 @@ async def _show(admin: Admin, name: str, *, as_json: bool) -> int:
     queues: list[Row] = [
         (
             *(queue.broker_name, queue.queue_id, max(0, one.min_offset), one.max_offset),
-            *(one.max_offset - max(0, one.min_offset), _time([one.last_update_timestamp])),
+            *(one.max_offset - max(0, one.min_offset), latest([one.last_update_timestamp])),
         )
         for queue, one in sorted(stats.offset_table.items())
     ]
@@ -303,10 +301,4 @@ async def _topic_row(admin: Admin, name: str) -> Row:
     stats = (await admin.topic_stats(name)).offset_table.values()
     stored = sum(one.max_offset - max(0, one.min_offset) for one in stats)
     brokers = ",".join(sorted(one.broker_name or "" for one in route.broker_datas))
-    return (name, brokers, queues, stored, _time(one.last_update_timestamp for one in stats))
-
-
-def _time(times_ms: Iterable[int]) -> str:
-    """The latest of these times."""
-    last_ms = max(times_ms, default=0)
-    return datetime.fromtimestamp(last_ms / 1000).isoformat(" ", "seconds") if last_ms else "never"
+    return (name, brokers, queues, stored, latest(one.last_update_timestamp for one in stats))

@@ -1,6 +1,7 @@
 """Tables: aligned text for people, JSON objects for programs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 
 from .sanitize import json_line, plain
 
@@ -32,6 +33,12 @@ def print_rows(columns: Columns, rows: Sequence[Row], *, as_json: bool) -> int:
     for line in lines:
         print(line)
     return 0
+
+
+def latest(times_ms: Iterable[int]) -> str:
+    """The latest of these times, in local time; "never" without one."""
+    last_ms = max(times_ms, default=0)
+    return datetime.fromtimestamp(last_ms / 1000).isoformat(" ", "seconds") if last_ms else "never"
 
 
 def objects(columns: Columns, rows: Sequence[Row]) -> Iterator[dict[str, Cell]]:
