@@ -91,12 +91,8 @@ class AccessAdmin(Asking):
             await self._tell(codes.AUTH_DELETE_ACL, header)
 
     async def _lists(self, code: int, header: Header, kind: type[Info]) -> dict[str, list[Info]]:
-        masters = await self.masters()
-        answers = await self._ask_each(masters, code, header)
-        return {
-            name: bodies_of(answer, kind, code)
-            for name, answer in zip(masters, answers, strict=True)
-        }
+        answers = await self._ask_each(await self.masters(), code, header)
+        return {name: bodies_of(answer, kind, code) for name, answer in answers.items()}
 
     async def _tell(self, code: int, header: Header, body: bytes = b"") -> None:
         info = await self.cluster_info()

@@ -2,7 +2,6 @@
 
 from ..cluster.route import QUEUES_MAX
 from .access import AccessAdmin
-from .brokers import BrokerAdmin
 from .dead_letters import DeadLetterAdmin
 from .drain import DrainAdmin
 from .messages import MessageAdmin
@@ -12,7 +11,7 @@ from .topics import READ_WRITE
 __all__ = ["QUEUES_MAX", "READ_WRITE", "Admin"]
 
 
-class Admin(BrokerAdmin, DrainAdmin, ShrinkAdmin, DeadLetterAdmin, MessageAdmin, AccessAdmin):
+class Admin(DrainAdmin, ShrinkAdmin, DeadLetterAdmin, MessageAdmin, AccessAdmin):
     """Asks and changes a cluster.
 
     async with Admin("127.0.0.1:9876") as admin:

@@ -1,14 +1,14 @@
 """Connections for administrative calls, and requests to one, each or any broker."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ...protocol import codes
 from ...protocol.bodies.cluster import ClusterInfo
 from ...protocol.bodies.route import MASTER_ID, TopicRouteData
 from ...protocol.command import Command
 from ...protocol.wire import Header
-from ..base.responses import body_of
+from ..base.responses import AnyBody, body_of
 from ..base.security import Security
 from ..cluster.own_cluster import OwnCluster
 from ..errors import BrokerError, NoRouteError
@@ -79,34 +79,61 @@ class Asking(OwnCluster):
     ) -> Command:
         return await self._open().ask(address, code, header, body, ADMIN_SECONDS)
 
-    async def _ask_known(self, address: str, code: int, header: Header) -> Command | None:
-        """The response; None from a broker that does not know this request."""
-        answer = await self._open().request(address, code, header, timeout_s=ADMIN_SECONDS)
-        if answer.code == codes.REQUEST_CODE_NOT_SUPPORTED:
-            return None
-        if answer.code != codes.SUCCESS:
-            name = codes.REQUEST_NAMES.get(code, str(code))
-            raise BrokerError(answer.code, answer.remark, address, name)
-        return answer
-
     async def _ask_each(
         self,
         addresses: Mapping[str, str],
         code: int,
         header: Header | None = None,
         body: bytes = b"",
-    ) -> list[Command]:
+    ) -> dict[str, Command]:
+        """The responses of several brokers, by broker name as in `addresses`."""
         work = (self._ask(address, code, header, body) for address in addresses.values())
-        return await asyncio.gather(*work)
+        return dict(zip(addresses, await asyncio.gather(*work), strict=True))
 
-    async def _ask_any(
-        self, code: int, header: Header | None, missing: tuple[int, ...], doing: str
-    ) -> Command | None:
-        """The first master's response whose code is not in `missing`; None without any."""
-        for address in (await self.masters()).values():
+    async def _body(
+        self, address: str, code: int, kind: type[AnyBody], header: Header | None = None
+    ) -> AnyBody:
+        """The body of a broker's response."""
+        return body_of(await self._ask(address, code, header), kind, code)
+
+    async def _bodies(
+        self,
+        addresses: Mapping[str, str],
+        code: int,
+        kind: type[AnyBody],
+        header: Header | None = None,
+    ) -> dict[str, AnyBody]:
+        """The bodies of the responses of several brokers, by broker name."""
+        answers = await self._ask_each(addresses, code, header)
+        return {name: body_of(answer, kind, code) for name, answer in answers.items()}
+
+    async def _body_if_known(
+        self, address: str, code: int, kind: type[AnyBody], header: Header
+    ) -> AnyBody | None:
+        """The body; None from a broker that does not know this request."""
+        what, missing = codes.REQUEST_NAMES[code], (codes.REQUEST_CODE_NOT_SUPPORTED,)
+        return await self._body_of_any([address], code, kind, header, missing, what)
+
+    async def _body_of_master(
+        self, code: int, kind: type[AnyBody], header: Header, missing: tuple[int, ...], doing: str
+    ) -> AnyBody | None:
+        """The body of the first master whose code is not in `missing`; None without any."""
+        addresses = (await self.masters()).values()
+        return await self._body_of_any(addresses, code, kind, header, missing, doing)
+
+    async def _body_of_any(
+        self,
+        addresses: Iterable[str],
+        code: int,
+        kind: type[AnyBody],
+        header: Header,
+        missing: tuple[int, ...],
+        doing: str,
+    ) -> AnyBody | None:
+        for address in addresses:
             answer = await self._open().request(address, code, header, timeout_s=ADMIN_SECONDS)
             if answer.code == codes.SUCCESS:
-                return answer
+                return body_of(answer, kind, code)
             if answer.code not in missing:
                 raise BrokerError(answer.code, answer.remark, address, doing)
         return None

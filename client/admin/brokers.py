@@ -47,19 +47,17 @@ class BrokerAdmin(Asking):
 
     async def ha_status(self, address: str) -> HARuntimeInfo:
         """How far a broker's slaves are, or a slave is."""
-        code = codes.GET_BROKER_HA_STATUS
-        return body_of(await self._ask(address, code), HARuntimeInfo, code)
+        return await self._body(address, codes.GET_BROKER_HA_STATUS, HARuntimeInfo)
 
     async def broker_stats(self, address: str, name: str, key: str) -> BrokerStatsData:
         """A counter by minute, hour and day: `name` as TOPIC_PUT_NUMS, `key` a topic, say."""
-        code = codes.VIEW_BROKER_STATS_DATA
-        return body_of(await self._ask(address, code, StatsData(name, key)), BrokerStatsData, code)
+        header = StatsData(name, key)
+        return await self._body(address, codes.VIEW_BROKER_STATS_DATA, BrokerStatsData, header)
 
     async def broker_consume_stats(self, address: str, *, order: bool = False) -> ConsumeStatsList:
         """How far all groups of one broker are."""
-        code = codes.GET_BROKER_CONSUME_STATS
-        answer = await self._ask(address, code, BrokerConsumeStats(order))
-        return body_of(answer, ConsumeStatsList, code)
+        header = BrokerConsumeStats(order)
+        return await self._body(address, codes.GET_BROKER_CONSUME_STATS, ConsumeStatsList, header)
 
     async def clean_expired_queues(self, address: str) -> None:
         """Make a broker delete consume queue files whose messages were deleted."""

@@ -4,15 +4,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...protocol import codes
-from ...protocol.bodies.cluster import KVTable
-from ...protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
 from ...protocol.bodies.stats import TopicStatsTable
-from ...protocol.bodies.topic import TopicConfigSerializeWrapper
 from ...protocol.headers.topics import TopicName
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from ..base.concurrent import each
-from ..base.responses import body_of
-from .base import Asking
+from .brokers import BrokerAdmin
+from .groups import GroupAdmin
+from .topics import TopicAdmin
 
 HALF_TOPIC, HALF_GROUP = "RMQ_SYS_TRANS_HALF_TOPIC", "CID_RMQ_SYS_TRANS"
 REVIVE_PREFIX, REVIVE_GROUP = "rmq_sys_REVIVE_LOG_", "CID_RMQ_SYS_REVIVE_GROUP"
@@ -44,7 +42,7 @@ class Left(NamedTuple):
         return " ".join(part for part in (self.what, self.group, where) if part)
 
 
-class DrainAdmin(Asking):
+class DrainAdmin(BrokerAdmin, TopicAdmin, GroupAdmin):
     """The call about a broker that is to become empty."""
 
     async def left_to_read(self, address: str) -> list[Left]:
@@ -52,8 +50,8 @@ class DrainAdmin(Asking):
 
         A group counts for each topic of which it has offsets on that broker.
         """
-        offsets = await self._offsets_at(address)
-        names = await self._topics_at(address)
+        offsets = (await self.all_offsets(address)).offset_table
+        names = list((await self.topic_configs(address)).topic_config_table)
         pairs = _pairs(names, offsets)
 
         async def of_topic(topic: str) -> list[Left]:
@@ -65,27 +63,15 @@ class DrainAdmin(Asking):
         ]
         return found + await self._waiting_at(address)
 
-    async def _offsets_at(self, address: str) -> dict[str, dict[int, int]]:
-        code = codes.GET_ALL_CONSUMER_OFFSET
-        answer = await self._ask(address, code)
-        return body_of(answer, ConsumerOffsetSerializeWrapper, code).offset_table
-
     async def _bounds(self, address: str, topic: str) -> dict[int, tuple[int, int]]:
         """The first and the next offset of each queue."""
-        code = codes.GET_TOPIC_STATS_INFO
-        answer = await self._ask(address, code, TopicName(topic))
-        stats = body_of(answer, TopicStatsTable, code).offset_table
+        code, header = codes.GET_TOPIC_STATS_INFO, TopicName(topic)
+        stats = (await self._body(address, code, TopicStatsTable, header)).offset_table
         return {queue.queue_id: (one.min_offset, one.max_offset) for queue, one in stats.items()}
-
-    async def _topics_at(self, address: str) -> list[str]:
-        code = codes.GET_ALL_TOPIC_CONFIG
-        answer = await self._ask(address, code)
-        return list(body_of(answer, TopicConfigSerializeWrapper, code).topic_config_table)
 
     async def _waiting_at(self, address: str) -> list[Left]:
         """Messages with a delay, by level, and those of the timer wheel."""
-        code = codes.GET_BROKER_RUNTIME_INFO
-        table = body_of(await self._ask(address, code), KVTable, code).table
+        table = await self.broker_runtime(address)
         found = []
         for queue, (first, end) in sorted((await self._bounds(address, DELAY_TOPIC)).items()):
             level = queue + 1

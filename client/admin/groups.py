@@ -33,7 +33,6 @@ from ...protocol.headers.groups import (
 )
 from ...protocol.headers.groups import ConsumeStats as ConsumeStatsHeader
 from ...protocol.headers.offsets import UpdateConsumerOffset
-from ..base.responses import body_of
 from ..errors import ClientError, NoRouteError
 from .base import Asking
 
@@ -47,13 +46,8 @@ class GroupAdmin(Asking):
 
     async def groups(self) -> dict[str, SubscriptionGroupWrapper]:
         """The consumer groups that each master keeps, by broker name."""
-        masters = await self.masters()
         code = codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
-        answers = await self._ask_each(masters, code)
-        return {
-            name: body_of(answer, SubscriptionGroupWrapper, code)
-            for name, answer in zip(masters, answers, strict=True)
-        }
+        return await self._bodies(await self.masters(), code, SubscriptionGroupWrapper)
 
     async def update_group(self, config: SubscriptionGroupConfig) -> None:
         """Make a consumer group or replace its settings on every master."""
@@ -70,9 +64,8 @@ class GroupAdmin(Asking):
         """How far `group` is in each queue, in one topic or in all that it has read."""
         found = ConsumeStats()
         header = ConsumeStatsHeader(group, topic)
-        masters = await self.masters()
-        for answer in await self._ask_each(masters, codes.GET_CONSUME_STATS, header):
-            part = body_of(answer, ConsumeStats, codes.GET_CONSUME_STATS)
+        code, masters = codes.GET_CONSUME_STATS, await self.masters()
+        for part in (await self._bodies(masters, code, ConsumeStats, header)).values():
             for each in part.offset_table.values():
                 # Below 0 in a queue of a static topic in which the group has not got a progress.
                 each.consumer_offset = max(0, each.consumer_offset)
@@ -82,53 +75,46 @@ class GroupAdmin(Asking):
 
     async def consumer_connection(self, group: str) -> ConsumerConnection | None:
         """The members of `group` and their subscriptions; None when no broker has a member."""
-        code = codes.GET_CONSUMER_CONNECTION_LIST
-        answer = await self._ask_any(code, ConsumerGroup(group), AWAY, f"list members of {group}")
-        return None if answer is None else body_of(answer, ConsumerConnection, code)
+        code, header = codes.GET_CONSUMER_CONNECTION_LIST, ConsumerGroup(group)
+        doing = f"list members of {group}"
+        return await self._body_of_master(code, ConsumerConnection, header, AWAY, doing)
 
     async def producer_connection(self, group: str) -> ProducerConnection | None:
         """The members of a group of producers; None when no broker has one."""
-        code, missing = codes.GET_PRODUCER_CONNECTION_LIST, (codes.SYSTEM_ERROR,)
-        answer = await self._ask_any(code, ProducerGroup(group), missing, f"list {group}")
-        return None if answer is None else body_of(answer, ProducerConnection, code)
+        code, header = codes.GET_PRODUCER_CONNECTION_LIST, ProducerGroup(group)
+        missing, doing = (codes.SYSTEM_ERROR,), f"list {group}"
+        return await self._body_of_master(code, ProducerConnection, header, missing, doing)
 
     async def producers(self, address: str) -> ProducerTableInfo:
         """All producers that are connected to one broker."""
-        code = codes.GET_ALL_PRODUCER_INFO
-        return body_of(await self._ask(address, code), ProducerTableInfo, code)
+        return await self._body(address, codes.GET_ALL_PRODUCER_INFO, ProducerTableInfo)
 
     async def group_config(self, group: str) -> dict[str, SubscriptionGroupConfig]:
         """The settings of a group on each master, by broker name."""
         code, masters = codes.GET_SUBSCRIPTIONGROUP_CONFIG, await self.masters()
-        answers = await self._ask_each(masters, code, GroupName(group))
-        return {
-            name: body_of(answer, SubscriptionGroupConfig, code)
-            for name, answer in zip(masters, answers, strict=True)
-        }
+        return await self._bodies(masters, code, SubscriptionGroupConfig, GroupName(group))
 
     async def group_summaries(
         self, address: str, after: str = "", count: int = 200
     ) -> GroupSummaries | None:
         """A page, of up to 1,000 rows, of what a broker tells of all its groups; None where it does
         not know this request, which only aerobee's brokers do."""
-        code = codes.GET_GROUP_SUMMARIES
-        answer = await self._ask_known(address, code, SummaryPage(after, count))
-        return None if answer is None else body_of(answer, GroupSummaries, code)
+        code, header = codes.GET_GROUP_SUMMARIES, SummaryPage(after, count)
+        return await self._body_if_known(address, code, GroupSummaries, header)
 
     async def topics_of_group(self, group: str) -> list[str]:
         """The topics that a group reads or has read, sorted."""
-        code = codes.QUERY_TOPICS_BY_CONSUMER
-        found: set[str] = set()
-        for answer in await self._ask_each(await self.masters(), code, GroupName(group)):
-            found.update(body_of(answer, TopicList, code).topic_list)
-        return sorted(found)
+        code, masters = codes.QUERY_TOPICS_BY_CONSUMER, await self.masters()
+        answers = await self._bodies(masters, code, TopicList, GroupName(group))
+        return sorted({topic for answer in answers.values() for topic in answer.topic_list})
 
     async def subscription(self, group: str, topic: str) -> QuerySubscriptionResponseBody:
         """A group's subscription to a topic, as the first master knows it."""
-        code = codes.QUERY_SUBSCRIPTION_BY_CONSUMER
-        answer = await self._ask_any(code, GroupTopic(group, topic), (), f"subscription of {group}")
-        assert answer is not None
-        return body_of(answer, QuerySubscriptionResponseBody, code)
+        code, kind = codes.QUERY_SUBSCRIPTION_BY_CONSUMER, QuerySubscriptionResponseBody
+        doing = f"subscription of {group}"
+        found = await self._body_of_master(code, kind, GroupTopic(group, topic), (), doing)
+        assert found is not None
+        return found
 
     async def running_info(
         self, group: str, client_id: str, *, stacks: bool = False
@@ -137,22 +123,23 @@ class GroupAdmin(Asking):
         stacks."""
         code = codes.GET_CONSUMER_RUNNING_INFO
         header = RunningInfoHeader(group, client_id, stacks)
-        answer = await self._ask_any(code, header, NOT_THERE, f"ask {client_id}")
-        if answer is None:
+        doing = f"ask {client_id}"
+        found = await self._body_of_master(code, ConsumerRunningInfo, header, NOT_THERE, doing)
+        if found is None:
             raise NoRouteError(f"no broker has a member {client_id} of group {group}")
-        return body_of(answer, ConsumerRunningInfo, code)
+        return found
 
     async def consume_directly(
         self, group: str, client_id: str, msg_id: str, topic: str | None = None
     ) -> ConsumeMessageDirectlyResult:
         """Have one member consume a stored message at once; `msg_id` is its offset message id."""
-        code = codes.CONSUME_MESSAGE_DIRECTLY
+        code, kind = codes.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyResult
         header = ConsumeMessageDirectly(group, client_id, msg_id, topic=topic)
         doing = f"have {client_id} consume {msg_id}"
-        answer = await self._ask_any(code, header, NOT_THERE, doing)
-        if answer is None:
+        found = await self._body_of_master(code, kind, header, NOT_THERE, doing)
+        if found is None:
             raise NoRouteError(f"no broker has a member {client_id} of group {group}")
-        return body_of(answer, ConsumeMessageDirectlyResult, code)
+        return found
 
     # --- progress -------------------------------------------------------------------------------
 
@@ -166,10 +153,12 @@ class GroupAdmin(Asking):
         """
         code, addresses = codes.INVOKE_BROKER_TO_RESET_OFFSET, await self._masters_of(topic)
         header = ResetOffset(group, topic, ms, force)
-        found: dict[MessageQueue, int] = {}
-        for answer in await self._ask_each(addresses, code, header):
-            found.update(body_of(answer, ResetOffsetBody, code).offset_table)
-        return found
+        answers = await self._bodies(addresses, code, ResetOffsetBody, header)
+        return {
+            queue: offset
+            for answer in answers.values()
+            for queue, offset in answer.offset_table.items()
+        }
 
     async def skip_accumulated(self, group: str, topic: str) -> dict[MessageQueue, int]:
         """Set a group's offsets to the end of a topic; waiting messages are skipped."""
@@ -196,7 +185,7 @@ class GroupAdmin(Asking):
     async def all_offsets(self, address: str) -> ConsumerOffsetSerializeWrapper:
         """All offsets that one broker keeps."""
         code = codes.GET_ALL_CONSUMER_OFFSET
-        return body_of(await self._ask(address, code), ConsumerOffsetSerializeWrapper, code)
+        return await self._body(address, code, ConsumerOffsetSerializeWrapper)
 
     async def member_offsets(
         self, group: str, topic: str, client_id: str | None = None
@@ -205,8 +194,8 @@ class GroupAdmin(Asking):
         code, addresses = codes.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, await self._masters_of(topic)
         found: dict[str, Mapping[MessageQueue, int]] = {}
         header = ConsumerStatus(topic, group, client_id)
-        for answer in await self._ask_each(addresses, code, header):
-            found.update(body_of(answer, GetConsumerStatusBody, code).consumer_table)
+        for answer in (await self._bodies(addresses, code, GetConsumerStatusBody, header)).values():
+            found.update(answer.consumer_table)
         return found
 
     async def set_request_mode(

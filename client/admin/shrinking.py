@@ -19,7 +19,7 @@ from ...protocol.bodies.topic import TopicConfig
 from ...protocol.headers.offsets import OffsetResponse, QueueAddress
 from ...protocol.headers.topics import TopicName, UpdateTopic
 from ..base.concurrent import each
-from ..base.responses import body_of, header_of
+from ..base.responses import header_of
 from ..errors import BrokerError, ClientError
 from .groups import GroupAdmin
 from .topics import TopicAdmin
@@ -201,10 +201,10 @@ class ShrinkAdmin(TopicAdmin, GroupAdmin):
         return bounds, [one for one in found if one.messages]
 
     async def _bounds_of(self, topic: str, queues: int, masters: Mapping[str, str]) -> Bounds:
-        code = codes.GET_TOPIC_STATS_INFO
+        code, header = codes.GET_TOPIC_STATS_INFO, TopicName(topic)
         found: dict[MessageQueue, tuple[int, int]] = {}
-        for answer in await self._ask_each(masters, code, TopicName(topic)):
-            for queue, one in sorted(body_of(answer, TopicStatsTable, code).offset_table.items()):
+        for answer in (await self._bodies(masters, code, TopicStatsTable, header)).values():
+            for queue, one in sorted(answer.offset_table.items()):
                 if queue.queue_id >= queues:
                     least = max(0, one.min_offset)
                     found[queue] = least, max(least, one.max_offset)

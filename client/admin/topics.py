@@ -88,8 +88,9 @@ class TopicAdmin(Asking):
         found = TopicStatsTable()
         code = codes.GET_TOPIC_STATS_INFO
         addresses = await self._masters_of(topic)
-        for answer in await self._ask_each(addresses, code, TopicName(topic)):
-            part = body_of(answer, TopicStatsTable, code)
+        for part in (
+            await self._bodies(addresses, code, TopicStatsTable, TopicName(topic))
+        ).values():
             found.offset_table.update(part.offset_table)
             found.topic_put_tps += part.topic_put_tps
         return found
@@ -119,46 +120,33 @@ class TopicAdmin(Asking):
 
     async def topic_configs(self, address: str) -> TopicConfigSerializeWrapper:
         """All topics of one broker with their settings."""
-        code = codes.GET_ALL_TOPIC_CONFIG
-        return body_of(await self._ask(address, code), TopicConfigSerializeWrapper, code)
+        return await self._body(address, codes.GET_ALL_TOPIC_CONFIG, TopicConfigSerializeWrapper)
 
     async def topic_summaries(
         self, address: str, after: str = "", count: int = 200
     ) -> TopicSummaries | None:
         """A page, of up to 1,000 rows, of what a broker tells of all its topics; None where it does
         not know this request, which only aerobee's brokers do."""
-        code = codes.GET_TOPIC_SUMMARIES
-        answer = await self._ask_known(address, code, SummaryPage(after, count))
-        return None if answer is None else body_of(answer, TopicSummaries, code)
+        code, header = codes.GET_TOPIC_SUMMARIES, SummaryPage(after, count)
+        return await self._body_if_known(address, code, TopicSummaries, header)
 
     async def topic_config(self, topic: str) -> dict[str, TopicConfig]:
         """The settings of a topic on each master that has it, by broker name."""
-        code = codes.GET_TOPIC_CONFIG
-        addresses = await self._masters_of(topic)
-        answers = await self._ask_each(addresses, code, TopicName(topic))
-        return {
-            name: body_of(answer, TopicConfig, code)
-            for name, answer in zip(addresses, answers, strict=True)
-        }
+        code, addresses = codes.GET_TOPIC_CONFIG, await self._masters_of(topic)
+        return await self._bodies(addresses, code, TopicConfig, TopicName(topic))
 
     async def groups_of_topic(self, topic: str) -> list[str]:
         """The consumer groups that read a topic or have read it, sorted."""
-        code = codes.QUERY_TOPIC_CONSUME_BY_WHO
-        addresses = await self._masters_of(topic)
-        found: set[str] = set()
-        for answer in await self._ask_each(addresses, code, TopicName(topic)):
-            found.update(body_of(answer, GroupList, code).group_list)
-        return sorted(found)
+        code, addresses = codes.QUERY_TOPIC_CONSUME_BY_WHO, await self._masters_of(topic)
+        answers = await self._bodies(addresses, code, GroupList, TopicName(topic))
+        return sorted({group for answer in answers.values() for group in answer.group_list})
 
     async def time_span(self, topic: str, group: str) -> list[QueueTimeSpan]:
         """For each queue the times of its first and last message, and of the group's next one."""
-        code = codes.QUERY_CONSUME_TIME_SPAN
-        addresses = await self._masters_of(topic)
+        code, addresses = codes.QUERY_CONSUME_TIME_SPAN, await self._masters_of(topic)
         header = QueryConsumeTimeSpan(topic, group)
-        found: list[QueueTimeSpan] = []
-        for answer in await self._ask_each(addresses, code, header):
-            found += body_of(answer, QueryConsumeTimeSpanBody, code).consume_time_span_set
-        return found
+        answers = await self._bodies(addresses, code, QueryConsumeTimeSpanBody, header)
+        return [span for answer in answers.values() for span in answer.consume_time_span_set]
 
     async def queue_entries(
         self, queue: MessageQueue, offset: int, count: int = 32, group: str | None = None
@@ -172,7 +160,7 @@ class TopicAdmin(Asking):
             )
         code = codes.QUERY_CONSUME_QUEUE
         header = QueryConsumeQueue(queue.topic, queue.queue_id, offset, count, group)
-        return body_of(await self._ask(address, code, header), QueryConsumeQueueResponseBody, code)
+        return await self._body(address, code, QueryConsumeQueueResponseBody, header)
 
     async def clean_unused_topics(self, address: str) -> None:
         """Have a broker delete the queues of topics that it doesn't have any more."""
