@@ -25,6 +25,9 @@ FAILED = "processing %r failed; it comes again, unless this was its last try"
 class Settler(Protocol):
     """Settles messages: the consumer that received them."""
 
+    def taken(self, message: "ReceivedMessage") -> None:
+        """The application has the message now."""
+
     def acknowledge(self, message: "ReceivedMessage") -> None:
         """The message is done: the group may move past it."""
 
@@ -38,7 +41,7 @@ class Settler(Protocol):
 class ReceivedMessage(MessageView):
     """A received message with `process()`, `ack()` and `nack()`."""
 
-    __slots__ = ("_open", "_settler")
+    __slots__ = ("_open", "settler")
     source: ProcessQueue
 
     def __init__(self, record: Record, process_queue: ProcessQueue, settler: Settler) -> None:
@@ -52,7 +55,7 @@ class ReceivedMessage(MessageView):
         if topic is None:
             topic = without_namespace(self.sent_topic, process_queue.namespace)
         self.topic = topic
-        self._settler = settler
+        self.settler = settler
         self._open = True
 
     @property
@@ -80,18 +83,18 @@ class ReceivedMessage(MessageView):
         """
         if self._open:
             self._open = False
-            await self._settler.send_back(self, delay_level)
+            await self.settler.send_back(self, delay_level)
 
     def settle(self) -> None:
         """Like `ack`, for callers that can't await."""
         if self._open:
             self._open = False
-            self._settler.acknowledge(self)
+            self.settler.acknowledge(self)
 
     def release(self) -> None:
         """Release it unsettled; this consumer may receive it again at once."""
         if self._open:
-            self._settler.again(self)
+            self.settler.again(self)
 
     def reopen(self) -> None:
         """Open it again, because it could not be sent back."""

@@ -16,9 +16,9 @@ from ..base.arguments import check_count, check_type
 from ..errors import AerobeeError, ClientError
 from ..group.offsets import OffsetStore
 from ..group.process_queue import ProcessQueue
-from ..group.received import ReceivedMessage, Settler, finish
+from ..group.received import ReceivedMessage, finish
 from ..group.send_back import SendBack
-from .listening import Batch, Verdict
+from .listening import Batch, Service, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,8 @@ SUSPEND_SECONDS = 1.0  # suspendCurrentQueueTimeMillis, for queues in order
 EXPIRED_LEVEL = 3  # the delay level of a message that took too long
 EXPIRED_MAX = 16  # of one queue and one look
 
-Emit = Callable[[ProcessQueue, Sequence[ReceivedMessage]], None]
+# Called with messages for the application, their queue, and the service that settles them.
+Emit = Callable[[Service, ProcessQueue, Sequence[ReceivedMessage]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class ConcurrentService:
     def __init__(
         self, store: OffsetStore, send_back: SendBack | None, settings: ConsumeSettings, emit: Emit
     ) -> None:
-        self.settler: Settler = self  # the settler of the messages
+        self.settler: Service = self  # the settler of the messages
         self._store = store
         self._send_back = send_back
         self._settings = settings
@@ -76,9 +77,8 @@ class ConcurrentService:
     def deliver(self, process_queue: ProcessQueue, records: list[Record]) -> None:
         """Hand out pulled messages, in this order."""
         settler = self.settler
-        self._emit(
-            process_queue, [ReceivedMessage(record, process_queue, settler) for record in records]
-        )
+        messages = [ReceivedMessage(record, process_queue, settler) for record in records]
+        self._emit(settler, process_queue, messages)
 
     def taken(self, message: ReceivedMessage) -> None:
         """The application has taken the message."""
@@ -135,7 +135,7 @@ class ConcurrentService:
         """The application released it unsettled: hand it out again at once."""
         self._forget(message)
         if not self._closed and not message.is_void:
-            self._emit(message.source, [message])
+            self._emit(self.settler, message.source, [message])
 
     def _again_later(self, message: ReceivedMessage) -> None:
         def come() -> None:

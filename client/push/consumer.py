@@ -151,7 +151,6 @@ class Consumer(Startable, Receiving):
         self._closed = False
         self._draining = False
         self._service: PushService | None = None
-        self._taken: Callable[[ReceivedMessage], None] = _nobody_waits
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -168,7 +167,6 @@ class Consumer(Startable, Receiving):
             return
         service = PushService(self._membership, self._settings, self._subscriptions, self._inbox)
         self._service = service
-        self._taken = service.settling.taken
         self._started_ms = now_ms()
         try:
             await self._join(service)
@@ -346,7 +344,3 @@ class Consumer(Startable, Receiving):
             self._on_queues(topic, every, [each for each in self.queues if each.topic == topic])
         except Exception as wrong:
             log_failure(log, wrong, "on_queues failed for topic %s", topic)
-
-
-def _nobody_waits(message: ReceivedMessage) -> None:
-    """Before the start nothing is taken."""

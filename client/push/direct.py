@@ -54,6 +54,9 @@ class _Once:
     def __init__(self) -> None:
         self.result: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
+    def taken(self, message: ReceivedMessage) -> None:
+        pass
+
     def acknowledge(self, message: ReceivedMessage) -> None:
         self._set("CR_SUCCESS")
 

@@ -26,7 +26,7 @@ from ..base.identity import now_ms
 from ..errors import ClientError
 from ..group.inbox import Inbox
 from ..group.process_queue import ProcessQueue
-from ..group.received import ReceivedMessage
+from ..group.received import ReceivedMessage, Settler
 
 log = logging.getLogger(__name__)
 
@@ -86,10 +86,11 @@ class Listener:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Messages of one queue that are consumed together."""
+    """Messages of one queue that are consumed together, and settled by `service`."""
 
     process_queue: ProcessQueue
     messages: list[ReceivedMessage]
+    service: "Service"
 
     @property
     def is_void(self) -> bool:
@@ -110,8 +111,11 @@ class Verdict:
     error: Exception | None = field(default=None)
 
 
-class Settling(Protocol):
-    """Settles batches after the listener: the consume service."""
+class Service(Settler, Protocol):
+    """A consume service: it settles messages, and batches after the listener. The messages that it
+    delivers are settled by `settler`: itself, or what records its work."""
+
+    settler: "Service"
 
     def begin(self, batch: Batch) -> None:
         """The listener was called."""
@@ -128,13 +132,12 @@ def done_of(outcome: Outcome, ack_index: int, size: int) -> int:
 
 
 class Workers:
-    """Calls a listener for the batches of an inbox; `service` settles them."""
+    """Calls a listener for the batches of an inbox."""
 
-    def __init__(self, group: str, listener: Listener, service: Settling) -> None:
+    def __init__(self, group: str, listener: Listener) -> None:
         self.listener = listener
         self.inbox: Inbox[Batch] = Inbox()
         self._group = group
-        self._service = service
         self._tasks: list[asyncio.Task[None]] = []
         self._threads: ThreadPoolExecutor | None = None
         if not _is_coroutine_function(listener.function):
@@ -223,10 +226,10 @@ class Workers:
 
     async def _work(self) -> None:
         while (batch := await self.inbox.take()) is not None:
-            self._service.begin(batch)
+            batch.service.begin(batch)
             verdict = await self.call(batch.process_queue, batch.messages)
             try:
-                await self._service.finish(batch, verdict)
+                await batch.service.finish(batch, verdict)
             except Exception:
                 log.exception("settling %r failed; it comes again", batch.messages[0])
 

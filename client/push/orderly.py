@@ -16,10 +16,10 @@ from ..errors import AerobeeError
 from ..group.offsets import OffsetStore
 from ..group.process_queue import ProcessQueue, name_of
 from ..group.queue_locks import QueueLocks
-from ..group.received import ReceivedMessage, Settler
+from ..group.received import ReceivedMessage
 from ..group.send_back import SendBack
 from .concurrent import ConsumeSettings, Emit
-from .listening import Batch, Verdict
+from .listening import Batch, Service, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class OrderlyService:
         freed: Callable[[], None],
         batch_max: int = 1,
     ) -> None:
-        self.settler: Settler = self  # the settler of the messages
+        self.settler: Service = self  # the settler of the messages
         self._store = store
         self._send_back = send_back
         self._settings = settings
@@ -238,7 +238,7 @@ class OrderlyService:
             return
         size = min(self._batch_max, len(line.waiting))
         line.under_way = [line.waiting.popleft() for _ in range(size)]
-        self._emit(process_queue, list(line.under_way))
+        self._emit(self.settler, process_queue, list(line.under_way))
 
     async def _lock_again(self, line: _Line) -> None:
         assert self._locks is not None

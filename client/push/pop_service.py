@@ -18,7 +18,7 @@ from ..group.send_back import SendBack
 from ..pop import acks as pop_acks
 from ..pop.popping import Popped
 from .concurrent import Emit
-from .listening import Batch, Verdict
+from .listening import Batch, Service, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class PopService:
     """Settles the popped messages of one consumer; `times_max` is how often one is tried."""
 
     def __init__(self, cluster: Cluster, group: str, send_back: SendBack, emit: Emit) -> None:
-        self.settler: Settler = self
+        self.settler: Service = self
         self._cluster = cluster
         self._group = group
         self._send_back = send_back
@@ -118,7 +118,7 @@ class PopService:
             message.finished()
             self._in_background(self._ack(message))
         for process_queue, messages in by_queue.items():
-            self._emit(process_queue, messages)
+            self._emit(self.settler, process_queue, messages)
 
     async def close(self) -> None:
         """Wait for pending acknowledgements."""
@@ -159,7 +159,7 @@ class PopService:
     def again(self, message: ReceivedMessage) -> None:
         """The application released it unsettled; it may be handed out again."""
         if not message.is_void:
-            self._emit(message.source, [message])
+            self._emit(self.settler, message.source, [message])
 
     # --- for a listener -------------------------------------------------------------------------
 

@@ -16,13 +16,9 @@ from .service import PushService
 
 
 class Receiving(PushMember):
-    """Hands out messages; the subclass adds life cycle and topics.
-
-    `_taken` is called for each message taken; before the start there are none.
-    """
+    """Hands out messages; the subclass adds life cycle and topics."""
 
     _service: PushService | None
-    _taken: Callable[[ReceivedMessage], None]
 
     @overload
     def listener(self, function: Function) -> Function: ...
@@ -66,7 +62,7 @@ class Receiving(PushMember):
             message = await self._inbox.take()
         if message is None:
             raise StopAsyncIteration
-        self._taken(message)
+        message.settler.taken(message)
         return message
 
     async def receive(
@@ -83,7 +79,7 @@ class Receiving(PushMember):
             except TimeoutError:
                 return None
         if message is not None:
-            self._taken(message)
+            message.settler.taken(message)
         return message
 
     async def receive_batch(
@@ -98,7 +94,7 @@ class Receiving(PushMember):
             message = self._inbox.take_now()
             if message is None:
                 break
-            self._taken(message)
+            message.settler.taken(message)
             found.append(message)
         return found
 

@@ -27,13 +27,12 @@ from ..group.subscription_check import SubscriptionCheck
 from ..producer.trace import Tracer
 from .assigned_queues import AssignedQueues
 from .concurrent import ConcurrentService, ConsumeSettings
-from .hybrid_service import HybridService
-from .listening import Batch, Listener, Workers
+from .listening import Batch, Listener, Service, Workers
 from .orderly import TIMES_WITHOUT_END, OrderlyService
 from .pop_service import PopService
 from .popped_queues import PoppedQueues, PopSettings
 from .pulling import PullLoop
-from .tracing import ConsumeTrace, Service, TracedService, tracing_producer
+from .tracing import ConsumeTrace, TracedService, tracing_producer
 
 RECONSUME_TIMES_MAX = 16  # what Java's concurrent consumers say for "the default"
 
@@ -86,15 +85,20 @@ class PushService:
             times = TIMES_WITHOUT_END if settings.ordered else RECONSUME_TIMES_MAX
         send_back = SendBack(self.cluster, group, times) if clustering else None
         self.consume_service = self._consume_service(settings, send_back, times)
-        self.settling: Service = self.consume_service
         pops: PopService | None = None
         if by_broker and send_back is not None:
             pops = PopService(self.cluster, group, send_back, self._emit)
-            self.settling = HybridService(self.consume_service, pops)
-        self.tracer = self._traced(settings, membership.namespace)
+        self.tracer: Tracer | None = None
+        if settings.trace_topic is not None:
+            make = tracing_producer(self.cluster)
+            self.tracer = Tracer(settings.trace_topic, group, make, "CONSUME")
+            trace = ConsumeTrace(self.tracer, settings.consume.timeout_s, membership.namespace)
+            TracedService(self.consume_service, trace)
+            if pops is not None:
+                TracedService(pops, trace)
         self.workers: Workers | None = None
         if settings.listener is not None:
-            self.workers = Workers(group, settings.listener, self.settling)
+            self.workers = Workers(group, settings.listener)
         self._batch_max = (settings.listener and settings.listener.batch_max) or 1
         puller = Puller(self.cluster, group, self.store, settings.pull, clustering=clustering)
         first_offset = FirstOffset(self.cluster, self.store, membership.start)
@@ -210,16 +214,6 @@ class PushService:
             is_explained=lambda: self.subscription_check.is_broken,
         )
 
-    def _traced(self, settings: PushSettings, namespace: str) -> Tracer | None:
-        """The tracer, if the settings want one; messages are then settled through it."""
-        if settings.trace_topic is None:
-            return None
-        make = tracing_producer(self.cluster)
-        tracer = Tracer(settings.trace_topic, self._group, make, "CONSUME")
-        trace = ConsumeTrace(tracer, settings.consume.timeout_s, namespace)
-        self.settling = TracedService(self.settling, trace)
-        return tracer
-
     def _consume_service(
         self, settings: PushSettings, send_back: SendBack | None, times: int
     ) -> ConcurrentService | OrderlyService:
@@ -235,13 +229,15 @@ class PushService:
             (settings.listener and settings.listener.batch_max) or 1,
         )
 
-    def _emit(self, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
+    def _emit(
+        self, service: Service, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]
+    ) -> None:
         if self.workers is None:
             self._inbox.put(messages)
             return
         size = self._batch_max
         self.workers.inbox.put(
-            Batch(process_queue, list(messages[at : at + size]))
+            Batch(process_queue, list(messages[at : at + size]), service)
             for at in range(0, len(messages), size)
         )
 

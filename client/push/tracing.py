@@ -9,17 +9,16 @@ message is done at once (DefaultLitePullConsumerImpl.poll).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
 
 from ...protocol.message import properties as props
 from ...protocol.names import without_namespace
 from ..base.identity import new_unique_ids, now_ms
 from ..base.message_view import MessageView
 from ..cluster.cluster import Cluster
-from ..group.received import ReceivedMessage, Settler
+from ..group.received import ReceivedMessage
 from ..producer.producer import Producer
 from ..producer.trace import Tracer, flag
-from .listening import Batch, Settling, Verdict
+from .listening import Batch, Service, Verdict
 
 # Messages with the application that are remembered; more have no SubAfter.
 UNDER_WAY_MAX = 100_000
@@ -41,16 +40,6 @@ OF_RESULT = {
     "CR_THROW_EXCEPTION": ConsumeReturn.EXCEPTION,
     "CR_RETURN_NULL": ConsumeReturn.RETURNNULL,
 }
-
-
-class Service(Settler, Settling, Protocol):
-    """A consume service as receiving and listening use it. Its messages are settled by
-    `settler`."""
-
-    settler: Settler
-
-    def taken(self, message: ReceivedMessage) -> None:
-        """The application has it now."""
 
 
 def tracing_producer(cluster: Cluster) -> Callable[[str], Producer]:
@@ -138,7 +127,7 @@ class TracedService:
     """Records in `trace` the messages that pass through `service`."""
 
     def __init__(self, service: Service, trace: ConsumeTrace) -> None:
-        self.settler: Settler = self
+        self.settler: Service = self
         self._service = service
         self._trace = trace
         service.settler = self
