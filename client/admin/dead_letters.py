@@ -3,16 +3,14 @@
 import random
 
 from ...protocol import codes
-from ...protocol.headers.send import SendMessage
 from ...protocol.message import properties as props
 from ...protocol.message.pop_handles import normal_topic, retry_topic
 from ...protocol.message.record import COMPRESSED, COMPRESSION_MASK, MULTI_TAGS, Record
 from ...protocol.names import RETRY_PREFIX
-from ..base.identity import now_ms
 from ..base.receipts import STATUS_OF_CODE
 from ..cluster.cluster import topic_names
-from ..cluster.routes import TEMPLATE_QUEUES_MAX, TEMPLATE_TOPIC
 from ..errors import BrokerError, ClientError, NoRouteError
+from ..producer.encoding import EncodedMessage
 from .base import ADMIN_SECONDS
 from .groups import GroupAdmin
 
@@ -61,23 +59,11 @@ class DeadLetterAdmin(GroupAdmin):
         pairs = without_deliveries(letter.properties, original=original)
         if keys is not None:
             pairs[props.KEYS] = keys
-        header = SendMessage(
-            PRODUCER_GROUP,
-            topic,
-            TEMPLATE_TOPIC,
-            TEMPLATE_QUEUES_MAX,
-            queue.queue_id,
-            letter.sys_flag & (COMPRESSED | COMPRESSION_MASK | MULTI_TAGS),
-            now_ms(),
-            letter.flag,
-            props.encode(pairs).decode(),
-            reconsume_times=0,
-            unit_mode=False,
-            batch=False,
-            broker_name=queue.broker_name,
-        )
+        code, text = codes.SEND_MESSAGE_V2, props.encode(pairs).decode()
+        flags = letter.sys_flag & (COMPRESSED | COMPRESSION_MASK | MULTI_TAGS)
+        copy = EncodedMessage(topic, code, letter.body, text, letter.flag, flags, "", batch=False)
+        header = copy.header(PRODUCER_GROUP, queue)
         address = self._open().address_of(queue.broker_name)
-        code = codes.SEND_MESSAGE_V2
         answer = await self._open().request(address, code, header, letter.body, ADMIN_SECONDS)
         if answer.code not in STATUS_OF_CODE:
             raise BrokerError(answer.code, answer.remark, address, f"send to {topic}")

@@ -14,6 +14,7 @@ from ...protocol.message.record import COMPRESSED, COMPRESSION_MASK, MULTI_TAGS
 from ...protocol.names import RETRY_PREFIX
 from ...protocol.queues.logical_queues import MOCK_BROKER_PREFIX
 from ..base.identity import now_ms
+from ..base.receipts import STATUS_OF_CODE
 from ..cluster.cluster import Cluster
 from ..errors import AerobeeError, BrokerError, ClientError
 from .received import ReceivedMessage
@@ -25,14 +26,6 @@ FIRST_LEVEL = 3  # 10 s with the broker's defaults; one level more each time
 TRIES = 3
 QUEUES = 4  # defaultTopicQueueNums, for a retry topic that isn't there yet
 CLIENT_PRODUCER = "CLIENT_INNER_PRODUCER"  # the group of the producer inside each Java client
-SEND_OK = frozenset(
-    (
-        codes.SUCCESS,
-        codes.FLUSH_DISK_TIMEOUT,
-        codes.FLUSH_SLAVE_TIMEOUT,
-        codes.SLAVE_NOT_AVAILABLE,
-    )
-)
 
 
 class SendBack:
@@ -120,7 +113,7 @@ class SendBack:
             except ClientError as wrong:
                 failure = wrong
                 continue
-            if answer.code in SEND_OK:
+            if answer.code in STATUS_OF_CODE:
                 return
             failure = BrokerError(answer.code, answer.remark, address, f"take a retry of {topic}")
         raise failure

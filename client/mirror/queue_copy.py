@@ -5,14 +5,13 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from ...protocol import codes
 from ...protocol.bodies.body import MessageQueue
-from ...protocol.headers.send import SendMessage
 from ...protocol.message import properties as props
 from ...protocol.message.batch import ENTRY_BYTES_MIN, Entry, encode_batch
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
-from ..cluster.routes import TEMPLATE_QUEUES_MAX, TEMPLATE_TOPIC
 from ..errors import AerobeeError, BrokerError
 from ..group.process_queue import name_of
 from ..producer.batch import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from ..producer.encoding import EncodedMessage
 from .origin import GROUP, PROPERTY, Origin
 from .side import Side
 from .source import SAFE_PROPERTIES_BYTES, Copyable, Source
@@ -168,21 +167,11 @@ class QueueCopy:
             body = encode_batch(
                 Entry(each.flag, each.body, self._properties(each)) for each in part
             )
-        header = SendMessage(
-            GROUP,
-            self.target.topic,
-            TEMPLATE_TOPIC,
-            TEMPLATE_QUEUES_MAX,
-            self.target.queue_id,
-            flags,
-            first.born_ms,
-            flag,
-            text,
-            reconsume_times=first.reconsume_times,
-            unit_mode=False,
-            batch=len(part) > 1,
-            broker_name=self.target.broker_name,
+        copy = EncodedMessage(
+            self.target.topic, code, body, text, flag, flags, "", batch=len(part) > 1
         )
+        header = copy.header(GROUP, self.target)
+        header.born_ms, header.reconsume_times = first.born_ms, first.reconsume_times
         self._is_doubtful = True  # until the response is there
         try:
             at = await self._to.send(code, header, self.target, body)

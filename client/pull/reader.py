@@ -23,19 +23,11 @@ from ..cluster import queue_bounds
 from ..cluster.cluster import topic_names
 from ..cluster.own_cluster import OwnCluster
 from ..errors import AerobeeError, BrokerError, ClientError
+from ..group.process_queue import name_of
+from ..group.pull import ANSWERS, PULL_SECONDS
 
-PULL_SECONDS = 30.0
 MESSAGES_MAX = 1024  # requested in one pull; brokers return 32 unless configured otherwise
 BULK_MESSAGES_MAX = 8_192  # the same in bulk, which only aerobee's brokers support
-
-PULL_CODES = frozenset(
-    (
-        codes.SUCCESS,
-        codes.PULL_NOT_FOUND,
-        codes.PULL_RETRY_IMMEDIATELY,
-        codes.PULL_OFFSET_MOVED,
-    )
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +129,10 @@ class Reader(OwnCluster):
         cluster = self._open()
         address = await queue_bounds.broker_of(cluster, queue, broker_id)
         answer = await cluster.request(address, codes.PULL_MESSAGE, header, timeout_s=PULL_SECONDS)
-        if answer.code not in PULL_CODES:
+        if answer.code not in ANSWERS:
             if answer.code == codes.NOT_LEADER_FOR_QUEUE:
                 await cluster.route(queue.topic, fresh=True)
-            raise BrokerError(answer.code, answer.remark, address, f"pull {_name(queue)}")
+            raise BrokerError(answer.code, answer.remark, address, f"pull {name_of(queue)}")
         found = header_of(answer, PullMessageResponse, codes.PULL_MESSAGE)
         if found.suggested_broker_id != MASTER_ID:
             self._suggested[queue] = found.suggested_broker_id
@@ -148,7 +140,3 @@ class Reader(OwnCluster):
         if found.offset_delta is not None:
             body = moved(body, queue.queue_id, found.offset_delta)
         return Pulled(answer.code, found.next_offset, found.min_offset, found.max_offset, body)
-
-
-def _name(queue: MessageQueue) -> str:
-    return f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
