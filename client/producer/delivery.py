@@ -99,16 +99,6 @@ class Delivery:
         finally:
             window.leave()
 
-    async def send_now(
-        self,
-        encoded: EncodedMessage,
-        queue: MessageQueue | None,
-        timeout_s: float,
-        first_try: FirstTry | None = None,
-    ) -> SendReceipt:
-        """Send without waiting for room in the window. The errors are those of `Producer.send`."""
-        return await self._send_until_stored(encoded, queue, timeout_s, first_try)
-
     async def send_oneway(self, encoded: EncodedMessage, queue: MessageQueue | None) -> None:
         """Write it to a connection, without a place in the window, and don't wait."""
         cluster = self._open()
@@ -155,14 +145,15 @@ class Delivery:
 
     # --- tries ----------------------------------------------------------------------------------
 
-    async def _send_until_stored(
+    async def send_now(
         self,
         encoded: EncodedMessage,
         wanted: MessageQueue | None,
         timeout_s: float,
-        first_try: FirstTry | None,
+        first_try: FirstTry | None = None,
     ) -> SendReceipt:
-        """Try until the message is stored; `first_try` is a try that is already complete."""
+        """Send without waiting for room in the window; `first_try` is a try that is already
+        complete. The errors are those of `Producer.send`."""
         clock = asyncio.get_running_loop().time
         deadline = first_try.deadline if first_try else clock() + timeout_s
         tries = Tries(self._tries if wanted is None else 1, timeout_s, deadline)
