@@ -24,7 +24,7 @@ from ..pull import lite_pull as _lite_pull
 from ..pull import pull_consumer as _pull_consumer
 from ..push import consumer as _consumer
 from ..push.listening import CONCURRENCY, Function
-from .sync_wrapper import Blocking, awaited, value_of
+from .sync_wrapper import Blocking, awaited, called, value_of
 
 log = logging.getLogger(__name__)
 
@@ -108,14 +108,8 @@ class Consumer(Blocking[_consumer.Consumer]):
     subscribe = awaited(_consumer.Consumer.subscribe)
     unsubscribe = awaited(_consumer.Consumer.unsubscribe)
 
-    def pause(self) -> None:
-        """Start no more pulls; messages already received are still handed out."""
-        self._run(value_of(lambda: self._client.pause()))
-
-    def resume(self) -> None:
-        """Pull again."""
-        self._run(value_of(lambda: self._client.resume()))
-
+    pause = called(_consumer.Consumer.pause)
+    resume = called(_consumer.Consumer.resume)
     drain = awaited(_consumer.Consumer.drain)
 
     def run(self, *, handle_signals: bool = True, drain_timeout: float | None = None) -> None:
@@ -240,14 +234,8 @@ class LitePullConsumer(Blocking[_lite_pull.LitePullConsumer]):
     seek_to_end = awaited(_lite_pull.LitePullConsumer.seek_to_end)
     seek_to_time = awaited(_lite_pull.LitePullConsumer.seek_to_time)
     offset_for_time = awaited(_lite_pull.LitePullConsumer.offset_for_time)
-
-    def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Pull these no more until `resume`."""
-        self._run(value_of(lambda: self._client.pause(queues)))
-
-    def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Pull these again."""
-        self._run(value_of(lambda: self._client.resume(queues)))
+    pause = called(_lite_pull.LitePullConsumer.pause)
+    resume = called(_lite_pull.LitePullConsumer.resume)
 
 
 class PullConsumer(Blocking[_pull_consumer.PullConsumer]):

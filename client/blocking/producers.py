@@ -12,7 +12,6 @@ from ..producer import producer as _producer
 from ..producer import transactions as _transactions
 from ..producer.broker_requests import TransactionState
 from ..producer.producer import DEFAULT_GROUP, SEND_SECONDS
-from ..producer.select_queue import Selector
 from ..producer.transactions import Checker
 from .sends import BegunSends
 from .sync_wrapper import Blocking, awaited
@@ -48,27 +47,7 @@ class Producer(Blocking[_producer.Producer]):
         finally:
             self._begun.close()
 
-    def send(
-        self,
-        message: Message,
-        *,
-        queue: MessageQueue | None = None,
-        selector: Selector | None = None,
-        selector_arg: Any = None,
-        sharding_key: str | None = None,
-        timeout: float = SEND_SECONDS,
-    ) -> SendReceipt:
-        """Send and wait until a broker has it; see `client.Producer.send`."""
-        return self._run(
-            self._client.send(
-                message,
-                queue=queue,
-                selector=selector,
-                selector_arg=selector_arg,
-                sharding_key=sharding_key,
-                timeout=timeout,
-            )
-        )
+    send = awaited(_producer.Producer.send)
 
     def send_soon(self, message: Message, *, timeout: float = SEND_SECONDS) -> Future[SendReceipt]:
         """Start a send without waiting; the future has the result or exception of `send`.

@@ -72,6 +72,20 @@ def awaited(
     return call
 
 
+def called(
+    method: Callable[Concatenate[Any, Arguments], Result],
+) -> Callable[Concatenate[Blocking[Any], Arguments], Result]:
+    """The blocking version of a plain method, which is called on the loop."""
+
+    @functools.wraps(method)
+    def call(
+        self: Blocking[Any], /, *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> Result:
+        return self._run(value_of(lambda: method(self._client, *arguments, **named)))
+
+    return call
+
+
 async def value_of(read: Callable[[], Result]) -> Result:
     return read()
 
