@@ -6,7 +6,6 @@ query, a checkpoint and a table of their own; each of the two is exactly-once by
 """
 
 import json
-import signal
 import threading
 import time
 from ast import literal_eval
@@ -14,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -44,7 +42,7 @@ from .ingest import (
 )
 from .options import MALFORMED, read_options
 from .progress import Progress, commit, latest, rows_between
-from .session import SIGNALS, SparkFailed, Stopped, sentence, session
+from .session import SparkFailed, Stopped, on_signals, sentence, session
 from .stream import SPARK_ADMITS
 
 LOOK_SECONDS = 0.2
@@ -277,15 +275,9 @@ def _stop_signals() -> Iterator[_StopSignal]:
     """An event that Ctrl-C and SIGTERM set while the block runs."""
     stop = _StopSignal()
 
-    def tell(number: int, frame: FrameType | None) -> None:
+    def tell(number: int) -> None:
         stop.number = number
         stop.set()
 
-    before: dict[int, Callable[..., Any] | int | None] = {
-        number: signal.signal(number, tell) for number in SIGNALS
-    }
-    try:
+    with on_signals(tell):
         yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -8,7 +8,7 @@ connector for RocketMQ (`ALIASES`) are accepted as well.
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
@@ -148,7 +148,7 @@ class ReadOptions:
 
 def read_options(given: Mapping[str, str], *, stream: bool | None = False) -> ReadOptions:
     """The options of a batch read or a stream (None: not known yet), in any case of letters."""
-    said = _known(given)
+    said = known_options(given, OPTIONS, ALIASES)
     if stream is not None:
         _check_kind(said, stream)
     if said.get("rowSchema", "kafka").lower() not in ("kafka", "full"):
@@ -212,15 +212,18 @@ def queue_names(broker_name: str, queue_id: int) -> tuple[str, str]:
     return f"{broker_name}:{queue_id}", str(queue_id)
 
 
-def _known(given: Mapping[str, str]) -> dict[str, str]:
-    known = {name.lower(): name for name in OPTIONS} | ALIASES
+def known_options(
+    given: Mapping[str, str], options: Sequence[str], aliases: Mapping[str, str]
+) -> dict[str, str]:
+    """The values by option; ValueError for an unknown one, and for one that is given twice."""
+    known = {name.lower(): name for name in options} | dict(aliases)
     said: dict[str, str] = {}
     for name, value in given.items():
         option = known.get(name.lower())
         if option is None:
             near = get_close_matches(name.lower(), known, n=1)
             hint = f"did you mean {known[near[0]]}? " if near else ""
-            raise ValueError(f"unknown option {name!r}; {hint}known are {', '.join(OPTIONS)}")
+            raise ValueError(f"unknown option {name!r}; {hint}known are {', '.join(options)}")
         if option in said:
             raise ValueError(f"option {option} was given twice, once as {name!r}; give it once")
         said[option] = value.strip()

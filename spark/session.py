@@ -12,12 +12,11 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -104,18 +103,25 @@ def session(app_name: str, master: str, *, delta: bool = False) -> Iterator[Spar
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """SIGINT and SIGTERM end the block with `Stopped`, wherever it is."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise Stopped(number)
-
-    before = {number: signal.signal(number, stop) for number in SIGNALS}
+def on_signals(tell: Callable[[int], None]) -> Iterator[None]:
+    """Inside the block, SIGINT and SIGTERM call `tell` with their number and do nothing else."""
+    before = {
+        number: signal.signal(number, lambda number, frame: tell(number)) for number in SIGNALS
+    }
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def ended_by_signals() -> AbstractContextManager[None]:
+    """SIGINT and SIGTERM end the block with `Stopped`, wherever it is."""
+
+    def stop(number: int) -> None:
+        raise Stopped(number)
+
+    return on_signals(stop)
 
 
 @contextmanager
@@ -129,15 +135,10 @@ def _signals_deferred() -> Iterator[None]:
         yield
         return
     got: list[int] = []
-    before = {
-        number: signal.signal(number, lambda number, frame: got.append(number))
-        for number in SIGNALS
-    }
     try:
-        yield
+        with on_signals(got.append):
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         if got:
             signal.raise_signal(got[0])
 

@@ -42,12 +42,26 @@ class Sent(WriterCommitMessage):
     half: list[SendReceipt] = field(default_factory=list)
 
 
-class RocketmqWriter(DataSourceArrowWriter):
-    """A batch write; `job` is one id for all its tasks and their later tries."""
+class _Writer:
+    """A write; `job` is one id for all its tasks and their later tries. Only a stream's write has
+    a `batchId`."""
 
     def __init__(self, options: WriteOptions) -> None:
         self.options = options
         self.job = uuid.uuid4().hex
+
+    @plain_errors()
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int = 0) -> None:
+        """All tasks are done: commit their rows."""
+        asyncio.run(end_rows(messages, self.options, TransactionState.COMMIT))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int = 0) -> None:
+        """A task has failed for good: roll back the rows of the others."""
+        asyncio.run(end_rows(messages, self.options, TransactionState.ROLLBACK))
+
+
+class RocketmqWriter(_Writer, DataSourceArrowWriter):
+    """A batch write."""
 
     @plain_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
@@ -55,37 +69,15 @@ class RocketmqWriter(DataSourceArrowWriter):
         rows = (row for batch in iterator for row in batch.to_pylist())
         return asyncio.run(send_rows(rows, self.options, _origin(self.job)))
 
-    @plain_errors()
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks are done: commit their rows."""
-        asyncio.run(end_rows(messages, self.options, TransactionState.COMMIT))
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task has failed for good: roll back the rows of the others."""
-        asyncio.run(end_rows(messages, self.options, TransactionState.ROLLBACK))
-
-
-class RocketmqStreamWriter(DataSourceStreamWriter):
+class RocketmqStreamWriter(_Writer, DataSourceStreamWriter):
     """A streaming write: every micro-batch through here."""
-
-    def __init__(self, options: WriteOptions) -> None:
-        self.options = options
-        self.job = uuid.uuid4().hex
 
     @plain_errors()
     def write(self, iterator: Iterator[Any]) -> Sent:
         """Send the rows of one task of a micro-batch."""
         rows = (row.asDict() for row in iterator)
         return asyncio.run(send_rows(rows, self.options, _origin(self.job)))
-
-    @plain_errors()
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """All tasks of the micro-batch are done: commit their rows."""
-        asyncio.run(end_rows(messages, self.options, TransactionState.COMMIT))
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """A task has failed for good: roll back the rows of the others."""
-        asyncio.run(end_rows(messages, self.options, TransactionState.ROLLBACK))
 
 
 async def send_rows(rows: Iterator[dict[str, Any]], options: WriteOptions, origin: str) -> Sent:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 from ..client.base.security import Security
@@ -10,7 +9,7 @@ from ..client.producer.producer import DEFAULT_GROUP
 from ..protocol.errors import Refusal
 from ..protocol.message.properties import KEY_SEPARATOR
 from ..protocol.names import check_group, check_topic
-from .options import name_server_of
+from .options import known_options, name_server_of
 from .security_options import SECURITY_OPTIONS, flag, security_of
 
 WRITE_OPTIONS = (
@@ -20,6 +19,7 @@ WRITE_OPTIONS = (
     "transactions",
     *SECURITY_OPTIONS,
 )
+OF_SPARK = ("path", "checkpointlocation")
 TEXT, BYTES, TEXTS, TEXT_MAP = "string", "binary", "array<string>", "map<string,string>"
 NUMBERS = ("int", "bigint", "smallint", "tinyint", "float", "double")
 # The types of each column; only `value` is required.
@@ -47,17 +47,8 @@ class WriteOptions:
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """The options of a write; names are read without regard to case."""
-    known = {name.lower(): name for name in WRITE_OPTIONS}
-    said: dict[str, str] = {}
-    for name, value in given.items():
-        if name.lower() in ("path", "checkpointlocation"):  # Spark's own
-            continue
-        option = known.get(name.lower())
-        if option is None:
-            near = get_close_matches(name.lower(), known, n=1)
-            hint = f"did you mean {known[near[0]]}? " if near else ""
-            raise ValueError(f"unknown option {name!r}; {hint}known are {', '.join(WRITE_OPTIONS)}")
-        said[option] = value.strip()
+    ours = {name: value for name, value in given.items() if name.lower() not in OF_SPARK}
+    said = known_options(ours, WRITE_OPTIONS, {})
     topic, group = said.get("topic") or None, said.get("group") or DEFAULT_GROUP
     try:
         check_group(group)
