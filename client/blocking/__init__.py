@@ -6,48 +6,29 @@ results. Every method may raise the errors of `client.errors`.
 A name is imported when it is used for the first time, as in `aerobee.client`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..base.first_use import on_first_use
 
 if TYPE_CHECKING:
-    from ..base.message import Message
-    from ..base.message_view import MessageView
-    from ..base.receipts import BatchReceipt, SendReceipt, SendStatus
-    from ..cluster.route import MessageQueue
-    from ..producer.broker_requests import TransactionState
-    from ..pull.reader import Pulled
-    from .admin import Admin
-    from .consumers import (
-        Consumer,
-        LitePullConsumer,
-        Processing,
-        PullConsumer,
-        ReceivedMessage,
-        SimpleConsumer,
-    )
-    from .producers import Producer, TransactionProducer
-    from .reader import Reader
-
-__all__ = [
-    "Admin",
-    "BatchReceipt",
-    "Consumer",
-    "LitePullConsumer",
-    "Message",
-    "MessageQueue",
-    "MessageView",
-    "Processing",
-    "Producer",
-    "PullConsumer",
-    "Pulled",
-    "Reader",
-    "ReceivedMessage",
-    "SendReceipt",
-    "SendStatus",
-    "SimpleConsumer",
-    "TransactionProducer",
-    "TransactionState",
-]
+    from ..base.message import Message as Message
+    from ..base.message_view import MessageView as MessageView
+    from ..base.receipts import BatchReceipt as BatchReceipt
+    from ..base.receipts import SendReceipt as SendReceipt
+    from ..base.receipts import SendStatus as SendStatus
+    from ..cluster.route import MessageQueue as MessageQueue
+    from ..producer.broker_requests import TransactionState as TransactionState
+    from ..pull.reader import Pulled as Pulled
+    from .admin import Admin as Admin
+    from .consumers import Consumer as Consumer
+    from .consumers import LitePullConsumer as LitePullConsumer
+    from .consumers import Processing as Processing
+    from .consumers import PullConsumer as PullConsumer
+    from .consumers import ReceivedMessage as ReceivedMessage
+    from .consumers import SimpleConsumer as SimpleConsumer
+    from .producers import Producer as Producer
+    from .producers import TransactionProducer as TransactionProducer
+    from .reader import Reader as Reader
 
 # Each name and the module that has it.
 _MODULES = {
@@ -71,14 +52,5 @@ _MODULES = {
     "TransactionState": "..producer.broker_requests",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__} has no {name}; it has {', '.join(__all__)}")
-    found = getattr(import_module(_MODULES[name], __name__), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__all__ = list(_MODULES)
+__getattr__, __dir__ = on_first_use(__name__, _MODULES)
