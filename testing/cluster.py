@@ -15,7 +15,6 @@ import difflib
 import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +24,7 @@ from ..broker.server import Broker
 from ..broker.settings.config import BrokerConfig
 from ..namesrv.config import NamesrvConfig
 from ..namesrv.server import NameServer
+from ..protocol.aio.clocks import steady_ms, wall_ms
 
 START_SECONDS = 30.0  # for all servers to start, and to stop
 BROKERS_MAX = 64  # of one cluster
@@ -50,7 +50,7 @@ class Clock:
         self.moved_ms = 0
 
     def __call__(self) -> int:
-        return _real_ms() + self.moved_ms
+        return wall_ms() + self.moved_ms
 
     def advance(self, *, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
         """Move forward. ValueError for a negative time: a store's clock never goes back."""
@@ -196,7 +196,7 @@ class LocalCluster:
             **self._settings,
         }
         return Broker(
-            BrokerConfig(**settings), now_ms=self.clock, alive_ms=_alive_ms, client_ms=_real_ms
+            BrokerConfig(**settings), now_ms=self.clock, alive_ms=steady_ms, client_ms=wall_ms
         )
 
 
@@ -215,11 +215,3 @@ def _by_attribute(settings: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"the setting {attribute} is given twice, as {name} too; give one")
         found[attribute] = value
     return found
-
-
-def _alive_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
-
-
-def _real_ms() -> int:
-    return time.time_ns() // 1_000_000

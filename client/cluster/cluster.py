@@ -21,7 +21,6 @@ from ...protocol.command import Command
 from ...protocol.headers.clients import UnregisterClient
 from ...protocol.wire import Header
 from ..base.identity import new_client_id
-from ..base.own_loop import other_loop, running_loop
 from ..base.responses import body_of
 from ..base.security import OPEN, Security
 from ..errors import (
@@ -113,8 +112,13 @@ class Cluster(Routes):
         ]
 
     def check_loop(self) -> None:
-        """ClientError unless the caller runs in the event loop of this client."""
-        if running_loop() is not self.loop:
+        """ClientError unless the caller runs in the event loop of this client: futures of one loop
+        never wake another."""
+        try:
+            loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        if loop is not self.loop:
             raise other_loop(self.loop)
 
     async def close(self) -> None:
@@ -351,6 +355,15 @@ class Cluster(Routes):
         self._greeted[address] = connection
         self.changes += 1
         return connection
+
+
+def other_loop(own: asyncio.AbstractEventLoop) -> ClientError:
+    """The error for a call from another loop than `own`."""
+    state = "is closed" if own.is_closed() else "is another one than the caller's"
+    return ClientError(
+        f"the event loop in which this client was started {state}; start, use and close a client "
+        "in one event loop, or take aerobee.client.blocking, which any thread may call"
+    )
 
 
 async def topic_names(cluster: Cluster) -> list[str]:

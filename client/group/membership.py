@@ -7,9 +7,11 @@ gets a new id each time.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ...protocol.bodies.heartbeat import ConsumerData
+from ...protocol.bodies.subscription import SubscriptionData
 from ...protocol.errors import Refusal
 from ...protocol.names import check_group, with_namespace
 from ...protocol.queues.allocation import STRATEGIES, Strategy
@@ -106,6 +108,12 @@ class Membership:
     def owns_cluster(self) -> bool:
         """Whether this member created its `Cluster`, as opposed to sharing a given one."""
         return not isinstance(self.name_server, Cluster)
+
+    def consumer_data(
+        self, kind: str, where: str, subscriptions: Mapping[str, SubscriptionData]
+    ) -> ConsumerData:
+        """The member's entry in the heartbeat: how it consumes, and where a new group begins."""
+        return ConsumerData(self.group, kind, self.model, where, list(subscriptions.values()))
 
     def open_cluster(self) -> Cluster:
         """The client: a new one, or the one that was given."""

@@ -279,13 +279,8 @@ class SimpleConsumer(Startable, PassiveMember):
 
     def consumer_data(self) -> ConsumerData:
         """Its entry in the heartbeat."""
-        return ConsumerData(
-            self.group,
-            "CONSUME_POP",
-            self._membership.model,
-            self._membership.start.where,
-            list(self._wanted.values()),
-        )
+        where = self._membership.start.where
+        return self._membership.consumer_data("CONSUME_POP", where, self._wanted)
 
     async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
         """Nothing: the broker has done it."""

@@ -10,6 +10,7 @@ from ...protocol.bodies.running import ConsumeMessageDirectlyResult, ConsumerRun
 from ...protocol.bodies.subscription import SubscriptionData
 from ...protocol.command import Command
 from ...protocol.errors import Refusal
+from ..base.start_from import LAST
 from ..group.membership import Membership
 from ..group.running import running_info
 from .lite_service import LiteService
@@ -29,13 +30,8 @@ class LiteMember(ABC):
 
     def consumer_data(self) -> ConsumerData:
         """Its entry in the heartbeat."""
-        return ConsumerData(
-            self.group,
-            "CONSUME_ACTIVELY",
-            self._membership.model,
-            "CONSUME_FROM_LAST_OFFSET",  # independent of the start position, as Java's client
-            list(self._subscriptions.values()),
-        )
+        # Whatever the start position is, as Java's client.
+        return self._membership.consumer_data("CONSUME_ACTIVELY", LAST, self._subscriptions)
 
     async def persist(self) -> None:
         """Persist the committed offsets; called every 5 s."""
@@ -67,10 +63,9 @@ class LiteMember(ABC):
             )
             for state in service.queues.states
         }
-        data = self.consumer_data()
         return running_info(
             service.cluster,
-            data,
+            self.consumer_data(),
             infos,
             service.stats,
             ordered=False,

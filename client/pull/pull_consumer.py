@@ -17,6 +17,7 @@ from ..base.identity import now_ms
 from ..base.lifecycle import Startable
 from ..base.message_view import MessageView
 from ..base.security import OPEN, Security
+from ..base.start_from import LAST
 from ..cluster import queue_bounds
 from ..cluster.cluster import Cluster
 from ..errors import ClosedError
@@ -192,13 +193,7 @@ class PullConsumer(Startable, PassiveMember):
 
     def consumer_data(self) -> ConsumerData:
         """Its entry in the heartbeat."""
-        return ConsumerData(
-            self.group,
-            "CONSUME_ACTIVELY",
-            self._membership.model,
-            "CONSUME_FROM_LAST_OFFSET",
-            list(self._subscriptions.values()),
-        )
+        return self._membership.consumer_data("CONSUME_ACTIVELY", LAST, self._subscriptions)
 
     async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
         """Take these over as the committed ones."""

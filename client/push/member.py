@@ -32,13 +32,8 @@ class PushMember(ABC):
 
     def consumer_data(self) -> ConsumerData:
         """Its entry in the heartbeat."""
-        return ConsumerData(
-            self.group,
-            "CONSUME_PASSIVELY",
-            self._membership.model,
-            self._membership.start.where,
-            list(self._subscriptions.values()),
-        )
+        where = self._membership.start.where
+        return self._membership.consumer_data("CONSUME_PASSIVELY", where, self._subscriptions)
 
     def rebalance_soon(self) -> None:
         """The group's members have changed."""

@@ -15,7 +15,7 @@ from aerobee.client import (
     SimpleConsumer,
 )
 from aerobee.client.base.lifecycle import Startable
-from aerobee.client.base.own_loop import other_loop
+from aerobee.client.cluster.cluster import other_loop
 from aerobee.client.errors import ClientError
 from aerobee.testing import LocalCluster
 
