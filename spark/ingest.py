@@ -59,21 +59,15 @@ class Ingest:
     checkpoint: str | None = None
     security: Security = field(default_factory=Security)
 
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """A job with the folders of its table and its checkpoint."""
-
-    job: Ingest
-
     @property
-    def target(self) -> str:
+    def table(self) -> str:
         """The target without a trailing slash: other names are made by a suffix to it."""
-        return self.job.target.rstrip("/") or "/"
+        return self.target.rstrip("/") or "/"
 
     @property
-    def checkpoint(self) -> str:
-        return self.job.checkpoint or self.target + CHECKPOINT
+    def progress(self) -> str:
+        """The folder of the checkpoint."""
+        return self.checkpoint or self.table + CHECKPOINT
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +136,7 @@ def check_target(job: Ingest) -> None:
     check_format(job)
     targets = [job.target]
     if job.schema is not None:
-        targets.append(Tables(job).target + MALFORMED)
+        targets.append(job.table + MALFORMED)
     for target in targets:
         _check_folder(job, target)
 
@@ -226,7 +220,7 @@ def _tables(
 
     schema = schema_of(job.schema)
     rest = counted(text_values(malformed(rows, schema), job.format), bad)
-    return [(typed(rows, schema), job.target), (rest, Tables(job).target + MALFORMED)]
+    return [(typed(rows, schema), job.target), (rest, job.table + MALFORMED)]
 
 
 def _rows(spark: SparkSession, job: Ingest, span: Span) -> DataFrame:

@@ -31,7 +31,6 @@ from .ingest import (
     ROWS,
     Ingest,
     OnRows,
-    Tables,
     Written,
     check_format,
     counted,
@@ -54,14 +53,14 @@ TRIGGER = "1 second"  # between the micro-batches of a continuous one, at least
 def check_stream(job: Ingest) -> None:
     """SparkFailed when the stream can't be written, or can't go on where it ended."""
     check_format(job)
-    check_checkpoint(Tables(job))
+    check_checkpoint(job)
 
 
-def check_checkpoint(tables: Tables) -> None:
+def check_checkpoint(job: Ingest) -> None:
     """SparkFailed when the table exists and its checkpoint does not."""
-    if "://" in tables.target:
+    if "://" in job.target:
         return
-    target, checkpoint = Path(tables.target), Path(tables.checkpoint)
+    target, checkpoint = Path(job.table), Path(job.progress)
     if target.exists() and not target.is_dir():
         raise SparkFailed(f"{target} is no folder; give another one")
     if target.is_dir() and any(target.iterdir()) and not checkpoint.is_dir():
@@ -76,10 +75,10 @@ def follow(job: Ingest, on_rows: OnRows) -> Written:
     check_stream(job)
     with session(f"aerobee ingest {job.topic}", job.master, delta=job.format == "delta") as spark:
         register(spark)
-        return _follow(spark, Tables(job), on_rows)
+        return _follow(spark, job, on_rows)
 
 
-def _follow(spark: SparkSession, tables: Tables, on_rows: OnRows) -> Written:
+def _follow(spark: SparkSession, job: Ingest, on_rows: OnRows) -> Written:
     """Run until everything is read or a signal arrives; returns the rows of this run, whose offsets
     are then committed, so that the group has no lag.
 
@@ -87,15 +86,15 @@ def _follow(spark: SparkSession, tables: Tables, on_rows: OnRows) -> Written:
     A signal is the normal end of a continuous stream. Stopped when it interrupts another job, or
     when it also reached Spark's JVM.
     """
-    with _stop_signals() as stop, _ends(tables.job) as ends:
+    with _stop_signals() as stop, _ends(job) as ends:
         running = _RunningQueries(ends)
         try:
             rows = Written(0)
-            for _ in range(_runs(tables.job)):
+            for _ in range(_runs(job)):
                 if not stop.is_set():
-                    _start(spark, tables, running)
+                    _start(spark, job, running)
                     rows = running.wait(stop, on_rows)
-                    _commit(tables.job, running.end)
+                    _commit(job, running.end)
         except (PySparkException, Py4JError, SparkFailed, OSError) as wrong:
             # The JVM may have received the signal first.
             if not stop.wait(SIGNAL_SECONDS) or stop.number is None:
@@ -103,7 +102,7 @@ def _follow(spark: SparkSession, tables: Tables, on_rows: OnRows) -> Written:
             raise Stopped(stop.number) from wrong
         finally:
             running.stop()
-    if stop.number is not None and tables.job.follow != CONTINUOUS:
+    if stop.number is not None and job.follow != CONTINUOUS:
         raise Stopped(stop.number)
     return rows
 
@@ -140,21 +139,21 @@ def _ends(job: Ingest) -> Iterator[Callable[[], Progress] | None]:
         yield ends
 
 
-def _start(spark: SparkSession, tables: Tables, running: "_RunningQueries") -> None:
+def _start(spark: SparkSession, job: Ingest, running: "_RunningQueries") -> None:
     """Start the query, or with a schema both."""
-    source = spark.readStream.format("rocketmq").options(**source_options(tables.job))
+    source = spark.readStream.format("rocketmq").options(**source_options(job))
     running.queries.clear()
-    if tables.job.schema is None:
-        rows = text_values(source.load(), tables.job.format)
-        running.start(rows, tables.target, tables.checkpoint, tables)
+    if job.schema is None:
+        rows = text_values(source.load(), job.format)
+        running.start(rows, job.table, job.progress, job)
         return
-    schema = schema_of(tables.job.schema)
+    schema = schema_of(job.schema)
     rows = typed(source.load(), schema)
-    running.start(rows, tables.target, tables.checkpoint, tables)
+    running.start(rows, job.table, job.progress, job)
     source = source.option("commitOffsets", "false")
-    rest = counted(text_values(malformed(source.load(), schema), tables.job.format), OBSERVED)
-    side = tables.target + MALFORMED
-    running.start(rest, side, tables.checkpoint + MALFORMED, tables)
+    rest = counted(text_values(malformed(source.load(), schema), job.format), OBSERVED)
+    side = job.table + MALFORMED
+    running.start(rest, side, job.progress + MALFORMED, job)
 
 
 @dataclass
@@ -172,8 +171,7 @@ class _RunningQueries:
     lag: int | None = None
     reported_at: str = ""
 
-    def start(self, rows: Any, target: str, checkpoint: str, tables: Tables) -> None:
-        job = tables.job
+    def start(self, rows: Any, target: str, checkpoint: str, job: Ingest) -> None:
         rows = with_times(job, rows)
         writer = rows.writeStream.format(job.format).option("checkpointLocation", checkpoint)
         if job.partition_by:

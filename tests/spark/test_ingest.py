@@ -15,7 +15,7 @@ from aerobee.scripts.commands import ingest as command
 from aerobee.scripts.output.command_error import CommandError
 from aerobee.spark import ingest, session
 from aerobee.spark.bodies import read_schema_text
-from aerobee.spark.ingest import Ingest, Tables, check_target, measure, source_options
+from aerobee.spark.ingest import Ingest, check_target, measure, source_options
 from aerobee.spark.ingest_stream import check_checkpoint, lag_of
 from aerobee.spark.session import SparkFailed
 
@@ -106,17 +106,17 @@ def test_a_stream_is_told_where_to_begin() -> None:
 
 
 def test_a_stream_goes_on_with_a_table_only_where_its_checkpoint_is(tmp_path: Path) -> None:
-    tables = Tables(Ingest("a", f"{tmp_path}/table/"))
-    assert tables.checkpoint == f"{tmp_path}/table.checkpoint"
-    check_checkpoint(tables)
+    job = Ingest("a", f"{tmp_path}/table/")
+    assert job.progress == f"{tmp_path}/table.checkpoint"
+    check_checkpoint(job)
     (tmp_path / "table").mkdir()
     (tmp_path / "table" / "rows").write_text("rows")
     with pytest.raises(SparkFailed, match="where to go on is unknown; give --checkpoint"):
-        check_checkpoint(tables)
+        check_checkpoint(job)
     (tmp_path / "table.checkpoint").mkdir()
-    check_checkpoint(tables)
+    check_checkpoint(job)
     with pytest.raises(SparkFailed, match="rows is no folder"):
-        check_checkpoint(Tables(Ingest("a", str(tmp_path / "table" / "rows"))))
+        check_checkpoint(Ingest("a", str(tmp_path / "table" / "rows")))
 
 
 def test_a_schema_file_that_says_nothing_is_refused(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from aerobee.spark import worker
+from aerobee.spark import read
 
 
 @pytest.fixture
 def _thawed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(worker, "_kept", [])
+    monkeypatch.setattr(read, "_kept", [])
     yield
     gc.unfreeze()
 
@@ -27,13 +27,13 @@ class InTask:
 
 @pytest.mark.usefixtures("_thawed")
 def test_in_a_task_what_is_there_is_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "TaskContext", InTask)
+    monkeypatch.setattr(read, "TaskContext", InTask)
     before = gc.get_freeze_count()
-    worker.keep_modules()
+    read.keep_modules()
     kept = gc.get_freeze_count()
     assert kept > before + 10_000
     more = [[number] for number in range(1000)]
-    worker.keep_modules()
+    read.keep_modules()
     assert gc.get_freeze_count() == kept
     assert len(more) == 1000
 
@@ -41,5 +41,5 @@ def test_in_a_task_what_is_there_is_kept_once(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.usefixtures("_thawed")
 def test_elsewhere_nothing_is_kept() -> None:
     before = gc.get_freeze_count()
-    worker.keep_modules()
+    read.keep_modules()
     assert gc.get_freeze_count() == before
