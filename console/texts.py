@@ -1,7 +1,7 @@
 """Texts that people read in their language: English, with what is needed to say it in another."""
 
 from collections.abc import Callable, Iterable
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 Refusal = TypeVar("Refusal", bound=BaseException)
 
@@ -38,8 +38,24 @@ def text_of(wrong: BaseException) -> str:
     return first if isinstance(first, Text) else str(wrong)
 
 
-def refusal(kind: Callable[..., Refusal], text: Text) -> Refusal:
+class TextError(Exception):
+    """An error that a page says in the visitor's language: a text, or a pattern with its values.
+    `status` is that of the answer."""
+
+    status: ClassVar[int] = 400
+
+    def __init__(self, text: str, /, **values: object) -> None:
+        super().__init__(Text(text, **values) if values else text)
+
+
+def status_of(wrong: BaseException) -> int:
+    """The status of an answer that says the error; that of a failed cluster for any but ours."""
+    return wrong.status if isinstance(wrong, TextError) else 502
+
+
+def refusal(kind: Callable[..., Refusal], pattern: str, /, **values: object) -> Refusal:
     """An error of HTTP whose page says the text in the visitor's language."""
+    text = Text(pattern, **values)
     wrong = kind(text=text)
     wrong.args = (text,)
     return wrong

@@ -14,7 +14,7 @@ from aiohttp import web
 from ...client.base.identity import monotonic
 from ...client.errors import AerobeeError
 from ..clusters.clusters import Watched
-from ..texts import Text
+from ..texts import Text, TextError
 from .attempts import Attempts
 from .audit import Audit
 from .cluster_users import ClusterUser, NotChecked, WrongSecret
@@ -35,8 +35,10 @@ RULES_SECONDS = 60.0  # after that the brokers are asked again
 log = logging.getLogger(__name__)
 
 
-class Refused(Exception):
+class Refused(TextError):
     """A login that failed. It does not say which part of it was wrong."""
+
+    status = 401
 
     def __init__(self) -> None:
         super().__init__(
@@ -44,12 +46,16 @@ class Refused(Exception):
         )
 
 
-class Busy(Exception):
+class Busy(TextError):
     """More logins than can be checked."""
 
+    status = 503
 
-class Unknown(Exception):
+
+class Unknown(TextError):
     """A proxy named a visitor that may not log in: the name, and what to do."""
+
+    status = 403
 
 
 class Proved(NamedTuple):
@@ -142,11 +148,9 @@ class Access:
         user = self._user(name)
         if len(name) > NAME_CHARS_MAX or (self.users is not None and user is None):
             raise Unknown(
-                Text(
-                    "%(name)s is no user of this console; an administrator can add the name "
-                    "(aerobee console user add NAME --no-password)",
-                    name=f"{name[:NAME_CHARS_MAX]!r}",
-                )
+                "%(name)s is no user of this console; an administrator can add the name "
+                "(aerobee console user add NAME --no-password)",
+                name=f"{name[:NAME_CHARS_MAX]!r}",
             )
         address = self.address_of(request)
         visitor = (
@@ -166,11 +170,9 @@ class Access:
         self._attempts.begin(address, name)
         if self._waiting >= CHECKS_WAITING:
             raise Busy(
-                Text(
-                    "%(count)s logins wait to be checked, which is the limit; try again in some "
-                    "seconds",
-                    count=self._waiting,
-                )
+                "%(count)s logins wait to be checked, which is the limit; try again in some "
+                "seconds",
+                count=self._waiting,
             )
         self._waiting += 1
         try:
@@ -201,11 +203,9 @@ class Access:
             self.sessions.sweep()
         if len(self.sessions) >= CLUSTER_SESSIONS_MAX:
             raise Busy(
-                Text(
-                    "%(count)s sessions have connections of their own, which is the limit; "
-                    "log out elsewhere",
-                    count=len(self.sessions),
-                )
+                "%(count)s sessions have connections of their own, which is the limit; "
+                "log out elsewhere",
+                count=len(self.sessions),
             )
         user = ClusterUser(watched, name, secret)
         try:

@@ -8,7 +8,7 @@ import ipaddress
 from collections import OrderedDict, deque
 from collections.abc import Callable
 
-from ..texts import Text
+from ..texts import TextError
 
 SECONDS = 600.0
 PER_ADDRESS = 10
@@ -17,18 +17,18 @@ KEYS_MAX = 10_000  # addresses and names; the ones of longest ago are forgotten
 WHOLE_NETWORK = 64  # bits of an IPv6 address that count: one host has all others
 
 
-class TooMany(Exception):
+class TooMany(TextError):
     """Too many logins failed: how many, the limit, and how long to wait (`wait_s`)."""
+
+    status = 429
 
     def __init__(self, count: int, wait_s: float) -> None:
         super().__init__(
-            Text(
-                "%(count)s logins from your address or to this name failed within %(minutes)s "
-                "minutes, which is the limit; wait %(wait)s minutes",
-                count=count,
-                minutes=f"{SECONDS / 60:.0f}",
-                wait=f"{wait_s / 60:.0f}",
-            )
+            "%(count)s logins from your address or to this name failed within %(minutes)s "
+            "minutes, which is the limit; wait %(wait)s minutes",
+            count=count,
+            minutes=f"{SECONDS / 60:.0f}",
+            wait=f"{wait_s / 60:.0f}",
         )
         self.wait_s = wait_s
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...client.base.identity import now_ms
+from ..texts import TextError
 from .rights import Visitor
 
 TEXT_CHARS_MAX = 1_000  # of one value
@@ -24,8 +25,10 @@ READ_BYTES_MAX = 1 << 20
 SECRETS = ("secret", "password", "credential", "accesskey", "token")
 
 
-class AuditFailed(Exception):
+class AuditFailed(TextError):
     """A line could not be written: the file, why, and what to do. Nothing was done."""
+
+    status = 503
 
 
 @dataclass(frozen=True, slots=True)

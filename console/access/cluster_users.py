@@ -22,7 +22,7 @@ from ...protocol.headers.access import AclFilter, UserFilter
 from ...protocol.security import policies
 from ..clusters.asking import Asking
 from ..clusters.clusters import Watched
-from ..texts import Text
+from ..texts import TextError
 from .rights import Right, Visitor
 
 PROOF_SECONDS = 8.0
@@ -36,8 +36,10 @@ ACTIONS = {
 Lists = Mapping[str, list[policies.PolicyEntry]]
 
 
-class NotChecked(Exception):
+class NotChecked(TextError):
     """The cluster does not check its users: which broker, and what to do."""
+
+    status = 403
 
 
 class WrongSecret(Exception):
@@ -191,12 +193,10 @@ class ClusterUser:
             for name, master in masters.items():
                 if await false_probe.is_taken(master):
                     raise NotChecked(
-                        Text(
-                            "broker %(name)s at %(address)s takes a wrong secret, so it checks "
-                            "nobody; set authenticationEnabled=true there, or use another login",
-                            name=name,
-                            address=master,
-                        )
+                        "broker %(name)s at %(address)s takes a wrong secret, so it checks "
+                        "nobody; set authenticationEnabled=true there, or use another login",
+                        name=name,
+                        address=master,
                     )
             taken = [await probe.is_taken(master) for master in masters.values()]
             if not all(taken):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from aiohttp import web
 
-from ..texts import Text, refusal
+from ..texts import refusal
 from .rights import Right
 
 FORWARDED = "X-Forwarded-For"
@@ -49,12 +49,10 @@ class Front:
         if not self.is_proxy(request.remote or ""):
             raise refusal(
                 web.HTTPForbidden,
-                Text(
-                    "this console answers its proxy only, and %(remote)s is not one of "
-                    "%(networks)s; use the proxy's address, or name this one with --behind-proxy",
-                    remote=request.remote or "",
-                    networks=", ".join(map(str, self._networks)),
-                ),
+                "this console answers its proxy only, and %(remote)s is not one of "
+                "%(networks)s; use the proxy's address, or name this one with --behind-proxy",
+                remote=request.remote or "",
+                networks=", ".join(map(str, self._networks)),
             )
 
     def address_of(self, request: web.Request) -> str:

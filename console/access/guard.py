@@ -78,12 +78,10 @@ class Guard:
         ):
             raise refusal(
                 web.HTTPForbidden,
-                Text(
-                    "the form's Origin is %(given)s, and this site is %(site)s; send forms from "
-                    "the console's own pages only",
-                    given=f"{given[0][:200]!r}" if given else Text("missing"),
-                    site=f"{schemes[0]}://{host}",
-                ),
+                "the form's Origin is %(given)s, and this site is %(site)s; send forms from "
+                "the console's own pages only",
+                given=f"{given[0][:200]!r}" if given else Text("missing"),
+                site=f"{schemes[0]}://{host}",
             )
 
     async def json_form(self, request: web.Request) -> dict[str, str]:
@@ -95,15 +93,14 @@ class Guard:
         if "Authorization" not in request.headers:
             raise refusal(
                 web.HTTPUnauthorized,
-                Text(
-                    "a session of a browser does not act here; send name and password (Basic) "
-                    "with each request"
-                ),
+                "a session of a browser does not act here; send name and password (Basic) "
+                "with each request",
             )
         if request.content_type != "application/json":
             raise refusal(
                 web.HTTPUnsupportedMediaType,
-                Text("the body is %(kind)s; send application/json", kind=request.content_type),
+                "the body is %(kind)s; send application/json",
+                kind=request.content_type,
             )
         try:
             async with asyncio.timeout(FORM_SECONDS):
@@ -118,11 +115,9 @@ class Guard:
         except (ValueError, RecursionError) as wrong:
             raise refusal(
                 web.HTTPBadRequest,
-                Text(
-                    "the body can't be used: %(wrong)s; send a JSON object of texts, whole "
-                    "numbers, true and false",
-                    wrong=wrong,
-                ),
+                "the body can't be used: %(wrong)s; send a JSON object of texts, whole "
+                "numbers, true and false",
+                wrong=wrong,
             ) from None
         _check_count(len(fields))
         return fields
@@ -134,10 +129,8 @@ class Guard:
         if request.content_type != "application/x-www-form-urlencoded":
             raise refusal(
                 web.HTTPUnsupportedMediaType,
-                Text(
-                    "the form is %(kind)s; send application/x-www-form-urlencoded",
-                    kind=request.content_type,
-                ),
+                "the form is %(kind)s; send application/x-www-form-urlencoded",
+                kind=request.content_type,
             )
         try:
             async with asyncio.timeout(FORM_SECONDS):
@@ -145,25 +138,22 @@ class Guard:
         except TimeoutError:
             raise _late() from None
         except (ValueError, LookupError):
-            raise refusal(
-                web.HTTPBadRequest, Text("the form is no UTF-8; send it as UTF-8")
-            ) from None
+            raise refusal(web.HTTPBadRequest, "the form is no UTF-8; send it as UTF-8") from None
         _check_count(len(pairs))
         fields: dict[str, str] = {}
         for key, value in pairs.items():
             if key in fields or not isinstance(value, str):
                 raise refusal(
                     web.HTTPBadRequest,
-                    Text("the field %(key)s is there twice; send it once", key=f"{key[:80]!r}"),
+                    "the field %(key)s is there twice; send it once",
+                    key=f"{key[:80]!r}",
                 )
             fields[key] = value
         token = fields.pop(TOKEN, "")
         if session is not None and not hmac.compare_digest(token.encode(), session.token.encode()):
             raise refusal(
                 web.HTTPForbidden,
-                Text(
-                    "the form's token is not this session's; load the page again and send its form"
-                ),
+                "the form's token is not this session's; load the page again and send its form",
             )
         return fields
 
@@ -171,10 +161,8 @@ class Guard:
 def _late() -> web.HTTPException:
     return refusal(
         web.HTTPRequestTimeout,
-        Text(
-            "the form did not arrive within %(seconds)s s; send it again",
-            seconds=f"{FORM_SECONDS:g}",
-        ),
+        "the form did not arrive within %(seconds)s s; send it again",
+        seconds=f"{FORM_SECONDS:g}",
     )
 
 
@@ -182,11 +170,9 @@ def _check_count(count: int) -> None:
     if count > FORM_FIELDS_MAX:
         raise refusal(
             web.HTTPBadRequest,
-            Text(
-                "the form has %(count)s fields, the limit is %(limit)s; send fewer",
-                count=count,
-                limit=FORM_FIELDS_MAX,
-            ),
+            "the form has %(count)s fields, the limit is %(limit)s; send fewer",
+            count=count,
+            limit=FORM_FIELDS_MAX,
         )
 
 

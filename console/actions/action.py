@@ -18,7 +18,7 @@ from typing import Any
 from ...client.errors import AerobeeError, BrokerError, NoAnswerError, UnreachableError
 from ..access.rights import Right
 from ..clusters.clusters import Watched
-from ..texts import Text, joined
+from ..texts import Text, TextError, joined
 from ..times import time_ms
 
 AT_ONCE = 8  # changes in the making
@@ -29,12 +29,14 @@ Values = Mapping[str, Any]  # by the name of the field
 Pins = dict[str, Any]  # what a plan keeps for its second run, such as the time of the first
 
 
-class Unfit(Exception):
+class Unfit(TextError):
     """A field that can't be used: which, its value, and what to give."""
 
 
-class Changed(Exception):
+class Changed(TextError):
     """The cluster is not as the preview showed it."""
+
+    status = 409
 
 
 class State(StrEnum):
@@ -67,29 +69,25 @@ class Field:
             text = text.strip()
         if len(text) > self.chars_max:
             raise Unfit(
-                Text(
-                    "%(label)s has %(count)s characters, the limit is %(chars_max)s; shorten it",
-                    label=Text(self.label),
-                    count=f"{len(text):,}",
-                    chars_max=f"{self.chars_max:,}",
-                )
+                "%(label)s has %(count)s characters, the limit is %(chars_max)s; shorten it",
+                label=Text(self.label),
+                count=f"{len(text):,}",
+                chars_max=f"{self.chars_max:,}",
             )
         if self.kind == "flag":
             return text == "1"
         if not text:
             if self.is_required:
-                raise Unfit(Text("%(label)s is missing; fill it in", label=Text(self.label)))
+                raise Unfit("%(label)s is missing; fill it in", label=Text(self.label))
             return None
         if self.kind == "number":
             return self._number(text)
         if self.kind == "choice" and text not in self.choices:
             raise Unfit(
-                Text(
-                    "%(label)s is %(text)s; give one of %(choices)s",
-                    label=Text(self.label),
-                    text=f"{text[:80]!r}",
-                    choices=", ".join(self.choices),
-                )
+                "%(label)s is %(text)s; give one of %(choices)s",
+                label=Text(self.label),
+                text=f"{text[:80]!r}",
+                choices=", ".join(self.choices),
             )
         if self.kind == "time":
             try:
@@ -102,21 +100,17 @@ class Field:
         digits = text.removeprefix("-")
         if not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
             raise Unfit(
-                Text(
-                    "%(label)s is %(text)s; give a whole number",
-                    label=Text(self.label),
-                    text=f"{text[:80]!r}",
-                )
+                "%(label)s is %(text)s; give a whole number",
+                label=Text(self.label),
+                text=f"{text[:80]!r}",
             )
         if not self.least <= int(text) <= self.most:
             raise Unfit(
-                Text(
-                    "%(label)s is %(text)s; give %(least)s to %(most)s",
-                    label=Text(self.label),
-                    text=text,
-                    least=self.least,
-                    most=self.most,
-                )
+                "%(label)s is %(text)s; give %(least)s to %(most)s",
+                label=Text(self.label),
+                text=text,
+                least=self.least,
+                most=self.most,
             )
         return int(text)
 
@@ -145,6 +139,14 @@ class Plan:
     refusals: list[str] = field(default_factory=list)
     pins: Pins = field(default_factory=dict)
     topics: set[str] = field(default_factory=set)
+
+    def note(self, pattern: str, /, **values: object) -> None:
+        """Tell people something."""
+        self.notes.append(Text(pattern, **values))
+
+    def refuse(self, pattern: str, /, **values: object) -> None:
+        """Say why it can't be done."""
+        self.refusals.append(Text(pattern, **values))
 
     @property
     def fingerprint(self) -> str:
@@ -221,13 +223,10 @@ async def preview(action: Action, watched: Watched, values: Values, pins: Pins) 
     plan = await action.plan(watched, values, pins)
     if len(plan.changes) > CHANGES_MAX:
         raise Unfit(
-            Text(
-                "%(title)s would make %(count)s changes, the limit is %(changes_max)s; do it "
-                "in parts",
-                title=Text(action.title),
-                count=f"{len(plan.changes):,}",
-                changes_max=f"{CHANGES_MAX:,}",
-            )
+            "%(title)s would make %(count)s changes, the limit is %(changes_max)s; do it in parts",
+            title=Text(action.title),
+            count=f"{len(plan.changes):,}",
+            changes_max=f"{CHANGES_MAX:,}",
         )
     return plan
 

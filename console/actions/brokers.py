@@ -66,10 +66,8 @@ async def _set(watched: Watched, values: Values, pins: Pins) -> Plan:
     name, value = values["setting"], values["value"]
     if not all(one.isascii() and (one.isalnum() or one in " .:_%-") for one in value):
         raise Unfit(
-            Text(
-                "the value is %(value)s; give letters, digits, and the signs . : _ %% -",
-                value=f"{value!r}",
-            )
+            "the value is %(value)s; give letters, digits, and the signs . : _ %% -",
+            value=f"{value!r}",
         )
     addresses = await chosen(watched, values["brokers"])
     plan = Plan()
@@ -77,12 +75,10 @@ async def _set(watched: Watched, values: Values, pins: Pins) -> Plan:
         settings = java_properties.parse(await watched.admin.broker_config(address))
         before = settings.get(name)
         if before is None:
-            plan.refusals.append(
-                Text(
-                    "broker %(broker)s has no setting %(name)s; leave this broker out",
-                    broker=broker,
-                    name=name,
-                )
+            plan.refuse(
+                "broker %(broker)s has no setting %(name)s; leave this broker out",
+                broker=broker,
+                name=name,
             )
         elif before != value:
             do = partial(watched.admin.update_broker_config, address, {name: value})
@@ -95,7 +91,7 @@ async def _set(watched: Watched, values: Values, pins: Pins) -> Plan:
                 )
             )
     if not plan.changes and not plan.refusals:
-        plan.refusals.append(Text("%(name)s is %(value)s there already", name=name, value=value))
+        plan.refuse("%(name)s is %(value)s there already", name=name, value=value)
     return plan
 
 

@@ -100,7 +100,7 @@ def parse(text: str) -> Definitions:
         raise Unfit(wrong.remark or Text("a name can't be used")) from None
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as wrong:
         raise Unfit(
-            Text("the definitions can't be read: %(wrong)s; give what an export wrote", wrong=wrong)
+            "the definitions can't be read: %(wrong)s; give what an export wrote", wrong=wrong
         ) from None
     return found
 
@@ -208,7 +208,7 @@ async def _import(watched: Watched, values: Values, pins: Pins) -> Plan:
     if wanted.rules:
         await _rule_changes(watched, plan, wanted.rules)
     if not plan.changes and not plan.refusals:
-        plan.refusals.append(Text("there is no difference: the cluster has all of this"))
+        plan.refuse("there is no difference: the cluster has all of this")
     return plan
 
 
@@ -283,7 +283,7 @@ async def _rule_changes(watched: Watched, plan: Plan, rules: list[RuleEntry]) ->
     try:
         lists = await watched.admin.permissions()
     except AerobeeError as wrong:
-        plan.refusals.append(Text("rules can't be compared: %(wrong)s", wrong=wrong))
+        plan.refuse("rules can't be compared: %(wrong)s", wrong=wrong)
         return
     for place, address in (await every_broker(watched)).items():
         master = place.partition(" (slave ")[0]

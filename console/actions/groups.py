@@ -67,12 +67,10 @@ async def _put(watched: Watched, values: Values, is_new: bool) -> Plan:
     plan = Plan(refusals=faults)
     for name, had in found.items():
         if is_new and had is not None:
-            plan.refusals.append(
-                Text(
-                    "group %(group)s is on broker %(name)s already; change it instead",
-                    group=group,
-                    name=name,
-                )
+            plan.refuse(
+                "group %(group)s is on broker %(name)s already; change it instead",
+                group=group,
+                name=name,
             )
             continue
         given = {key: values[field] for field, key in SETTINGS.items()}
@@ -96,7 +94,7 @@ async def _update(watched: Watched, values: Values, pins: Pins) -> Plan:
 async def _delete(watched: Watched, values: Values, pins: Pins) -> Plan:
     group = values["group"]
     if group in SYSTEM_GROUPS or is_system_group(group):
-        raise Unfit(Text("group %(group)s is the system's own; it can't be deleted", group=group))
+        raise Unfit("group %(group)s is the system's own; it can't be deleted", group=group)
     addresses = await chosen(watched, None)
     found, faults = await group_on(watched, addresses, group)
     plan = Plan(refusals=faults)
@@ -106,22 +104,18 @@ async def _delete(watched: Watched, values: Values, pins: Pins) -> Plan:
             continue
         online = await watched.admin.members_at(addresses[name], group)
         if online is not None and online.connection_set:
-            plan.refusals.append(
-                Text(
-                    "group %(group)s has %(count)s members at broker %(name)s; stop them first",
-                    group=group,
-                    count=len(online.connection_set),
-                    name=name,
-                )
+            plan.refuse(
+                "group %(group)s has %(count)s members at broker %(name)s; stop them first",
+                group=group,
+                count=len(online.connection_set),
+                name=name,
             )
         do = partial(watched.admin.drop_group, addresses[name], group)
         plan.changes.append(
             Change(Text("broker %(name)s", name=name), told(had), Text("no group, no offsets"), do)
         )
     if not plan.changes and not plan.refusals:
-        plan.refusals.append(
-            Text("group %(group)s is on no broker; see the list of groups", group=group)
-        )
+        plan.refuse("group %(group)s is on no broker; see the list of groups", group=group)
     for topic in (RETRY_PREFIX + group, DLQ_PREFIX + group):
         await _with_topic(watched, topic, plan)
     return plan

@@ -39,7 +39,7 @@ async def _send(watched: Watched, values: Values, pins: Pins) -> Plan:
         queues = [one for one in queues if one.queue_id == values["queue"]]
     if not queues or not addresses:
         raise Unfit(
-            Text("topic %(topic)s has no such queue that can be written; see its page", topic=topic)
+            "topic %(topic)s has no such queue that can be written; see its page", topic=topic
         )
     message = message_of(values)
     number = pins.setdefault("queue", random.randrange(len(queues)))  # noqa: S311
@@ -69,19 +69,14 @@ def message_of(values: Values) -> Message:
         name, separator, value = line.partition("=")
         if not separator or not name.strip():
             raise Unfit(
-                Text(
-                    "the property %(line)s has no =; give one name=value a line",
-                    line=f"{line[:80]!r}",
-                )
+                "the property %(line)s has no =; give one name=value a line", line=f"{line[:80]!r}"
             )
         pairs[name.strip()] = value
     if len(pairs) > PROPERTIES_MAX:
         raise Unfit(
-            Text(
-                "%(count)s properties are given, the limit is %(properties_max)s",
-                count=len(pairs),
-                properties_max=PROPERTIES_MAX,
-            )
+            "%(count)s properties are given, the limit is %(properties_max)s",
+            count=len(pairs),
+            properties_max=PROPERTIES_MAX,
         )
     body = (values["body"] or "").encode()
     try:
@@ -113,12 +108,10 @@ async def stored(watched: Watched, offset_id: str) -> tuple[str, str, Record]:
         if known == address:
             return name, address, await watched.admin.message(offset_id)
     raise Unfit(
-        Text(
-            "message %(offset_id)s is at %(address)s, which is no master of this cluster; "
-            "take the offset id of its page",
-            offset_id=offset_id,
-            address=address,
-        )
+        "message %(offset_id)s is at %(address)s, which is no master of this cluster; "
+        "take the offset id of its page",
+        offset_id=offset_id,
+        address=address,
     )
 
 
@@ -126,11 +119,9 @@ def _check_topic(given: str, topic: str) -> None:
     """What a visitor may do is decided by the topic of the form: it must be the message's."""
     if given != topic:
         raise Unfit(
-            Text(
-                "the message is of topic %(topic)s, not of %(given)s; give its topic",
-                topic=topic,
-                given=given[:200],
-            )
+            "the message is of topic %(topic)s, not of %(given)s; give its topic",
+            topic=topic,
+            given=given[:200],
         )
 
 
@@ -152,14 +143,12 @@ async def _resend(watched: Watched, values: Values, pins: Pins) -> Plan:
     members = [one.client_id for one in online.connection_set] if online else []
     if client not in members:
         known = ", ".join(str(one) for one in members[:20]) or Text("none")
-        plan.refusals.append(
-            Text(
-                "%(client)s is no member of %(group)s at %(name)s; members: %(known)s",
-                client=client,
-                group=group,
-                name=name,
-                known=known,
-            )
+        plan.refuse(
+            "%(client)s is no member of %(group)s at %(name)s; members: %(known)s",
+            client=client,
+            group=group,
+            name=name,
+            known=known,
         )
 
     async def do() -> str:
@@ -182,21 +171,18 @@ async def _cancel(watched: Watched, values: Values, pins: Pins) -> Plan:
     settings = java_properties.parse(await watched.admin.broker_config(addresses[broker]))
     plan = Plan()
     if settings.get(RECALL) != "true":
-        plan.refusals.append(
-            Text(
-                "broker %(broker)s recalls no message: %(setting)s is %(value)s; set it to "
-                "true first",
-                broker=broker,
-                setting=RECALL,
-                value=settings.get(RECALL, Text("not set")),
-            )
+        plan.refuse(
+            "broker %(broker)s recalls no message: %(setting)s is %(value)s; set it to true first",
+            broker=broker,
+            setting=RECALL,
+            value=settings.get(RECALL, Text("not set")),
         )
     record = await _timer(watched, broker, values["id"])
     pairs = record.properties
     topic, due = pairs.get(props.REAL_TOPIC, ""), int(pairs[props.TIMER_OUT_MS])
     _check_topic(values["topic"], topic)
     if due <= now_ms():
-        plan.refusals.append(Text("it is due now: it is delivered, or about to be"))
+        plan.refuse("it is due now: it is delivered, or about to be")
     handle = recall_handle.encode(topic, broker, due + 1, pairs.get(props.UNIQ_KEY, ""))
     do = partial(watched.admin.recall_at, addresses[broker], topic, handle)
     before = Text(
@@ -225,18 +211,16 @@ async def _timer(watched: Watched, broker: str, key: str) -> Record:
     gone = {one.properties.get(props.TIMER_DEL_UNIQKEY) for _, one in found.records}
     for one in reversed(waits):
         if f"{one.properties.get(props.REAL_TOPIC)}+{key}" in gone:
-            raise Unfit(Text("message %(key)s was cancelled already", key=key))
+            raise Unfit("message %(key)s was cancelled already", key=key)
         if one.properties[props.TIMER_OUT_MS].isdecimal():
             return one
     more = "; " + "; ".join(found.faults) if found.faults else ""
     raise Unfit(
-        Text(
-            "no message %(key)s waits for a time on %(broker)s; one that waits for a delay "
-            "level can't be cancelled%(more)s",
-            key=key,
-            broker=broker,
-            more=more,
-        )
+        "no message %(key)s waits for a time on %(broker)s; one that waits for a delay "
+        "level can't be cancelled%(more)s",
+        key=key,
+        broker=broker,
+        more=more,
     )
 
 
@@ -244,13 +228,11 @@ async def _check(watched: Watched, values: Values, pins: Pins) -> Plan:
     name, address, record = await stored(watched, values["id"])
     if record.topic not in (HALF_TOPIC, GIVEN_UP_TOPIC):
         raise Unfit(
-            Text(
-                "message %(id)s is in topic %(topic)s; give the offset id of a half message, "
-                "in %(name)s",
-                id=values["id"],
-                topic=record.topic,
-                name=GIVEN_UP_TOPIC,
-            )
+            "message %(id)s is in topic %(topic)s; give the offset id of a half message, "
+            "in %(name)s",
+            id=values["id"],
+            topic=record.topic,
+            name=GIVEN_UP_TOPIC,
         )
     pairs = record.properties
     _check_topic(values["topic"], pairs.get(props.REAL_TOPIC, ""))

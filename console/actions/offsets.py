@@ -53,28 +53,22 @@ async def _reset(watched: Watched, values: Values, pins: Pins) -> Plan:
     for name in {TIME: ("time",), OFFSET: ("offset", "queue"), FORWARD: ("steps",)}.get(kind, ()):
         if values[name] is None:
             raise Unfit(
-                Text(
-                    "%(name)s is missing; a reset to %(kind)s needs it", name=name, kind=f"{kind!r}"
-                )
+                "%(name)s is missing; a reset to %(kind)s needs it", name=name, kind=f"{kind!r}"
             )
     addresses = await masters_of(watched, topic)
     if values["broker"]:
         if values["broker"] not in addresses:
             raise Unfit(
-                Text(
-                    "topic %(topic)s is not on a broker %(broker)s",
-                    topic=topic,
-                    broker=values["broker"][:80],
-                )
+                "topic %(topic)s is not on a broker %(broker)s",
+                topic=topic,
+                broker=values["broker"][:80],
             )
         addresses = {values["broker"]: addresses[values["broker"]]}
     if kind == OFFSET and len(addresses) > 1:
         raise Unfit(
-            Text(
-                "broker is missing; queue %(queue)s is on %(addresses)s",
-                queue=values["queue"],
-                addresses=", ".join(addresses),
-            )
+            "broker is missing; queue %(queue)s is on %(addresses)s",
+            queue=values["queue"],
+            addresses=", ".join(addresses),
         )
     known, faults = await group_on(watched, addresses, group)
     plan = Plan(refusals=faults)
@@ -82,16 +76,14 @@ async def _reset(watched: Watched, values: Values, pins: Pins) -> Plan:
     plan.pins = pins
     for name, had in known.items():
         if had is None:
-            plan.refusals.append(
-                Text("broker %(name)s does not know group %(group)s", name=name, group=group)
-            )
+            plan.refuse("broker %(name)s does not know group %(group)s", name=name, group=group)
             continue
         try:
             await _of_broker(watched, values, pins, plan, name, addresses[name])
         except AerobeeError as wrong:
-            plan.refusals.append(Text("broker %(name)s: %(wrong)s", name=name, wrong=wrong))
+            plan.refuse("broker %(name)s: %(wrong)s", name=name, wrong=wrong)
     if not plan.changes and not plan.refusals:
-        plan.refusals.append(Text("no queue would change"))
+        plan.refuse("no queue would change")
     return plan
 
 
@@ -108,31 +100,25 @@ async def _of_broker(
         queues = {queue: one for queue, one in queues.items() if queue.queue_id == wanted}
         if not queues:
             raise Unfit(
-                Text(
-                    "topic %(topic)s has no queue %(wanted)s on broker %(name)s",
-                    topic=topic,
-                    wanted=wanted,
-                    name=name,
-                )
-            )
-    if members:
-        plan.notes.append(
-            Text(
-                "%(count)s members of %(group)s are connected to %(name)s; they go on from "
-                "there, and what they have in hand may be processed once more",
-                count=len(members),
-                group=group,
+                "topic %(topic)s has no queue %(wanted)s on broker %(name)s",
+                topic=topic,
+                wanted=wanted,
                 name=name,
             )
+    if members:
+        plan.note(
+            "%(count)s members of %(group)s are connected to %(name)s; they go on from "
+            "there, and what they have in hand may be processed once more",
+            count=len(members),
+            group=group,
+            name=name,
         )
     if members and not is_server_side:
         if kind in (OFFSET, FORWARD) or wanted is not None:
-            plan.refusals.append(
-                Text(
-                    "broker %(name)s has its members reset, which do all queues by a time "
-                    "only: choose a time, the begin or the end, or stop the members",
-                    name=name,
-                )
+            plan.refuse(
+                "broker %(name)s has its members reset, which do all queues by a time "
+                "only: choose a time, the begin or the end, or stop the members",
+                name=name,
             )
             return
         ms: int = {BEGIN: 0, END: -1}[kind] if kind in (BEGIN, END) else values["time"]
@@ -204,13 +190,11 @@ async def _target(
         offset: int = values["offset"]
         if not one.least <= offset <= one.most:
             raise Unfit(
-                Text(
-                    "offset is %(offset)s; queue %(queue_id)s has %(least)s to %(most)s",
-                    offset=offset,
-                    queue_id=queue.queue_id,
-                    least=one.least,
-                    most=one.most,
-                )
+                "offset is %(offset)s; queue %(queue_id)s has %(least)s to %(most)s",
+                offset=offset,
+                queue_id=queue.queue_id,
+                least=one.least,
+                most=one.most,
             )
         return offset
     key = f"{queue.broker_name}/{queue.queue_id}"
@@ -245,22 +229,18 @@ async def _clone(watched: Watched, values: Values, pins: Pins) -> Plan:
     await without_proxied(watched, target, plan)
     for name, table in tables.items():
         if known.get(name) is None:
-            plan.refusals.append(
-                Text(
-                    "broker %(name)s does not know group %(target)s; create it first",
-                    name=name,
-                    target=target,
-                )
+            plan.refuse(
+                "broker %(name)s does not know group %(target)s; create it first",
+                name=name,
+                target=target,
             )
             continue
         online = await watched.admin.members_at(addresses[name], target)
         if online is not None and online.connection_set:
-            plan.refusals.append(
-                Text(
-                    "group %(target)s has members at %(name)s; stop them first",
-                    target=target,
-                    name=name,
-                )
+            plan.refuse(
+                "group %(target)s has members at %(name)s; stop them first",
+                target=target,
+                name=name,
             )
             continue
         is_server_side = await _is_server_side(watched, addresses[name])
@@ -282,9 +262,7 @@ async def _clone(watched: Watched, values: Values, pins: Pins) -> Plan:
             )
             plan.changes.append(Change(place, str(before), str(at), do, note=note))
     if not plan.changes and not plan.refusals:
-        plan.refusals.append(
-            Text("no queue of %(topic)s would change; see both groups' pages", topic=topic)
-        )
+        plan.refuse("no queue of %(topic)s would change; see both groups' pages", topic=topic)
     return plan
 
 

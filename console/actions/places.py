@@ -28,12 +28,10 @@ async def chosen(watched: Watched, brokers: str | None) -> dict[str, str]:
     missing = [one for one in names if one not in found]
     if missing:
         raise Unfit(
-            Text(
-                "broker %(missing)s has no master in this cluster; give some of %(found)s, "
-                "or none for all",
-                missing=missing[0][:80],
-                found=", ".join(found),
-            )
+            "broker %(missing)s has no master in this cluster; give some of %(found)s, "
+            "or none for all",
+            missing=missing[0][:80],
+            found=", ".join(found),
         )
     return {name: found[name] for name in (names or found)}
 
@@ -54,12 +52,10 @@ async def without_proxied(watched: Watched, group: str, plan: Plan) -> None:
     found = await watched.collector.proxies.members(watched.admin, group)
     plan.notes += found.faults
     if found.members:
-        plan.refusals.append(
-            Text(
-                "group %(group)s has %(count)s members behind proxies; stop them first",
-                group=group,
-                count=len(found.members),
-            )
+        plan.refuse(
+            "group %(group)s has %(count)s members behind proxies; stop them first",
+            group=group,
+            count=len(found.members),
         )
 
 
@@ -128,7 +124,7 @@ async def masters_of(watched: Watched, topic: str) -> dict[str, str]:
         route = await watched.admin.route(topic)
     except NoRouteError:
         raise Unfit(
-            Text("topic %(topic)s is on no broker; see the list of topics", topic=topic[:200])
+            "topic %(topic)s is on no broker; see the list of topics", topic=topic[:200]
         ) from None
     names = {one.broker_name for one in route.broker_datas}
     masters = await watched.admin.masters()
@@ -141,8 +137,6 @@ def refuse_nothing(plan: Plan, what: str, found: Mapping[str, object], *, is_new
     `what` is the topic or the group, `found` its settings by broker, None where it is not.
     """
     if not is_new and not plan.refusals and all(had is None for had in found.values()):
-        plan.refusals.append(
-            Text("%(what)s is on none of these brokers; create it instead", what=what)
-        )
+        plan.refuse("%(what)s is on none of these brokers; create it instead", what=what)
     if not plan.changes and not plan.refusals:
-        plan.refusals.append(Text("nothing would change"))
+        plan.refuse("nothing would change")

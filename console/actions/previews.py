@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...client.base.identity import now_ms
-from ..texts import Text
 from .action import Action, Changed, Pins, Plan
 
 KEPT_MAX = 1_000
@@ -68,11 +67,9 @@ class Previews:
         )
         if found is None or not is_own or found.made_ms < now_ms() - KEPT_MS:
             raise Changed(
-                Text(
-                    "this preview was used already, or is older than %(minutes)s minutes; "
-                    "preview it again",
-                    minutes=KEPT_MS // 60000,
-                )
+                "this preview was used already, or is older than %(minutes)s minutes; "
+                "preview it again",
+                minutes=KEPT_MS // 60000,
             )
         return found
 

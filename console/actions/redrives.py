@@ -147,9 +147,9 @@ class Redrives:
             Text("%(count)s are refused: %(why)s", count=f"{count:,}", why=why)
             for why, count in refused.most_common(20)
         ]
-        plan.notes.append(Text("each result is a line of %(path)s", path=ledger.path))
+        plan.note("each result is a line of %(path)s", path=ledger.path)
         if not counts:
-            plan.refusals.append(Text("no dead letter is to be sent"))
+            plan.refuse("no dead letter is to be sent")
         return plan
 
     def start(self, watched: Watched, values: Values, plan: Plan) -> Run:
@@ -158,17 +158,13 @@ class Redrives:
         group = values["group"]
         if any((one.cluster, one.group) == (watched.name, group) for one in running):
             raise Unfit(
-                Text(
-                    "a redrive of %(group)s runs already; wait for its end, or stop it", group=group
-                )
+                "a redrive of %(group)s runs already; wait for its end, or stop it", group=group
             )
         if len(running) >= RUNNING_MAX:
             raise Unfit(
-                Text(
-                    "%(count)s redrives run, the limit is %(running_max)s; stop one",
-                    count=len(running),
-                    running_max=RUNNING_MAX,
-                )
+                "%(count)s redrives run, the limit is %(running_max)s; stop one",
+                count=len(running),
+                running_max=RUNNING_MAX,
             )
         for ident in [one.ident for one in self._runs.values() if one.phase is not Phase.RUNNING]:
             if len(self._runs) >= RUNS_MAX:
@@ -256,10 +252,8 @@ def _check(watched: Watched, values: Values) -> None:
         raise Unfit(Text("Topic is missing; give the topic to send the dead letters to"))
     if values["target"] != TO_TOPIC and values["topic"]:
         raise Unfit(
-            Text(
-                "Topic is for %(to_topic)s only; leave it empty, or choose %(to_topic)s",
-                to_topic=Text(TO_TOPIC),
-            )
+            "Topic is for %(to_topic)s only; leave it empty, or choose %(to_topic)s",
+            to_topic=Text(TO_TOPIC),
         )
     _condition(values)
 

@@ -70,18 +70,16 @@ async def _put(watched: Watched, values: Values, is_new: bool) -> Plan:
     except Refusal as wrong:
         raise Unfit(wrong.remark or Text("the topic's name can't be used")) from None
     if is_system_topic(topic):
-        raise Unfit(Text("topic %(topic)s is the system's own; choose another name", topic=topic))
+        raise Unfit("topic %(topic)s is the system's own; choose another name", topic=topic)
     addresses = await chosen(watched, values["brokers"])
     found, faults = await topic_on(watched, addresses, topic)
     plan = Plan(refusals=faults)
     for name, had in found.items():
         if is_new and had is not None:
-            plan.refusals.append(
-                Text(
-                    "topic %(topic)s is on broker %(name)s already; change it instead",
-                    topic=topic,
-                    name=name,
-                )
+            plan.refuse(
+                "topic %(topic)s is on broker %(name)s already; change it instead",
+                topic=topic,
+                name=name,
             )
             continue
         header = wanted(topic, values, had)
@@ -90,21 +88,17 @@ async def _put(watched: Watched, values: Values, is_new: bool) -> Plan:
         if after == told(had):
             continue
         if had is not None and header.read_queues < had.read_queue_nums:
-            plan.notes.append(
-                Text(
-                    "on %(name)s, messages in queues %(first)s to %(last)s are read no more",
-                    name=name,
-                    first=header.read_queues,
-                    last=had.read_queue_nums - 1,
-                )
+            plan.note(
+                "on %(name)s, messages in queues %(first)s to %(last)s are read no more",
+                name=name,
+                first=header.read_queues,
+                last=had.read_queue_nums - 1,
             )
         do = partial(watched.admin.put_topic, addresses[name], header)
         plan.changes.append(Change(Text("broker %(name)s", name=name), told(had), after, do))
     refuse_nothing(plan, Text("topic %(topic)s", topic=topic), found, is_new=is_new)
     if values["write"] > values["read"]:
-        plan.notes.append(
-            Text("there are more write queues than read queues: some messages are unread")
-        )
+        plan.note("there are more write queues than read queues: some messages are unread")
     return plan
 
 
@@ -119,7 +113,7 @@ async def _update(watched: Watched, values: Values, pins: Pins) -> Plan:
 async def _delete(watched: Watched, values: Values, pins: Pins) -> Plan:
     topic = values["topic"]
     if is_system_topic(topic):
-        raise Unfit(Text("topic %(topic)s is the system's own; it can't be deleted", topic=topic))
+        raise Unfit("topic %(topic)s is the system's own; it can't be deleted", topic=topic)
     addresses = await masters_of(watched, topic)
     plan = Plan(
         notes=[Text("its messages are deleted with it, and so are the groups' offsets in it")]
@@ -135,9 +129,7 @@ async def _delete(watched: Watched, values: Values, pins: Pins) -> Plan:
         plan.changes.append(Change(Text("broker %(name)s", name=name), before, NOT_THERE, do))
     groups = await watched.admin.groups_of_topic(topic)
     if groups:
-        plan.notes.append(
-            Text("groups that read it or have read it: %(groups)s", groups=", ".join(groups[:50]))
-        )
+        plan.note("groups that read it or have read it: %(groups)s", groups=", ".join(groups[:50]))
     forget = partial(watched.admin.forget_topic, topic)
     plan.changes.append(Change(Text("name servers"), Text("known"), NOT_THERE, forget, phase=1))
     return plan

@@ -75,7 +75,7 @@ async def _to_all(
                 Change(Text("broker %(name)s", name=place), known, after, make(address))
             )
     if not plan.changes:
-        plan.refusals.append(Text("nothing would change"))
+        plan.refuse("nothing would change")
     return plan
 
 
@@ -88,9 +88,7 @@ async def _create(watched: Watched, values: Values, pins: Pins) -> Plan:
         lambda address: partial(watched.admin.make_user, address, user),
     )  # fmt: skip
     if any(state != NONE for state in before.values()):
-        plan.refusals.append(
-            Text("user %(user)s is there already; change it instead", user=values["user"])
-        )
+        plan.refuse("user %(user)s is there already; change it instead", user=values["user"])
     return plan
 
 
@@ -107,7 +105,7 @@ async def _update(watched: Watched, values: Values, pins: Pins) -> Plan:
         lambda address: partial(watched.admin.change_user, address, user),
     )  # fmt: skip
     if not words:
-        plan.refusals.append(Text("nothing would change"))
+        plan.refuse("nothing would change")
     plan.refusals += _strangers(before, values["user"])
     return plan
 
@@ -119,7 +117,7 @@ async def _delete(watched: Watched, values: Values, pins: Pins) -> Plan:
         lambda address: partial(watched.admin.drop_user, address, values["user"]),
     )  # fmt: skip
     plan.refusals += _strangers(before, values["user"])
-    plan.notes.append(Text("its rules are deleted with it"))
+    plan.note("its rules are deleted with it")
     return plan
 
 
@@ -143,9 +141,9 @@ async def _put_rule(watched: Watched, values: Values, is_new: bool) -> Plan:
     )
     is_there = any(state != NONE for state in before.values())
     if is_new and is_there:
-        plan.refusals.append(Text("there is a rule about this resource already; change it instead"))
+        plan.refuse("there is a rule about this resource already; change it instead")
     if not is_new and not is_there:
-        plan.refusals.append(Text("there is no rule about this resource; create it instead"))
+        plan.refuse("there is no rule about this resource; create it instead")
     return plan
 
 
@@ -159,11 +157,9 @@ def entry_of(values: Values) -> PolicyEntryInfo:
     odd = [one for one in actions if one not in ACTIONS_OF_RULES]
     if odd or not actions:
         raise Unfit(
-            Text(
-                "actions is %(actions)s; give some of %(known)s with commas between",
-                actions=f"{values['actions'][:80]!r}",
-                known=", ".join(ACTIONS_OF_RULES),
-            )
+            "actions is %(actions)s; give some of %(known)s with commas between",
+            actions=f"{values['actions'][:80]!r}",
+            known=", ".join(ACTIONS_OF_RULES),
         )
     sources = [one.strip() for one in (values["sources"] or "").split(",") if one.strip()]
     return PolicyEntryInfo(resource, actions, sources or None, values["decision"])
@@ -185,7 +181,7 @@ async def _delete_rule(watched: Watched, values: Values, pins: Pins) -> Plan:
         lambda address: partial(watched.admin.drop_rule, address, subject, resource),
     )  # fmt: skip
     if all(state == NONE for state in before.values()):
-        plan.refusals.append(Text("there is no rule about this resource; see the page Access"))
+        plan.refuse("there is no rule about this resource; see the page Access")
     return plan
 
 

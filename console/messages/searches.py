@@ -17,7 +17,7 @@ import msgspec
 from ...client.errors import ClientError
 from ...protocol.message.record import Record
 from ..clusters.clusters import Watched
-from ..texts import Text
+from ..texts import Text, TextError
 from .search import Progress
 from .search_frames import (
     Asked,
@@ -41,8 +41,10 @@ PIPE_BYTES = 1 << 20
 log = logging.getLogger(__name__)
 
 
-class TooManySearches(Exception):
+class TooManySearches(TextError):
     """As many searches as may run at once are under way."""
+
+    status = 429
 
 
 class Searches:
@@ -79,11 +81,9 @@ class Searches:
         it can't begin with."""
         if self._running >= SEARCHES_MAX:
             raise TooManySearches(
-                Text(
-                    "%(count)s searches run, the limit is %(limit)s; wait for one to end",
-                    count=self._running,
-                    limit=SEARCHES_MAX,
-                )
+                "%(count)s searches run, the limit is %(limit)s; wait for one to end",
+                count=self._running,
+                limit=SEARCHES_MAX,
             )
         self._last += 1
         types = self._types

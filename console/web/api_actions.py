@@ -15,7 +15,6 @@ from ..access.guard import Guard
 from ..access.rights import Right
 from ..actions.action import Action, Unfit
 from ..actions.redrive import Run
-from ..texts import Text
 from . import answers
 from .pages_actions import Acting, counts_of, must
 from .rendering import to_json
@@ -99,12 +98,10 @@ class ApiActions:
         fields = await self._guard.json_form(request)
         for name in fields.keys() - names:
             raise Unfit(
-                Text(
-                    "there is no field %(name)s; give some of %(names)s, and the cluster in the "
-                    "address",
-                    name=f"{name[:80]!r}",
-                    names=", ".join(sorted(names)),
-                )
+                "there is no field %(name)s; give some of %(names)s, and the cluster in the "
+                "address",
+                name=f"{name[:80]!r}",
+                names=", ".join(sorted(names)),
             )
         return fields
 

@@ -24,10 +24,9 @@ from jinja2 import Template
 
 from ...client.errors import AerobeeError
 from ...protocol.addresses import is_loopback
-from ..access.access import Access, Busy, Refused, Unknown
+from ..access.access import Access
 from ..access.attempts import TooMany
-from ..access.audit import AuditFailed
-from ..access.cluster_users import ClusterUser, NotChecked
+from ..access.cluster_users import ClusterUser
 from ..access.guard import FORM_BYTES_MAX
 from ..access.rights import Right
 from ..access.sessions import Session
@@ -35,15 +34,15 @@ from ..actions.desk import Desk
 from ..clusters.clusters import Clusters
 from ..endpoint import STOP_SECONDS
 from ..messages.search import Progress
-from ..messages.searches import Searches, TooManySearches
+from ..messages.searches import Searches
 from ..messages.shown import Types
 from ..messages.tail import tail as follow
-from ..texts import Text, refusal, text_of
-from . import pages_actions, pages_messages
+from ..texts import Text, TextError, refusal, status_of, text_of
+from . import pages_messages
 from .api_actions import ApiActions
 from .languages import LANGUAGES, chosen
 from .listener import Listener
-from .look import BadQuery, Forbidden, Look, NotFound, as_of
+from .look import BadQuery, Forbidden, Look, as_of
 from .outside import NEXT_CHARS_MAX, Outside
 from .pages_actions import Acting
 from .pages_export import Exports, put
@@ -60,21 +59,6 @@ HEADER_BYTES_MAX = 16 << 10
 STATIC_SECONDS = 86_400
 COMPILE_PAUSE_SECONDS = 0.1  # between two templates, a few ms each
 
-# What a page raises, and its status.
-STATUSES: dict[type[Exception], int] = {
-    BadQuery: 400,
-    Refused: 401,
-    Forbidden: 403,
-    Unknown: 403,
-    NotChecked: 403,
-    NotFound: 404,
-    TooMany: 429,
-    TooManySearches: 429,
-    AerobeeError: 502,
-    AuditFailed: 503,
-    **pages_actions.FAULTS,
-    Busy: 503,
-}
 # What aiohttp says of an address that has no page.
 NO_ADDRESS = {
     404: Text("no page has this address; see the menu"),
@@ -89,7 +73,7 @@ HEADINGS = {
     502: Text("The cluster did not do it"),
     503: Text("Not available now"),
 }
-FAULTS: tuple[type[Exception], ...] = (*STATUSES, web.HTTPException)
+FAULTS = (TextError, AerobeeError, web.HTTPException)
 
 log = logging.getLogger(__name__)
 _nonce: ContextVar[str] = ContextVar("nonce")  # of the scripts of the present response
@@ -279,13 +263,11 @@ class Console:
                 _session.set(session)
                 if session.visitor.right < route.right:
                     raise Forbidden(
-                        Text(
-                            "this needs the right to %(needed)s, and %(name)s may %(right)s; log "
-                            "in as another user",
-                            needed=Text(route.right.name.lower()),
-                            name=session.visitor.name,
-                            right=Text(session.visitor.right.name.lower()),
-                        )
+                        "this needs the right to %(needed)s, and %(name)s may %(right)s; log "
+                        "in as another user",
+                        needed=Text(route.right.name.lower()),
+                        name=session.visitor.name,
+                        right=Text(session.visitor.right.name.lower()),
                     )
             return await route.handler(request)
 
@@ -313,8 +295,7 @@ class Console:
             return web.Response(status=401, headers={"HX-Redirect": where})
         if request.method != "GET":
             raise refusal(
-                web.HTTPUnauthorized,
-                Text("the session has ended; log in and send the form again"),
+                web.HTTPUnauthorized, "the session has ended; log in and send the form again"
             )
         return web.Response(status=303, headers={"Location": where})
 
@@ -332,7 +313,7 @@ class Console:
             if isinstance(wrong, web.HTTPRedirection):
                 return web.Response(status=status, headers={"Location": wrong.headers["Location"]})
         elif wrong is not None:
-            status = next(code for kind, code in STATUSES.items() if isinstance(wrong, kind))
+            status = status_of(wrong)
             text = text_of(wrong)
         if status == 421:
             return web.Response(status=status, text=visible(text))
@@ -355,18 +336,16 @@ class Console:
         not do."""
         session = _session.get()
         if session is None:
-            raise refusal(web.HTTPUnauthorized, Text("the session has ended; log in again"))
+            raise refusal(web.HTTPUnauthorized, "the session has ended; log in again")
         visitor = session.visitor
         name = query.get("cluster", visitor.cluster or next(iter(self.clusters.by_name)))
         watched = self.clusters.by_name.get(name)
         if watched is None:
             known = ", ".join(self.clusters.by_name)
             raise BadQuery(
-                Text(
-                    "cluster is %(name)s; this console watches %(known)s",
-                    name=f"{name[:80]!r}",
-                    known=known,
-                )
+                "cluster is %(name)s; this console watches %(known)s",
+                name=f"{name[:80]!r}",
+                known=known,
             )
         if isinstance(session.signed, ClusterUser) and visitor.cluster == name:
             watched = session.signed.watched
@@ -381,12 +360,10 @@ class Console:
                 look.must(page.right, topic=topic or None, group=group or None)
             if page.of_all and visitor.is_limited:
                 raise Forbidden(
-                    Text(
-                        "%(title)s is about all topics and groups, and %(name)s may not see all "
-                        "of them; log in as another user",
-                        title=Text(page.title),
-                        name=visitor.name,
-                    )
+                    "%(title)s is about all topics and groups, and %(name)s may not see all "
+                    "of them; log in as another user",
+                    title=Text(page.title),
+                    name=visitor.name,
                 )
         return look
 
@@ -480,7 +457,7 @@ class Console:
     async def _static(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
         if name not in _STATIC:
-            raise refusal(web.HTTPNotFound, Text("there is no such file"))
+            raise refusal(web.HTTPNotFound, "there is no such file")
         keep = {"Cache-Control": f"public, max-age={STATIC_SECONDS}"}
         kind = _KINDS[Path(name).suffix]
         body = _STATIC[name].read_bytes()
@@ -518,11 +495,9 @@ class Console:
         if self._tails >= TAILS_MAX:
             raise refusal(
                 web.HTTPTooManyRequests,
-                Text(
-                    "%(count)s live views are open, the limit is %(limit)s; close one",
-                    count=self._tails,
-                    limit=TAILS_MAX,
-                ),
+                "%(count)s live views are open, the limit is %(limit)s; close one",
+                count=self._tails,
+                limit=TAILS_MAX,
             )
         matches, topic = pages_messages.condition(look), look.required("topic")
         names = pages_messages.broker_names(look)

@@ -15,7 +15,7 @@ from ..clusters.clusters import Clusters, Watched
 from ..clusters.samples import BrokerSample, GroupRow, TopicRow
 from ..messages.searches import Searches
 from ..messages.shown import Types
-from ..texts import Text
+from ..texts import Text, TextError
 from ..times import time_ms
 from .answers import Listed, Samples
 
@@ -27,16 +27,20 @@ Result = TypeVar("Result")
 Row = TypeVar("Row")
 
 
-class BadQuery(Exception):
+class BadQuery(TextError):
     """A parameter of the URL that can't be used: what, its value, and what to give."""
 
 
-class NotFound(Exception):
+class NotFound(TextError):
     """There is no such topic, group or message."""
 
+    status = 404
 
-class Forbidden(Exception):
+
+class Forbidden(TextError):
     """The visitor may not do this: what, the visitor's right, and what to do."""
+
+    status = 403
 
 
 @dataclass(frozen=True)
@@ -71,13 +75,11 @@ class Look:
             elif about:
                 where = about[0]
             raise Forbidden(
-                Text(
-                    "%(name)s may not %(right)s %(where)s; log in as another user, or ask an "
-                    "administrator of this console for the right",
-                    name=self.visitor.name,
-                    right=Text(right.name.lower()),
-                    where=where,
-                )
+                "%(name)s may not %(right)s %(where)s; log in as another user, or ask an "
+                "administrator of this console for the right",
+                name=self.visitor.name,
+                right=Text(right.name.lower()),
+                where=where,
             )
 
     def text(self, name: str, default: str = "") -> str:
@@ -85,12 +87,10 @@ class Look:
         found = self.query.get(name, default)
         if len(found) > TEXT_CHARS_MAX:
             raise BadQuery(
-                Text(
-                    "%(name)s has %(count)s characters, the limit is %(limit)s; shorten it",
-                    name=name,
-                    count=len(found),
-                    limit=TEXT_CHARS_MAX,
-                )
+                "%(name)s has %(count)s characters, the limit is %(limit)s; shorten it",
+                name=name,
+                count=len(found),
+                limit=TEXT_CHARS_MAX,
             )
         return found
 
@@ -102,17 +102,15 @@ class Look:
         digits = text.removeprefix("-")
         if not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
             raise BadQuery(
-                Text("%(name)s is %(text)s; give a whole number", name=name, text=f"{text[:80]!r}")
+                "%(name)s is %(text)s; give a whole number", name=name, text=f"{text[:80]!r}"
             )
         if not least <= int(text) <= most:
             raise BadQuery(
-                Text(
-                    "%(name)s is %(text)s; give %(least)s to %(most)s",
-                    name=name,
-                    text=text,
-                    least=least,
-                    most=most,
-                )
+                "%(name)s is %(text)s; give %(least)s to %(most)s",
+                name=name,
+                text=text,
+                least=least,
+                most=most,
             )
         return int(text)
 
@@ -135,7 +133,7 @@ class Look:
         found = self.text(name)
         if not found:
             raise BadQuery(
-                Text("%(name)s is missing; follow a link of a list, or add %(name)s=…", name=name)
+                "%(name)s is missing; follow a link of a list, or add %(name)s=…", name=name
             )
         return found
 
@@ -228,11 +226,9 @@ def listed(
     key = columns.get(sort.removeprefix("-"))
     if key is None:
         raise BadQuery(
-            Text(
-                "sort is %(sort)s; give one of %(columns)s, or - before it",
-                sort=f"{sort[:80]!r}",
-                columns=", ".join(columns),
-            )
+            "sort is %(sort)s; give one of %(columns)s, or - before it",
+            sort=f"{sort[:80]!r}",
+            columns=", ".join(columns),
         )
     column = key
     known = [row for row in rows if column(row) is not None]

@@ -7,12 +7,11 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from ...client.errors import AerobeeError
-from ..access.access import Access, Busy, Refused
+from ..access.access import Access
 from ..access.attempts import TooMany
-from ..access.cluster_users import NotChecked
 from ..access.one_time_link import SECONDS
 from ..access.rights import Right
-from ..texts import Text, refusal, text_of
+from ..texts import Text, TextError, refusal, status_of, text_of
 from .languages import COOKIE, COOKIE_SECONDS, LANGUAGES
 from .routes import Route
 
@@ -101,17 +100,10 @@ class Outside:
                 address,
                 fields.get("cluster", ""),
             )
-        except Refused as wrong:
-            return self._form(request, after, text_of(wrong), 401)
-        except NotChecked as wrong:
-            return self._form(request, after, text_of(wrong), 403)
-        except Busy as wrong:
-            return self._form(request, after, text_of(wrong), 503)
-        except AerobeeError as wrong:
-            return self._form(request, after, text_of(wrong), 502)
-        except TooMany as wrong:
-            answer = self._form(request, after, text_of(wrong), 429)
-            answer.headers["Retry-After"] = str(round(wrong.wait_s))
+        except (TextError, AerobeeError) as wrong:
+            answer = self._form(request, after, text_of(wrong), status_of(wrong))
+            if isinstance(wrong, TooMany):
+                answer.headers["Retry-After"] = str(round(wrong.wait_s))
             return answer
         return self._begun(request, name, after)
 
@@ -134,10 +126,8 @@ class Outside:
         if wait_s > 0:
             raise refusal(
                 web.HTTPTooManyRequests,
-                Text(
-                    "a link was printed just now; use it, or wait %(seconds)s s for another",
-                    seconds=f"{wait_s:.0f}",
-                ),
+                "a link was printed just now; use it, or wait %(seconds)s s for another",
+                seconds=f"{wait_s:.0f}",
             )
         print(f"log in once: {self.new_link()}", flush=True)
         return web.Response(status=303, headers={"Location": f"{self._base}/login"})
@@ -158,11 +148,9 @@ class Outside:
         if code not in known:
             raise refusal(
                 web.HTTPBadRequest,
-                Text(
-                    "language is %(code)s; give one of %(known)s",
-                    code=f"{code[:80]!r}",
-                    known=", ".join(known),
-                ),
+                "language is %(code)s; give one of %(known)s",
+                code=f"{code[:80]!r}",
+                known=", ".join(known),
             )
         answer = web.Response(status=303, headers={"Location": self._here(fields.get("back", ""))})
         answer.set_cookie(

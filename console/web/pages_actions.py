@@ -18,7 +18,7 @@ from aiohttp import web
 from ..access.access import Access
 from ..access.audit import AuditFailed, Entry
 from ..access.rights import Right
-from ..actions.action import Action, Changed, Outcome, Plan, Unfit, apply, confirmed, preview
+from ..actions.action import Action, Outcome, Plan, Unfit, apply, confirmed, preview
 from ..actions.definitions import export
 from ..actions.desk import Desk
 from ..actions.redrive import Run
@@ -203,10 +203,8 @@ class Acting:
         wanted = str(values[action.typed]) if action.typed else ""
         if look.query.get("typed", "").strip() != wanted:
             raise Unfit(
-                Text(
-                    "what was typed is not %(wanted)s; go back and type it, nothing was done",
-                    wanted=f"{wanted[:300]!r}",
-                )
+                "what was typed is not %(wanted)s; go back and type it, nothing was done",
+                wanted=f"{wanted[:300]!r}",
             )
         previews.drop(ident)
         entry = await self._access.audit.begin(
@@ -328,11 +326,9 @@ class Acting:
         look = self._looks(request, request.query)
         if look.visitor.is_limited:
             raise Forbidden(
-                Text(
-                    "an export has all topics and groups, and %(name)s may not see all of "
-                    "them; log in as another user",
-                    name=look.visitor.name,
-                )
+                "an export has all topics and groups, and %(name)s may not see all of "
+                "them; log in as another user",
+                name=look.visitor.name,
             )
         text, faults = await export(look.watched)
         if faults and request.query.get("partly") != "1":
@@ -389,6 +385,3 @@ def _must_all(look: Look, action: Action, plan: Plan) -> None:
 async def _none(look: Look) -> dict[str, Any]:
     """The pages of this file answer by their own routes."""
     return {}
-
-
-FAULTS: dict[type[Exception], int] = {Changed: 409, Unfit: 400}

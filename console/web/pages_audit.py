@@ -22,11 +22,9 @@ async def audit(look: Look) -> answers.Audit:
     user, action, result = look.text("user"), look.text("action"), look.text("result")
     if result and result not in set(Ending):
         raise BadQuery(
-            Text(
-                "result is %(result)s; give one of %(ending)s",
-                result=f"{result[:80]!r}",
-                ending=", ".join(Ending),
-            )
+            "result is %(result)s; give one of %(ending)s",
+            result=f"{result[:80]!r}",
+            ending=", ".join(Ending),
         )
     rows: list[answers.AuditRow] = [
         {"act": one, "links": _links(look, one)}

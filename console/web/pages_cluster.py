@@ -105,11 +105,9 @@ async def broker(look: Look) -> answers.Broker:
     found = look.watched.collector.brokers.get((name, number))
     if found is None:
         raise NotFound(
-            Text(
-                "no broker %(name)s with id %(number)s is known; see the list of brokers",
-                name=name,
-                number=number,
-            )
+            "no broker %(name)s with id %(number)s is known; see the list of brokers",
+            name=name,
+            number=number,
         )
     admin = look.watched.admin
     texts, faults = await look.ask([found], admin.broker_config)

@@ -12,7 +12,7 @@ from ..access.audit import AuditFailed, Entry
 from ..access.rights import Right
 from ..messages.export import BYTES_MAX, FORMATS, MESSAGES_MAX, Lines, exported
 from ..messages.search import Progress
-from ..texts import Text, refusal
+from ..texts import refusal
 from .look import BadQuery, Look
 from .pages_messages import broker_names, broker_of, condition, found_records
 from .routes import Route
@@ -48,21 +48,17 @@ class Exports:
         look.must(Right.VIEW, topic=topic)
         if kind not in FORMATS:
             raise BadQuery(
-                Text(
-                    "format is %(kind)s; give one of %(formats)s",
-                    kind=f"{kind[:80]!r}",
-                    formats=", ".join(FORMATS),
-                )
+                "format is %(kind)s; give one of %(formats)s",
+                kind=f"{kind[:80]!r}",
+                formats=", ".join(FORMATS),
             )
         condition(look)  # its fault is an answer, not a cut file
         if self._running >= EXPORTS_MAX:
             raise refusal(
                 web.HTTPTooManyRequests,
-                Text(
-                    "%(count)s exports run, the limit is %(limit)s; wait for one",
-                    count=self._running,
-                    limit=EXPORTS_MAX,
-                ),
+                "%(count)s exports run, the limit is %(limit)s; wait for one",
+                count=self._running,
+                limit=EXPORTS_MAX,
             )
         self._running += 1
         try:

@@ -126,23 +126,19 @@ async def _one(look: Look) -> tuple[MessageQueue, Record]:
         found = await _by_key(look, topic, key)
         if not found:
             raise NotFound(
-                Text(
-                    "no message with key or id %(key)s is in topic %(topic)s any more",
-                    key=key,
-                    topic=topic,
-                )
+                "no message with key or id %(key)s is in topic %(topic)s any more",
+                key=key,
+                topic=topic,
             )
         return MessageQueue(topic, await _broker_of(look, found[0]), found[0].queue_id), found[0]
     queue = MessageQueue(topic, look.required("broker"), look.number("queue", 0, 0, 1 << 30))
     offset = look.number("offset", 0, 0, 1 << 62)
     if queue not in await patient(look.watched.reader.queues(topic)):
         raise NotFound(
-            Text(
-                "topic %(topic)s has no queue %(queue_id)s on %(broker_name)s",
-                topic=topic,
-                queue_id=queue.queue_id,
-                broker_name=queue.broker_name,
-            )
+            "topic %(topic)s has no queue %(queue_id)s on %(broker_name)s",
+            topic=topic,
+            queue_id=queue.queue_id,
+            broker_name=queue.broker_name,
         )
     pulled = await patient(look.watched.reader.pull(queue, offset, 1))
     try:
@@ -151,11 +147,9 @@ async def _one(look: Look) -> tuple[MessageQueue, Record]:
         raise ClientError(f"the broker gave a broken message: {wrong}") from None
     if not records or records[0].queue_offset != offset:
         raise NotFound(
-            Text(
-                "no message is at offset %(offset)s of queue %(queue_id)s any more",
-                offset=offset,
-                queue_id=queue.queue_id,
-            )
+            "no message is at offset %(offset)s of queue %(queue_id)s any more",
+            offset=offset,
+            queue_id=queue.queue_id,
         )
     return queue, records[0]
 
@@ -182,12 +176,10 @@ def condition(look: Look) -> Predicate | None:
         return found
     if BODY_NAMED.search(QUOTED.sub("", text)):
         raise Forbidden(
-            Text(
-                "bodies are %(bodies)s for %(name)s, so an expression can't ask about them; "
-                "leave body out",
-                bodies=Text(look.visitor.bodies),
-                name=look.visitor.name,
-            )
+            "bodies are %(bodies)s for %(name)s, so an expression can't ask about them; "
+            "leave body out",
+            bodies=Text(look.visitor.bodies),
+            name=look.visitor.name,
         )
     return lambda fields: found(Bodiless(fields))
 
@@ -198,11 +190,9 @@ async def found_records(look: Look, most: int) -> AsyncGenerator[Record | Progre
     end = look.time_ms("end", now_ms() + HOUR_MS)
     if end <= begin:
         raise BadQuery(
-            Text(
-                "the time from %(begin)s to %(end)s ms is empty; give an end after the begin",
-                begin=begin,
-                end=end,
-            )
+            "the time from %(begin)s to %(end)s ms is empty; give an end after the begin",
+            begin=begin,
+            end=end,
         )
     condition(look)
     steps = look.searches.search(
@@ -259,10 +249,7 @@ async def tail(look: Look) -> answers.Tail:
     topic = look.required("topic")
     if topic not in look.topic_rows():
         raise NotFound(
-            Text(
-                "topic %(topic)s is on no broker that was asked; see the list of topics",
-                topic=topic,
-            )
+            "topic %(topic)s is on no broker that was asked; see the list of topics", topic=topic
         )
     return {"topic": topic, "expression": look.text("where")}
 

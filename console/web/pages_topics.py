@@ -56,7 +56,7 @@ async def topic(look: Look) -> answers.Topic:
     row = collector.topics().get(name)
     if row is None:
         raise NotFound(
-            Text("topic %(name)s is on no broker that was asked; see the list of topics", name=name)
+            "topic %(name)s is on no broker that was asked; see the list of topics", name=name
         )
     collector.want(name)
     stats, faults = await look.ask(
@@ -130,7 +130,7 @@ async def group(look: Look) -> answers.Group:
     row = collector.groups().get(name)
     if row is None:
         raise NotFound(
-            Text("group %(name)s is on no broker that was asked; see the list of groups", name=name)
+            "group %(name)s is on no broker that was asked; see the list of groups", name=name
         )
     collector.want(name)
     masters = look.masters()

@@ -15,7 +15,7 @@ from aerobee.console.actions.brokers import ALLOWED
 from aerobee.console.actions.desk import Desk
 from aerobee.console.actions.redrive import Phase
 from aerobee.console.actions.topics import TYPES
-from aerobee.console.texts import Text
+from aerobee.console.texts import Text, TextError
 from aerobee.console.web.languages import CHINESE, COOKIE, ENGLISH, accepted
 from aerobee.console.web.rendering import HERE, age, environment, number, size, spark, when
 from aerobee.console.web.routes import PAGES
@@ -55,16 +55,20 @@ def texts_of_templates() -> Iterator[str]:
 
 
 def texts_of_programs() -> Iterator[str]:
-    """The patterns of `Text` and `Language.say`."""
+    """The patterns of `Text`, `Language.say`, plans and errors."""
+    errors = {"__init__", *(one.__name__ for one in TextError.__subclasses__())}
     for path in sorted(HERE.parent.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if not isinstance(node, ast.Call) or not node.args:
                 continue
             name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
-            first = node.args[0]
-            if name in ("Text", "say") and isinstance(first, ast.Constant):
-                assert isinstance(first.value, str)
-                yield first.value
+            text = node.args[1 if name == "refusal" else 0]
+            makers = {"Text", "say", "note", "refuse", "refusal", *errors}
+            if name in makers and isinstance(text, ast.Constant):
+                assert isinstance(text.value, str)
+                # An error takes a text without values as it is, such as a broker's remark.
+                assert name not in errors or node.keywords, f"{path.name}:{node.lineno}: no Text"
+                yield text.value
 
 
 def words() -> Iterator[str]:
