@@ -2,15 +2,18 @@
 
 from pathlib import Path
 
+from . import brokers, definitions, groups, messages, offsets, topics, users
 from .previews import Previews
 from .redrives import Redrives
-from .table import actions
+
+FAMILIES = (topics, groups, offsets, messages, brokers, users, definitions)
 
 
 class Desk:
-    """`folder` is where redrives keep their results."""
+    """`folder` is where redrives keep their results; `actions` are by their names in the URL."""
 
     def __init__(self, folder: Path) -> None:
         self.redrives = Redrives(folder)
         self.previews = Previews()
-        self.actions = actions(self.redrives)
+        found = [one for family in FAMILIES for one in family.ACTIONS]
+        self.actions = {one.name: one for one in [*found, self.redrives.action()]}

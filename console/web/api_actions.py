@@ -16,7 +16,7 @@ from ..access.rights import Right
 from ..actions.action import Action, Unfit
 from ..actions.redrive import Run
 from . import answers
-from .pages_actions import Acting, counts_of, must
+from .pages_actions import Acting, counts_of
 from .rendering import to_json
 from .routes import Route
 
@@ -47,7 +47,7 @@ class ApiActions:
         look = self._acting.look(request, request.query)
         given = {one.name: one.default for one in action.fields}
         if action.prefill is not None:
-            must(look, action, fields)
+            look.must_act(action, fields)
             given |= await action.prefill(look.watched, fields)
         made = await self._acting.planned(action, replace(look, query=given | fields))
         plan = made.plan

@@ -13,20 +13,16 @@ import socket
 import ssl
 from collections.abc import Mapping
 from contextlib import aclosing
-from contextvars import ContextVar
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from aiohttp import web
-from jinja2 import Template
 
 from ...client.errors import AerobeeError
 from ...protocol.addresses import is_loopback
 from ..access.access import Access
 from ..access.attempts import TooMany
-from ..access.cluster_users import ClusterUser
 from ..access.guard import FORM_BYTES_MAX
 from ..access.rights import Right
 from ..access.sessions import Session
@@ -34,30 +30,25 @@ from ..actions.desk import Desk
 from ..clusters.clusters import Clusters
 from ..endpoint import STOP_SECONDS
 from ..messages.search import Progress
-from ..messages.searches import Searches
 from ..messages.shown import Types
 from ..messages.tail import tail as follow
 from ..texts import Text, TextError, refusal, status_of, text_of
-from . import pages_messages
+from . import pages_messages, site
 from .api_actions import ApiActions
-from .languages import LANGUAGES, chosen
 from .listener import Listener
 from .look import BadQuery, Forbidden, Look, as_of
 from .outside import NEXT_CHARS_MAX, Outside
 from .pages_actions import Acting
 from .pages_export import Exports, put
-from .policy import headers
-from .rendering import STATIC, environment, linker, to_json
+from .rendering import STATIC, to_json, visible
 from .routes import DATA, PAGES, SEARCH, TAIL, Handler, Page, Route, View
-from .visible import visible
+from .site import Site, headers
 
 PORT = 8082
 REQUESTS_AT_ONCE = 32  # pages in the making; more wait
 TAILS_MAX = 20
-REFRESH_SECONDS = 10  # after which an open page asks for its figures again
 HEADER_BYTES_MAX = 16 << 10
 STATIC_SECONDS = 86_400
-COMPILE_PAUSE_SECONDS = 0.1  # between two templates, a few ms each
 
 # What aiohttp says of an address that has no page.
 NO_ADDRESS = {
@@ -76,9 +67,6 @@ HEADINGS = {
 FAULTS = (TextError, AerobeeError, web.HTTPException)
 
 log = logging.getLogger(__name__)
-_nonce: ContextVar[str] = ContextVar("nonce")  # of the scripts of the present response
-# Of the present request, once it was checked.
-_session: ContextVar[Session | None] = ContextVar("session", default=None)
 
 
 class Console:
@@ -119,18 +107,15 @@ class Console:
             )
         self.address = address
         self.port = port
-        self.base = base.rstrip("/")
+        self.site = Site(clusters, access, desk, base.rstrip("/"), types)
         self._tls = tls
-        self._types = types
-        self._searches = Searches(types)
         self._given = given
         self.clusters = clusters
         self.access = access
-        self._templates = {one.code: environment(one) for one in LANGUAGES}
-        self._acting = Acting(desk, access, self.base, self._look, self._page)
+        self._acting = Acting(self.site)
         self._api_actions = ApiActions(self._acting, access.guard)
-        self._exports = Exports(access, self._look, lambda: headers(_nonce.get()))
-        self._outside = Outside(access, self.base, self._plain, lambda: self.url)
+        self._exports = Exports(self.site)
+        self._outside = Outside(self.site)
         self._room = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._tails = 0
         self._listener = Listener()
@@ -143,7 +128,7 @@ class Console:
         """The address for a browser on this machine."""
         host = f"[{self.address}]" if ":" in self.address else self.address
         scheme = "http" if self._tls is None else "https"
-        return f"{scheme}://{host}:{self.port}{self.base}/"
+        return f"{scheme}://{host}:{self.port}{self.site.base}/"
 
     def new_link(self) -> str | None:
         """A new address that logs in once; None for a console with users."""
@@ -175,7 +160,7 @@ class Console:
         for route in self.routes():
             handler = self._admitting(route)
             self._declared.add(handler)
-            app.router.add_route(route.method, self.base + route.path, handler)
+            app.router.add_route(route.method, self.site.base + route.path, handler)
         self._runner = web.AppRunner(
             app,
             access_log=None,
@@ -199,10 +184,11 @@ class Console:
                 )
             where = f"{self.address}:{self.port}"
             raise OSError(wrong.errno, f"can't serve HTTP on {where}: {reason}") from None
+        self.site.url = self.url
         # Cookies are for all ports of a host, so that each console's has its own name.
         self.access.guard.cookie = f"aerobee-console-{self.port}"
-        self.access.guard.path = f"{self.base}/"
-        self._compiling = asyncio.create_task(self._compile(), name="console-templates")
+        self.access.guard.path = f"{self.site.base}/"
+        self._compiling = asyncio.create_task(self.site.compile(), name="console-templates")
 
     async def stop(self) -> None:
         """Stop listening and sampling."""
@@ -212,27 +198,18 @@ class Console:
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
-        await self._searches.stop()
+        await self.site.searches.stop()
         await self._acting.close()
         await self.access.stop()
         await self.clusters.stop()
-
-    async def _compile(self) -> None:
-        """Compile all templates before they are wanted, as the first visit of a page would spend
-        most of its time with that. The pauses leave the first samples and visits their time."""
-        for found in self._templates.values():
-            for name in found.list_templates():
-                await asyncio.sleep(COMPILE_PAUSE_SECONDS)
-                found.get_template(name)
 
     # --- every request --------------------------------------------------------------------------
 
     @web.middleware
     async def _checked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        nonce = secrets.token_urlsafe(16)
-        _nonce.set(nonce)
+        site.nonce.set(secrets.token_urlsafe(16))
+        site.session.set(None)
         self._listener.heard(request)
-        _session.set(None)
         try:
             self.access.check_peer(request)
             self.access.guard.check_host(request)
@@ -248,7 +225,7 @@ class Console:
             log.exception("%s failed", request.path)
             answer = self._failed(request, None)
         if not answer.prepared:
-            for name, value in headers(nonce).items():
+            for name, value in headers().items():
                 answer.headers.setdefault(name, value)
         return answer
 
@@ -260,7 +237,7 @@ class Console:
                 session = await self._session_of(request)
                 if session is None:
                     return self._to_login(request)
-                _session.set(session)
+                site.session.set(session)
                 if session.visitor.right < route.right:
                     raise Forbidden(
                         "this needs the right to %(needed)s, and %(name)s may %(right)s; log "
@@ -274,7 +251,7 @@ class Console:
         return answer
 
     async def _session_of(self, request: web.Request) -> Session | None:
-        if "Authorization" in request.headers and request.path.startswith(f"{self.base}/api/"):
+        if "Authorization" in request.headers and request.path.startswith(f"{self.site.base}/api/"):
             session = await self.access.by_script(request)
         else:
             session = self.access.session_of(request)
@@ -282,13 +259,13 @@ class Console:
 
     def _to_login(self, request: web.Request) -> web.Response:
         """What a request without a session gets: the login, or for programs the reason."""
-        if request.path.startswith(f"{self.base}/api/"):
+        if request.path.startswith(f"{self.site.base}/api/"):
             text = (
-                f"there is no session, or it has ended; log in at {self.base}/login, or send name "
-                "and password (Basic)"
+                f"there is no session, or it has ended; log in at {self.site.base}/login, or send "
+                "name and password (Basic)"
             )
             return _json(to_json({"error": text}), 401)
-        where = f"{self.base}/login"
+        where = f"{self.site.base}/login"
         if request.method == "GET" and "HX-Request" not in request.headers:
             where += f"?{urlencode({'next': request.path_qs[:NEXT_CHARS_MAX]})}"
         if "HX-Request" in request.headers:
@@ -317,55 +294,17 @@ class Console:
             text = text_of(wrong)
         if status == 421:
             return web.Response(status=status, text=visible(text))
-        if request.path.startswith(f"{self.base}/api/"):
+        if request.path.startswith(f"{self.site.base}/api/"):
             answer = _json(to_json({"error": text}), status)
             if isinstance(wrong, TooMany):
                 answer.headers["Retry-After"] = str(round(wrong.wait_s))
             return answer
         heading = HEADINGS.get(status, Text("Error"))
         try:
-            look = self._look(request, request.query)
+            look = self.site.look(request, request.query)
         except (BadQuery, Forbidden, web.HTTPUnauthorized):
-            return self._plain(request, "outside", heading, {"error": text}, status)
-        return self._page(request, look, "error", heading, {"error": text}, status)
-
-    def _look(
-        self, request: web.Request, query: Mapping[str, str], page: Page | None = None
-    ) -> Look:
-        """The visit; BadQuery for a cluster that is not watched, Forbidden for what the visitor may
-        not do."""
-        session = _session.get()
-        if session is None:
-            raise refusal(web.HTTPUnauthorized, "the session has ended; log in again")
-        visitor = session.visitor
-        name = query.get("cluster", visitor.cluster or next(iter(self.clusters.by_name)))
-        watched = self.clusters.by_name.get(name)
-        if watched is None:
-            known = ", ".join(self.clusters.by_name)
-            raise BadQuery(
-                "cluster is %(name)s; this console watches %(known)s",
-                name=f"{name[:80]!r}",
-                known=known,
-            )
-        if isinstance(session.signed, ClusterUser) and visitor.cluster == name:
-            watched = session.signed.watched
-        look = Look(
-            self.clusters, watched, query, session, self.access, self._searches, self._types
-        )
-        look.must(Right.VIEW)
-        if page is not None:
-            topic = query.get(page.topic) if page.topic else None
-            group = query.get(page.group) if page.group else None
-            if page.right > Right.VIEW or topic or group:
-                look.must(page.right, topic=topic or None, group=group or None)
-            if page.of_all and visitor.is_limited:
-                raise Forbidden(
-                    "%(title)s is about all topics and groups, and %(name)s may not see all "
-                    "of them; log in as another user",
-                    title=Text(page.title),
-                    name=visitor.name,
-                )
-        return look
+            return self.site.plain(request, "outside", heading, {"error": text}, status)
+        return self.site.page(request, look, "error", heading, {"error": text}, status)
 
     async def _seen(self, view: View, look: Look) -> Mapping[str, Any]:
         await look.watched.collector.first_sample()  # the page says what is not known yet
@@ -375,84 +314,23 @@ class Console:
     # --- pages ----------------------------------------------------------------------------------
 
     async def _home(self, request: web.Request) -> web.StreamResponse:
-        raise web.HTTPFound(f"{self.base}/overview")
+        raise web.HTTPFound(f"{self.site.base}/overview")
 
     def _html(self, page: Page) -> Handler:
         async def answer(request: web.Request) -> web.StreamResponse:
-            look = self._look(request, request.query, page)
+            look = self.site.look(request, request.query, page)
             data = await self._seen(page.view, look)
-            return self._page(request, look, page.path, page.title, data)
+            return self.site.page(request, look, page.path, page.title, data)
 
         return answer
 
     def _json(self, page: Page) -> Handler:
         async def answer(request: web.Request) -> web.StreamResponse:
-            look = self._look(request, request.query, page)
+            look = self.site.look(request, request.query, page)
             data = await self._seen(page.view, look)
             return _json(to_json({"samples": as_of(look), **data}))
 
         return answer
-
-    def _context(self, request: web.Request, look: Look, path: str, title: str) -> dict[str, Any]:
-        return {
-            **self._page_of(request),
-            "here": _here(request, look),
-            "cluster": look.watched.name,
-            "link": linker(self.base, look.watched.name),
-            "look": look,
-            "menu": [page for page in PAGES if page.in_menu and look.may(page.right)]
-            + self._acting.menu(look),
-            "may_act": partial(self._acting.may, look),
-            "may_audit": look.may(Right.ADMINISTER),
-            "nonce": _nonce.get(),
-            "path": path,
-            "refresh_s": REFRESH_SECONDS,
-            "samples": as_of(look),
-            "self_url": str(request.rel_url),
-            "title": title,
-            "token": look.session.token,
-            "visitor": look.visitor,
-            "is_read_only": self.access.is_read_only,
-        }
-
-    def _page_of(self, request: web.Request) -> dict[str, Any]:
-        """What every page has, outside of a session too."""
-        return {"base": self.base, "language": chosen(request), "languages": LANGUAGES}
-
-    def _template(self, request: web.Request, name: str) -> Template:
-        return self._templates[chosen(request).code].get_template(f"{name}.html")
-
-    def _plain(
-        self,
-        request: web.Request,
-        template: str,
-        title: str,
-        data: dict[str, Any],
-        status: int = 200,
-    ) -> web.Response:
-        """A page outside of a session, which knows nothing of the clusters."""
-        after = urlencode({"next": data["next"]}) if data.get("next") else ""
-        context = {
-            **self._page_of(request),
-            "here": f"{self.base}/login?{after}",
-            "title": title,
-            "data": {"error": None, **data},
-        }
-        text = self._template(request, template).render(context)
-        return web.Response(text=text, content_type="text/html", status=status)
-
-    def _page(
-        self,
-        request: web.Request,
-        look: Look,
-        path: str,
-        title: str,
-        data: Mapping[str, Any],
-        status: int = 200,
-    ) -> web.Response:
-        context = self._context(request, look, path, title)
-        text = self._template(request, path).render(context | {"data": data})
-        return web.Response(text=text, content_type="text/html", status=status)
 
     async def _static(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
@@ -467,15 +345,15 @@ class Console:
 
     async def _search(self, request: web.Request) -> web.StreamResponse:
         """The page of a search: rows and progress are written as they come."""
-        look = self._look(request, request.query, SEARCH)
+        look = self.site.look(request, request.query, SEARCH)
         async with aclosing(pages_messages.found_in(look)) as steps:
             # The first step comes before the head, so that a fault of the query is a page.
             first = await anext(steps, None)
-            answer = web.StreamResponse(headers=headers(_nonce.get()))
+            answer = web.StreamResponse(headers=headers())
             answer.content_type, answer.charset = "text/html", "utf-8"
             await answer.prepare(request)
-            context = self._context(request, look, "messages", "Search")
-            module: Any = self._template(request, "search").make_module(context)
+            context = self.site.context(request, look, "messages", "Search")
+            module: Any = self.site.template(request, "search").make_module(context)
             await put(answer, str(module.head()).encode())
             last, step = Progress(), first
             while step is not None:
@@ -491,7 +369,7 @@ class Console:
 
     async def _tail_events(self, request: web.Request) -> web.StreamResponse:
         """Rows of a live view as server-sent events."""
-        look = self._look(request, request.query, TAIL)
+        look = self.site.look(request, request.query, TAIL)
         if self._tails >= TAILS_MAX:
             raise refusal(
                 web.HTTPTooManyRequests,
@@ -501,12 +379,12 @@ class Console:
             )
         matches, topic = pages_messages.condition(look), look.required("topic")
         names = pages_messages.broker_names(look)
-        module: Any = self._template(request, "tail_rows").make_module(
-            self._context(request, look, "tail", "Live tail")
+        module: Any = self.site.template(request, "tail_rows").make_module(
+            self.site.context(request, look, "tail", "Live tail")
         )
         self._tails += 1
         try:
-            answer = web.StreamResponse(headers=headers(_nonce.get()))
+            answer = web.StreamResponse(headers=headers())
             answer.content_type, answer.charset = "text/event-stream", "utf-8"
             await answer.prepare(request)
             idle = -1  # the first line comes once the ends of the queues are known
@@ -527,13 +405,6 @@ class Console:
             return answer
         finally:
             self._tails -= 1
-
-
-def _here(request: web.Request, look: Look) -> str:
-    """The page to see again in another language; of the answer to a form, the page before it."""
-    if request.method == "GET":
-        return str(request.rel_url)
-    return str(request.rel_url.parent.with_query(cluster=look.watched.name))
 
 
 def _event(text: str) -> bytes:

@@ -11,6 +11,7 @@ from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from ..access.access import Access
 from ..access.rights import Right, Visitor
 from ..access.sessions import Session
+from ..actions.action import Action
 from ..clusters.clusters import Clusters, Watched
 from ..clusters.samples import BrokerSample, GroupRow, TopicRow
 from ..messages.searches import Searches
@@ -81,6 +82,16 @@ class Look:
                 right=Text(right.name.lower()),
                 where=where,
             )
+
+    def must_act(self, action: Action, values: Mapping[str, Any]) -> None:
+        """Forbidden when the visitor may not do an action with what the values name."""
+        names = [("topic", values.get(one)) for one in action.topics]
+        names += [("group", values.get(one)) for one in action.groups]
+        given = [(kind, str(name)) for kind, name in names if name]
+        if not given:
+            self.must(action.right)
+        for kind, name in given:
+            self.must(action.right, **{kind: name})
 
     def text(self, name: str, default: str = "") -> str:
         """A parameter as text."""
@@ -245,6 +256,13 @@ def listed(
         "sort": sort,
         "q": q,
     }
+
+
+def cut_at(most: int, count: int) -> Text | None:
+    """That only the first rows are shown; None where these are all."""
+    if count <= most:
+        return None
+    return Text("the first %(shown)s of %(count)s", shown=f"{most:,}", count=f"{count:,}")
 
 
 def as_of(look: Look) -> Samples:

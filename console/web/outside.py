@@ -1,46 +1,28 @@
 """The pages outside of a session: the login, the end of a session, the choice of a language."""
 
-from collections.abc import Callable
-from typing import Any, Protocol
 from urllib.parse import urlencode
 
 from aiohttp import web
 
 from ...client.errors import AerobeeError
-from ..access.access import Access
 from ..access.attempts import TooMany
 from ..access.one_time_link import SECONDS
 from ..access.rights import Right
 from ..texts import Text, TextError, refusal, status_of, text_of
 from .languages import COOKIE, COOKIE_SECONDS, LANGUAGES
 from .routes import Route
+from .site import Site
 
 NEXT_CHARS_MAX = 2_000
 
 
-class Shows(Protocol):
-    """Makes a page that knows nothing of the clusters."""
-
-    def __call__(
-        self,
-        request: web.Request,
-        template: str,
-        title: str,
-        data: dict[str, Any],
-        status: int = 200,
-        /,
-    ) -> web.Response:
-        """The page from a template."""
-
-
 class Outside:
-    """`shows` makes the pages; `url` gives the address of the console."""
+    """The pages of a console outside of a session."""
 
-    def __init__(self, access: Access, base: str, shows: Shows, url: Callable[[], str]) -> None:
-        self._access = access
-        self._base = base
-        self._shows = shows
-        self._url = url
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._access = site.access
+        self._base = site.base
 
     def routes(self) -> list[Route]:
         """What is served without a session, and the end of one."""
@@ -58,7 +40,7 @@ class Outside:
     def new_link(self) -> str | None:
         """A new address that logs in once; None for a console with users."""
         link = self._access.link
-        return None if link is None else f"{self._url()}login?{urlencode({'link': link.make()})}"
+        return None if link is None else f"{self._site.url}login?{urlencode({'link': link.make()})}"
 
     async def _login(self, request: web.Request) -> web.StreamResponse:
         word = request.query.get("link")
@@ -87,7 +69,7 @@ class Outside:
             "minutes": round(SECONDS / 60) if self._access.link is not None else None,
             "next": self._here(after),
         }
-        return self._shows(request, "login", Text("Log in"), data, status)
+        return self._site.plain(request, "login", Text("Log in"), data, status)
 
     async def _by_password(self, request: web.Request) -> web.StreamResponse:
         fields = await self._access.guard.form(request, None)

@@ -8,50 +8,27 @@ nothing is done.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from ..access.access import Access
 from ..access.audit import AuditFailed, Entry
 from ..access.rights import Right
 from ..actions.action import Action, Outcome, Plan, Unfit, apply, confirmed, preview
 from ..actions.definitions import export
-from ..actions.desk import Desk
 from ..actions.redrive import Run
 from ..texts import Text, text_of
 from .look import Forbidden, Look, NotFound
 from .pages_messages import condition
-from .routes import Page, Route
+from .routes import Route
+from .site import Site
 
 AUDITED_MAX = 200  # outcomes of one action, of which the audit has each
-# What the menu shows; the tables of routes below have their rights.
-ACTIONS = "actions"
-REDRIVES = "redrives"
 
 log = logging.getLogger(__name__)
-
-
-class Shows(Protocol):
-    """Makes a page."""
-
-    def __call__(
-        self,
-        request: web.Request,
-        look: Look,
-        template: str,
-        title: str,
-        data: dict[str, Any],
-        status: int = 200,
-        /,
-    ) -> web.Response:
-        """The page from a template."""
-
-
-Looks = Callable[[web.Request, Mapping[str, str]], Look]
 
 
 class Previewed(NamedTuple):
@@ -72,21 +49,19 @@ class Done(NamedTuple):
 
 
 class Acting:
-    """`looks` makes a visit of a request and its fields, `shows` makes a page."""
+    """The actions of a console."""
 
-    def __init__(self, desk: Desk, access: Access, base: str, looks: Looks, shows: Shows) -> None:
-        self.desk = desk
-        self._access = access
-        self._base = base
-        self._looks = looks
-        self._shows = shows
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._access = site.access
+        self.desk = site.desk
         self._ends: set[asyncio.Task[None]] = set()
 
     def routes(self) -> list[Route]:
         """What is served: of each action its form, its preview and its confirmation."""
         found = [
-            Route("GET", f"/{ACTIONS}", Right.OPERATE, self._list),
-            Route("GET", f"/{REDRIVES}", Right.OPERATE, self._redrives),
+            Route("GET", "/actions", Right.OPERATE, self._list),
+            Route("GET", "/redrives", Right.OPERATE, self._redrives),
             Route("GET", "/redrives/run", Right.OPERATE, self._run),
             Route("GET", "/redrives/file", Right.OPERATE, self._file),
             Route("POST", "/redrives/stop", Right.OPERATE, self._stop),
@@ -101,23 +76,6 @@ class Acting:
             ]
         return found
 
-    def menu(self, look: Look) -> list[Page]:
-        """What the menu has for this visitor."""
-        if self._access.is_read_only or look.visitor.right < Right.OPERATE:
-            return []
-        return [Page(ACTIONS, Text("Actions"), _none), Page(REDRIVES, Text("Redrives"), _none)]
-
-    def may(self, look: Look, name: str, query: Mapping[str, Any]) -> bool:
-        """Whether a page shows the link to an action about what the query names."""
-        if self._access.is_read_only:
-            return False
-        action = self.desk.actions[name]
-        try:
-            must(look, action, query)
-        except Forbidden:
-            return False
-        return True
-
     async def close(self) -> None:
         """End the redrives, each with its line of the audit."""
         await self.desk.redrives.close()
@@ -129,13 +87,13 @@ class Acting:
     async def _list(self, request: web.Request) -> web.StreamResponse:
         look = self.look(request, request.query)
         found = [one for one in self.desk.actions.values() if look.visitor.right >= one.right]
-        return self._shows(request, look, "actions", Text("Actions"), {"actions": found})
+        return self._site.page(request, look, "actions", Text("Actions"), {"actions": found})
 
     async def _form(self, action: Action, request: web.Request) -> web.StreamResponse:
         look = self.look(request, request.query)
         given = {one.name: one.default for one in action.fields}
         if action.prefill is not None and any(request.query.get(one.name) for one in action.fields):
-            must(look, action, request.query)
+            look.must_act(action, request.query)
             try:
                 given |= await action.prefill(look.watched, request.query)
             except Unfit as wrong:
@@ -159,14 +117,14 @@ class Acting:
             for one in action.fields
         }
         data = {"action": action, "given": shown, "fault": fault}
-        return self._shows(request, look, "act_form", action.title, data, status)
+        return self._site.page(request, look, "act_form", action.title, data, status)
 
     async def planned(self, action: Action, look: Look) -> Previewed:
         """The plan for the fields of a visit, kept for its confirmation. Unfit, Forbidden."""
         values = action.read(look.query)
         if "where" in values:
             condition(look)  # bodies may be hidden from this visitor
-        must(look, action, values)
+        look.must_act(action, values)
         plan = await preview(action, look.watched, values, {})
         _must_all(look, action, plan)
         visitor = look.visitor.name
@@ -191,7 +149,7 @@ class Acting:
                 if one.kind not in ("secret", "long")
             },
         }
-        return self._shows(request, look, "act_preview", action.title, data)
+        return self._site.page(request, look, "act_preview", action.title, data)
 
     async def done(self, action: Action, look: Look) -> Done:
         """Do what the preview showed that the fields of a visit confirm. Changed, Unfit."""
@@ -199,7 +157,7 @@ class Acting:
         ident = look.query.get("preview", "")
         kept = previews.find(ident, action, look.watched.name, look.visitor.name)
         values = kept.values
-        must(look, action, values)
+        look.must_act(action, values)
         wanted = str(values[action.typed]) if action.typed else ""
         if look.query.get("typed", "").strip() != wanted:
             raise Unfit(
@@ -231,15 +189,14 @@ class Acting:
         look = self.look(request, await self._fields(request))
         done = await self.done(action, look)
         if done.run is not None:
-            where = f"{self._base}/redrives/run?cluster={look.watched.name}&run={done.run.ident}"
-            return web.Response(status=303, headers={"Location": where})
+            return self._to_run(done.run)
         data = {
             "action": action,
             "outcomes": done.outcomes,
             "counts": counts_of(done.outcomes),
             "fault": done.fault,
         }
-        return self._shows(request, look, "act_result", action.title, data)
+        return self._site.page(request, look, "act_result", action.title, data)
 
     async def _end(self, entry: Entry, result: object) -> str | None:
         """Write how an action ended; why that was not possible."""
@@ -278,11 +235,11 @@ class Acting:
             for one in self.desk.redrives.runs(look.watched.name)
             if look.may(Right.OPERATE, group=one.group)
         ]
-        return self._shows(request, look, "redrives", Text("Redrives"), {"runs": runs})
+        return self._site.page(request, look, "redrives", Text("Redrives"), {"runs": runs})
 
     async def _run(self, request: web.Request) -> web.StreamResponse:
         look, run = self.run_of(request, request.query)
-        return self._shows(
+        return self._site.page(
             request, look, "redrive", Text("Redrive of %(group)s", group=run.group), {"run": run}
         )
 
@@ -297,7 +254,10 @@ class Acting:
     async def _stop(self, request: web.Request) -> web.StreamResponse:
         look, run = self.run_of(request, await self._fields(request))
         await self.stop(look, run)
-        where = f"{self._base}/redrives/run?cluster={look.watched.name}&run={run.ident}"
+        return self._to_run(run)
+
+    def _to_run(self, run: Run) -> web.Response:
+        where = f"{self._site.base}/redrives/run?cluster={run.cluster}&run={run.ident}"
         return web.Response(status=303, headers={"Location": where})
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
@@ -323,7 +283,7 @@ class Acting:
     # --- definitions ----------------------------------------------------------------------------
 
     async def _definitions(self, request: web.Request) -> web.StreamResponse:
-        look = self._looks(request, request.query)
+        look = self._site.look(request, request.query)
         if look.visitor.is_limited:
             raise Forbidden(
                 "an export has all topics and groups, and %(name)s may not see all of "
@@ -333,7 +293,7 @@ class Acting:
         text, faults = await export(look.watched)
         if faults and request.query.get("partly") != "1":
             data = {"faults": faults}
-            return self._shows(request, look, "definitions", Text("Export"), data, 502)
+            return self._site.page(request, look, "definitions", Text("Export"), data, 502)
         name = f"definitions-{look.watched.name}.json"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         return web.Response(text=text, content_type="application/json", headers=headers)
@@ -346,7 +306,7 @@ class Acting:
             raise Forbidden(
                 Text("this console only reads (--read-only); start it without that option")
             )
-        return self._looks(request, fields)
+        return self._site.look(request, fields)
 
     async def _fields(self, request: web.Request) -> dict[str, str]:
         guard = self._access.guard
@@ -366,22 +326,6 @@ def counts_of(outcomes: list[Outcome]) -> dict[str, int]:
     return dict(Counter(one.state.value for one in outcomes))
 
 
-def must(look: Look, action: Action, values: Mapping[str, Any]) -> None:
-    """Forbidden when the visitor may not do this with what the values name."""
-    names = [("topic", values.get(one)) for one in action.topics]
-    names += [("group", values.get(one)) for one in action.groups]
-    given = [(kind, str(name)) for kind, name in names if name]
-    if not given:
-        look.must(action.right)
-    for kind, name in given:
-        look.must(action.right, **{kind: name})
-
-
 def _must_all(look: Look, action: Action, plan: Plan) -> None:
     for topic in sorted(plan.topics):
         look.must(action.right, topic=topic)
-
-
-async def _none(look: Look) -> dict[str, Any]:
-    """The pages of this file answer by their own routes."""
-    return {}

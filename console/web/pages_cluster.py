@@ -16,7 +16,7 @@ from ..findings.examine import controlled, examine
 from ..findings.rules import Finding, does_not_answer, of_broker, other_masters
 from ..texts import Text
 from . import answers
-from .look import BadQuery, Look, NotFound, listed, patient
+from .look import BadQuery, Look, NotFound, cut_at, listed, patient
 
 EXAMINED_MAX = 500  # topics and groups, which a full examination asks for one by one
 SECRETS = ("secret", "password", "credential", "accesskey", "token")
@@ -208,13 +208,7 @@ async def access(look: Look) -> answers.Access:
             for one in found
         ],
         "rules": rules[:RULES_MAX],
-        "cut": Text(
-            "the first %(shown)s of %(count)s",
-            shown=f"{RULES_MAX:,}",
-            count=f"{len(rules):,}",
-        )
-        if len(rules) > RULES_MAX
-        else None,
+        "cut": cut_at(RULES_MAX, len(rules)),
         "answers": _may(look, lists) if look.text("user") else None,
     }
 

@@ -2,12 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
 from contextlib import aclosing
 
 from aiohttp import web
 
-from ..access.access import Access
 from ..access.audit import AuditFailed, Entry
 from ..access.rights import Right
 from ..messages.export import BYTES_MAX, FORMATS, MESSAGES_MAX, Lines, exported
@@ -16,6 +14,7 @@ from ..texts import refusal
 from .look import BadQuery, Look
 from .pages_messages import broker_names, broker_of, condition, found_records
 from .routes import Route
+from .site import Site, headers
 
 EXPORTS_MAX = 4  # at once
 WRITE_SECONDS = 60.0  # until a visitor that reads nothing is given up
@@ -23,16 +22,13 @@ CHUNK_BYTES = 64 << 10
 
 log = logging.getLogger(__name__)
 
-Looks = Callable[[web.Request, Mapping[str, str]], Look]
-
 
 class Exports:
-    """The exports of a console. `looks` makes the visit of a request, `head` the headers."""
+    """The exports of a console."""
 
-    def __init__(self, access: Access, looks: Looks, head: Callable[[], dict[str, str]]) -> None:
-        self._access = access
-        self._looks = looks
-        self._head = head
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._access = site.access
         self._running = 0
 
     def routes(self) -> list[Route]:
@@ -43,7 +39,7 @@ class Exports:
         ]
 
     async def _export(self, request: web.Request) -> web.StreamResponse:
-        look = self._looks(request, request.query)
+        look = self._site.look(request, request.query)
         topic, kind = look.required("topic"), look.text("format", "jsonl")
         look.must(Right.VIEW, topic=topic)
         if kind not in FORMATS:
@@ -89,7 +85,7 @@ class Exports:
         names, lines = broker_names(look), Lines(kind)
         async with aclosing(found_records(look, most)) as steps:
             first = await anext(steps, None)  # a fault of the query comes before the head
-            answer = web.StreamResponse(headers=self._head())
+            answer = web.StreamResponse(headers=headers())
             answer.content_type, answer.charset = FORMATS[kind], "utf-8"
             answer.headers["Content-Disposition"] = f'attachment; filename="messages.{kind}"'
             await answer.prepare(request)

@@ -22,7 +22,7 @@ from ..messages.shown import brief, id_of, shown
 from ..messages.way import Step, way_of, way_of_gone
 from ..texts import Text, joined
 from . import answers
-from .look import BadQuery, Forbidden, Look, NotFound, patient
+from .look import BadQuery, Forbidden, Look, NotFound, cut_at, patient
 
 HOUR_MS = 3_600_000
 EVER_MS = 253_402_300_799_000
@@ -295,15 +295,10 @@ def _cut(
 ) -> tuple[list[Waits], answers.Scan]:
     """The rows that the visitor sees, and how far they were read."""
     rows = [one for one in rows if look.may(Right.VIEW, topic=one.topic)]
-    cut = scanned.cut
-    if len(rows) > waiting.ROWS_MAX:
-        first = Text(
-            "the first %(shown)s of %(count)s", shown=waiting.ROWS_MAX, count=f"{len(rows):,}"
-        )
-        cut = joined("; ", [first, cut]) if cut else first
+    cuts = [one for one in (cut_at(waiting.ROWS_MAX, len(rows)), scanned.cut) if one]
     return rows[: waiting.ROWS_MAX], {
         "count": None if scanned.cut or faults or scanned.faults else len(rows),
-        "cut": cut,
+        "cut": joined("; ", cuts) if cuts else None,
         "faults": [*faults, *scanned.faults],
         "now_ms": now_ms(),
     }

@@ -11,9 +11,8 @@ from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from ...protocol.versions import version_name
 from ..access.rights import Right
 from ..clusters.proxies import Proxied
-from ..texts import Text
 from . import answers
-from .look import Look, NotFound, listed, patient
+from .look import Look, NotFound, cut_at, listed, patient
 from .pages_cluster import is_internal
 
 MEMBER_SECONDS = 1.0  # of one member, while a visitor waits
@@ -99,9 +98,7 @@ async def topic(look: Look) -> answers.Topic:
     return {
         "topic": row,
         "queues": queues[:QUEUES_MAX],
-        "cut": Text("the first %(shown)s of %(count)s", shown=QUEUES_MAX, count=f"{len(queues):,}")
-        if len(queues) > QUEUES_MAX
-        else None,
+        "cut": cut_at(QUEUES_MAX, len(queues)),
         "messages": sum(one["messages"] for one in queues)
         if not faults and collector.is_whole
         else None,
@@ -170,9 +167,7 @@ async def group(look: Look) -> answers.Group:
             message_model=row.message_model or (connection and connection.message_model),
         ),
         "queues": queues[:QUEUES_MAX],
-        "cut": Text("the first %(shown)s of %(count)s", shown=QUEUES_MAX, count=f"{len(queues):,}")
-        if len(queues) > QUEUES_MAX
-        else None,
+        "cut": cut_at(QUEUES_MAX, len(queues)),
         "members": members if online else None,
         "members_at_least": bool(proxied.faults),
         "subscriptions": []

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -14,11 +15,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from .languages import ENGLISH, Language, install
-from .visible import visible
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
 TIME_MS_MAX = 253_402_300_799_000  # the year 9999
+# C0 but tab and line feed, C1, marks of direction and joining, line separators, surrogates, BOM.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 
 
 @cache
@@ -55,6 +60,17 @@ def _final(value: Any, language: Language) -> Any:
     if isinstance(value, str) and not isinstance(value, Markup):
         return visible(value)
     return value
+
+
+def visible(text: str) -> str:
+    """Text from a cluster, with each character that can't be seen or turns the text around as
+    `\\u202e`."""
+    return _HIDDEN.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
 
 
 def number(value: float | None, language: Language = ENGLISH) -> str | Markup:

@@ -39,6 +39,10 @@ class Route(NamedTuple):
     handler: Handler
 
 
+async def _none(look: Look) -> Mapping[str, Any]:
+    return {}
+
+
 PAGES = (
     Page("overview", "Overview", pages_cluster.overview),
     Page("topics", "Topics", pages_topics.topics),
@@ -64,6 +68,8 @@ DATA = (
     Page("history", "", pages_topics.history),
     Page("search", "", pages_messages.found_all, topic="topic"),
 )
+# In the menu of those who may act; they answer by their own routes.
+ACTING = (Page("actions", "Actions", _none), Page("redrives", "Redrives", _none))
 # Streams, which are written as they come.
 SEARCH = Page("messages", "Search", pages_messages.messages, topic="topic")
 TAIL = Page("tail", "Live tail", pages_messages.tail, topic="topic")

@@ -438,7 +438,7 @@ async def test_each_action_by_a_user_of_the_cluster_in_a_browser(
         await journey.a_user_and_a_rule_from_creation_to_deletion()
         await journey.a_transaction_that_was_given_up_is_checked_again()
         await journey.a_broker_is_changed()
-        assert journey.done == site.console._acting.desk.actions.keys()
+        assert journey.done == site.console.site.desk.actions.keys()
         # Another user sees what its rules allow, and the brokers decide about what it does.
         await admin.create_user("bob", "bob-secret")
         await admin.allow("bob", ["Topic:Seen"], ["Sub", "Get", "Pub"])

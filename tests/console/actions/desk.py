@@ -5,9 +5,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from aerobee.client.base.security import OPEN, Security
+from aerobee.console.actions import desk as actions_desk
 from aerobee.console.actions.action import Outcome, Plan, State, apply, confirmed, preview
-from aerobee.console.actions.redrives import Redrives
-from aerobee.console.actions.table import actions
 from aerobee.console.clusters.clusters import Clusters
 
 
@@ -20,8 +19,9 @@ class Desk:
     ) -> None:
         self._is_sampled = is_sampled
         self.clusters = Clusters({"main": address}, security)
-        self.redrives = Redrives(folder)
-        self.actions = actions(self.redrives)
+        desk = actions_desk.Desk(folder)
+        self.redrives = desk.redrives
+        self.actions = desk.actions
         self.watched = self.clusters.by_name["main"]
         self.admin = self.watched.admin
 

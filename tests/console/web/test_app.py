@@ -16,7 +16,7 @@ from aerobee.console.access.user_file import UserFile
 from aerobee.console.actions.desk import Desk
 from aerobee.console.clusters import collector as collectors
 from aerobee.console.clusters.clusters import Clusters
-from aerobee.console.web import app
+from aerobee.console.web import site as web_site
 from aerobee.console.web.app import Console
 from aerobee.console.web.languages import LANGUAGES
 from aerobee.console.web.rendering import environment
@@ -301,7 +301,7 @@ async def test_a_cluster_without_a_name_server_is_shown_as_not_known() -> None:
 async def test_templates_are_compiled_before_a_visitor_wants_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(app, "COMPILE_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(web_site, "COMPILE_PAUSE_SECONDS", 0)
     environment.cache_clear()
     async with Site({"main": "127.0.0.1:1"}):
         found = [environment(one) for one in LANGUAGES]

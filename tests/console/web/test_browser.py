@@ -16,7 +16,7 @@ from aerobee.console.access.passwords import keep
 from aerobee.console.access.rights import Right
 from aerobee.console.access.user_file import User
 from aerobee.console.clusters import collector
-from aerobee.console.web import app
+from aerobee.console.web import site as web_site
 from aerobee.console.web.routes import PAGES
 from aerobee.protocol import codes
 from aerobee.protocol.command import Command, Response
@@ -113,7 +113,7 @@ def users() -> tuple[User, ...]:
 def refreshed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers are asked, and open pages refreshed, each second."""
     monkeypatch.setattr(collector, "SAMPLE_SECONDS", 1.0)
-    monkeypatch.setattr(app, "REFRESH_SECONDS", 1)
+    monkeypatch.setattr(web_site, "REFRESH_SECONDS", 1)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ page; and a broker that knows only Java's requests."""
 from collections.abc import AsyncIterator
 
 import pytest
+from aerobee.console.web.rendering import visible
 from aerobee.console.web.routes import PAGES
-from aerobee.console.web.visible import visible
 
 from ...client.fakes import until
 from ..fake_cluster import Shop

@@ -13,9 +13,9 @@ from aerobee.console.web.rendering import (
     size,
     spark,
     to_json,
+    visible,
     when,
 )
-from aerobee.console.web.visible import visible
 
 OWN_LINES_MAX = 400
 

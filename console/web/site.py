@@ -1,0 +1,200 @@
+"""What the pages of a console are made with: the visit of a request, templates and headers."""
+
+import asyncio
+from collections.abc import Mapping
+from contextvars import ContextVar
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+from aiohttp import web
+from jinja2 import Template
+
+from ..access.access import Access
+from ..access.cluster_users import ClusterUser
+from ..access.rights import Right
+from ..access.sessions import Session
+from ..actions.desk import Desk
+from ..clusters.clusters import Clusters
+from ..messages.searches import Searches
+from ..messages.shown import Types
+from ..texts import Text, refusal
+from .languages import LANGUAGES, chosen
+from .look import BadQuery, Forbidden, Look, as_of
+from .rendering import environment, linker
+from .routes import ACTING, PAGES, Page
+
+REFRESH_SECONDS = 10  # after which an open page asks for its figures again
+COMPILE_PAUSE_SECONDS = 0.1  # between two templates, a few ms each
+nonce: ContextVar[str] = ContextVar("nonce")  # of the scripts of the present response
+# Of the present request, once it was checked.
+session: ContextVar[Session | None] = ContextVar("session", default=None)
+# What a browser may do with a page.
+POLICY = (
+    "default-src 'none'; script-src 'self' 'nonce-{nonce}'; style-src 'self'; "
+    "img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types htmx"
+)
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "same-origin",  # with no-referrer a form has no Origin
+    "Server": "aerobee",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class Site:
+    """`base` is the path before all others, such as /console; `types` are those of bodies."""
+
+    def __init__(
+        self, clusters: Clusters, access: Access, desk: Desk, base: str, types: Types | None
+    ) -> None:
+        self.clusters = clusters
+        self.access = access
+        self.desk = desk
+        self.base = base
+        self.url = ""  # for a browser on this machine, once the console listens
+        self.searches = Searches(types)
+        self._types = types
+        self._templates = {one.code: environment(one) for one in LANGUAGES}
+
+    def look(
+        self, request: web.Request, query: Mapping[str, str], page: Page | None = None
+    ) -> Look:
+        """The visit; BadQuery for a cluster that is not watched, Forbidden for what the visitor may
+        not do."""
+        found = session.get()
+        if found is None:
+            raise refusal(web.HTTPUnauthorized, "the session has ended; log in again")
+        visitor = found.visitor
+        name = query.get("cluster", visitor.cluster or next(iter(self.clusters.by_name)))
+        watched = self.clusters.by_name.get(name)
+        if watched is None:
+            known = ", ".join(self.clusters.by_name)
+            raise BadQuery(
+                "cluster is %(name)s; this console watches %(known)s",
+                name=f"{name[:80]!r}",
+                known=known,
+            )
+        if isinstance(found.signed, ClusterUser) and visitor.cluster == name:
+            watched = found.signed.watched
+        look = Look(self.clusters, watched, query, found, self.access, self.searches, self._types)
+        look.must(Right.VIEW)
+        if page is not None:
+            topic = query.get(page.topic) if page.topic else None
+            group = query.get(page.group) if page.group else None
+            if page.right > Right.VIEW or topic or group:
+                look.must(page.right, topic=topic or None, group=group or None)
+            if page.of_all and visitor.is_limited:
+                raise Forbidden(
+                    "%(title)s is about all topics and groups, and %(name)s may not see all "
+                    "of them; log in as another user",
+                    title=Text(page.title),
+                    name=visitor.name,
+                )
+        return look
+
+    async def compile(self) -> None:
+        """Compile all templates before they are wanted, as the first visit of a page would spend
+        most of its time with that. The pauses leave the first samples and visits their time."""
+        for found in self._templates.values():
+            for name in found.list_templates():
+                await asyncio.sleep(COMPILE_PAUSE_SECONDS)
+                found.get_template(name)
+
+    def context(self, request: web.Request, look: Look, path: str, title: str) -> dict[str, Any]:
+        """What a template of a visit has beside its data."""
+        return {
+            **self._page_of(request),
+            "here": _here(request, look),
+            "cluster": look.watched.name,
+            "link": linker(self.base, look.watched.name),
+            "look": look,
+            "menu": self._menu(look),
+            "may_act": partial(self._may_act, look),
+            "may_audit": look.may(Right.ADMINISTER),
+            "nonce": nonce.get(),
+            "path": path,
+            "refresh_s": REFRESH_SECONDS,
+            "samples": as_of(look),
+            "self_url": str(request.rel_url),
+            "title": title,
+            "token": look.session.token,
+            "visitor": look.visitor,
+            "is_read_only": self.access.is_read_only,
+        }
+
+    def _page_of(self, request: web.Request) -> dict[str, Any]:
+        """What every page has, outside of a session too."""
+        return {"base": self.base, "language": chosen(request), "languages": LANGUAGES}
+
+    def template(self, request: web.Request, name: str) -> Template:
+        """A template in the visitor's language."""
+        return self._templates[chosen(request).code].get_template(f"{name}.html")
+
+    def plain(
+        self,
+        request: web.Request,
+        template: str,
+        title: str,
+        data: dict[str, Any],
+        status: int = 200,
+    ) -> web.Response:
+        """A page outside of a session, which knows nothing of the clusters."""
+        after = urlencode({"next": data["next"]}) if data.get("next") else ""
+        context = {
+            **self._page_of(request),
+            "here": f"{self.base}/login?{after}",
+            "title": title,
+            "data": {"error": None, **data},
+        }
+        text = self.template(request, template).render(context)
+        return web.Response(text=text, content_type="text/html", status=status)
+
+    def page(
+        self,
+        request: web.Request,
+        look: Look,
+        path: str,
+        title: str,
+        data: Mapping[str, Any],
+        status: int = 200,
+    ) -> web.Response:
+        """A page of a visit."""
+        context = self.context(request, look, path, title)
+        text = self.template(request, path).render(context | {"data": data})
+        return web.Response(text=text, content_type="text/html", status=status)
+
+    def _menu(self, look: Look) -> list[Page]:
+        """What the menu has for this visitor."""
+        found = [page for page in PAGES if page.in_menu and look.may(page.right)]
+        if not self.access.is_read_only and look.visitor.right >= Right.OPERATE:
+            found += ACTING
+        return found
+
+    def _may_act(self, look: Look, name: str, query: Mapping[str, Any]) -> bool:
+        """Whether a page shows the link to an action about what the query names."""
+        if self.access.is_read_only:
+            return False
+        action = self.desk.actions[name]
+        try:
+            look.must_act(action, query)
+        except Forbidden:
+            return False
+        return True
+
+
+def _here(request: web.Request, look: Look) -> str:
+    """The page to see again in another language; of the answer to a form, the page before it."""
+    if request.method == "GET":
+        return str(request.rel_url)
+    return str(request.rel_url.parent.with_query(cluster=look.watched.name))
+
+
+def headers() -> dict[str, str]:
+    """The headers of the present response."""
+    return {**HEADERS, "Content-Security-Policy": POLICY.format(nonce=nonce.get())}
