@@ -7,13 +7,14 @@ of the points, and for each series its key, the number of its first step and its
 
 import asyncio
 import hashlib
-import json
 import logging
 import os
 import sys
 from array import array
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from .history import History, Saved
 
@@ -23,6 +24,15 @@ HEAD_BYTES_MAX = 64 << 20
 LEFT = ".damaged"  # what a file that can't be read is renamed to
 
 log = logging.getLogger(__name__)
+
+
+class Head(msgspec.Struct):
+    """The line of JSON."""
+
+    step_ms: Annotated[int, msgspec.Meta(gt=0)]
+    sha256: str
+    order: str
+    series: list[tuple[list[str | int], int, Annotated[int, msgspec.Meta(ge=0)]]]
 
 
 class KeptHistory:
@@ -75,17 +85,12 @@ def write(path: Path, step_ms: int, series: Saved) -> None:
     rows = []
     for key, first, points in series:
         digest.update(points)
-        rows.append([list(key), first, len(points) // 4])
-    head = {
-        "step_ms": step_ms,
-        "sha256": digest.hexdigest(),
-        "order": sys.byteorder,
-        "series": rows,
-    }
+        rows.append(([*key], first, len(points) // 4))
+    head = Head(step_ms, digest.hexdigest(), sys.byteorder, rows)
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(path.name + ".new")
     with fresh.open("wb") as file:
-        file.write(FORM + json.dumps(head).encode() + b"\n")
+        file.write(FORM + msgspec.json.encode(head) + b"\n")
         for _, _, points in series:
             file.write(points)
         file.flush()
@@ -102,35 +107,22 @@ def read(path: Path) -> tuple[int, list[tuple[tuple[Any, ...], int, "array[float
     with file:
         if file.readline(len(FORM)) != FORM:
             raise ValueError("is of another form")
-        line = file.readline(HEAD_BYTES_MAX)
         try:
-            head = json.loads(line)
-            step_ms, digest = int(head["step_ms"]), str(head["sha256"])
-            rows = [
-                (tuple(map(_part, key)), int(first), int(count))
-                for key, first, count in head["series"]
-            ]
-            is_foreign = head["order"] != sys.byteorder
-        except (ValueError, TypeError, KeyError, RecursionError):
+            head = msgspec.json.decode(file.readline(HEAD_BYTES_MAX), type=Head)
+        except (msgspec.MsgspecError, RecursionError):
             raise ValueError("has a head that can't be read") from None
-        total = sum(count for _, _, count in rows)
+        total = sum(count for _, _, count in head.series)
         size = os.fstat(file.fileno()).st_size - file.tell()
-        if step_ms <= 0 or min((count for *_, count in rows), default=0) < 0 or 4 * total != size:
+        if 4 * total != size:
             raise ValueError(f"has {size} bytes of points, its head says {4 * total}")
         found, checked = [], hashlib.sha256()
-        for key, first, count in rows:
+        for key, first, count in head.series:
             raw = file.read(4 * count)
             checked.update(raw)
             points = array("f", raw)
-            if is_foreign:
+            if head.order != sys.byteorder:
                 points.byteswap()
-            found.append((key, first, points))
-        if checked.hexdigest() != digest:
+            found.append((tuple(key), first, points))
+        if checked.hexdigest() != head.sha256:
             raise ValueError("has points that were changed")
-    return step_ms, found
-
-
-def _part(value: Any) -> Any:
-    if not isinstance(value, str | int):
-        raise TypeError
-    return value
+    return head.step_ms, found

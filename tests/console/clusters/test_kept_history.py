@@ -54,7 +54,7 @@ async def test_what_was_kept_obeys_the_limit_of_memory(tmp_path: Path) -> None:
         (lambda raw: raw[:-1], "bytes of points, its head says"),
         (lambda raw: raw[:-1] + b"\x00", "points that were changed"),
         (lambda raw: raw.replace(b"step_ms", b"step_xx"), "a head that can't be read"),
-        (lambda raw: raw.replace(b'"topic", "orders"', b'["topic"], {}'), "a head that can't be"),
+        (lambda raw: raw.replace(b'"topic","orders"', b'["topic"], {}'), "a head that can't be"),
         (lambda raw: b"something else", "is of another form"),
         (lambda raw: b"", "is of another form"),
     ],
