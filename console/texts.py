@@ -26,6 +26,11 @@ class Text(str):
         return (self.pattern,), self.values
 
 
+def counted(number: int, one: str, many: str, /, **values: object) -> Text:
+    """A text with a `count`: `one` for 1, `many` for any other number."""
+    return Text(one if number == 1 else many, count=f"{number:,}", **values)
+
+
 def joined(separator: str, parts: Iterable[str]) -> Text:
     """The parts as one text, each of which keeps its language."""
     values = {f"part{n}": part for n, part in enumerate(parts)}

@@ -109,7 +109,7 @@ async def export(watched: Watched) -> tuple[str, list[str]]:
     """The definitions of a cluster as a text, and why parts of it are missing."""
     masters = await watched.admin.masters()
     tables, faults = await ask_all(masters, watched.admin.topic_configs)
-    own = _own(watched)
+    own = watched.collector.own_topics()
     topics = _joined(
         (name, topic_entry(config))
         for name, table in tables.items()
@@ -177,12 +177,6 @@ def _joined(rows: Iterable[tuple[str, Any]]) -> list[Any]:
     for broker, entry in rows:
         found.setdefault(msgspec.json.encode(entry), entry).brokers.append(broker)
     return [found[key] for key in sorted(found)]
-
-
-def _own(watched: Watched) -> set[str]:
-    brokers = watched.collector.brokers.values()
-    names = {one.name for one in brokers} | {one.cluster for one in brokers}
-    return names | {f"{one.cluster}_REPLY_TOPIC" for one in brokers}
 
 
 def _is_internal(topic: str, own: set[str]) -> bool:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from . import brokers, definitions, groups, messages, offsets, topics, users
+from .action import Action
 from .previews import Previews
 from .redrives import Redrives
 
@@ -16,4 +17,6 @@ class Desk:
         self.redrives = Redrives(folder)
         self.previews = Previews()
         found = [one for family in FAMILIES for one in family.ACTIONS]
-        self.actions = {one.name: one for one in [*found, self.redrives.action()]}
+        self.actions: dict[str, Action] = {
+            one.name: one for one in [*found, self.redrives.action()]
+        }

@@ -119,6 +119,12 @@ class Collector:
         """Every master has told its topics and groups once: else sums are not known."""
         return all(one.has_tables for one in self._masters())
 
+    def own_topics(self) -> set[str]:
+        """The topics that a cluster makes for itself, of the names of its brokers."""
+        brokers = self.brokers.values()
+        own = {one.name for one in brokers} | {one.cluster for one in brokers}
+        return own | {f"{one.cluster}_REPLY_TOPIC" for one in brokers}
+
     def topics(self) -> dict[str, TopicRow]:
         """All topics by name, the names in order, as of the last samples."""
         return self._tables.topics

@@ -18,7 +18,7 @@ from ...protocol.bodies.route import QueueData
 from ...protocol.bodies.stats import ConsumeStats, TopicStatsTable
 from ...protocol.bodies.topic import PERM_READ, PERM_WRITE
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, SPARK_GROUP
-from ..texts import Text
+from ..texts import Text, counted
 from .replicas import Replicas
 
 # Default limits of disk use: above the first old messages are deleted early, above the second
@@ -378,7 +378,10 @@ def of_topic(
     if hidden:
         yield Finding(
             where,
-            Text("%(messages)s in queues that are no longer read", messages=_are(hidden)),
+            Text(
+                "%(messages)s in queues that are no longer read",
+                messages=counted(hidden, "1 message is", "%(count)s messages are"),
+            ),
             Text("raise its read queues to its write queues until they are consumed"),
         )
     stored = sum(one.max_offset - max(0, one.min_offset) for one in stats.offset_table.values())
@@ -444,12 +447,15 @@ def of_group(
             missed = bounds.min_offset - one.consumer_offset
             gone[queue.topic] = gone.get(queue.topic, 0) + missed
     for topic, missed in sorted(gone.items()):
+        were = counted(
+            missed,
+            "1 message of topic %(topic)s was",
+            "%(count)s messages of topic %(topic)s were",
+            topic=topic,
+        )
         yield Finding(
             where,
-            Text(
-                "%(messages)s deleted before it consumed them",
-                messages=_were(missed, topic),
-            ),
+            Text("%(messages)s deleted before it consumed them", messages=were),
             Text("add consumers, or raise fileReservedTime"),
         )
     total = sum(behind.values())
@@ -485,31 +491,11 @@ def of_group(
 
 
 def _messages(number: int) -> Text:
-    if number == 1:
-        return Text("1 message")
-    return Text("%(count)s messages", count=f"{number:,}")
-
-
-def _are(number: int) -> Text:
-    if number == 1:
-        return Text("1 message is")
-    return Text("%(count)s messages are", count=f"{number:,}")
-
-
-def _were(number: int, topic: str) -> Text:
-    if number == 1:
-        return Text("1 message of topic %(topic)s was", topic=topic)
-    return Text(
-        "%(count)s messages of topic %(topic)s were",
-        count=f"{number:,}",
-        topic=topic,
-    )
+    return counted(number, "1 message", "%(count)s messages")
 
 
 def _wait(number: int) -> Text:
-    if number == 1:
-        return Text("1 message waits")
-    return Text("%(count)s messages wait", count=f"{number:,}")
+    return counted(number, "1 message waits", "%(count)s messages wait")
 
 
 def _number(texts: Mapping[str, str], name: str, default: float) -> float:

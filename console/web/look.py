@@ -164,9 +164,7 @@ class Look:
 
     def topics(self, kind: str) -> list[TopicRow]:
         """The topics of a kind: users, retry (with dead letters), system, or all."""
-        brokers = self.watched.collector.brokers.values()
-        own = {one.name for one in brokers} | {one.cluster for one in brokers}
-        own |= {f"{one.cluster}_REPLY_TOPIC" for one in brokers}
+        own = self.watched.collector.own_topics()
 
         def kind_of(name: str) -> str:
             if name.startswith((RETRY_PREFIX, DLQ_PREFIX)):

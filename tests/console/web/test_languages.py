@@ -62,13 +62,14 @@ def texts_of_programs() -> Iterator[str]:
             if not isinstance(node, ast.Call) or not node.args:
                 continue
             name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
-            text = node.args[1 if name == "refusal" else 0]
-            makers = {"Text", "say", "note", "refuse", "refusal", *errors}
-            if name in makers and isinstance(text, ast.Constant):
-                assert isinstance(text.value, str)
-                # An error takes a text without values as it is, such as a broker's remark.
-                assert name not in errors or node.keywords, f"{path.name}:{node.lineno}: no Text"
-                yield text.value
+            texts = node.args[1:] if name in ("refusal", "counted") else node.args[:1]
+            makers = {"Text", "counted", "say", "note", "refuse", "refusal", *errors}
+            for text in texts if name in makers else ():
+                if isinstance(text, ast.Constant):
+                    assert isinstance(text.value, str)
+                    # An error takes a text without values as it is, such as a broker's remark.
+                    assert name not in errors or node.keywords, f"{path.name}:{node.lineno}"
+                    yield text.value
 
 
 def words() -> Iterator[str]:
