@@ -28,6 +28,11 @@ FREE_PORTS = ["--namesrv-port", "0", "--listen-port", "0", "--set", "httpPort=0"
 FREE_PORTS += ["--console-port", "0"]
 
 
+def up(store: Path) -> list[str]:
+    """The words of `aerobee up` with this store."""
+    return ["up", *FREE_PORTS, *SMALL, "--store", str(store)]
+
+
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """Ours without what would set up an aerobee."""
     clean = without_settings()

@@ -10,7 +10,7 @@ from aerobee.harness.child import Child
 from aerobee.proxy.messages import definitions
 
 from ..waiting import PROCESS
-from .command import AEROBEE, FREE_PORTS, SMALL, Daemon, environment, refused, running
+from .command import AEROBEE, SMALL, Daemon, environment, refused, running, up
 
 
 def port_of(daemon: Daemon) -> int:
@@ -40,7 +40,7 @@ def is_open(port: int) -> bool:
 
 
 def test_up_starts_a_proxy_that_ends_with_it(tmp_path: Path) -> None:
-    words = ("up", *FREE_PORTS, *SMALL, "--store", str(tmp_path / "store"), "--grpc", "0")
+    words = (*up(tmp_path / "store"), "--grpc", "0")
     with running(tmp_path, *words) as daemon:
         port = port_of(daemon)
         assert route_code(port) == 40402

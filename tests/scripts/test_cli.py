@@ -15,13 +15,13 @@ from aerobee.scripts.output.command_error import INTERRUPTED
 from aerobee.testing import LocalCluster
 
 from ..waiting import PROCESS
-from .command import AEROBEE, FREE_PORTS, SMALL, Daemon, Inside, environment, output, running
+from .command import AEROBEE, Daemon, Inside, environment, output, running, up
 
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     folder = tmp_path_factory.mktemp("up")
-    with running(folder, "up", *FREE_PORTS, *SMALL, "--store", str(folder / "store")) as one:
+    with running(folder, *up(folder / "store")) as one:
         yield one
 
 

@@ -14,7 +14,7 @@ import pytest
 from aerobee.harness.child import Child
 
 from ..waiting import PROCESS, until
-from .command import FREE_PORTS, SMALL, running
+from .command import running, up
 
 pytest.importorskip("jinja2")
 
@@ -36,10 +36,6 @@ def consoles(pid: int) -> list[int]:
     return found
 
 
-def up(folder: Path) -> list[str]:
-    return ["up", *FREE_PORTS, *SMALL, "--store", str(folder / "store")]
-
-
 def opener() -> urllib.request.OpenerDirector:
     """A browser, which keeps cookies."""
     return urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
@@ -54,7 +50,7 @@ def link_of(child: Child, since: int = 0) -> str:
 def test_the_first_visitor_starts_the_console_with_low_priority_and_the_next_one_again(
     tmp_path: Path,
 ) -> None:
-    with running(tmp_path, *up(tmp_path)) as daemon:
+    with running(tmp_path, *up(tmp_path / "store")) as daemon:
         found = re.search(r", console (http://127\.0\.0\.1:\d+/);", daemon.ready)
         assert found, daemon.ready
         url = found[1]
@@ -79,7 +75,7 @@ def test_the_first_visitor_starts_the_console_with_low_priority_and_the_next_one
 
 
 async def test_it_speaks_tls_to_a_cluster_that_takes_nothing_else(tmp_path: Path) -> None:
-    words = [*up(tmp_path), "--set", "tlsServerMode=enforcing"]
+    words = [*up(tmp_path / "store"), "--set", "tlsServerMode=enforcing"]
     env = {"AEROBEE_TLS": "true", "AEROBEE_TLS_INSECURE": "true"}
     with running(tmp_path, *words, env=env) as daemon:
         url = daemon.ready.partition(", console ")[2].partition(";")[0]
@@ -99,12 +95,12 @@ async def test_it_speaks_tls_to_a_cluster_that_takes_nothing_else(tmp_path: Path
 def test_a_port_that_is_taken_is_said_and_the_broker_starts(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        words = [*up(tmp_path), "--console-port", str(port)]
+        words = [*up(tmp_path / "store"), "--console-port", str(port)]
         with running(tmp_path, *words) as daemon:
             assert f", no console, as port {port} is taken; --console-port gives" in daemon.ready
             assert daemon.child.lines == [daemon.ready]
 
 
 def test_without_a_console_its_port_is_free(tmp_path: Path) -> None:
-    with running(tmp_path, *up(tmp_path), "--no-console") as daemon:
+    with running(tmp_path, *up(tmp_path / "store"), "--no-console") as daemon:
         assert ", console http" not in daemon.ready

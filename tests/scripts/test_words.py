@@ -3,26 +3,24 @@
 from pathlib import Path
 
 import pytest
-from aerobee.scripts.cli import COMMANDS, main
+from aerobee.scripts.cli import COMMANDS
+
+from .command import Inside
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[object, str, str]:
+def said(inside: Inside, *words: str) -> tuple[int, str, str]:
     """Exit code, standard output, the last line of standard error."""
-    try:
-        code: object = main(words)
-    except SystemExit as end:
-        code = end.code
-    out, error = capsys.readouterr()
-    return code, out, (error.splitlines() or [""])[-1]
+    done = inside.done(*words)
+    return done.returncode, done.stdout, (done.stderr.splitlines() or [""])[-1]
 
 
-def test_help_is_a_word_too(capsys: pytest.CaptureFixture[str]) -> None:
-    whole = said(capsys, "--help")
+def test_help_is_a_word_too(inside: Inside) -> None:
+    whole = said(inside, "--help")
     assert whole[0] == 0
     assert all(name in whole[1] for name in COMMANDS)
-    assert said(capsys) == said(capsys, "help") == whole
+    assert said(inside) == said(inside, "help") == whole
     for words in (("help", "pub"), ("pub", "--help")):
-        code, out, _ = said(capsys, *words)
+        code, out, _ = said(inside, *words)
         assert (code, out.startswith("usage: aerobee pub ")) == (0, True)
 
 
@@ -35,16 +33,16 @@ def test_help_is_a_word_too(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_an_unknown_command_is_told_with_the_one_that_was_probably_meant(
-    capsys: pytest.CaptureFixture[str], word: str, hint: str
+    inside: Inside, word: str, hint: str
 ) -> None:
-    code, out, error = said(capsys, word)
+    code, out, error = said(inside, word)
     assert (code, out) == (2, "")
     assert error.startswith(f"aerobee: error: there is no command {word!r}; {hint}")
 
 
-def test_a_broker_is_told_its_name_servers_in_both_ways(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broker_is_told_its_name_servers_in_both_ways(inside: Inside) -> None:
     for option in ("-n", "--namesrv"):
-        code, out, _ = said(capsys, "broker", option, "names:9876", "--print-config")
+        code, out, _ = said(inside, "broker", option, "names:9876", "--print-config")
         assert (code, "namesrvAddr=names:9876\n" in out) == (0, True)
 
 
@@ -61,9 +59,9 @@ def test_a_broker_is_told_its_name_servers_in_both_ways(capsys: pytest.CaptureFi
     ],
 )
 def test_what_can_not_be_is_refused_before_anybody_is_asked(
-    capsys: pytest.CaptureFixture[str], words: list[str], says: str
+    inside: Inside, words: list[str], says: str
 ) -> None:
-    code, out, error = said(capsys, *words)
+    code, out, error = said(inside, *words)
     assert (code, out) == (1, "")
     assert error.startswith(says)
 
@@ -79,8 +77,8 @@ def test_what_can_not_be_is_refused_before_anybody_is_asked(
     ],
 )
 def test_what_is_for_dump_alone_is_told(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], code: int, says: str
+    inside: Inside, tmp_path: Path, words: list[str], code: int, says: str
 ) -> None:
-    found, out, error = said(capsys, "store", words[0], str(tmp_path), *words[1:])
+    found, out, error = said(inside, "store", words[0], str(tmp_path), *words[1:])
     assert (found, out) == (code, "")
     assert error.endswith(says)

@@ -4,7 +4,7 @@ import json
 import tarfile
 from pathlib import Path
 
-from ..command import FREE_PORTS, SMALL, Inside, output, refused, running
+from ..command import Inside, output, refused, running, up
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "stores"
 
@@ -19,9 +19,7 @@ def test_a_running_broker_is_backed_up_by_name_and_its_restored_store_serves(
 ) -> None:
     target, restored = str(tmp_path / "target"), tmp_path / "restored"
     first = "".join(f"{number:05}\n" for number in range(2000))
-    with running(
-        tmp_path / "up", "up", *FREE_PORTS, *SMALL, "--store", str(tmp_path / "store")
-    ) as one:
+    with running(tmp_path / "up", *up(tmp_path / "store")) as one:
         inside.output("topics", "create", "orders", "-n", one.namesrv)
         output("pub", "orders", "-n", one.namesrv, data=first)
         name = json.loads(inside.output("cluster", "-n", one.namesrv, "--json"))["broker"]
@@ -34,7 +32,7 @@ def test_a_running_broker_is_backed_up_by_name_and_its_restored_store_serves(
     assert " is whole: " in inside.output("restore", target, "--check")
     assert inside.output("restore", target, str(restored)).startswith("restored ")
     assert "no damage found" in inside.output("store", "check", str(restored))
-    with running(tmp_path / "up", "up", *FREE_PORTS, *SMALL, "--store", str(restored)) as two:
+    with running(tmp_path / "up", *up(restored)) as two:
         assert lines_of(inside, "orders", two.namesrv, 2001) == sorted([*first.split(), "later"])
 
 

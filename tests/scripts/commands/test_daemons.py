@@ -38,6 +38,7 @@ from ..command import (
     output,
     refused,
     running,
+    up,
 )
 
 
@@ -45,10 +46,6 @@ def get(url: str) -> str:
     with urllib.request.urlopen(url, timeout=PROCESS) as answer:
         found: str = answer.read().decode()
         return found
-
-
-def up(store: Path) -> list[str]:
-    return ["up", *FREE_PORTS, *SMALL, "--store", str(store)]
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ..command import FREE_PORTS, SMALL, Inside, output, running
+from ..command import Inside, output, running, up
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "stores"
 
@@ -120,7 +120,7 @@ def test_a_store_in_use_is_checked_and_dumped_and_not_rebuilt(
     inside: Inside, tmp_path: Path
 ) -> None:
     store = tmp_path / "store"
-    with running(tmp_path / "up", "up", *FREE_PORTS, *SMALL, "--store", str(store)) as one:
+    with running(tmp_path / "up", *up(store)) as one:
         output("pub", "live", "-n", one.namesrv, data="first\nsecond\n")
         said = inside.output("store", "check", str(store))
         assert "a broker runs here, or was not stopped cleanly" in said

@@ -18,7 +18,7 @@ from aerobee.scripts.output.sanitize import PlainFormatter, json_line, plain, pl
 from aerobee.scripts.output.table import table_lines
 
 from ...waiting import PROCESS
-from ..command import AEROBEE, FREE_PORTS, SMALL, Daemon, environment, output, refused, running
+from ..command import AEROBEE, Daemon, environment, output, refused, running, up
 
 TITLE = "\x1b]0;owned\x07"  # sets the title of a terminal's window
 ACTING = "a\x1b[2Jb\x9b1mc\x7fd\u202ee\u2028f"
@@ -28,7 +28,7 @@ SEEN = r"a\x1b[2Jb\x9b1mc\x7fd\u202ee\u2028f"
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     folder = tmp_path_factory.mktemp("up")
-    with running(folder, "up", *FREE_PORTS, *SMALL, "--store", str(folder / "store")) as one:
+    with running(folder, *up(folder / "store")) as one:
         yield one
 
 
