@@ -130,15 +130,16 @@ def console(options: argparse.Namespace) -> int:
         return console_users.users(options)
     servers = clusters_of(options)
     for name in ("port", "metrics_port", "proxy_port"):
-        number = getattr(options, name)
-        if not 0 <= (number or 0) <= PORT_MAX:
-            option = name.replace("_", "-")
-            raise CommandError(f"--{option} is {number}; give 0 to {PORT_MAX}")
+        if not 0 <= (getattr(options, name) or 0) <= PORT_MAX:
+            given = f"--{name.replace('_', '-')} is {getattr(options, name)}"
+            raise CommandError(f"{given}; give 0 to {PORT_MAX}")
     if not BASE.fullmatch(options.base_path):
         raise CommandError(
             f"--base-path is {options.base_path!r}; give a path such as /console: / and letters, "
             "digits, and the signs _ . ~ -"
         )
+
+    number: int | None = options.given_socket
 
     async def parts(stack: Stack) -> str:
         try:
@@ -168,7 +169,7 @@ def console(options: argparse.Namespace) -> int:
                 base=options.base_path,
                 tls=_tls(options),
                 types=_types(options),
-                given=_given(options),
+                given=None if number is None else socket.socket(fileno=number),
             )
         except ValueError as wrong:  # an address that is not safe
             raise CommandError(str(wrong)) from None
@@ -270,11 +271,6 @@ def _access(options: argparse.Namespace, clusters: "Clusters") -> "Access":
         hosts=options.host,
         is_read_only=options.read_only,
     )
-
-
-def _given(options: argparse.Namespace) -> socket.socket | None:
-    number: int | None = options.given_socket
-    return None if number is None else socket.socket(fileno=number)
 
 
 def _tls(options: argparse.Namespace) -> ssl.SSLContext | None:

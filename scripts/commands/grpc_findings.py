@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from ...client.admin.admin import Admin
 from ...console.findings.rules import Finding
 from ...console.texts import Text
+from ...protocol.aio.connection import host_text
 from ..named import user_topics
 from ..output.command_error import CommandError
 
@@ -44,7 +45,7 @@ async def of_proxy(
 ) -> list[Finding]:
     """The findings about one proxy: its port, TLS and plain, and the endpoints in a route.
     `trusted` checks its certificate; None: by the authorities of the system."""
-    where = Text("proxy %(address)s", address=_text(address))
+    where = Text("proxy %(address)s", address=host_text(address))
     why = await _reach(address)
     if why is not None:
         do = Text("start it (aerobee proxy), or open the port to this machine")
@@ -89,7 +90,7 @@ async def of_proxy(
             tell(
                 Text(
                     "it tells clients to go to %(address)s, where there is no connection: %(why)s",
-                    address=_text(each),
+                    address=host_text(each),
                     why=why,
                 ),
                 Text(
@@ -125,8 +126,3 @@ def _parsed(text: str) -> Address:
     if not host or not port.isdecimal() or int(port) > 65_535:
         raise CommandError(f"--grpc is {text!r}; give HOST:PORT, such as 127.0.0.1:8081")
     return host.strip("[]"), int(port)
-
-
-def _text(address: Address) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -121,7 +121,7 @@ def _write(options: argparse.Namespace, start: StartFrom) -> "ingest.Written":
     ingest.check_target(job) if follow is None else ingest_stream.check_stream(job)
     session.check_java()
     span = ingest.measure(job)  # an unknown topic is reported before Spark starts
-    count = f"{span.messages:,} message{'' if span.messages == 1 else 's'}"
+    count = counted(span.messages, "message")
     print(
         f"{job.topic} holds {count}{' to be read' if follow is None else ''}; starting Spark on "
         f"{job.master}, which takes some seconds",

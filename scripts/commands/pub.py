@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 
 from tqdm import tqdm
 
+from ...client.base.words import counted
 from ...client.blocking import Message, Producer
 from ...client.errors import AerobeeError, BatchError
 from ..connecting import add_options, security
@@ -83,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
                     where = f"lines {lines[0][0]} to {lines[-1][0]}"
                 raise CommandError(f"{sent} messages were sent before {where}: {wrong}") from wrong
             sent += len(messages)
-    print(f"sent {sent:,} message{'' if sent == 1 else 's'} to {options.topic}")
+    print(f"sent {counted(sent, 'message')} to {options.topic}")
     return 0
 
 
