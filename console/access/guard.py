@@ -11,13 +11,37 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from ..texts import Text, refusal
-from .hosts import HostList
 from .sessions import Session, Sessions
 
 TOKEN = "token"  # the field of forms  # noqa: S105
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 FORM_BYTES_MAX = 1 << 20
 FORM_FIELDS_MAX = 200
 FORM_SECONDS = 10.0  # for a form to arrive
+
+
+class HostList:
+    """The names by which browsers may ask for pages: those of the loopback and `more`.
+
+    It keeps other sites from reaching a console on the loopback by a name that they point there
+    (DNS rebinding).
+    """
+
+    def __init__(self, more: Iterable[str] = ()) -> None:
+        self._names = {*LOOPBACK_NAMES, *(name.lower() for name in more)}
+
+    def check(self, request: web.Request) -> None:
+        """HTTPMisdirectedRequest for another name."""
+        given = request.headers.getall("Host", [])
+        name = given[0].lower() if len(given) == 1 else ""
+        host, colon, port = name.rpartition(":")
+        if colon and (port.isdecimal() or not port):
+            name = host
+        if name not in self._names:
+            raise web.HTTPMisdirectedRequest(
+                text=f"the console does not answer to this Host; it answers to "
+                f"{', '.join(sorted(self._names))}: add yours with --host"
+            )
 
 
 class Guard:
@@ -31,11 +55,7 @@ class Guard:
         self.cookie = "aerobee-console"
         self.path = "/"
         self.is_secure = is_secure
-        self._hosts = HostList(hosts)
-
-    def check_host(self, request: web.Request) -> None:
-        """HTTPMisdirectedRequest for a Host that is not one of the console's."""
-        self._hosts.check(request)
+        self.hosts = HostList(hosts)
 
     def session_of(self, request: web.Request) -> Session | None:
         """The session of a request's cookie. A request that a page makes by itself does not count

@@ -212,7 +212,7 @@ class Console:
         self._listener.heard(request)
         try:
             self.access.check_peer(request)
-            self.access.guard.check_host(request)
+            self.access.guard.hosts.check(request)
             is_known = request.match_info.http_exception is None
             if is_known and request.match_info.handler not in self._declared:
                 raise web.HTTPForbidden(text="this address declares no right, so it is not served")

@@ -143,7 +143,7 @@ def console(options: argparse.Namespace) -> int:
 
     async def parts(stack: Stack) -> str:
         try:
-            from ...console.access.hosts import HostList
+            from ...console.access.guard import HostList
             from ...console.actions.desk import Desk
             from ...console.clusters.clusters import Clusters
             from ...console.clusters.metrics import metrics_text

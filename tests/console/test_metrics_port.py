@@ -4,7 +4,7 @@ from functools import partial
 
 import aiohttp
 import pytest
-from aerobee.console.access.hosts import HostList
+from aerobee.console.access.guard import HostList
 from aerobee.console.clusters.clusters import Clusters
 from aerobee.console.clusters.metrics import metrics_text
 from aerobee.console.metrics_port import MetricsPort
