@@ -39,9 +39,9 @@ def new_client_id(ip: str | None = None, instance: str | None = None) -> str:
     return f"{ip or current.ip()}@{instance or f'{current.pid()}#{current.time_ns()}'}"
 
 
-def new_unique_ids(ip: str | None = None) -> UniqueIds:
+def new_unique_ids() -> UniqueIds:
     """A generator of UNIQ_KEYs for this ip, process and the wall clock."""
-    host = socket.inet_aton(ip or current.ip()) + bytes(PORT_BYTES)
+    host = socket.inet_aton(current.ip()) + bytes(PORT_BYTES)
     return UniqueIds(host, now_ms, current.pid())
 
 

@@ -66,11 +66,7 @@ def processing(
     topic: str, msg_id: str, queue_id: int, offset: int, properties: Mapping[str, str]
 ) -> Iterator[Any]:
     """A span around the work on a message that was received, a child of the one that sent it."""
-    attributes: dict[str, str | int] = {
-        "messaging.system": SYSTEM,
-        "messaging.operation.type": "process",
-        "messaging.destination.name": topic,
-        "messaging.destination.partition.id": str(queue_id),
+    attributes = _of_queue(topic, queue_id) | {
         "messaging.message.id": msg_id,
         "messaging.rocketmq.message.offset": offset,
     }
@@ -93,13 +89,7 @@ def processing_batch(
         trace.get_current_span(propagate.extract(each, context.Context())).get_span_context()
         for each in properties
     )
-    attributes: dict[str, str | int] = {
-        "messaging.system": SYSTEM,
-        "messaging.operation.type": "process",
-        "messaging.destination.name": topic,
-        "messaging.destination.partition.id": str(queue_id),
-        "messaging.batch.message_count": len(properties),
-    }
+    attributes = _of_queue(topic, queue_id) | {"messaging.batch.message_count": len(properties)}
     with trace.get_tracer(NAME).start_as_current_span(
         f"process {topic}",
         kind=trace.SpanKind.CONSUMER,
@@ -107,3 +97,13 @@ def processing_batch(
         links=[trace.Link(each) for each in contexts if each.is_valid],
     ) as span:
         yield span
+
+
+def _of_queue(topic: str, queue_id: int) -> dict[str, str | int]:
+    """The attributes of each span around the processing of messages of a queue."""
+    return {
+        "messaging.system": SYSTEM,
+        "messaging.operation.type": "process",
+        "messaging.destination.name": topic,
+        "messaging.destination.partition.id": str(queue_id),
+    }

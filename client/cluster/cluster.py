@@ -61,8 +61,6 @@ class Cluster(Routes):
         *,
         client_id: str | None = None,
         security: Security = OPEN,
-        route_seconds: float = ROUTE_SECONDS,
-        heartbeat_seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.security = security
@@ -77,8 +75,6 @@ class Cluster(Routes):
             sign=security.sign if security.signs else None,
         )
         super().__init__(NameServers(servers, self._peers))
-        self._route_seconds = route_seconds
-        self._heartbeat_seconds = heartbeat_seconds
         self._greeted: dict[str, Connection] = {}
         self._greetings: Attempts[Connection] = Attempts(closed_while_waiting)
         self._upkeep: list[asyncio.Task[None]] = []
@@ -92,10 +88,11 @@ class Cluster(Routes):
         """Begin to refresh routes, to send heartbeats, to rebalance and to persist offsets."""
         if self._upkeep or self._closed:
             return
-        routes, beats = self._route_seconds, self._heartbeat_seconds
         work = {
-            "routes": every(routes, self.refresh, "refreshing routes", FIRST_ROUTE_SECONDS),
-            "heartbeat": every(beats, self.beat, "sending heartbeats", FIRST_HEARTBEAT_SECONDS),
+            "routes": every(ROUTE_SECONDS, self.refresh, "refreshing routes", FIRST_ROUTE_SECONDS),
+            "heartbeat": every(
+                HEARTBEAT_SECONDS, self.beat, "sending heartbeats", FIRST_HEARTBEAT_SECONDS
+            ),
             "offsets": every(
                 PERSIST_SECONDS, self._persist, "persisting offsets", FIRST_PERSIST_SECONDS
             ),
@@ -317,7 +314,7 @@ class Cluster(Routes):
             task.add_done_callback(lambda _: self._watched.pop(address))
 
     async def _look_away_from(self, address: str) -> None:
-        end = self.loop.time() + self._route_seconds
+        end = self.loop.time() + ROUTE_SECONDS
         while address in self.masters.values() and self.loop.time() < end:
             for topic in self.topics_at(address):
                 await self.renew(topic)

@@ -54,11 +54,9 @@ class LocalOffsetStore(OffsetStore):
         for queue, offset in table.items():
             self.update(queue, offset, increase_only=False)
 
-    async def persist_all(self, queues: Iterable[MessageQueue] | None) -> None:
+    async def persist_all(self, queues: Iterable[MessageQueue]) -> None:
         """Write the offsets of these queues; those of others stay as they are in the file."""
-        wanted = {
-            queue: self.in_memory(queue) for queue in queues or () if self.in_memory(queue) >= 0
-        }
+        wanted = {queue: self.in_memory(queue) for queue in queues if self.in_memory(queue) >= 0}
         if not wanted:
             return
         async with self._writing:

@@ -42,21 +42,18 @@ class OffsetStore(ABC):
 
     # --- memory ---------------------------------------------------------------------------------
 
-    def update(
-        self, queue: MessageQueue | None, offset: int, *, increase_only: bool = True
-    ) -> None:
+    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
         """The group is at `offset` now; with `increase_only` a smaller one than before is not."""
-        if queue is not None and (not increase_only or offset > self._memory.get(queue, NONE)):
+        if not increase_only or offset > self._memory.get(queue, NONE):
             self._memory[queue] = offset
 
     def in_memory(self, queue: MessageQueue) -> int:
         """The offset in memory, -1 when there is none."""
         return self._memory.get(queue, NONE)
 
-    def remove(self, queue: MessageQueue | None) -> None:
+    def remove(self, queue: MessageQueue) -> None:
         """Remove the queue from memory, because it is assigned to another member."""
-        if queue is not None:
-            self._memory.pop(queue, None)
+        self._memory.pop(queue, None)
 
     def clone(self, topic: str = "") -> dict[MessageQueue, int]:
         """A copy of the table, of one topic or (blank) of all."""
@@ -86,7 +83,7 @@ class OffsetStore(ABC):
         """Get ready, before anything else."""
 
     @abstractmethod
-    async def persist_all(self, queues: Iterable[MessageQueue] | None) -> None:
+    async def persist_all(self, queues: Iterable[MessageQueue]) -> None:
         """Make the offsets of these queues last, and no others; a failure is logged."""
 
     @abstractmethod
@@ -113,9 +110,9 @@ class RemoteOffsetStore(OffsetStore):
     async def load(self) -> None:
         """Nothing: the brokers have them."""
 
-    async def persist_all(self, queues: Iterable[MessageQueue] | None) -> None:
+    async def persist_all(self, queues: Iterable[MessageQueue]) -> None:
         """One oneway request for each of these queues that has an offset."""
-        for queue in list(queues or ()):
+        for queue in list(queues):
             await self._persist(queue, oneway=True)
 
     async def persist(self, queue: MessageQueue) -> None:

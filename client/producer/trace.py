@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from ...protocol.message import properties as props
@@ -172,11 +173,9 @@ class Tracer:
 
     async def _run(self) -> None:
         while True:
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(FLUSH_SECONDS):
                     await self._more.wait()
-            except TimeoutError:
-                pass
             self._more.clear()
             await self._send_all()
 

@@ -74,10 +74,6 @@ class PullLoop:
         """Wait until it isn't paused."""
         await self._going.wait()
 
-    @property
-    def is_paused(self) -> bool:
-        return not self._going.is_set()
-
     async def run(self, process_queue: ProcessQueue, moved: Moved) -> None:
         """Pull a queue until it is dropped; `moved` is called with an offset to restart at."""
         try:

@@ -82,7 +82,6 @@ async def test_memory_is_raised_and_lowered_only_when_that_is_wanted(store: Offs
     assert store.in_memory(QUEUE) == 10
     store.update(QUEUE, 5, increase_only=False)
     assert store.in_memory(QUEUE) == 5
-    store.update(None, 7)
     assert store.clone() == {QUEUE: 5}
 
 
@@ -107,7 +106,6 @@ async def test_an_offset_is_read_from_memory_from_the_store_or_from_both(
 async def test_only_the_queues_in_the_set_are_persisted(store: OffsetStore) -> None:
     store.update(QUEUE, 1)
     store.update(OTHER, 2)
-    await store.persist_all(None)
     await store.persist_all([])
     assert await store.read(QUEUE, ReadFrom.STORE) == -1
     store.update(QUEUE, 1)
@@ -120,7 +118,6 @@ async def test_a_removed_queue_is_persisted_no_more(store: OffsetStore) -> None:
     store.update(QUEUE, 1)
     store.remove(QUEUE)
     store.remove(QUEUE)
-    store.remove(None)
     await store.persist_all([QUEUE])
     await store.persist(QUEUE)
     assert await store.read(QUEUE, ReadFrom.STORE) == -1
