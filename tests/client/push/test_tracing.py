@@ -11,7 +11,8 @@ from aerobee.protocol import codes
 from aerobee.protocol.headers.send import SendMessage
 from aerobee.protocol.message import properties as props
 
-from ..fakes import FakeCluster, until
+from ...waiting import LONG
+from ..fakes import FakeCluster, record, until
 from ..shelf import Shelf
 
 TRACE = "RMQ_SYS_TRACE_TOPIC"
@@ -160,6 +161,27 @@ async def test_a_message_that_is_not_traced_leaves_no_record(
         assert message is not None
         await message.ack()
     assert traces(fake) == []
+
+
+async def test_a_message_that_an_administrator_sends_to_a_member_is_not_traced(
+    fake: FakeCluster, traced: Shelf
+) -> None:
+    async with member(fake) as consumer:
+        message = await consumer.receive(5)
+        assert message is not None
+        await message.ack()
+        request = fake.broker.connections[0].request(
+            codes.CONSUME_MESSAGE_DIRECTLY,
+            {"consumerGroup": "g", "clientId": "b", "brokerName": "broker-a"},
+            record(7, b"direct", raw_properties=properties("ID7")),
+            LONG,
+        )
+        message = await consumer.receive(5)
+        assert message is not None
+        assert message.msg_id == "ID7"
+        await message.ack()
+        assert (await request).code == codes.SUCCESS
+    check_pair(fake, success=True, code=0)
 
 
 async def test_who_consumes_traces_is_not_traced_for_it(fake: FakeCluster, shelf: Shelf) -> None:
