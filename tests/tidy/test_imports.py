@@ -1,11 +1,14 @@
 """Each outside package has its one place, and connections know no request.
 
 What the folders and rooms may import of each other is in pyproject.toml, as contracts of
-import-linter; scripts/check reads them.
+import-linter; scripts/check reads them. That they see every file, room and circle is tested here.
 """
 
 import re
 import sys
+import tomllib
+from functools import cache
+from pathlib import Path
 
 import grimp
 from aerobee.protocol import codes
@@ -52,18 +55,59 @@ PLACES = {
 }
 
 
+@cache
+def graph() -> grimp.ImportGraph:
+    """All imports; external packages are single modules."""
+    return grimp.build_graph("aerobee", include_external_packages=True, cache_dir=None)
+
+
 def test_every_outside_package_has_its_one_place() -> None:
-    graph = grimp.build_graph("aerobee", include_external_packages=True, cache_dir=None)
     wrong = [
         f"{file} imports {package}, which belongs to {PLACES.get(package, [])}"
-        for package in graph.modules
+        for package in graph().modules
         if not package.startswith("aerobee") and package not in sys.stdlib_module_names
-        for file in graph.find_modules_that_directly_import(package)
+        for file in graph().find_modules_that_directly_import(package)
         if not f"{file}.".startswith(
             tuple(f"aerobee.{place}." for place in PLACES.get(package, []))
         )
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def module(path: Path) -> str:
+    """The name of a file of the package."""
+    return ".".join(("aerobee", *path.with_suffix("").parts)).removesuffix(".__init__")
+
+
+def test_the_contracts_see_every_file() -> None:
+    unseen = {path for path in tree.sources() if module(path) not in graph().modules}
+    assert not unseen, "put an __init__.py beside them"
+
+
+def test_every_room_has_its_place_in_the_layers() -> None:
+    settings = tomllib.loads((tree.ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    unlisted = {
+        room
+        for contract in settings["contracts"]
+        if contract["type"] == "layers" and not contract.get("exhaustive")
+        for room in map(module, (path for path in tree.sources() if path.name == "__init__.py"))
+        if room.rpartition(".")[0] in contract["containers"]
+        and room.rpartition(".")[2] not in contract["layers"]
+    }
+    assert not unlisted, "put them into `layers`, above what they import"
+
+
+def test_no_package_makes_a_circle_with_what_is_in_it() -> None:
+    """Contracts look for circles of those beside each other only."""
+    imports = graph()
+    circles = [
+        " imports ".join((inner, *chain))
+        for package in map(module, (each for each in tree.sources() if each.name == "__init__.py"))
+        for inner in imports.find_modules_that_directly_import(package)
+        if inner.startswith(f"{package}.")
+        and (chain := imports.find_shortest_chain(importer=package, imported=inner))
+    ]
+    assert not circles, "\n".join(circles)
 
 
 def test_connections_know_no_request() -> None:
