@@ -94,7 +94,9 @@ for _ in range(40):
 def test_what_is_no_level_or_size_is_told(
     inside: Inside, words: tuple[str, ...], says: str
 ) -> None:
-    assert says in inside.done("up", *words).stderr
+    done = inside.done("up", *words)
+    assert done.returncode == 2
+    assert says in done.stderr
 
 
 def test_a_daemon_writes_its_log_where_it_is_told(tmp_path: Path) -> None:
