@@ -115,6 +115,7 @@ def test_what_is_written_is_what_java_writes() -> None:
         (HEAD.pack(FRAME_BYTES_MAX - 3, 10), "over the limit"),
         (HEAD.pack(0x7FFFFFFF, 10), "over the limit"),
         (HEAD.pack(10, 7) + b"x" * 6, "can't hold"),
+        (HEAD.pack(6, 2 << 24 | 2) + b"{}", "codec 2 is unknown"),
         (HEAD.pack(6, 9 << 24 | 2) + b"{}", "codec 9"),
         (HEAD.pack(6, 2) + b"[]", "not an object"),
         (HEAD.pack(7, 3) + b"\xff\xfe\xfd", "not JSON"),
