@@ -1,5 +1,6 @@
 """Real brokers that change their roles in this process: messages, tables, requests, refusals."""
 
+from datetime import datetime
 from typing import Any
 
 from aerobee.broker import server
@@ -213,5 +214,7 @@ async def test_the_status_tells_role_set_and_last_switch(brokers: Brokers) -> No
     assert (found["master_id"], found["master"]) == (1, one.address)
     assert found["master_epoch"] == 1
     assert found["sync_state_set"] == [1, 2]
+    assert found["sync_state_set_number"] > 0
     assert found["switches"] == 1
+    assert datetime.fromisoformat(found["last_switch"]).tzinfo is not None
     assert result_of(overview(broker_of(two)))["broker_id"] == 2

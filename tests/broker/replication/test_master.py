@@ -344,7 +344,12 @@ async def test_slaves_are_in_the_metrics_and_in_the_status(
     assert values(broker, "aerobee_slave_behind_bytes") == {(slave.address,): 10}
     assert values(broker, "aerobee_slaves_refused_total") == {(): 1}
     [row] = result_of(overview(broker))["slaves"]
-    assert list(row.values())[:4] == [slave.address, end - 10, 10, True]
+    assert list(row.items())[:4] == [
+        ("addr", slave.address),
+        ("slave_ack_offset", end - 10),
+        ("diff", 10),
+        ("in_sync", True),
+    ]
 
 
 async def test_a_stop_sends_the_rest_of_the_log_to_a_slave(
