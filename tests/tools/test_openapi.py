@@ -3,7 +3,6 @@ parameter."""
 
 import json
 from base64 import b64encode
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from aerobee.testing import LocalCluster
 from aerobee.tools import openapi
 
 from ..console.fake_cluster import Shop
-from ..console.web.site import Site
+from ..console.web.site import Site, site_of_a_shop
 from ..waiting import PROCESS
 
 DOCUMENT = json.loads(openapi.document())
@@ -34,13 +33,7 @@ QUERIES = {
 }
 
 
-@pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    shop = Shop("orders")
-    await shop.start()
-    async with Site({"main": shop.address}) as site:
-        yield site
-    await shop.stop()
+site = pytest.fixture(site_of_a_shop, name="site")
 
 
 # The types of JSON, as Python reads them.

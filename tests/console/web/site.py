@@ -1,7 +1,7 @@
 """A console for tests: on a free port, with a client for its pages."""
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from html.parser import HTMLParser
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,8 @@ from aerobee.console.clusters.clusters import Clusters
 from aerobee.console.web.app import Console
 from aerobee.console.web.routes import PAGES
 from aerobee.protocol.names import DLQ_PREFIX
+
+from ..fake_cluster import Shop
 
 # Every page with parameters that show something in a cluster of the tests.
 PATHS = {
@@ -189,3 +191,12 @@ class Parsed(HTMLParser):
 def dead_letters_of(group: str) -> str:
     """The dead letter topic of a group."""
     return DLQ_PREFIX + group
+
+
+async def site_of_a_shop() -> AsyncIterator[Site]:
+    """The steps of a fixture: the console of a cluster with the topic orders."""
+    shop = Shop("orders")
+    await shop.start()
+    async with Site({"main": shop.address}) as site:
+        yield site
+    await shop.stop()

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from jinja2 import nodes
 from yarl import URL
 
 from ..fake_cluster import Shop
-from .site import PATHS, Parsed, Site
+from .site import PATHS, Parsed, Site, site_of_a_shop
 from .test_hostile import queries
 
 HOSTILE = "<b>%(x)s\u202e"
@@ -37,13 +37,7 @@ SAME = {*ALLOWED, *TYPES}
 NAMES = {"aerobee", "console", "RocketMQ"}
 
 
-@pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    shop = Shop("orders")
-    await shop.start()
-    async with Site({"main": shop.address}) as site:
-        yield site
-    await shop.stop()
+site = pytest.fixture(site_of_a_shop, name="site")
 
 
 def texts_of_templates() -> Iterator[str]:
