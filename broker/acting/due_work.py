@@ -25,6 +25,24 @@ log = logging.getLogger(__name__)
 IDLE_SECONDS = 0.05  # how late a message may be sent
 CHECK_SECONDS = 1.0  # between two looks at half messages
 FAILED_SECONDS = 1.0  # after a look into the store that failed
+# They would have the other broker delay the message once more, or name a place on this broker.
+WAITING = (
+    properties.REAL_TOPIC,
+    properties.REAL_QID,
+    properties.DELAY,
+    properties.TIMER_DELAY_SEC,
+    properties.TIMER_DELAY_MS,
+    properties.TIMER_DELIVER_MS,
+    properties.TIMER_ENQUEUE_MS,
+    properties.TIMER_DEQUEUE_MS,
+    properties.TIMER_ROLL_TIMES,
+    properties.TIMER_OUT_MS,
+)
+HALF = (
+    properties.REAL_TOPIC,
+    properties.REAL_QID,
+    properties.TRAN_PREPARED_QUEUE_OFFSET,
+)
 
 Step = Callable[[], Coroutine[Any, Any, bool]]
 
@@ -146,26 +164,6 @@ async def _repeat(step: Step, idle_s: float) -> None:
             await asyncio.sleep(FAILED_SECONDS)
         else:
             await asyncio.sleep(0 if is_more else idle_s)
-
-
-# They would have the other broker delay the message once more, or name a place on this broker.
-WAITING = (
-    properties.REAL_TOPIC,
-    properties.REAL_QID,
-    properties.DELAY,
-    properties.TIMER_DELAY_SEC,
-    properties.TIMER_DELAY_MS,
-    properties.TIMER_DELIVER_MS,
-    properties.TIMER_ENQUEUE_MS,
-    properties.TIMER_DEQUEUE_MS,
-    properties.TIMER_ROLL_TIMES,
-    properties.TIMER_OUT_MS,
-)
-HALF = (
-    properties.REAL_TOPIC,
-    properties.REAL_QID,
-    properties.TRAN_PREPARED_QUEUE_OFFSET,
-)
 
 
 def due_letter(message: Message, group: str, precision_ms: int) -> Letter:

@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 
 # rocketmq.client.rebalance.lockMaxLiveTime, and a second: it counts from the answer's arrival.
 CLIENT_LOCK_MS = 31_000
+ANSWER_SECONDS = 2.0  # for a broker that locks are handed over to
+RETRY_SECONDS = 0.1  # between two tries to hand them over
+BODY_BYTES_MAX = FRAME_BYTES_MAX - (64 << 10)  # of the locks that are handed over
 
 
 class QueueLockGate:
@@ -228,11 +231,6 @@ class LeftLocks:
         except ValueError as wrong:
             log.warning("%s is damaged (%s); no queue is locked at first", self._path, wrong)
             return None
-
-
-ANSWER_SECONDS = 2.0
-RETRY_SECONDS = 0.1
-BODY_BYTES_MAX = FRAME_BYTES_MAX - (64 << 10)
 
 
 def handed_over(table: LockTable) -> bytes:

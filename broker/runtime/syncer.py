@@ -140,9 +140,8 @@ class Syncer:
         self._timer: asyncio.TimerHandle | None = None
         self._after_sync: list[Callable[[], None]] = []
         self._reaching: list[asyncio.Future[None]] = []  # waits for the end of the next sync
-        self._drained: asyncio.Event | None = (
-            None  # set once no response waits; a stop waits for it
-        )
+        # A stop waits for it: set once no response waits.
+        self._drained: asyncio.Event | None = None
         self.failure: str | None = None
         self.shortage = ""  # why no more messages may wait for slaves; "" while they may
         self.want = ""  # what the last round lacked, so that nothing was synced; "" for nothing

@@ -241,7 +241,6 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_on_lost",
         "_scheduler",
-        "_session",
         "_writes_first",
         "address",
         "budget",
@@ -253,6 +252,7 @@ class Connection(asyncio.Protocol):
         "ingress",
         "local_address",
         "requests",
+        "session",
         "transport",
     )
 
@@ -277,7 +277,7 @@ class Connection(asyncio.Protocol):
         self.ingress = Ingress(scheduler.budget, expected)
         self.transport = FrameTransport(scheduler, self)
         self.requests = Requests(scheduler, self.transport, sign)
-        self._session = Session(scheduler, rows, self.transport, self.requests)
+        self.session = Session(scheduler, rows, self.transport, self.requests)
         self._scheduler = scheduler
         self._on_lost = on_lost
         self._writes_first = not asks
@@ -327,7 +327,7 @@ class Connection(asyncio.Protocol):
             why = self._why_lost(exc)
             self.transport.lose()
             self.requests.fail(why)
-            self._session.cancel()
+            self.session.cancel()
             if self._on_lost is not None:
                 self._on_lost(self)
 
@@ -408,7 +408,7 @@ class Connection(asyncio.Protocol):
 
     def respond(self, command: Command, reply: Response | bytes) -> None:
         """Respond to a request whose handler returned None, in the tick in which it came."""
-        self._session.respond(command, reply)
+        self.session.respond(command, reply)
 
     def respond_late(
         self,
@@ -419,7 +419,7 @@ class Connection(asyncio.Protocol):
         is_long_polling: bool = False,
     ) -> None:
         """`respond` to a request that came `waited_ms` ago, in an earlier tick."""
-        self._session.respond_late(command, reply, waited_ms, is_long_polling=is_long_polling)
+        self.session.respond_late(command, reply, waited_ms, is_long_polling=is_long_polling)
 
     def request(
         self, code: int, fields: dict[str, str] | None, body: bytes, timeout_s: float
@@ -442,11 +442,6 @@ class Connection(asyncio.Protocol):
         if self.is_lost or (self._writes_first and self.transport.is_full):
             return
         self.requests.oneway(code, fields, body)
-
-    @property
-    def rows(self) -> Mapping[int, Row]:
-        """The table that the peer is served from."""
-        return self._session.rows
 
     def partial_rounds(self) -> int:
         """For how many rounds before this one the same request has been incomplete, although this
@@ -478,7 +473,7 @@ class Connection(asyncio.Protocol):
         else:
             found, served = self._next_commands(allowed)
         if found:
-            left = self._session.serve(found, self)
+            left = self.session.serve(found, self)
             if left:
                 ingress.put_back(left)
             if not transport.needs_flush:

@@ -307,7 +307,7 @@ async def test_without_access_control_the_request_table_is_unchanged(
 
     def rows(of: Broker) -> dict[int, Row]:
         (connection,) = of.server.connections
-        return dict(connection.rows)
+        return dict(connection.session.rows)
 
     callers = [Signing(broker), Signing(guarded)]
     for caller in callers:
