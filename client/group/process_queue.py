@@ -58,6 +58,34 @@ class Limits:
         return found
 
 
+class UnderWay:
+    """Counts the messages of an ordered queue that the application works on. It stays with the
+    queue when its offset is reset and another `ProcessQueue` begins."""
+
+    __slots__ = ("_none", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._none = asyncio.Event()
+        self._none.set()
+
+    def begin(self, count: int) -> None:
+        """The application got this many messages."""
+        self.count += count
+        if self.count:
+            self._none.clear()
+
+    def end(self, count: int) -> None:
+        """The application has settled or returned this many messages."""
+        self.count -= count
+        if not self.count:
+            self._none.set()
+
+    async def none(self) -> None:
+        """Wait until the application works on no message."""
+        await self._none.wait()
+
+
 class ProcessQueue:
     """An assigned queue. `next_offset` is the next to pull; `dropped` means it is no longer
     assigned.
@@ -65,8 +93,7 @@ class ProcessQueue:
     `suggested_broker_id` is the broker to pull from next, as the last response suggests. `topic` is
     the topic without its `namespace`, None for a retry topic, whose messages name their own topic.
     `pull_fields` caches the header fields of pulls with the subscription they belong to.
-    `under_way` counts the messages of an ordered queue that the application works on; `locked`
-    means that this consumer owned the queue's lock at `last_lock`.
+    `locked` means that this consumer owned the queue's lock at `last_lock`.
     """
 
     __slots__ = (
@@ -100,6 +127,7 @@ class ProcessQueue:
         limits: Limits,
         stats: TopicStats | None = None,
         namespace: str = "",
+        under_way: UnderWay | None = None,
     ) -> None:
         self.queue = queue
         self.namespace = namespace
@@ -112,7 +140,7 @@ class ProcessQueue:
         self.suggested_broker_id = 0
         self.bytes = 0
         self.pull_fields: tuple[SubscriptionData, dict[str, str]] | None = None
-        self.under_way = 0
+        self.under_way = under_way or UnderWay()
         self.locked = False
         self.last_lock = 0.0
         self.last_pull = 0.0

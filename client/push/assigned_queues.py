@@ -18,7 +18,7 @@ from ..errors import BrokerError, ClientError
 from ..group.consume_stats import ConsumeStats
 from ..group.first_offset import FirstOffset
 from ..group.offsets import OffsetStore, persist_surely
-from ..group.process_queue import Limits, ProcessQueue, name_of
+from ..group.process_queue import Limits, ProcessQueue, UnderWay, name_of
 from ..group.queue_locks import QueueLocks
 from .pulling import PullLoop
 
@@ -104,8 +104,9 @@ class AssignedQueues:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for process_queue in list(self.table.values()):
+        for process_queue, _ in list(self._queues.values()):
             await process_queue.idle()
+            await process_queue.under_way.none()
 
     async def close(self) -> None:
         """Stop pulling, drop all queues, persist their offsets and give back their locks."""
@@ -161,7 +162,7 @@ class AssignedQueues:
         await self._store.persist(queue)
         if self._locks is not None:
             now = asyncio.get_running_loop().time()
-            if process_queue.under_way and now - process_queue.last_lock <= UNLOCK_SECONDS:
+            if process_queue.under_way.count and now - process_queue.last_lock <= UNLOCK_SECONDS:
                 return False
             process_queue.locked = False
             await self._locks.unlock([queue])
@@ -191,7 +192,13 @@ class AssignedQueues:
         self._begin(queue, offset, locked)
         return True
 
-    def _begin(self, queue: MessageQueue, offset: int, locked: float | None) -> None:
+    def _begin(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        locked: float | None,
+        under_way: UnderWay | None = None,
+    ) -> None:
         """Pull from here on; `locked` is since when this consumer has the queue's lock."""
         process_queue = ProcessQueue(
             queue,
@@ -199,6 +206,7 @@ class AssignedQueues:
             self._limits.shared_by(len(self._queues) + (queue not in self._queues)),
             self._stats.of(queue.topic),
             self._namespace,
+            under_way,
         )
         if queue.topic in self.pop_retries:
             process_queue.topic = without_namespace(self.pop_retries[queue.topic], self._namespace)
@@ -215,6 +223,7 @@ class AssignedQueues:
         process_queue, task = self._queues[queue]
         process_queue.drop()
         self._store.update(queue, offset, increase_only=False)
-        self._begin(queue, offset, process_queue.last_lock if process_queue.locked else None)
+        locked = process_queue.last_lock if process_queue.locked else None
+        self._begin(queue, offset, locked, process_queue.under_way)
         if task is not asyncio.current_task():
             task.cancel()

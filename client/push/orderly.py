@@ -80,8 +80,10 @@ class OrderlyService:
         """These were pulled, in this order."""
         line = self._lines.get(process_queue)
         if line is None:
-            for other in [each for each in self._lines if each.dropped and not each.under_way]:
-                del self._lines[other]
+            dropped = [each for each in self._lines if each.dropped]
+            for other in dropped:
+                if not other.under_way.count:
+                    del self._lines[other]
             line = self._lines[process_queue] = _Line(process_queue)
         line.waiting.extend(
             ReceivedMessage(record, process_queue, self.settler) for record in records
@@ -91,7 +93,7 @@ class OrderlyService:
 
     def taken(self, message: ReceivedMessage) -> None:
         """The application has taken it; its queue is not released until it is settled."""
-        message.source.under_way += 1
+        message.source.under_way.begin(1)
 
     def close(self) -> None:
         """Hand nothing out any more."""
@@ -128,7 +130,7 @@ class OrderlyService:
 
     def begin(self, batch: Batch) -> None:
         """The listener has it now."""
-        batch.process_queue.under_way += len(batch.messages)
+        batch.process_queue.under_way.begin(len(batch.messages))
 
     async def finish(self, batch: Batch, verdict: Verdict) -> None:
         """Settle or repeat the whole batch: order allows nothing else.
@@ -195,14 +197,14 @@ class OrderlyService:
         if line is None or message not in line.under_way:
             return
         line.under_way.remove(message)
-        line.process_queue.under_way -= 1
+        line.process_queue.under_way.end(1)
         if not line.under_way and following:
             self._next(line)
 
     def _rest(self, line: _Line, messages: list[ReceivedMessage], seconds: float) -> None:
         line.waiting.extendleft(reversed(messages))
         line.under_way = [each for each in line.under_way if each not in messages]
-        line.process_queue.under_way -= len(messages)
+        line.process_queue.under_way.end(len(messages))
         if not line.is_at_rest:
             return
         if seconds and not line.process_queue.dropped:
@@ -224,8 +226,11 @@ class OrderlyService:
         if process_queue.dropped or self._closed:
             self._lines.pop(process_queue, None)
             self._freed()
+            for other in list(self._lines.values()):  # the queue's line since its offset was reset
+                if other.process_queue.under_way is process_queue.under_way and other.is_at_rest:
+                    self._next(other)
             return
-        if not line.waiting:
+        if not line.waiting or process_queue.under_way.count:
             return
         now = asyncio.get_running_loop().time()
         if self._locks is not None and not process_queue.is_locked(now):

@@ -369,6 +369,74 @@ async def test_a_queue_is_not_given_away_while_its_message_is_being_consumed(
     assert shelf.committed.get(("orders", 0)) is None  # finished work of a lost queue counts not
 
 
+async def test_a_drain_waits_for_the_message_of_a_queue_that_another_member_gets(
+    fake: FakeCluster, shelf: Shelf
+) -> None:
+    shelf.put("orders", 0, b"0", b"1")
+    async with member(fake) as consumer:
+        message = await consumer.receive(LONG)
+        assert message is not None
+        fake.broker.members.add("a")  # gets the only queue
+        consumer.rebalance_soon()
+        await until(lambda: message.is_void)
+        draining = asyncio.create_task(consumer.drain(LONG))
+        await asyncio.wait([draining], timeout=0.1)
+        assert shelf.locks["orders", 0] == "b"
+        await message.ack()
+        assert await draining
+        assert ("orders", 0) not in shelf.locks
+
+
+async def test_a_drain_that_takes_too_long_gives_the_queue_back_all_the_same(
+    fake: FakeCluster, shelf: Shelf
+) -> None:
+    shelf.put("orders", 0, b"0")
+    async with member(fake) as consumer:
+        message = await consumer.receive(LONG)
+        assert message is not None
+        fake.broker.members.add("a")
+        consumer.rebalance_soon()
+        await until(lambda: message.is_void)
+        assert not await consumer.drain(0.02)
+        assert ("orders", 0) not in shelf.locks
+
+
+async def test_a_reset_hands_nothing_out_before_the_message_in_hand_is_settled(
+    fake: FakeCluster, shelf: Shelf
+) -> None:
+    shelf.put("orders", 0, b"0", b"1", b"2")
+    async with member(fake) as consumer:
+        message = await consumer.receive(LONG)
+        assert message is not None
+        (queue,) = consumer.queues
+        await consumer.reset_offsets({queue: 2})
+        await until(lambda: shelf.pulls_of("orders")[-2:] == [2, 3])
+        assert await consumer.receive(0.02) is None
+        await message.ack()
+        following = await consumer.receive(LONG)
+        assert following is not None
+        assert following.body == b"2"
+        await following.ack()
+    assert shelf.committed["orders", 0] == 3
+
+
+async def test_a_drain_after_a_reset_waits_for_the_message_in_hand(
+    fake: FakeCluster, shelf: Shelf
+) -> None:
+    shelf.put("orders", 0, b"0")
+    async with member(fake) as consumer:
+        message = await consumer.receive(LONG)
+        assert message is not None
+        (queue,) = consumer.queues
+        await consumer.reset_offsets({queue: 1})
+        draining = asyncio.create_task(consumer.drain(LONG))
+        await asyncio.wait([draining], timeout=0.1)
+        assert shelf.locks["orders", 0] == "b"
+        await message.ack()
+        assert await draining
+        assert ("orders", 0) not in shelf.locks
+
+
 async def test_a_listener_that_hangs_keeps_its_queue_for_20_seconds(
     fake: FakeCluster, shelf: Shelf, clock: Clock
 ) -> None:
