@@ -44,6 +44,7 @@ LONG_SHARE = 0.2  # of the pauses
 SEND_SECONDS = 0.6  # between two bursts of messages, at most
 BURST = 12  # messages, at most
 WORK_SECONDS = 1.0  # on a message, at most, and mostly much less
+IN_FLIGHT_SECONDS = 1.0  # a request reaches its broker by then
 CALM_SECONDS = 3.0  # after an event: the members have their queues
 DRAIN_SECONDS = 60.0
 # A killed member has not reported what it settled in the last 10 s: it reports every 5 s, and first
@@ -221,6 +222,10 @@ class _Churn:
             return  # it was faster
         held = self._locked_by(member) if self._ordered else member.consumer.queues
         self._kills.append((self._machines.world.now, held))
+        if self._ordered:  # a lock that it has just requested may still be granted
+            asyncio.get_running_loop().call_later(
+                IN_FLIGHT_SECONDS, lambda: held.extend(self._locked_by(member))
+            )
         self._note(f"{member.name}: it is killed")
         member.is_killed = True
         self._forget(member)
