@@ -1,7 +1,11 @@
 """The wheel has all packages; user and version of the image are those of its users."""
 
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
+from pathlib import Path
 
 import aerobee
 import yaml
@@ -34,6 +38,25 @@ def test_the_version_is_that_of_the_package_everywhere() -> None:
     manifests = (ROOT / "deploy" / "kubernetes" / "aerobee.yaml").read_text()
     tags = set(re.findall(r"aerobee:(\d[\w.]*)", manifests))
     assert {newest[1], *tags} == {aerobee.__version__}
+
+
+def test_changes_of_the_next_version_are_put_before_those_of_this_one(tmp_path: Path) -> None:
+    towncrier = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["towncrier"]
+    kinds = {each["directory"] for each in towncrier["type"]}
+    there = [path.name for path in (ROOT / "changes").iterdir() if path.name != "README.md"]
+    assert [name for name in there if name.split(".")[-2] not in kinds] == []
+
+    for name in ("pyproject.toml", "CHANGELOG.md", "__init__.py"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "changes").mkdir()
+    (tmp_path / "changes" / "+drain.fixed.md").write_text("A drain waits.\n")
+    build = [sys.executable, "-m", "towncrier", "build", "--yes", "--version", "99.0.0"]
+    subprocess.run(build, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    whole = (tmp_path / "CHANGELOG.md").read_text()
+    before, new = whole.split("## [99.0.0] - ")
+    assert "## [" not in before
+    new, _ = new.split(f"## [{aerobee.__version__}]")
+    assert new.split("\n", 1)[1].split() == "### Fixed - A drain waits.".split()
 
 
 def test_the_build_lists_exactly_the_packages_that_exist() -> None:
