@@ -1,1 +1,1 @@
-"""The HTTP endpoint of a daemon: health, metrics and status."""
+"""The web console of a cluster, and the HTTP endpoint of each daemon: health, metrics, status."""
