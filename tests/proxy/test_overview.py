@@ -1,5 +1,7 @@
 """The status and the metrics of a proxy."""
 
+import pytest
+from aerobee.proxy import overview as module
 from aerobee.proxy.calls.service import BOUNDS_MS
 from aerobee.proxy.overview import families, overview
 
@@ -23,9 +25,22 @@ async def test_clients_and_calls_are_shown(proxied: Setup) -> None:
         ("SendMessage", "TOPIC_NOT_FOUND", 1),
     }
     assert found["brokers"] == {"broker-a": proxied.cluster.brokers[0].address}
-    assert [list(row.values())[:4] for row in found["clients"]] == [
-        ["watcher", "PYTHON", "5.1.0", "watchers"]
-    ]
+    (row,) = found["clients"]
+    keys = ("client", "language", "version", "group", "is_connected")
+    expected = ["watcher", "PYTHON", "5.1.0", "watchers", True]
+    assert [row[key] for key in keys] == expected
+
+
+async def test_more_clients_than_the_status_shows_are_counted(
+    proxied: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CLIENTS_SHOWN_MAX", 2)
+    await proxied.create("Crowded")
+    for number in range(3):
+        await talk(proxied.client(f"watcher-{number}"), consumer("watchers", "Crowded"))
+    found = result_of(overview(proxied.proxy))
+    assert len(found["clients"]) == 2
+    assert found["clients_connected"] == 3
 
 
 async def test_metrics_count_calls_codes_and_clients(proxied: Setup) -> None:
