@@ -12,9 +12,9 @@ from ...protocol.message import recall_handle
 from ...protocol.message.message_id import PORT_BYTES, parse_offset_message_id
 from ...protocol.message.record import Record
 from ..clusters.clusters import Watched
+from ..messages.history import TIMER_TOPIC
 from ..messages.shown import id_of
 from ..messages.waiting import HALF_TOPIC, queues_of, scan
-from ..messages.way import TIMER_TOPIC
 from ..texts import Text
 from ..times import time_text
 from .action import Action, Change, Field, Pins, Plan, Unfit, Values

@@ -18,7 +18,7 @@ from ...client.base.identity import now_ms
 from ...client.errors import AerobeeError, BrokerError
 from ...protocol.message import properties as props
 from ...protocol.message.record import Record
-from ..messages.way import REDRIVEN
+from ..messages.history import REDRIVEN
 from ..texts import Text
 from .action import State, state_of
 from .ledger import REFUSED, SENDING, SENT, UNKNOWN, Ledger

@@ -1,1 +1,1 @@
-"""Messages for people: bodies shown, searched and followed, and one message's way."""
+"""Messages for people: bodies shown, searched and followed, and the history of one message."""

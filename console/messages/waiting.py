@@ -11,8 +11,8 @@ from ...protocol.errors import Malformed
 from ...protocol.message import properties as props
 from ...protocol.message.record import Record, decode_all
 from ..texts import Text
+from .history import SCHEDULE_TOPIC, TIMER_TOPIC
 from .shown import id_of
-from .way import SCHEDULE_TOPIC, TIMER_TOPIC
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"

@@ -13,10 +13,10 @@ from ..access.trail import Act
 from ..actions.redrive import Counts
 from ..clusters.samples import GroupRow, TopicRow
 from ..findings.rules import Finding
+from ..messages.history import Step
 from ..messages.search import Progress
 from ..messages.shown import Shown
 from ..messages.waiting import OpenTransaction, Waiting
-from ..messages.way import Step
 
 Row = TypeVar("Row")
 # In a class with a field `list` this name is that field.
@@ -351,7 +351,7 @@ class Messages(TypedDict):
 
 
 class MessageGone(TypedDict):
-    """The way of a message that is not there any more."""
+    """The history of a deleted message."""
 
     topic: str
     row: None

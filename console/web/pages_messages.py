@@ -1,4 +1,4 @@
-"""The pages about messages: by key and id, searched in a time, one with its way, waiting ones."""
+"""The pages about messages: by key and id, searched in a time, one's history, waiting ones."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -17,9 +17,9 @@ from ...protocol.message.record import Record, decode_all
 from ..access.rights import Bodies, Right
 from ..messages import waiting
 from ..messages.fields import Bodiless
+from ..messages.history import Step, history_of, history_of_deleted
 from ..messages.search import HITS_MAX, Progress
 from ..messages.shown import brief, id_of, shown
-from ..messages.way import Step, way_of, way_of_gone
 from ..texts import Text, joined
 from . import answers
 from .look import BadQuery, Forbidden, Look, NotFound, cut_at, patient
@@ -75,7 +75,8 @@ async def _asked_by_key(look: Look, topic: str, key: str) -> list[Record]:
 
 
 async def message(look: Look) -> answers.Message | answers.MessageGone:
-    """One message: as stored, its body, its way. Of one that is gone only the way is known."""
+    """One message: as stored, its body, its history. Of a deleted message only the history is
+    known."""
     try:
         queue, record = await _one(look)
     except NotFound:
@@ -87,7 +88,7 @@ async def message(look: Look) -> answers.Message | answers.MessageGone:
     wanted = look.text("as", "" if types is None else types.by_topic.get(record.topic, ""))
     body = shown(record, look.visitor.bodies, types, wanted)
     pairs = record.properties
-    steps = await way_of(look.watched.admin, record, queue.broker_name)
+    steps = await history_of(look.watched.admin, record, queue.broker_name)
     return {
         "topic": record.topic,
         "broker": queue.broker_name,
@@ -111,12 +112,12 @@ def _seen(look: Look, steps: list[Step]) -> list[Step]:
 
 
 async def _gone(look: Look) -> list[Step]:
-    """The way of a message that is not there any more, empty when nothing proves that it was."""
+    """The history of a deleted message; empty when nothing proves that the message existed."""
     admin, topic, key = look.watched.admin, look.required("topic"), look.text("id")
     if key:
-        return await way_of_gone(admin, topic, key)
+        return await history_of_deleted(admin, topic, key)
     queue = MessageQueue(topic, look.required("broker"), look.number("queue", 0, 0, 1 << 30))
-    return await way_of_gone(admin, topic, "", queue, look.number("offset", 0, 0, 1 << 62))
+    return await history_of_deleted(admin, topic, "", queue, look.number("offset", 0, 0, 1 << 62))
 
 
 async def _one(look: Look) -> tuple[MessageQueue, Record]:

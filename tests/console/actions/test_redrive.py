@@ -19,7 +19,7 @@ from aerobee.console.actions.redrive import (
     keys_with,
     refusal_of,
 )
-from aerobee.console.messages.way import REDRIVEN
+from aerobee.console.messages.history import REDRIVEN
 from aerobee.protocol.message.record import Record, decode_all
 from hypothesis import given, settings
 from hypothesis import strategies as st

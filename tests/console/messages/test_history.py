@@ -1,4 +1,4 @@
-"""The way of a message equals what was done with it, told by the test."""
+"""The history of a message equals what was done with it, told by the test."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,8 +19,8 @@ from aerobee.client import (
     by_sql,
 )
 from aerobee.console.clusters.asking import Asking
+from aerobee.console.messages.history import Step, history_of, history_of_deleted
 from aerobee.console.messages.shown import id_of
-from aerobee.console.messages.way import Step, way_of, way_of_gone
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.testing import LocalCluster
 
@@ -52,14 +52,14 @@ class Scene:
                 assert message is not None
                 await message.ack()
 
-    async def way(self, topic: str) -> list[Step]:
-        """The way of the message with the key k."""
+    async def history(self, topic: str) -> list[Step]:
+        """The history of the message with the key k."""
         (record,) = await self.admin.query(topic, "k")
-        return await way_of(self.admin, record, record_broker(self.cluster))
+        return await history_of(self.admin, record, record_broker(self.cluster))
 
     async def steps(self, topic: str, group: str = "") -> list[str]:
         """What happened in a group, without its times; of the message itself for no group."""
-        found = await self.way(topic)
+        found = await self.history(topic)
         return [one.what.partition(", after ")[0] for one in found if one.group == group]
 
     async def until(self, topic: str, group: str, what: str) -> list[str]:
@@ -111,8 +111,8 @@ async def test_a_message_that_waits_and_then_is_passed_without_a_trace(scene: Sc
     assert await scene.steps("plain", "g-plain") == ["passed by the group"]
     await scene.producer.send(Message("plain", b"later", keys=["later"]))
     (record,) = await scene.admin.query("plain", "later")
-    way = await way_of(scene.admin, record, record_broker(scene.cluster))
-    assert [one.what for one in way if one.group == "g-plain"] == ["waits for the group"]
+    history = await history_of(scene.admin, record, record_broker(scene.cluster))
+    assert [one.what for one in history if one.group == "g-plain"] == ["waits for the group"]
 
 
 @pytest.mark.parametrize("wanted", ["paid", by_sql("amount > 5")])
@@ -242,12 +242,12 @@ async def test_of_a_group_that_never_read_the_queue_that_is_said(scene: Scene) -
     await scene.read("two-queues", "g-two")
     (record,) = await scene.admin.query("two-queues", "k")
     elsewhere = msgspec.structs.replace(record, queue_id=7)
-    way = await way_of(scene.admin, elsewhere, record_broker(scene.cluster))
-    (step,) = [one for one in way if one.group == "g-two"]
+    history = await history_of(scene.admin, elsewhere, record_broker(scene.cluster))
+    (step,) = [one for one in history if one.group == "g-two"]
     assert (step.what, step.at_ms) == ("the group has not read the queue", None)
     assert step.proof == "it has no offset in this queue"
-    way = await way_of(scene.admin, record, "another-broker")
-    (step,) = [one for one in way if one.group == "g-two"]
+    history = await history_of(scene.admin, record, "another-broker")
+    (step,) = [one for one in history if one.group == "g-two"]
     assert step.what == "how far the group is is not known"
     assert step.proof == "broker another-broker can't be asked"
 
@@ -270,18 +270,18 @@ async def test_a_message_that_retention_took_and_a_group_that_came_too_late(scen
     assert await scene.admin.first_offset(queue) == 2
     for number, says in ((0, "passed by the group"), (1, "was gone before the group came to it")):
         (record,) = await scene.admin.query("short", f"k{number}")  # the log still has it
-        found = await way_of(scene.admin, record, queue.broker_name)
+        found = await history_of(scene.admin, record, queue.broker_name)
         assert "gone from its queue by retention" in [one.what for one in found]
         assert [one.what for one in found if one.group == "g-late"] == [says]
-        gone = await way_of_gone(scene.admin, "short", "", queue, number)
+        gone = await history_of_deleted(scene.admin, "short", "", queue, number)
         assert [one.what for one in gone if one.group == "g-late"] == [says]
-    assert await way_of_gone(scene.admin, "short", "", queue, 2) == []
+    assert await history_of_deleted(scene.admin, "short", "", queue, 2) == []
     # Where the log has lost it, too, its id leads to what its trace tells.
-    found = await way_of_gone(scene.admin, "short", id_of(record))
+    found = await history_of_deleted(scene.admin, "short", id_of(record))
     assert "sent by group tracer" in [one.what for one in found]
     assert found[-1].what == "is not in short any more"
-    assert await way_of_gone(scene.admin, "plain", id_of(record)) == []
-    assert await way_of_gone(scene.admin, "short", "an id that never was") == []
+    assert await history_of_deleted(scene.admin, "plain", id_of(record)) == []
+    assert await history_of_deleted(scene.admin, "short", "an id that never was") == []
 
 
 async def test_a_message_sent_and_read_through_a_proxy(scene: Scene) -> None:
@@ -344,7 +344,7 @@ async def test_a_slave_tells_the_way_while_its_master_is_away(tmp_path: Path) ->
                 await asyncio.wrap_future(stopped)
                 name = master.config.broker_name
                 await until(lambda: admin.lacks_master("copied", name), "it has a master")
-                found = await way_of(admin, record, master.config.broker_name)
+                found = await history_of(admin, record, master.config.broker_name)
             finally:
                 await slave.stop()
         told = {one.what: one.proof for one in found}

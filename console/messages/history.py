@@ -1,4 +1,4 @@
-"""One message's way: what happened to it, when, and what proves each step.
+"""The history of one message: what happened to it, when, and what proves each step.
 
 A committed offset beyond the message proves that a group passed it, not that it was processed; a
 trace proves processing. Evidence that is missing is a step as well, and says why.
@@ -48,8 +48,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where the message lies or lay. `first` is the first offset that the queue still has, None
-    when that is not known; `address` is None for a broker that can't be asked."""
+    """The present or former place of the message. `first` is the first offset that the queue still
+    has, None if unknown; `address` is None for a broker that can't be asked."""
 
     queue: MessageQueue
     offset: int
@@ -61,8 +61,8 @@ class _Place:
         return self.first is not None and self.offset < self.first
 
 
-async def way_of(admin: Asking, record: Record, broker: str) -> list[Step]:
-    """The steps of a message, the ones with a time first."""
+async def history_of(admin: Asking, record: Record, broker: str) -> list[Step]:
+    """The history of a stored message; steps with a time come first."""
     key = id_of(record)
     stored = Step(
         record.store_ms,
@@ -82,13 +82,13 @@ async def way_of(admin: Asking, record: Record, broker: str) -> list[Step]:
     return await _whole(admin, record.topic, key, steps, place, record)
 
 
-async def way_of_gone(
+async def history_of_deleted(
     admin: Asking, topic: str, key: str, queue: MessageQueue | None = None, offset: int = 0
 ) -> list[Step]:
-    """The steps of a message that its topic does not have any more, as far as others prove them.
+    """Reconstruct the history of a deleted message from traces, retries and dead letters.
 
-    It is known by its id, or by its place, then `key` is empty. Without any proof that it was
-    there the list is empty.
+    The message is given by its id (`key`), or by queue and offset with an empty `key`. The list
+    is empty when nothing proves that the message existed.
     """
     place = None if queue is None else await _place(admin, queue, offset)
     steps: list[Step] = []
@@ -113,7 +113,7 @@ async def _whole(
     place: _Place | None,
     record: Record | None,
 ) -> list[Step]:
-    """What is known of the message, then what groups made of it."""
+    """Add to `steps` what is known of the message, then what each group did with the message."""
     if place is not None and place.is_gone:
         proof = Text(
             "the queue begins at offset %(first)s, the message's was %(offset)s",
