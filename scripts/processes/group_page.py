@@ -7,7 +7,7 @@ from ...broker.settings.config import BrokerConfig
 from ...conf.secret import secret_of
 from ...console.endpoint import DaemonView, Endpoint
 from ...console.exposition import Family
-from ...console.members import added_up, fetched, total
+from ...console.metrics_merge import added_up, fetched, total
 from ...protocol.aio.slices import step_per_tick
 from ..endpoints import endpoint_at
 from .broker_group import BrokerGroup

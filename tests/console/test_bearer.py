@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 from aerobee.console.bearer import Bearer
 from aerobee.console.endpoint import DaemonView, Endpoint
-from aerobee.console.members import fetched
+from aerobee.console.metrics_merge import fetched
 from aerobee.console.metrics_port import MetricsPort
 
 TOKEN = b"0123456789abcdef"

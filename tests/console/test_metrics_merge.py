@@ -1,6 +1,6 @@
 """Metrics of several daemons added up, as text and over sockets."""
 
-from aerobee.console.members import added_up, fetched, total
+from aerobee.console.metrics_merge import added_up, fetched, total
 
 ONE = """# HELP in_total Messages
 # TYPE in_total counter
