@@ -18,10 +18,10 @@ from ..texts import Text, TextError
 from .attempts import Attempts
 from .audit import Audit
 from .cluster_users import ClusterUser, NotChecked, WrongSecret
-from .front import Front
 from .guard import Guard
 from .one_time_link import OneTimeLink
 from .passwords import CHARS_MAX, is_right
+from .reverse_proxy import ReverseProxy
 from .rights import Right, Visitor
 from .sessions import Session, Sessions
 from .user_file import NAME_CHARS_MAX, User, UserFile
@@ -75,15 +75,15 @@ class Access:
     """The visitors of the console and their rights; with `is_read_only` they may only view.
 
     Visitors log in as `users` of a file, as users of one of the `clusters`, or by the header of a
-    proxy (`front`); without all of these by a one-time link. `is_secure`: browsers reach it by
-    https. `clock` gives seconds."""
+    reverse proxy; without all of these by a one-time link. `is_secure`: browsers reach the console
+    by https. `clock` gives seconds."""
 
     def __init__(
         self,
         audit: Audit,
         *,
         users: UserFile | None = None,
-        front: Front | None = None,
+        reverse_proxy: ReverseProxy | None = None,
         clusters: Mapping[str, Watched] | None = None,
         is_secure: bool = False,
         hosts: Iterable[str] = (),
@@ -93,12 +93,12 @@ class Access:
         self.audit = audit
         self.is_read_only = is_read_only
         self.users = users
-        self.front = front
+        self.reverse_proxy = reverse_proxy
         self.clusters = clusters
         self.sessions = Sessions(clock=clock, on_end=self._ended)
         self.guard = Guard(self.sessions, hosts=hosts, is_secure=is_secure)
         self.has_passwords = users is not None or clusters is not None
-        self.has_header = front is not None and bool(front.header)
+        self.has_header = reverse_proxy is not None and bool(reverse_proxy.header)
         has_users = self.has_passwords or self.has_header
         self.link = None if has_users else OneTimeLink(clock)
         self._clock = clock
@@ -121,29 +121,31 @@ class Access:
         return session
 
     def _holds(self, proof: object, request: web.Request) -> bool:
-        """Whether a login's proof is still there."""
+        """True if the proof of a login is still valid."""
         match proof:
             case User():
                 return self._user(proof.name) == proof
             case ByHeader():
-                name = "" if self.front is None else self.front.name_in(request)
+                name = "" if self.reverse_proxy is None else self.reverse_proxy.name_in(request)
                 return name == proof.name and self._user(name) == proof.user
         return True
 
     def check_peer(self, request: web.Request) -> None:
         """HTTPForbidden for a connection that passes by the proxy."""
-        if self.front is not None:
-            self.front.check(request)
+        if self.reverse_proxy is not None:
+            self.reverse_proxy.check(request)
 
     def address_of(self, request: web.Request) -> str:
-        """Where a request comes from."""
-        return (request.remote or "") if self.front is None else self.front.address_of(request)
+        """The address that a request comes from."""
+        if self.reverse_proxy is None:
+            return request.remote or ""
+        return self.reverse_proxy.address_of(request)
 
     def by_header(self, request: web.Request) -> str | None:
         """The id of a new session for the visitor that a proxy names, None without a name. Unknown
         for one that may not log in."""
-        name = "" if self.front is None else self.front.name_in(request)
-        if not name or self.front is None:
+        name = "" if self.reverse_proxy is None else self.reverse_proxy.name_in(request)
+        if not name or self.reverse_proxy is None:
             return None
         user = self._user(name)
         if len(name) > NAME_CHARS_MAX or (self.users is not None and user is None):
@@ -154,7 +156,9 @@ class Access:
             )
         address = self.address_of(request)
         visitor = (
-            user.visitor(address) if user else Visitor(name, self.front.right, address=address)
+            user.visitor(address)
+            if user
+            else Visitor(name, self.reverse_proxy.right, address=address)
         )
         return self._open(visitor, ByHeader(name, user))
 

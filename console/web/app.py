@@ -93,13 +93,13 @@ class Console:
                 "for the loopback only; add one (aerobee console user add NAME), or use 127.0.0.1 "
                 "and an SSH tunnel"
             )
-        if access.link is not None and access.front is not None:
+        if access.link is not None and access.reverse_proxy is not None:
             raise ValueError(
                 "the console can't be behind a proxy: it has no users, and its one-time link is "
                 "for the loopback only; add one (aerobee console user add NAME), or name the "
                 "header in which the proxy names visitors with --user-header"
             )
-        if tls is None and access.front is None and not is_loopback(address):
+        if tls is None and access.reverse_proxy is None and not is_loopback(address):
             raise ValueError(
                 f"the console can't listen on {address} without TLS, as passwords would be "
                 "readable: give --tls-server-cert and --tls-server-key, or --behind-proxy with the "

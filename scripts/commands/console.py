@@ -226,7 +226,7 @@ def _access(options: argparse.Namespace, clusters: "Clusters") -> "Access":
     """How visitors log in; CommandError for a file that can't be used."""
     from ...console.access.access import Access
     from ...console.access.audit import Audit, AuditFailed
-    from ...console.access.front import Front
+    from ...console.access.reverse_proxy import ReverseProxy
     from ...console.access.user_file import RIGHTS, BadUsers, UserFile
 
     audit = Audit((options.audit or default_audit()).expanduser())
@@ -258,16 +258,16 @@ def _access(options: argparse.Namespace, clusters: "Clusters") -> "Access":
             f"--user-header is {options.user_header[:80]!r}; give the name of a header, such as "
             "X-Forwarded-User"
         )
-    front = None
+    reverse_proxy = None
     if options.behind_proxy:
         right = RIGHTS[options.user_header_right]
-        front = Front(options.behind_proxy, header=options.user_header, right=right)
+        reverse_proxy = ReverseProxy(options.behind_proxy, header=options.user_header, right=right)
     return Access(
         audit,
         users=users,
-        front=front,
+        reverse_proxy=reverse_proxy,
         clusters=clusters.by_name if options.cluster_users else None,
-        is_secure=front is not None or options.tls_server_cert is not None,
+        is_secure=reverse_proxy is not None or options.tls_server_cert is not None,
         hosts=options.host,
         is_read_only=options.read_only,
     )

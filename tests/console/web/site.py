@@ -11,7 +11,7 @@ import aiohttp
 from aerobee.client.base.security import OPEN, Security
 from aerobee.console.access.access import Access
 from aerobee.console.access.audit import Audit
-from aerobee.console.access.front import Front
+from aerobee.console.access.reverse_proxy import ReverseProxy
 from aerobee.console.access.user_file import User, UserFile
 from aerobee.console.actions.desk import Desk
 from aerobee.console.clusters.clusters import Clusters
@@ -45,7 +45,7 @@ class Site:
         hosts: Iterable[str] = (),
         is_read_only: bool = False,
         users: Iterable[User] = (),
-        front: Front | None = None,
+        reverse_proxy: ReverseProxy | None = None,
         security: Security = OPEN,
         has_cluster_users: bool = False,
         proxy_port: int = 0,
@@ -64,9 +64,9 @@ class Site:
         self.access = Access(
             self.audit,
             users=self.users if given else None,
-            front=front,
+            reverse_proxy=reverse_proxy,
             clusters=clusters.by_name if has_cluster_users else None,
-            is_secure=front is not None or "tls" in more,
+            is_secure=reverse_proxy is not None or "tls" in more,
             hosts=hosts,
             is_read_only=is_read_only,
             clock=lambda: self.clock,

@@ -11,7 +11,7 @@ import pytest
 from aerobee.client import Admin, Consumer, Message, Producer
 from aerobee.console.access.access import Access
 from aerobee.console.access.audit import Audit
-from aerobee.console.access.front import Front
+from aerobee.console.access.reverse_proxy import ReverseProxy
 from aerobee.console.access.user_file import UserFile
 from aerobee.console.actions.desk import Desk
 from aerobee.console.clusters import collector as collectors
@@ -229,13 +229,15 @@ def test_an_address_beyond_the_loopback_needs_users_and_tls(address: str, tmp_pa
     users = UserFile(tmp_path / "users")
     with pytest.raises(ValueError, match="without TLS, as passwords would be readable: give --tls"):
         Console(clusters, Access(audit, users=users), desk, address=address)
-    Console(clusters, Access(audit, users=users, front=Front(["10.0.0.1"])), desk, address=address)
+    reverse_proxy = ReverseProxy(["10.0.0.1"])
+    access = Access(audit, users=users, reverse_proxy=reverse_proxy)
+    Console(clusters, access, desk, address=address)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     Console(clusters, Access(audit, users=users), desk, address=address, tls=tls)
 
 
 def test_a_console_behind_a_proxy_needs_users(tmp_path: Path) -> None:
-    access = Access(Audit(tmp_path / "audit"), front=Front(["127.0.0.1"]))
+    access = Access(Audit(tmp_path / "audit"), reverse_proxy=ReverseProxy(["127.0.0.1"]))
     with pytest.raises(ValueError, match="the console can't be behind a proxy: it has no users"):
         Console(Clusters({"main": "127.0.0.1:9876"}), access, Desk(tmp_path / "redrives"))
 

@@ -7,8 +7,8 @@ from http.cookies import SimpleCookie
 from pathlib import Path
 
 import pytest
-from aerobee.console.access.front import Front
 from aerobee.console.access.passwords import keep
+from aerobee.console.access.reverse_proxy import ReverseProxy
 from aerobee.console.access.rights import Right
 from aerobee.console.access.user_file import User
 from aerobee.protocol.security import self_signed
@@ -48,8 +48,8 @@ async def visit(site: Site, name: str, session: str) -> tuple[int, str]:
 
 
 async def test_a_proxy_names_visitors(shop: Shop) -> None:
-    front = Front([LOCAL], header=HEADER, right=Right.OPERATE)
-    async with Site({"main": shop.address}, front=front) as site:
+    reverse_proxy = ReverseProxy([LOCAL], header=HEADER, right=Right.OPERATE)
+    async with Site({"main": shop.address}, reverse_proxy=reverse_proxy) as site:
         status, _, session = await log_in(site, "ann")
         assert status == 303
         status, text = await visit(site, "ann", session)
@@ -67,8 +67,8 @@ async def test_a_proxy_names_visitors(shop: Shop) -> None:
 
 async def test_a_name_that_is_no_user_is_refused_where_there_is_a_file(shop: Shop) -> None:
     users = (User("ann", Right.VIEW, ("orders",)),)
-    front = Front([LOCAL], header=HEADER, right=Right.ADMINISTER)
-    async with Site({"main": shop.address}, front=front, users=users) as site:
+    reverse_proxy = ReverseProxy([LOCAL], header=HEADER, right=Right.ADMINISTER)
+    async with Site({"main": shop.address}, reverse_proxy=reverse_proxy, users=users) as site:
         status, text, session = await log_in(site, "eve")
         assert (status, session) == (403, "")
         assert "aerobee console user add NAME --no-password" in text
@@ -80,8 +80,8 @@ async def test_a_name_that_is_no_user_is_refused_where_there_is_a_file(shop: Sho
 
 
 async def test_a_connection_that_passes_by_the_proxy_is_refused(shop: Shop) -> None:
-    front = Front(["192.0.2.1"], header=HEADER)
-    async with Site({"main": shop.address}, front=front) as site:
+    reverse_proxy = ReverseProxy(["192.0.2.1"], header=HEADER)
+    async with Site({"main": shop.address}, reverse_proxy=reverse_proxy) as site:
         for path in ("", "login", "overview", "api/topics", "static/console.css"):
             status, text, headers = await site.get(path, headers={HEADER: "ann"})
             assert (status, "Set-Cookie" in headers) == (403, False)

@@ -1,4 +1,4 @@
-"""A proxy in front of the console: its addresses, and the header in which it names visitors.
+"""A reverse proxy of the console: its addresses, and the header in which it names visitors.
 
 A proxy that logs visitors in (OIDC, LDAP) sets the header, and takes it out of what visitors send.
 """
@@ -16,7 +16,7 @@ FORWARDED = "X-Forwarded-For"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-class Front:
+class ReverseProxy:
     """`addresses` are addresses and networks; ValueError for one that is neither. `right` is that
     of visitors by the header where there is no file of users."""
 
@@ -36,7 +36,7 @@ class Front:
                 ) from None
 
     def is_proxy(self, address: str) -> bool:
-        """Whether a connection from this address is the proxy's."""
+        """True if a connection from this address is the proxy's."""
         try:
             found = ipaddress.ip_address(address.partition("%")[0])
         except ValueError:

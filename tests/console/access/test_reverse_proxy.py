@@ -1,7 +1,7 @@
 """Addresses of a proxy, and what it says of its visitors."""
 
 import pytest
-from aerobee.console.access.front import Front
+from aerobee.console.access.reverse_proxy import ReverseProxy
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
@@ -24,17 +24,17 @@ def asked(peer: str, *headers: tuple[str, str]) -> web.Request:
     ],
 )
 def test_only_named_addresses_are_the_proxy(address: str, is_proxy: bool) -> None:
-    front = Front(["10.0.0.0/24", "2001:db8::5"], header="X-User")
-    assert front.is_proxy(address) is is_proxy
-    assert front.name_in(asked(address, ("X-User", "ann"))) == ("ann" if is_proxy else "")
+    reverse_proxy = ReverseProxy(["10.0.0.0/24", "2001:db8::5"], header="X-User")
+    assert reverse_proxy.is_proxy(address) is is_proxy
+    assert reverse_proxy.name_in(asked(address, ("X-User", "ann"))) == ("ann" if is_proxy else "")
     if not is_proxy:
         with pytest.raises(web.HTTPForbidden) as raised:
-            front.check(asked(address))
+            reverse_proxy.check(asked(address))
         assert "name this one with --behind-proxy" in (raised.value.text or "")
 
 
 def test_the_visitor_s_address_is_the_one_that_the_proxy_added() -> None:
-    front = Front(["10.0.0.1"])
+    reverse_proxy = ReverseProxy(["10.0.0.1"])
     for words, found in (
         (["198.51.100.1"], "198.51.100.1"),
         (["1.1.1.1, 198.51.100.1"], "198.51.100.1"),  # the visitor sent the first one
@@ -43,16 +43,16 @@ def test_the_visitor_s_address_is_the_one_that_the_proxy_added() -> None:
         ([], "10.0.0.1"),
     ):
         request = asked("10.0.0.1", *(("X-Forwarded-For", word) for word in words))
-        assert front.address_of(request) == found
+        assert reverse_proxy.address_of(request) == found
 
 
 def test_a_name_that_is_there_twice_is_none() -> None:
-    front = Front(["10.0.0.1"], header="X-User")
-    assert front.name_in(asked("10.0.0.1", ("X-User", "ann"), ("x-user", "eve"))) == ""
-    assert Front(["10.0.0.1"]).name_in(asked("10.0.0.1", ("X-User", "ann"))) == ""
+    reverse_proxy = ReverseProxy(["10.0.0.1"], header="X-User")
+    assert reverse_proxy.name_in(asked("10.0.0.1", ("X-User", "ann"), ("x-user", "eve"))) == ""
+    assert ReverseProxy(["10.0.0.1"]).name_in(asked("10.0.0.1", ("X-User", "ann"))) == ""
 
 
 @pytest.mark.parametrize("text", ["", "proxy.example", "10.0.0.0/99"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="give an IP address, or a network"):
-        Front([text])
+        ReverseProxy([text])
