@@ -78,7 +78,7 @@ def _list(file: "UserFile") -> int:
 
 
 def _add(file: "UserFile", options: argparse.Namespace) -> int:
-    from ..console.access.passwords import keep
+    from ..console.access.passwords import hash_password
     from ..console.access.rights import Bodies
     from ..console.access.user_file import RIGHTS as FOUND
     from ..console.access.user_file import USERS_MAX, User, checked
@@ -91,7 +91,7 @@ def _add(file: "UserFile", options: argparse.Namespace) -> int:
             tuple(options.topic or ["*"]),
             tuple(options.group or ["*"]),
             Bodies(options.bodies),
-            None if options.no_password else keep(new_password(options.name)),
+            None if options.no_password else hash_password(new_password(options.name)),
         )
         known[user.name] = checked(user)
     except ValueError as wrong:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .passwords import Kept, kept_of
+from .passwords import PasswordHash
 from .rights import Bodies, Patterns, Right, Visitor
 
 RIGHTS = {"viewer": Right.VIEW, "operator": Right.OPERATE, "admin": Right.ADMINISTER}
@@ -39,7 +39,7 @@ class User:
     topics: tuple[str, ...] = ("*",)
     groups: tuple[str, ...] = ("*",)
     bodies: Bodies = Bodies.SHOWN
-    password: Kept | None = field(default=None, repr=False)
+    password: PasswordHash | None = field(default=None, repr=False)
 
     def visitor(self, address: str) -> Visitor:
         """This user as a visitor from an address; ValueError for patterns that can't be used."""
@@ -164,7 +164,7 @@ def _user(row: Any) -> User:
             tuple(map(str, row.get("topics", ["*"]))),
             tuple(map(str, row.get("groups", ["*"]))),
             Bodies(row.get("bodies", Bodies.SHOWN)),
-            None if kept is None else kept_of(str(kept)),
+            None if kept is None else PasswordHash.parse(str(kept)),
         )
     )
 

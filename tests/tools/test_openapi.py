@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from aerobee.client import Admin, Consumer, Message, Producer
-from aerobee.console.access.passwords import keep
+from aerobee.console.access.passwords import hash_password
 from aerobee.console.access.rights import Right
 from aerobee.console.access.user_file import User
 from aerobee.console.web.look import Look, listed
@@ -128,7 +128,7 @@ async def test_previews_confirmations_and_redrives_are_as_described(
         message = await consumer.receive(PROCESS)
         assert message is not None
         await message.nack(delay_level=-1)
-    user = User("ann", Right.ADMINISTER, password=keep(password))
+    user = User("ann", Right.ADMINISTER, password=hash_password(password))
     async with Site({"main": address}, users=(user,)) as site:
         headers = {"Authorization": f"Basic {b64encode(f'ann:{password}'.encode()).decode()}"}
 

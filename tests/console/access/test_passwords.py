@@ -4,20 +4,20 @@ from base64 import b64encode
 
 import pytest
 from aerobee.console.access import passwords
-from aerobee.console.access.passwords import is_right, keep, kept_of
+from aerobee.console.access.passwords import PasswordHash, hash_password, is_right
 
 SALT = b64encode(bytes(32)).decode()
 
 
 def test_a_password_is_right_only_as_it_was_set() -> None:
-    kept = keep("correct horse")
-    again = kept_of(kept.text())
+    kept = hash_password("correct horse")
+    again = PasswordHash.parse(kept.text())
     assert again == kept
     assert is_right("correct horse", again)
     for wrong in ("correct hors", "correct horse ", "correct horse\0", "", "x" * 1_024):
         assert not is_right(wrong, again)
     assert "correct" not in kept.text()
-    assert keep("correct horse").hash != kept.hash
+    assert hash_password("correct horse").hash != kept.hash
     assert "b'" not in repr(kept)
 
 
@@ -29,7 +29,7 @@ def test_nobody_has_the_same_work_done_and_no_password(monkeypatch: pytest.Monke
         asked.append((cost, block, times))
         return real(password, cost, block, times, salt)
 
-    kept = keep("correct horse")
+    kept = hash_password("correct horse")
     monkeypatch.setattr(passwords, "_hash", hashed)
     assert not is_right("correct horse", None)
     assert is_right("correct horse", kept)
@@ -39,7 +39,7 @@ def test_nobody_has_the_same_work_done_and_no_password(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("password", ["", "1234567", "x" * 1_025])
 def test_a_password_of_another_length_is_refused(password: str) -> None:
     with pytest.raises(ValueError, match="give 8 to 1024"):
-        keep(password)
+        hash_password(password)
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_a_password_of_another_length_is_refused(password: str) -> None:
 )
 def test_a_hash_that_is_none_or_costs_too_much_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="set it again"):
-        kept_of(text)
+        PasswordHash.parse(text)

@@ -5,11 +5,11 @@ import os
 from pathlib import Path
 
 import pytest
-from aerobee.console.access.passwords import keep
+from aerobee.console.access.passwords import hash_password
 from aerobee.console.access.rights import Bodies, Right
 from aerobee.console.access.user_file import BadUsers, User, UserFile, checked
 
-KEPT = keep("correct horse")
+KEPT = hash_password("correct horse")
 ANN = User("ann", Right.OPERATE, ("orders*",), ("shop",), Bodies.MASKED, KEPT)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from aerobee.client import Admin, Consumer
-from aerobee.console.access.passwords import keep
+from aerobee.console.access.passwords import hash_password
 from aerobee.console.access.rights import Right
 from aerobee.console.access.user_file import User
 from aerobee.testing import LocalCluster
@@ -21,7 +21,7 @@ from ..actions.test_redrives import given_up
 from .site import Site
 
 PASSWORD = "a long password"
-KEPT = keep(PASSWORD)
+KEPT = hash_password(PASSWORD)
 USERS = (
     User("ann", Right.ADMINISTER, password=KEPT),
     User("bob", Right.OPERATE, ("shop-*",), password=KEPT),

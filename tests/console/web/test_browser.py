@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 from aerobee.client import Admin, Message, Producer
-from aerobee.console.access.passwords import keep
+from aerobee.console.access.passwords import hash_password
 from aerobee.console.access.rights import Right
 from aerobee.console.access.user_file import User
 from aerobee.console.clusters import collector
@@ -106,7 +106,7 @@ async def browser() -> AsyncIterator[Any]:
 
 def users() -> tuple[User, ...]:
     """The user ann, an operator."""
-    return (User("ann", Right.OPERATE, password=keep(PASSWORD)),)
+    return (User("ann", Right.OPERATE, password=hash_password(PASSWORD)),)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aerobee.console.access.audit import READ_BYTES_MAX
-from aerobee.console.access.passwords import keep
+from aerobee.console.access.passwords import hash_password
 from aerobee.console.access.rights import Right, Visitor
 from aerobee.console.access.user_file import User
 
@@ -13,7 +13,7 @@ from .site import Parsed, Site
 from .test_hostile import HOSTILE, check_inert
 
 PASSWORD = "correct horse"
-KEPT = keep(PASSWORD)
+KEPT = hash_password(PASSWORD)
 ANN = Visitor("ann", Right.ADMINISTER, address="127.0.0.1")
 BOB = Visitor("bob", Right.OPERATE, address="127.0.0.2")
 

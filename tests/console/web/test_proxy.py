@@ -7,7 +7,7 @@ from http.cookies import SimpleCookie
 from pathlib import Path
 
 import pytest
-from aerobee.console.access.passwords import keep
+from aerobee.console.access.passwords import hash_password
 from aerobee.console.access.reverse_proxy import ReverseProxy
 from aerobee.console.access.rights import Right
 from aerobee.console.access.user_file import User
@@ -93,7 +93,7 @@ async def test_a_console_speaks_tls_itself(shop: Shop, tmp_path: Path) -> None:
     path.write_bytes(self_signed.make(time.time()))
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(path)
-    users = (User("ann", Right.VIEW, password=keep("correct horse")),)
+    users = (User("ann", Right.VIEW, password=hash_password("correct horse")),)
     async with Site({"main": shop.address}, users=users, tls=tls) as site:
         assert site.console.url.startswith("https://")
         url = site.console.url + "login"

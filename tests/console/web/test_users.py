@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 from aerobee.console.access.access import Refused
 from aerobee.console.access.attempts import PER_ADDRESS, TooMany
-from aerobee.console.access.passwords import keep
+from aerobee.console.access.passwords import hash_password
 from aerobee.console.access.rights import Bodies, Right
 from aerobee.console.access.user_file import User
 from aerobee.console.clusters.metrics import metrics_text
@@ -16,7 +16,7 @@ from ..fake_cluster import Shop
 from .site import Parsed, Site
 
 PASSWORD = "correct horse"
-KEPT = keep(PASSWORD)
+KEPT = hash_password(PASSWORD)
 USERS = (
     User("ann", Right.ADMINISTER, password=KEPT),
     User("bob", Right.VIEW, ("orders",), ("other",), Bodies.HIDDEN, KEPT),
