@@ -18,7 +18,7 @@ from msgspec.structs import fields
 
 from ..console.access.rights import Right
 from ..console.actions.action import Field
-from ..console.actions.desk import Desk
+from ..console.actions.registry import ActionRegistry
 from ..console.web import answers, look
 from ..console.web.routes import DATA, PAGES, Page
 from ..protocol.bodies.body import Body
@@ -140,7 +140,7 @@ def acting() -> Schema:
     """The addresses that act: previews and confirmations, and the runs of redrives."""
     found: Schema = {}
     preview, confirmation = _ref(answers.Preview), _ref(answers.Confirmation)
-    for action in Desk(Path()).actions.values():
+    for action in ActionRegistry(Path()).actions.values():
         body = {
             "type": "object",
             "properties": {one.name: _field(one) for one in action.fields},

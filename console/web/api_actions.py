@@ -34,7 +34,7 @@ class ApiActions:
             Route("GET", "/api/redrives/run", Right.OPERATE, self._run),
             Route("POST", "/api/redrives/stop", Right.OPERATE, self._stop),
         ]
-        for action in self._acting.desk.actions.values():
+        for action in self._acting.registry.actions.values():
             path = f"/api/act/{action.name}"
             found += [
                 Route("POST", f"{path}/preview", action.right, partial(self._preview, action)),

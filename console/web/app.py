@@ -26,7 +26,7 @@ from ..access.attempts import TooMany
 from ..access.guard import FORM_BYTES_MAX
 from ..access.rights import Right
 from ..access.sessions import Session
-from ..actions.desk import Desk
+from ..actions.registry import ActionRegistry
 from ..clusters.clusters import Clusters
 from ..endpoint import STOP_SECONDS
 from ..messages.search import Progress
@@ -78,7 +78,7 @@ class Console:
         self,
         clusters: Clusters,
         access: Access,
-        desk: Desk,
+        registry: ActionRegistry,
         *,
         address: str = "127.0.0.1",
         port: int = PORT,
@@ -107,7 +107,7 @@ class Console:
             )
         self.address = address
         self.port = port
-        self.site = Site(clusters, access, desk, base.rstrip("/"), types)
+        self.site = Site(clusters, access, registry, base.rstrip("/"), types)
         self._tls = tls
         self._given = given
         self.clusters = clusters

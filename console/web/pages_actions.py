@@ -54,7 +54,7 @@ class Acting:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._access = site.access
-        self.desk = site.desk
+        self.registry = site.registry
         self._ends: set[asyncio.Task[None]] = set()
 
     def routes(self) -> list[Route]:
@@ -67,7 +67,7 @@ class Acting:
             Route("POST", "/redrives/stop", Right.OPERATE, self._stop),
             Route("GET", "/definitions", Right.VIEW, self._definitions),
         ]
-        for action in self.desk.actions.values():
+        for action in self.registry.actions.values():
             path = f"/act/{action.name}"
             found += [
                 Route("GET", path, action.right, partial(self._form, action)),
@@ -78,7 +78,7 @@ class Acting:
 
     async def close(self) -> None:
         """End the redrives, each with its line of the audit."""
-        await self.desk.redrives.close()
+        await self.registry.redrives.close()
         if self._ends:
             await asyncio.gather(*self._ends)
 
@@ -86,7 +86,7 @@ class Acting:
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
         look = self.look(request, request.query)
-        found = [one for one in self.desk.actions.values() if look.visitor.right >= one.right]
+        found = [one for one in self.registry.actions.values() if look.visitor.right >= one.right]
         return self._site.page(request, look, "actions", Text("Actions"), {"actions": found})
 
     async def _form(self, action: Action, request: web.Request) -> web.StreamResponse:
@@ -128,7 +128,7 @@ class Acting:
         plan = await preview(action, look.watched, values, {})
         _must_all(look, action, plan)
         visitor = look.visitor.name
-        ident = self.desk.previews.keep(action, look.watched.name, visitor, values, plan)
+        ident = self.registry.previews.keep(action, look.watched.name, visitor, values, plan)
         return Previewed(ident, values, plan)
 
     async def _preview(self, action: Action, request: web.Request) -> web.StreamResponse:
@@ -153,7 +153,7 @@ class Acting:
 
     async def done(self, action: Action, look: Look) -> Done:
         """Do what the preview showed that the fields of a visit confirm. Changed, Unfit."""
-        previews = self.desk.previews
+        previews = self.registry.previews
         ident = look.query.get("preview", "")
         kept = previews.find(ident, action, look.watched.name, look.visitor.name)
         values = kept.values
@@ -232,7 +232,7 @@ class Acting:
         look = self.look(request, request.query)
         runs = [
             one
-            for one in self.desk.redrives.runs(look.watched.name)
+            for one in self.registry.redrives.runs(look.watched.name)
             if look.may(Right.OPERATE, group=one.group)
         ]
         return self._site.page(request, look, "redrives", Text("Redrives"), {"runs": runs})
@@ -274,7 +274,7 @@ class Acting:
     def run_of(self, request: web.Request, fields: Mapping[str, str]) -> tuple[Look, Run]:
         """The visit, and the run that its fields name. NotFound, Forbidden."""
         look = self.look(request, fields)
-        run = self.desk.redrives.run(fields.get("run", ""))
+        run = self.registry.redrives.run(fields.get("run", ""))
         if run is None or run.cluster != look.watched.name:
             raise NotFound(Text("there is no such run since the console's start; see Redrives"))
         look.must(Right.OPERATE, group=run.group)

@@ -14,7 +14,7 @@ from ..access.access import Access
 from ..access.cluster_users import ClusterUser
 from ..access.rights import Right
 from ..access.sessions import Session
-from ..actions.desk import Desk
+from ..actions.registry import ActionRegistry
 from ..clusters.clusters import Clusters
 from ..messages.searches import Searches
 from ..messages.shown import Types
@@ -51,11 +51,16 @@ class Site:
     """`base` is the path before all others, such as /console; `types` are those of bodies."""
 
     def __init__(
-        self, clusters: Clusters, access: Access, desk: Desk, base: str, types: Types | None
+        self,
+        clusters: Clusters,
+        access: Access,
+        registry: ActionRegistry,
+        base: str,
+        types: Types | None,
     ) -> None:
         self.clusters = clusters
         self.access = access
-        self.desk = desk
+        self.registry = registry
         self.base = base
         self.url = ""  # for a browser on this machine, once the console listens
         self.searches = Searches(types)
@@ -180,7 +185,7 @@ class Site:
         """Whether a page shows the link to an action about what the query names."""
         if self.access.is_read_only:
             return False
-        action = self.desk.actions[name]
+        action = self.registry.actions[name]
         try:
             look.must_act(action, query)
         except Forbidden:

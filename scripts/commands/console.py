@@ -144,7 +144,7 @@ def console(options: argparse.Namespace) -> int:
     async def parts(stack: Stack) -> str:
         try:
             from ...console.access.guard import HostList
-            from ...console.actions.desk import Desk
+            from ...console.actions.registry import ActionRegistry
             from ...console.clusters.clusters import Clusters
             from ...console.clusters.metrics import metrics_text
             from ...console.metrics_port import MetricsPort
@@ -163,7 +163,7 @@ def console(options: argparse.Namespace) -> int:
             ours = Console(
                 clusters,
                 access,
-                Desk(access.audit.path.parent / "redrives"),
+                ActionRegistry(access.audit.path.parent / "redrives"),
                 address=options.bind,
                 port=options.port,
                 base=options.base_path,

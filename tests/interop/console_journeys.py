@@ -152,7 +152,7 @@ class Journey:
             await message.nack(delay_level=-1)  # its processing failed for good
         await self.preview("act/redrive?group=Seer", where="body.n = 7")
         await self.do("Seer")
-        (run,) = self.site.console.site.desk.redrives.runs("main")
+        (run,) = self.site.console.site.registry.redrives.runs("main")
         async with asyncio.timeout(SECONDS):
             await run.finished.wait()
         await page.reload()

@@ -32,7 +32,7 @@ from aerobee.harness.clusters import (
 )
 from aerobee.protocol.bodies.body import MessageQueue
 
-from ..console.actions.desk import Desk
+from ..console.actions.runner import ActionRunner
 from ..console.web.site import Site
 from ..console.web.test_actions_browser import CHROMIUM, page, press
 from ..console.web.test_browser import refreshed
@@ -78,64 +78,64 @@ def cluster(java_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture
-async def desk(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Desk]:
-    async with Desk(cluster.namesrv, tmp_path / "redrives", is_sampled=False) as desk:
-        yield desk
+async def runner(cluster: Cluster, tmp_path: Path) -> AsyncIterator[ActionRunner]:
+    async with ActionRunner(cluster.namesrv, tmp_path / "redrives", is_sampled=False) as runner:
+        yield runner
 
 
-async def at(desk: Desk, group: str, topic: str) -> list[int]:
-    table = (await desk.admin.consume_stats(group, topic)).offset_table
+async def at(runner: ActionRunner, group: str, topic: str) -> list[int]:
+    table = (await runner.admin.consume_stats(group, topic)).offset_table
     return [one.consumer_offset for _, one in sorted(table.items())]
 
 
-async def test_topics(desk: Desk) -> None:
+async def test_topics(runner: ActionRunner) -> None:
     form = {"topic": "made", "write": "2", "read": "3", "type": "FIFO"}
-    await desk.do("topic-create", **form)
-    (config,) = (await desk.admin.topic_config("made")).values()
+    await runner.do("topic-create", **form)
+    (config,) = (await runner.admin.topic_config("made")).values()
     assert (config.write_queue_nums, config.read_queue_nums) == (2, 3)
     assert config.attributes["message.type"] == "FIFO"
-    await desk.do("topic-update", **form | {"write": "4", "read": "4", "perm": "read"})
-    (config,) = (await desk.admin.topic_config("made")).values()
+    await runner.do("topic-update", **form | {"write": "4", "read": "4", "perm": "read"})
+    (config,) = (await runner.admin.topic_config("made")).values()
     assert (config.write_queue_nums, config.perm) == (4, 4)
     assert config.attributes["message.type"] == "FIFO"
-    await desk.do("topic-delete", topic="made")
+    await runner.do("topic-delete", topic="made")
 
     async def is_gone() -> bool:
         try:
-            await desk.admin.route("made")
+            await runner.admin.route("made")
         except NoRouteError:
             return True
         return False
 
     await until(is_gone, "the topic has no route")
-    assert (await desk.plan("topic-update", **form)).refusals == [
+    assert (await runner.plan("topic-update", **form)).refusals == [
         "topic made is on none of these brokers; create it instead"
     ]
 
 
-async def test_groups(desk: Desk) -> None:
-    await desk.do("group-create", group="MadeGroup", tries="3")
-    await desk.do("group-update", group="MadeGroup", tries="5", enabled="")
-    (config,) = (await desk.admin.group_config("MadeGroup")).values()
+async def test_groups(runner: ActionRunner) -> None:
+    await runner.do("group-create", group="MadeGroup", tries="3")
+    await runner.do("group-update", group="MadeGroup", tries="5", enabled="")
+    (config,) = (await runner.admin.group_config("MadeGroup")).values()
     assert (config.retry_max_times, config.consume_enable) == (5, False)
-    await desk.do("group-delete", group="MadeGroup")
-    for wrapper in (await desk.admin.groups()).values():
+    await runner.do("group-delete", group="MadeGroup")
+    for wrapper in (await runner.admin.groups()).values():
         assert "MadeGroup" not in wrapper.subscription_group_table
 
 
-async def test_offsets_of_an_offline_group(desk: Desk, cluster: Cluster) -> None:
-    await desk.do("topic-create", topic="moved", write="2", read="2")
-    await desk.do("group-create", group="Moved")
-    await desk.do("group-create", group="Copied")
+async def test_offsets_of_an_offline_group(runner: ActionRunner, cluster: Cluster) -> None:
+    await runner.do("topic-create", topic="moved", write="2", read="2")
+    await runner.do("group-create", group="Moved")
+    await runner.do("group-create", group="Copied")
     async with Producer(cluster.namesrv) as producer:
         for queue in await producer.queues("moved"):
             for _ in range(10):
                 await producer.send(Message("moved", b"x"), queue=queue)
     base = {"group": "Moved", "topic": "moved"}
-    queue = MessageQueue("moved", next(iter(await desk.admin.masters())), 0)
+    queue = MessageQueue("moved", next(iter(await runner.admin.masters())), 0)
 
     async def is_there() -> bool:
-        return await desk.watched.reader.max_offset(queue) == 10
+        return await runner.watched.reader.max_offset(queue) == 10
 
     await until(is_there, "the queue has 10 messages")
     for form, wanted in (
@@ -146,25 +146,25 @@ async def test_offsets_of_an_offline_group(desk: Desk, cluster: Cluster) -> None
         ({"kind": "time", "time": "2020-01-01T00:00:00"}, [0, 0]),
         ({"kind": "forward", "steps": "4"}, [4, 4]),
     ):
-        await desk.do("offsets-reset", **base, **form)
-        assert await at(desk, "Moved", "moved") == wanted
-    await desk.do("offsets-clone", source="Moved", target="Copied", topic="moved")
-    assert await at(desk, "Copied", "moved") == [4, 4]
+        await runner.do("offsets-reset", **base, **form)
+        assert await at(runner, "Moved", "moved") == wanted
+    await runner.do("offsets-clone", source="Moved", target="Copied", topic="moved")
+    assert await at(runner, "Copied", "moved") == [4, 4]
 
 
 async def test_a_message_is_sent_and_consumed_again_by_one_member(
-    desk: Desk, cluster: Cluster
+    runner: ActionRunner, cluster: Cluster
 ) -> None:
-    await desk.do("topic-create", topic="sent", write="1", read="1")
-    await desk.do("group-create", group="Members")
-    (sent,) = await desk.do("message-send", topic="sent", body="hello", keys="k1", tag="t")
+    await runner.do("topic-create", topic="sent", write="1", read="1")
+    await runner.do("group-create", group="Members")
+    (sent,) = await runner.do("message-send", topic="sent", body="hello", keys="k1", tag="t")
     assert sent.remark.startswith("SEND_OK")
 
     async def is_indexed() -> bool:
-        return bool(await desk.admin.query("sent", "k1"))
+        return bool(await runner.admin.query("sent", "k1"))
 
     await until(is_indexed, "the key is found")
-    (record,) = await desk.admin.query("sent", "k1")
+    (record,) = await runner.admin.query("sent", "k1")
     async with (
         Consumer(cluster.namesrv, group="Members", topics=["sent"], start="earliest") as one,
         asyncio.timeout(SECONDS),
@@ -172,7 +172,7 @@ async def test_a_message_is_sent_and_consumed_again_by_one_member(
         message = await one.receive()
         assert message is not None
         await message.ack()
-        online = await desk.admin.consumer_connection("Members")
+        online = await runner.admin.consumer_connection("Members")
         assert online is not None
         form = {
             "group": "Members",
@@ -180,7 +180,7 @@ async def test_a_message_is_sent_and_consumed_again_by_one_member(
             "client": online.connection_set[0].client_id or "",
             "id": record.offset_id,
         }
-        plan = await desk.plan("message-resend", **form)
+        plan = await runner.plan("message-resend", **form)
         assert plan.refusals == []
 
         async def take() -> None:
@@ -189,51 +189,51 @@ async def test_a_message_is_sent_and_consumed_again_by_one_member(
             await message.ack()
 
         taking = asyncio.create_task(take())
-        (outcome,) = await desk.confirm("message-resend", plan, **form)
+        (outcome,) = await runner.confirm("message-resend", plan, **form)
         assert outcome.state is State.DONE, outcome
         await taking
 
 
-async def test_a_setting_and_the_write_permission_of_a_broker(desk: Desk) -> None:
-    ((name, address),) = (await desk.admin.masters()).items()
-    await desk.do("broker-set", setting="fileReservedTime", value="71")
-    assert "fileReservedTime=71" in await desk.admin.broker_config(address)
-    await desk.do("topic-create", topic="written")
+async def test_a_setting_and_the_write_permission_of_a_broker(runner: ActionRunner) -> None:
+    ((name, address),) = (await runner.admin.masters()).items()
+    await runner.do("broker-set", setting="fileReservedTime", value="71")
+    assert "fileReservedTime=71" in await runner.admin.broker_config(address)
+    await runner.do("topic-create", topic="written")
 
     async def perm() -> int:
-        return (await desk.admin.route("written")).queue_datas[0].perm
+        return (await runner.admin.route("written")).queue_datas[0].perm
 
-    await desk.do("broker-wipe", broker=name)
+    await runner.do("broker-wipe", broker=name)
     assert await perm() == 4
-    await desk.do("broker-write", broker=name)
+    await runner.do("broker-write", broker=name)
     assert await perm() == 6
 
 
-async def test_a_scheduled_message_is_cancelled(desk: Desk, cluster: Cluster) -> None:
-    await desk.do("topic-create", topic="later", write="1", read="1", type="DELAY")
+async def test_a_scheduled_message_is_cancelled(runner: ActionRunner, cluster: Cluster) -> None:
+    await runner.do("topic-create", topic="later", write="1", read="1", type="DELAY")
     async with Producer(cluster.namesrv) as producer:
         receipt = await producer.send(Message("later", b"x", delay=3_600.0))
-    (broker,) = await desk.admin.masters()
+    (broker,) = await runner.admin.masters()
     form = {"topic": "later", "broker": broker, "id": receipt.msg_id}
 
     async def is_listed() -> bool:
         try:
-            await desk.plan("message-cancel", **form)
+            await runner.plan("message-cancel", **form)
         except Unfit as wrong:
             return "waits for a time" not in str(wrong)
         return True
 
     await until(is_listed, "the message waits for a time")
-    (address,) = (await desk.admin.masters()).values()
-    await desk.admin.update_broker_config(address, {"recallMessageEnable": False})
-    plan = await desk.plan("message-cancel", **form)
+    (address,) = (await runner.admin.masters()).values()
+    await runner.admin.update_broker_config(address, {"recallMessageEnable": False})
+    plan = await runner.plan("message-cancel", **form)
     assert "recallMessageEnable is false" in plan.refusals[0]
-    await desk.do("broker-set", setting="recallMessageEnable", value="true")
-    await desk.do("message-cancel", **form)
+    await runner.do("broker-set", setting="recallMessageEnable", value="true")
+    await runner.do("message-cancel", **form)
 
     async def is_cancelled() -> bool:
         try:
-            await desk.plan("message-cancel", **form)
+            await runner.plan("message-cancel", **form)
         except Unfit as wrong:
             return "was cancelled already" in str(wrong)
         return False
@@ -242,10 +242,10 @@ async def test_a_scheduled_message_is_cancelled(desk: Desk, cluster: Cluster) ->
 
 
 async def test_dead_letters_go_to_their_group_again_and_each_once(
-    desk: Desk, cluster: Cluster
+    runner: ActionRunner, cluster: Cluster
 ) -> None:
-    await desk.do("topic-create", topic="work", write="1", read="1")
-    await desk.do("group-create", group="Workers")
+    await runner.do("topic-create", topic="work", write="1", read="1")
+    await runner.do("group-create", group="Workers")
     async with Producer(cluster.namesrv) as producer:
         for n in range(3):
             await producer.send(Message("work", b'{"n": %d}' % n))
@@ -259,14 +259,14 @@ async def test_dead_letters_go_to_their_group_again_and_each_once(
 
     async def are_dead() -> bool:
         try:
-            plan = await desk.plan("redrive", **form)
+            plan = await runner.plan("redrive", **form)
         except AerobeeError:
             return False
         return [one.after for one in plan.changes] == ["2 sent"]
 
     await until(are_dead, "two dead letters")
     for sent, skipped in ((2, 0), (1, 2)):
-        run = await begun(desk, **form)
+        run = await begun(runner, **form)
         await run.finished.wait()
         assert (run.phase, run.why) == (Phase.ENDED, None)
         assert (run.counts.sent, run.counts.skipped) == (sent, skipped)
@@ -282,24 +282,24 @@ async def test_dead_letters_go_to_their_group_again_and_each_once(
     assert bodies == {b'{"n": 0}', b'{"n": 1}', b'{"n": 2}'}
 
 
-async def begun(desk: Desk, **form: str) -> Run:
+async def begun(runner: ActionRunner, **form: str) -> Run:
     """A run of what a rehearsal showed."""
-    action = desk.actions["redrive"]
-    values = action.read(desk.whole("redrive", form))
-    plan = await action.plan(desk.watched, values, {})
+    action = runner.actions["redrive"]
+    values = action.read(runner.whole("redrive", form))
+    plan = await action.plan(runner.watched, values, {})
     assert plan.refusals == []
     assert action.start is not None
-    run: Run = action.start(desk.watched, values, plan)
+    run: Run = action.start(runner.watched, values, plan)
     return run
 
 
-async def test_definitions_are_exported_and_imported(desk: Desk) -> None:
-    await desk.do("topic-create", topic="defined", write="3", read="3")
-    await desk.do("group-create", group="Defined", tries="2")
-    text, _ = await export(desk.watched)
+async def test_definitions_are_exported_and_imported(runner: ActionRunner) -> None:
+    await runner.do("topic-create", topic="defined", write="3", read="3")
+    await runner.do("group-create", group="Defined", tries="2")
+    text, _ = await export(runner.watched)
     found = json.loads(text)
     assert "defined" in {one["name"] for one in found["topics"]}
-    same = await desk.plan("definitions-import", text=text)
+    same = await runner.plan("definitions-import", text=text)
     assert same.refusals == ["there is no difference: the cluster has all of this"], [
         (one.place, one.before, one.after, one.note) for one in same.changes
     ]
@@ -309,10 +309,10 @@ async def test_definitions_are_exported_and_imported(desk: Desk) -> None:
     for one in found["groups"]:
         if one["name"] == "Defined":
             one["retry_max_times"] = 4
-    await desk.do("definitions-import", text=json.dumps(found))
-    (config,) = (await desk.admin.topic_config("defined")).values()
+    await runner.do("definitions-import", text=json.dumps(found))
+    (config,) = (await runner.admin.topic_config("defined")).values()
     assert config.write_queue_nums == 5
-    (group,) = (await desk.admin.group_config("Defined")).values()
+    (group,) = (await runner.admin.group_config("Defined")).values()
     assert group.retry_max_times == 4
 
 
@@ -401,20 +401,20 @@ def guarded(java_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 async def test_users_and_rules(guarded: Cluster, tmp_path: Path) -> None:
-    async with Desk(guarded.namesrv, tmp_path / "redrives", security=ROOT) as desk:
-        (name,) = await desk.admin.masters()
-        await desk.do("user-create", user="ann", password="hush-hush")
-        await desk.do("user-update", user="ann", status="disabled")
-        (user,) = (await desk.admin.users("ann"))[name]
+    async with ActionRunner(guarded.namesrv, tmp_path / "redrives", security=ROOT) as runner:
+        (name,) = await runner.admin.masters()
+        await runner.do("user-create", user="ann", password="hush-hush")
+        await runner.do("user-update", user="ann", status="disabled")
+        (user,) = (await runner.admin.users("ann"))[name]
         assert (user.user_type, user.user_status) == ("Normal", "disable")
         form = {"user": "ann", "resource": "Topic:orders", "actions": "Pub, Get"}
-        await desk.do("rule-create", **form)
-        await desk.do("rule-update", **form | {"decision": "Deny", "sources": "10.0.0.0/8"})
-        plan = await desk.plan("rule-delete", user="ann", resource="Topic:orders")
+        await runner.do("rule-create", **form)
+        await runner.do("rule-update", **form | {"decision": "Deny", "sources": "10.0.0.0/8"})
+        plan = await runner.plan("rule-delete", user="ann", resource="Topic:orders")
         assert [one.before for one in plan.changes] == ["Deny Get, Pub from 10.0.0.0/8"]
-        await desk.do("rule-delete", user="ann", resource="Topic:orders")
-        await desk.do("user-delete", user="ann")
-        assert (await desk.admin.users("ann"))[name] == []
+        await runner.do("rule-delete", user="ann", resource="Topic:orders")
+        await runner.do("user-delete", user="ann")
+        assert (await runner.admin.users("ann"))[name] == []
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
@@ -438,7 +438,7 @@ async def test_each_action_by_a_user_of_the_cluster_in_a_browser(
         await journey.a_user_and_a_rule_from_creation_to_deletion()
         await journey.a_transaction_that_was_given_up_is_checked_again()
         await journey.a_broker_is_changed()
-        assert journey.done == site.console.site.desk.actions.keys()
+        assert journey.done == site.console.site.registry.actions.keys()
         # Another user sees what its rules allow, and the brokers decide about what it does.
         await admin.create_user("bob", "bob-secret")
         await admin.allow("bob", ["Topic:Seen"], ["Sub", "Get", "Pub"])

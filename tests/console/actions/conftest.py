@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from aerobee.testing import LocalCluster
 
-from .desk import Desk
+from .runner import ActionRunner
 
 
 @pytest.fixture(scope="module")
@@ -16,6 +16,6 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-async def desk(cluster: LocalCluster, tmp_path: Path) -> AsyncIterator[Desk]:
-    async with Desk(cluster.name_server, tmp_path / "redrives") as desk:
-        yield desk
+async def runner(cluster: LocalCluster, tmp_path: Path) -> AsyncIterator[ActionRunner]:
+    async with ActionRunner(cluster.name_server, tmp_path / "redrives") as runner:
+        yield runner

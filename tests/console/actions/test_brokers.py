@@ -7,24 +7,24 @@ from aerobee.client import Admin
 from aerobee.console.actions.action import Unfit
 from aerobee.testing import LocalCluster
 
-from .desk import Desk, rows
+from .runner import ActionRunner, rows
 
 
-async def test_a_setting_is_changed_where_it_differs(desk: Desk) -> None:
-    masters = await desk.admin.masters()
-    await desk.admin.update_broker_config(masters["broker-b"], {"fileReservedTime": 48})
+async def test_a_setting_is_changed_where_it_differs(runner: ActionRunner) -> None:
+    masters = await runner.admin.masters()
+    await runner.admin.update_broker_config(masters["broker-b"], {"fileReservedTime": 48})
     form = {"setting": "fileReservedTime", "value": "48"}
-    plan = await desk.plan("broker-set", **form)
+    plan = await runner.plan("broker-set", **form)
     assert rows(plan) == [("broker broker-a", "fileReservedTime=72", "fileReservedTime=48")]
-    await desk.do("broker-set", **form)
-    assert "fileReservedTime=48" in await desk.admin.broker_config(masters["broker-a"])
-    assert (await desk.plan("broker-set", **form)).refusals == [
+    await runner.do("broker-set", **form)
+    assert "fileReservedTime=48" in await runner.admin.broker_config(masters["broker-a"])
+    assert (await runner.plan("broker-set", **form)).refusals == [
         "fileReservedTime is 48 there already"
     ]
-    strange = await desk.plan("broker-set", setting="transferMsgByHeap", value="true")
+    strange = await runner.plan("broker-set", setting="transferMsgByHeap", value="true")
     assert strange.changes or strange.refusals
-    outcomes = await desk.confirm(
-        "broker-set", plan := await desk.plan("broker-set", **form | {"value": "nonsense"}),
+    outcomes = await runner.confirm(
+        "broker-set", plan := await runner.plan("broker-set", **form | {"value": "nonsense"}),
         **form | {"value": "nonsense"},
     )  # fmt: skip
     assert plan.changes
@@ -32,7 +32,7 @@ async def test_a_setting_is_changed_where_it_differs(desk: Desk) -> None:
     assert "nonsense" in outcomes[0].remark
 
 
-async def test_only_settings_of_the_list_and_plain_values_pass(desk: Desk) -> None:
+async def test_only_settings_of_the_list_and_plain_values_pass(runner: ActionRunner) -> None:
     for form, what in (
         ({"setting": "brokerConfigPath", "value": "x"}, "give one of"),
         ({"setting": "traceOn", "value": "true\nfilterServerNums=1"}, "give letters, digits"),
@@ -40,24 +40,24 @@ async def test_only_settings_of_the_list_and_plain_values_pass(desk: Desk) -> No
         ({"setting": "traceOn", "value": "true", "brokers": "x"}, "broker x has no master"),
     ):
         with pytest.raises(Unfit, match=what):
-            await desk.plan("broker-set", **form)
+            await runner.plan("broker-set", **form)
 
 
-async def test_the_write_permission_is_taken_and_given_back(desk: Desk) -> None:
-    await desk.do("topic-create", topic="written")
+async def test_the_write_permission_is_taken_and_given_back(runner: ActionRunner) -> None:
+    await runner.do("topic-create", topic="written")
 
     async def writable() -> dict[str, int]:
-        route = await desk.admin.route("written")
+        route = await runner.admin.route("written")
         return {str(one.broker_name): one.perm & 2 for one in route.queue_datas}
 
     assert await writable() == {"broker-a": 2, "broker-b": 2}
-    (outcome,) = await desk.do("broker-wipe", broker="broker-b")
+    (outcome,) = await runner.do("broker-wipe", broker="broker-b")
     assert "topics changed" in outcome.remark
     assert await writable() == {"broker-a": 2, "broker-b": 0}
-    await desk.do("broker-write", broker="broker-b")
+    await runner.do("broker-write", broker="broker-b")
     assert await writable() == {"broker-a": 2, "broker-b": 2}
     with pytest.raises(Unfit):
-        await desk.plan("broker-wipe", broker="nobody")
+        await runner.plan("broker-wipe", broker="nobody")
 
 
 async def test_a_topic_that_was_deleted_after_the_last_sample_is_left_out(
@@ -65,8 +65,8 @@ async def test_a_topic_that_was_deleted_after_the_last_sample_is_left_out(
 ) -> None:
     async with Admin(cluster.name_server) as admin:
         await admin.create_topic("deleted")
-        async with Desk(cluster.name_server, tmp_path) as desk:
-            assert "deleted" in desk.watched.collector.topics()
+        async with ActionRunner(cluster.name_server, tmp_path) as runner:
+            assert "deleted" in runner.watched.collector.topics()
             await admin.delete_topic("deleted")
-            plan = await desk.plan("broker-wipe", broker="broker-a")
+            plan = await runner.plan("broker-wipe", broker="broker-a")
             assert plan.changes

@@ -9,7 +9,7 @@ from aerobee.console.actions.action import Unfit
 from aerobee.console.actions.definitions import export, parse
 from aerobee.testing import LocalCluster
 
-from .desk import Desk
+from .runner import ActionRunner
 
 
 @pytest.fixture
@@ -19,12 +19,12 @@ def other() -> Iterator[LocalCluster]:
 
 
 async def test_an_export_is_imported_into_another_cluster_and_then_nothing_differs(
-    desk: Desk, other: LocalCluster, tmp_path: Path
+    runner: ActionRunner, other: LocalCluster, tmp_path: Path
 ) -> None:
-    await desk.do("topic-create", topic="orders", type="FIFO", write="3", read="5")
-    await desk.do("topic-create", topic="one-sided", brokers="broker-b")
-    await desk.do("group-create", group="shop", tries="2")
-    text, faults = await export(desk.watched)
+    await runner.do("topic-create", topic="orders", type="FIFO", write="3", read="5")
+    await runner.do("topic-create", topic="one-sided", brokers="broker-b")
+    await runner.do("group-create", group="shop", tries="2")
+    text, faults = await export(runner.watched)
     assert [one for one in faults if not one.startswith("rules are not in it")] == []
     found = json.loads(text)
     topics = {one["name"]: one for one in found["topics"]}
@@ -32,7 +32,7 @@ async def test_an_export_is_imported_into_another_cluster_and_then_nothing_diffe
     assert topics["orders"]["brokers"] == ["broker-a", "broker-b"]
     assert topics["one-sided"]["brokers"] == ["broker-b"]
     assert {one["name"]: one["retry_max_times"] for one in found["groups"]} == {"shop": 2}
-    async with Desk(other.name_server, tmp_path / "other") as there:
+    async with ActionRunner(other.name_server, tmp_path / "other") as there:
         plan = await there.plan("definitions-import", text=text)
         places = {one.place for one in plan.changes}
         assert places == {

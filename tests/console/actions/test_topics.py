@@ -6,60 +6,62 @@ from aerobee.client.errors import NoRouteError
 from aerobee.console.actions.action import Changed, Unfit
 from aerobee.testing import LocalCluster
 
-from .desk import Desk, rows
+from .runner import ActionRunner, rows
 
 
-async def test_a_topic_is_created_on_each_broker(desk: Desk) -> None:
+async def test_a_topic_is_created_on_each_broker(runner: ActionRunner) -> None:
     form = {"topic": "made", "write": "2", "read": "3", "type": "FIFO", "order": "1"}
-    plan = await desk.plan("topic-create", **form)
+    plan = await runner.plan("topic-create", **form)
     after = "2 write queues, 3 read queues, read and write, ordered, FIFO"
     assert rows(plan) == [
         ("broker broker-a", "not there", after),
         ("broker broker-b", "not there", after),
     ]
-    await desk.do("topic-create", **form)
-    for config in (await desk.admin.topic_config("made")).values():
+    await runner.do("topic-create", **form)
+    for config in (await runner.admin.topic_config("made")).values():
         assert (config.write_queue_nums, config.read_queue_nums, config.order) == (2, 3, True)
         assert config.attributes["message.type"] == "FIFO"
-    refused = await desk.plan("topic-create", **form)
+    refused = await runner.plan("topic-create", **form)
     assert "topic made is on broker broker-a already" in refused.refusals[0]
 
 
-async def test_a_change_is_refused_when_another_came_before_it(desk: Desk) -> None:
-    await desk.do("topic-create", topic="changed")
+async def test_a_change_is_refused_when_another_came_before_it(runner: ActionRunner) -> None:
+    await runner.do("topic-create", topic="changed")
     form = {"topic": "changed", "write": "8", "read": "8", "brokers": "broker-b"}
-    plan = await desk.plan("topic-update", **form)
+    plan = await runner.plan("topic-update", **form)
     assert len(plan.changes) == 1
-    await desk.admin.create_topic("changed", 6)
+    await runner.admin.create_topic("changed", 6)
     with pytest.raises(Changed, match="has changed since the preview; nothing was done"):
-        await desk.confirm("topic-update", plan, **form)
-    found = await desk.admin.topic_config("changed")
+        await runner.confirm("topic-update", plan, **form)
+    found = await runner.admin.topic_config("changed")
     assert found["broker-b"].write_queue_nums == 6
-    await desk.do("topic-update", **form)
-    found = await desk.admin.topic_config("changed")
+    await runner.do("topic-update", **form)
+    found = await runner.admin.topic_config("changed")
     assert (found["broker-a"].write_queue_nums, found["broker-b"].write_queue_nums) == (6, 8)
-    given = await desk.actions["topic-update"].prefill(desk.watched, {"topic": "changed"})  # type: ignore[misc]
+    given = await runner.actions["topic-update"].prefill(runner.watched, {"topic": "changed"})  # type: ignore[misc]
     assert given["write"] == "6"
     assert given["brokers"] == "broker-a, broker-b"
-    again = await desk.plan("topic-update", **form)
+    again = await runner.plan("topic-update", **form)
     assert again.refusals == ["nothing would change"]
 
 
-async def test_a_topic_is_deleted_with_its_messages(desk: Desk, cluster: LocalCluster) -> None:
-    await desk.do("topic-create", topic="gone", brokers="broker-a", write="1", read="1")
+async def test_a_topic_is_deleted_with_its_messages(
+    runner: ActionRunner, cluster: LocalCluster
+) -> None:
+    await runner.do("topic-create", topic="gone", brokers="broker-a", write="1", read="1")
     async with Producer(cluster.name_server) as producer:
         await producer.send(Message("gone", b"x"))
-    plan = await desk.plan("topic-delete", topic="gone")
+    plan = await runner.plan("topic-delete", topic="gone")
     assert rows(plan) == [
         ("broker broker-a", "1 queues, 1 messages", "not there"),
         ("name servers", "known", "not there"),
     ]
-    await desk.do("topic-delete", topic="gone")
+    await runner.do("topic-delete", topic="gone")
     with pytest.raises(NoRouteError):
-        await desk.admin.route("gone")
+        await runner.admin.route("gone")
 
 
-async def test_what_cannot_be_is_refused(desk: Desk) -> None:
+async def test_what_cannot_be_is_refused(runner: ActionRunner) -> None:
     for name, form, what in (
         ("topic-create", {"topic": "a b"}, "a b"),
         ("topic-create", {"topic": "TBW102"}, "the system's own"),
@@ -71,6 +73,6 @@ async def test_what_cannot_be_is_refused(desk: Desk) -> None:
         ("topic-delete", {"topic": "never"}, "topic never is on no broker"),
     ):
         with pytest.raises(Unfit, match=what):
-            await desk.plan(name, **form)
-    plan = await desk.plan("topic-update", topic="never")
+            await runner.plan(name, **form)
+    plan = await runner.plan("topic-update", topic="never")
     assert plan.refusals == ["topic never is on none of these brokers; create it instead"]

@@ -13,7 +13,7 @@ from aerobee.console.access.access import Access
 from aerobee.console.access.audit import Audit
 from aerobee.console.access.reverse_proxy import ReverseProxy
 from aerobee.console.access.user_file import User, UserFile
-from aerobee.console.actions.desk import Desk
+from aerobee.console.actions.registry import ActionRegistry
 from aerobee.console.clusters.clusters import Clusters
 from aerobee.console.web.app import Console
 from aerobee.console.web.routes import PAGES
@@ -71,8 +71,8 @@ class Site:
             is_read_only=is_read_only,
             clock=lambda: self.clock,
         )
-        desk = Desk(Path(self.folder.name, "redrives"))
-        self.console = Console(clusters, self.access, desk, port=0, **more)
+        registry = ActionRegistry(Path(self.folder.name, "redrives"))
+        self.console = Console(clusters, self.access, registry, port=0, **more)
         self._is_sampled = is_sampled
         self._logs_in = logs_in and self.access.link is not None
 

@@ -76,7 +76,7 @@ async def test_from_sent_to_dead_to_redriven_to_processed(
         await page.goto(f"{site.console.url}act/redrive?group=shop")
         await page.locator("input[name=where]").fill("body.n = 7")
         await confirm(page, "shop")
-        (run,) = site.console.site.desk.redrives.runs("main")
+        (run,) = site.console.site.registry.redrives.runs("main")
         async with asyncio.timeout(LONG):
             await run.finished.wait()
         await page.reload()

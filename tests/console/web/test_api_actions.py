@@ -190,7 +190,7 @@ async def test_a_redrive_that_is_not_there_is_told_so(site: Site) -> None:
 async def finished(site: Site, answer: Any) -> Any:
     """The redrive that a confirmation began, as a program is told of it once it has ended."""
     ident = answer["run"]["run"]
-    (run,) = (one for one in site.console.site.desk.redrives.runs("main") if one.ident == ident)
+    (run,) = (one for one in site.console.site.registry.redrives.runs("main") if one.ident == ident)
     async with asyncio.timeout(LONG):
         await run.finished.wait()
     status, text, _ = await site.get("api/redrives/run", headers=basic("ann"), run=ident)

@@ -13,7 +13,7 @@ from aerobee.console.access.access import Access
 from aerobee.console.access.audit import Audit
 from aerobee.console.access.reverse_proxy import ReverseProxy
 from aerobee.console.access.user_file import UserFile
-from aerobee.console.actions.desk import Desk
+from aerobee.console.actions.registry import ActionRegistry
 from aerobee.console.clusters import collector as collectors
 from aerobee.console.clusters.clusters import Clusters
 from aerobee.console.web import site as web_site
@@ -223,23 +223,23 @@ async def test_nothing_can_be_changed(site: Site) -> None:
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "mq.example"])
 def test_an_address_beyond_the_loopback_needs_users_and_tls(address: str, tmp_path: Path) -> None:
     audit, clusters = Audit(tmp_path / "audit"), Clusters({"main": "127.0.0.1:9876"})
-    desk = Desk(tmp_path / "redrives")
+    registry = ActionRegistry(tmp_path / "redrives")
     with pytest.raises(ValueError, match="its one-time link is for the loopback only; add one"):
-        Console(clusters, Access(audit), desk, address=address)
+        Console(clusters, Access(audit), registry, address=address)
     users = UserFile(tmp_path / "users")
     with pytest.raises(ValueError, match="without TLS, as passwords would be readable: give --tls"):
-        Console(clusters, Access(audit, users=users), desk, address=address)
+        Console(clusters, Access(audit, users=users), registry, address=address)
     reverse_proxy = ReverseProxy(["10.0.0.1"])
     access = Access(audit, users=users, reverse_proxy=reverse_proxy)
-    Console(clusters, access, desk, address=address)
+    Console(clusters, access, registry, address=address)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    Console(clusters, Access(audit, users=users), desk, address=address, tls=tls)
+    Console(clusters, Access(audit, users=users), registry, address=address, tls=tls)
 
 
 def test_a_console_behind_a_proxy_needs_users(tmp_path: Path) -> None:
     access = Access(Audit(tmp_path / "audit"), reverse_proxy=ReverseProxy(["127.0.0.1"]))
     with pytest.raises(ValueError, match="the console can't be behind a proxy: it has no users"):
-        Console(Clusters({"main": "127.0.0.1:9876"}), access, Desk(tmp_path / "redrives"))
+        Console(Clusters({"main": "127.0.0.1:9876"}), access, ActionRegistry(tmp_path / "redrives"))
 
 
 REFUSED: list[tuple[str, dict[str, str], int, str]] = [

@@ -12,8 +12,8 @@ from aerobee.console.access.trail import Ending
 from aerobee.console.actions import ledger
 from aerobee.console.actions.action import State
 from aerobee.console.actions.brokers import ALLOWED
-from aerobee.console.actions.desk import Desk
 from aerobee.console.actions.redrive import Phase
+from aerobee.console.actions.registry import ActionRegistry
 from aerobee.console.actions.topics import TYPES
 from aerobee.console.texts import Text, TextError
 from aerobee.console.web.languages import CHINESE, COOKIE, ENGLISH, accepted
@@ -69,7 +69,7 @@ def texts_of_programs() -> Iterator[str]:
 def words() -> Iterator[str]:
     """Titles, labels and states, which pages show by the filter `word`."""
     yield from (page.title for page in PAGES if page.title)
-    for action in Desk(Path("unused")).actions.values():
+    for action in ActionRegistry(Path("unused")).actions.values():
         yield action.title
         for field in action.fields:
             yield field.label

@@ -203,7 +203,7 @@ async def test_dead_letters_are_sent_again_and_their_run_is_shown(
     assert "3 dead letters of work" in Parsed(text).text
     status, _ = await confirmed(site, "redrive", text, typed="workers")
     assert status == 303
-    (run,) = site.console.site.desk.redrives.runs("main")
+    (run,) = site.console.site.registry.redrives.runs("main")
     await run.finished.wait()
     assert (run.counts.sent, run.phase) == (3, "ended")
     shown = await site.html("redrives/run", run=run.ident)

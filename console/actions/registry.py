@@ -1,4 +1,4 @@
-"""The desk of a console: its actions, the previews that wait, and the redrives that run."""
+"""The registry of a console: its actions, the previews that wait, and the redrives that run."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from .redrives import Redrives
 FAMILIES = (topics, groups, offsets, messages, brokers, users, definitions)
 
 
-class Desk:
+class ActionRegistry:
     """`folder` is where redrives keep their results; `actions` are by their names in the URL."""
 
     def __init__(self, folder: Path) -> None:

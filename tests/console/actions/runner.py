@@ -1,16 +1,16 @@
-"""Actions on a cluster without pages: `async with Desk(address, folder) as desk`."""
+"""Actions on a cluster without pages: `async with ActionRunner(address, folder) as runner`."""
 
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from aerobee.client.base.security import OPEN, Security
-from aerobee.console.actions import desk as actions_desk
 from aerobee.console.actions.action import Outcome, Plan, State, apply, confirmed, preview
+from aerobee.console.actions.registry import ActionRegistry
 from aerobee.console.clusters.clusters import Clusters
 
 
-class Desk:
+class ActionRunner:
     """The clients of a console and its actions. With `is_sampled` it knows its cluster before the
     block begins."""
 
@@ -19,9 +19,9 @@ class Desk:
     ) -> None:
         self._is_sampled = is_sampled
         self.clusters = Clusters({"main": address}, security)
-        desk = actions_desk.Desk(folder)
-        self.redrives = desk.redrives
-        self.actions = desk.actions
+        registry = ActionRegistry(folder)
+        self.redrives = registry.redrives
+        self.actions = registry.actions
         self.watched = self.clusters.by_name["main"]
         self.admin = self.watched.admin
 
