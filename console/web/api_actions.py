@@ -16,16 +16,16 @@ from ..access.rights import Right
 from ..actions.action import Action, Unfit
 from ..actions.redrive import Run
 from . import answers
-from .pages_actions import Acting, counts_of
+from .pages_actions import ActionPages, counts_of
 from .rendering import to_json
 from .routes import Route
 
 
 class ApiActions:
-    """The actions under /api, done by `acting`."""
+    """The actions under /api, done by `action_pages`."""
 
-    def __init__(self, acting: Acting, guard: Guard) -> None:
-        self._acting = acting
+    def __init__(self, action_pages: ActionPages, guard: Guard) -> None:
+        self._action_pages = action_pages
         self._guard = guard
 
     def routes(self) -> list[Route]:
@@ -34,7 +34,7 @@ class ApiActions:
             Route("GET", "/api/redrives/run", Right.OPERATE, self._run),
             Route("POST", "/api/redrives/stop", Right.OPERATE, self._stop),
         ]
-        for action in self._acting.registry.actions.values():
+        for action in self._action_pages.registry.actions.values():
             path = f"/api/act/{action.name}"
             found += [
                 Route("POST", f"{path}/preview", action.right, partial(self._preview, action)),
@@ -44,12 +44,12 @@ class ApiActions:
 
     async def _preview(self, action: Action, request: web.Request) -> web.StreamResponse:
         fields = await self._fields(request, {one.name for one in action.fields})
-        look = self._acting.look(request, request.query)
+        look = self._action_pages.look(request, request.query)
         given = {one.name: one.default for one in action.fields}
         if action.prefill is not None:
             look.must_act(action, fields)
             given |= await action.prefill(look.watched, fields)
-        made = await self._acting.planned(action, replace(look, query=given | fields))
+        made = await self._action_pages.planned(action, replace(look, query=given | fields))
         plan = made.plan
         answer: answers.Preview = {
             "preview": None if plan.refusals else made.ident,
@@ -65,8 +65,8 @@ class ApiActions:
 
     async def _confirm(self, action: Action, request: web.Request) -> web.StreamResponse:
         fields = await self._fields(request, {"preview", "typed"})
-        look = self._acting.look(request, request.query)
-        done = await self._acting.done(action, replace(look, query=fields))
+        look = self._action_pages.look(request, request.query)
+        done = await self._action_pages.done(action, replace(look, query=fields))
         answer: answers.Confirmation = {
             "outcomes": [
                 {
@@ -84,13 +84,13 @@ class ApiActions:
         return _json(answer)
 
     async def _run(self, request: web.Request) -> web.StreamResponse:
-        _, run = self._acting.run_of(request, request.query)
+        _, run = self._action_pages.run_of(request, request.query)
         return _json(told_run(run))
 
     async def _stop(self, request: web.Request) -> web.StreamResponse:
         fields = await self._fields(request, {"run"})
-        look, run = self._acting.run_of(request, dict(request.query) | fields)
-        await self._acting.stop(look, run)
+        look, run = self._action_pages.run_of(request, dict(request.query) | fields)
+        await self._action_pages.stop(look, run)
         return _json(told_run(run))
 
     async def _fields(self, request: web.Request, names: set[str]) -> dict[str, str]:

@@ -36,9 +36,9 @@ from ..texts import Text, TextError, refusal, status_of, text_of
 from . import pages_messages, site
 from .api_actions import ApiActions
 from .listener import Listener
+from .login_pages import NEXT_CHARS_MAX, LoginPages
 from .look import BadQuery, Forbidden, Look, as_of
-from .outside import NEXT_CHARS_MAX, Outside
-from .pages_actions import Acting
+from .pages_actions import ActionPages
 from .pages_export import Exports, put
 from .rendering import STATIC, to_json, visible
 from .routes import DATA, PAGES, SEARCH, TAIL, Handler, Page, Route, View
@@ -112,10 +112,10 @@ class Console:
         self._given = given
         self.clusters = clusters
         self.access = access
-        self._acting = Acting(self.site)
-        self._api_actions = ApiActions(self._acting, access.guard)
+        self._action_pages = ActionPages(self.site)
+        self._api_actions = ApiActions(self._action_pages, access.guard)
         self._exports = Exports(self.site)
-        self._outside = Outside(self.site)
+        self._login_pages = LoginPages(self.site)
         self._room = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._tails = 0
         self._listener = Listener()
@@ -132,7 +132,7 @@ class Console:
 
     def new_link(self) -> str | None:
         """A new address that logs in once; None for a console with users."""
-        return self._outside.new_link()
+        return self._login_pages.new_link()
 
     def routes(self) -> list[Route]:
         """Everything that is served, each with the right that it needs."""
@@ -141,8 +141,8 @@ class Console:
             Route("GET", "/static/{name}", None, self._static),
             Route("GET", "/search", Right.VIEW, self._search),
             Route("GET", "/tail/events", Right.VIEW, self._tail_events),
-            *self._outside.routes(),
-            *self._acting.routes(),
+            *self._login_pages.routes(),
+            *self._action_pages.routes(),
             *self._api_actions.routes(),
             *self._exports.routes(),
         ]
@@ -199,7 +199,7 @@ class Console:
         if runner is not None:
             await runner.cleanup()
         await self.site.searches.stop()
-        await self._acting.close()
+        await self._action_pages.close()
         await self.access.stop()
         await self.clusters.stop()
 

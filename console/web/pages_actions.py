@@ -48,7 +48,7 @@ class Done(NamedTuple):
     fault: str | None = None
 
 
-class Acting:
+class ActionPages:
     """The actions of a console."""
 
     def __init__(self, site: Site) -> None:

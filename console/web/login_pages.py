@@ -16,7 +16,7 @@ from .site import Site
 NEXT_CHARS_MAX = 2_000
 
 
-class Outside:
+class LoginPages:
     """The pages of a console outside of a session."""
 
     def __init__(self, site: Site) -> None:
