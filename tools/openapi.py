@@ -19,7 +19,7 @@ from msgspec.structs import fields
 from ..console.access.rights import Right
 from ..console.actions.action import Field
 from ..console.actions.registry import ActionRegistry
-from ..console.web import answers, look
+from ..console.web import answers, request_context
 from ..console.web.routes import DATA, PAGES, Page
 from ..protocol.bodies.body import Body
 
@@ -27,7 +27,7 @@ Schema = dict[str, Any]
 PREFIX = "#/components/schemas/"
 ASKING = {"text": "string", "required": "string", "flag": "string", "number": "integer"}
 ASKING["time_ms"] = "string"
-WEB = look.__name__.rpartition(".")[0]
+WEB = request_context.__name__.rpartition(".")[0]
 REFUSALS = {
     "400": "a parameter can't be used",
     "401": "there is no session, and name and password are missing or wrong",
@@ -236,7 +236,7 @@ def parameters(function: Callable[..., Any]) -> dict[str, tuple[str, bool]]:
                 and isinstance(node.func, ast.Attribute)
                 and node.func.attr in ASKING
                 and isinstance(node.func.value, ast.Name)
-                and node.func.value.id == "look"
+                and node.func.value.id == "context"
                 and node.args
                 and isinstance(node.args[0], ast.Constant)
             ):

@@ -44,12 +44,12 @@ class ApiActions:
 
     async def _preview(self, action: Action, request: web.Request) -> web.StreamResponse:
         fields = await self._fields(request, {one.name for one in action.fields})
-        look = self._action_pages.look(request, request.query)
+        context = self._action_pages.request_context(request, request.query)
         given = {one.name: one.default for one in action.fields}
         if action.prefill is not None:
-            look.must_act(action, fields)
-            given |= await action.prefill(look.watched, fields)
-        made = await self._action_pages.planned(action, replace(look, query=given | fields))
+            context.must_act(action, fields)
+            given |= await action.prefill(context.watched, fields)
+        made = await self._action_pages.planned(action, replace(context, query=given | fields))
         plan = made.plan
         answer: answers.Preview = {
             "preview": None if plan.refusals else made.ident,
@@ -65,8 +65,8 @@ class ApiActions:
 
     async def _confirm(self, action: Action, request: web.Request) -> web.StreamResponse:
         fields = await self._fields(request, {"preview", "typed"})
-        look = self._action_pages.look(request, request.query)
-        done = await self._action_pages.done(action, replace(look, query=fields))
+        context = self._action_pages.request_context(request, request.query)
+        done = await self._action_pages.done(action, replace(context, query=fields))
         answer: answers.Confirmation = {
             "outcomes": [
                 {
@@ -89,8 +89,8 @@ class ApiActions:
 
     async def _stop(self, request: web.Request) -> web.StreamResponse:
         fields = await self._fields(request, {"run"})
-        look, run = self._action_pages.run_of(request, dict(request.query) | fields)
-        await self._action_pages.stop(look, run)
+        context, run = self._action_pages.run_of(request, dict(request.query) | fields)
+        await self._action_pages.stop(context, run)
         return _json(told_run(run))
 
     async def _fields(self, request: web.Request, names: set[str]) -> dict[str, str]:

@@ -37,10 +37,10 @@ from . import pages_messages, site
 from .api_actions import ApiActions
 from .listener import Listener
 from .login_pages import NEXT_CHARS_MAX, LoginPages
-from .look import BadQuery, Forbidden, Look, as_of
 from .pages_actions import ActionPages
 from .pages_export import Exports, put
 from .rendering import STATIC, to_json, visible
+from .request_context import BadQuery, Forbidden, RequestContext, as_of
 from .routes import DATA, PAGES, SEARCH, TAIL, Handler, Page, Route, View
 from .site import Site, headers
 
@@ -301,15 +301,15 @@ class Console:
             return answer
         heading = HEADINGS.get(status, Text("Error"))
         try:
-            look = self.site.look(request, request.query)
+            context = self.site.request_context(request, request.query)
         except (BadQuery, Forbidden, web.HTTPUnauthorized):
             return self.site.plain(request, "outside", heading, {"error": text}, status)
-        return self.site.page(request, look, "error", heading, {"error": text}, status)
+        return self.site.page(request, context, "error", heading, {"error": text}, status)
 
-    async def _seen(self, view: View, look: Look) -> Mapping[str, Any]:
-        await look.watched.collector.first_sample()  # the page says what is not known yet
+    async def _seen(self, view: View, context: RequestContext) -> Mapping[str, Any]:
+        await context.watched.collector.first_sample()  # the page says what is not known yet
         async with self._room:
-            return await view(look)
+            return await view(context)
 
     # --- pages ----------------------------------------------------------------------------------
 
@@ -318,17 +318,17 @@ class Console:
 
     def _html(self, page: Page) -> Handler:
         async def answer(request: web.Request) -> web.StreamResponse:
-            look = self.site.look(request, request.query, page)
-            data = await self._seen(page.view, look)
-            return self.site.page(request, look, page.path, page.title, data)
+            context = self.site.request_context(request, request.query, page)
+            data = await self._seen(page.view, context)
+            return self.site.page(request, context, page.path, page.title, data)
 
         return answer
 
     def _json(self, page: Page) -> Handler:
         async def answer(request: web.Request) -> web.StreamResponse:
-            look = self.site.look(request, request.query, page)
-            data = await self._seen(page.view, look)
-            return _json(to_json({"samples": as_of(look), **data}))
+            context = self.site.request_context(request, request.query, page)
+            data = await self._seen(page.view, context)
+            return _json(to_json({"samples": as_of(context), **data}))
 
         return answer
 
@@ -345,15 +345,15 @@ class Console:
 
     async def _search(self, request: web.Request) -> web.StreamResponse:
         """The page of a search: rows and progress are written as they come."""
-        look = self.site.look(request, request.query, SEARCH)
-        async with aclosing(pages_messages.found_in(look)) as steps:
+        context = self.site.request_context(request, request.query, SEARCH)
+        async with aclosing(pages_messages.found_in(context)) as steps:
             # The first step comes before the head, so that a fault of the query is a page.
             first = await anext(steps, None)
             answer = web.StreamResponse(headers=headers())
             answer.content_type, answer.charset = "text/html", "utf-8"
             await answer.prepare(request)
-            context = self.site.context(request, look, "messages", "Search")
-            module: Any = self.site.template(request, "search").make_module(context)
+            values = self.site.template_values(request, context, "messages", "Search")
+            module: Any = self.site.template(request, "search").make_module(values)
             await put(answer, str(module.head()).encode())
             last, step = Progress(), first
             while step is not None:
@@ -369,7 +369,7 @@ class Console:
 
     async def _tail_events(self, request: web.Request) -> web.StreamResponse:
         """Rows of a live view as server-sent events."""
-        look = self.site.look(request, request.query, TAIL)
+        context = self.site.request_context(request, request.query, TAIL)
         if self._tails >= TAILS_MAX:
             raise refusal(
                 web.HTTPTooManyRequests,
@@ -377,10 +377,10 @@ class Console:
                 count=self._tails,
                 limit=TAILS_MAX,
             )
-        matches, topic = pages_messages.condition(look), look.required("topic")
-        names = pages_messages.broker_names(look)
+        matches, topic = pages_messages.condition(context), context.required("topic")
+        names = pages_messages.broker_names(context)
         module: Any = self.site.template(request, "tail_rows").make_module(
-            self.site.context(request, look, "tail", "Live tail")
+            self.site.template_values(request, context, "tail", "Live tail")
         )
         self._tails += 1
         try:
@@ -388,14 +388,14 @@ class Console:
             answer.content_type, answer.charset = "text/event-stream", "utf-8"
             await answer.prepare(request)
             idle = -1  # the first line comes once the ends of the queues are known
-            async for step in follow(look.watched.reader, topic, matches):
-                if not self.access.sessions.is_open(look.session):
+            async for step in follow(context.watched.reader, topic, matches):
+                if not self.access.sessions.is_open(context.session):
                     break
                 idle = 0 if step.seen or step.wrong else idle + 1
                 if step.seen or step.wrong:
                     rows = [
                         pages_messages.row_of(
-                            one, pages_messages.broker_of(one, names), look.visitor.bodies
+                            one, pages_messages.broker_of(one, names), context.visitor.bodies
                         )
                         for one in step.records
                     ]

@@ -21,8 +21,8 @@ from ..actions.action import Action, Outcome, Plan, Unfit, apply, confirmed, pre
 from ..actions.definitions import export
 from ..actions.redrive import Run
 from ..texts import Text, text_of
-from .look import Forbidden, Look, NotFound
 from .pages_messages import condition
+from .request_context import Forbidden, NotFound, RequestContext
 from .routes import Route
 from .site import Site
 
@@ -85,28 +85,30 @@ class ActionPages:
     # --- one action -----------------------------------------------------------------------------
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
-        look = self.look(request, request.query)
-        found = [one for one in self.registry.actions.values() if look.visitor.right >= one.right]
-        return self._site.page(request, look, "actions", Text("Actions"), {"actions": found})
+        context = self.request_context(request, request.query)
+        found = [
+            one for one in self.registry.actions.values() if context.visitor.right >= one.right
+        ]
+        return self._site.page(request, context, "actions", Text("Actions"), {"actions": found})
 
     async def _form(self, action: Action, request: web.Request) -> web.StreamResponse:
-        look = self.look(request, request.query)
+        context = self.request_context(request, request.query)
         given = {one.name: one.default for one in action.fields}
         if action.prefill is not None and any(request.query.get(one.name) for one in action.fields):
-            look.must_act(action, request.query)
+            context.must_act(action, request.query)
             try:
-                given |= await action.prefill(look.watched, request.query)
+                given |= await action.prefill(context.watched, request.query)
             except Unfit as wrong:
-                return self._form_page(request, look, action, given, text_of(wrong), 404)
+                return self._form_page(request, context, action, given, text_of(wrong), 404)
         given |= {
-            one.name: look.text(one.name) for one in action.fields if one.name in request.query
+            one.name: context.text(one.name) for one in action.fields if one.name in request.query
         }
-        return self._form_page(request, look, action, given)
+        return self._form_page(request, context, action, given)
 
     def _form_page(
         self,
         request: web.Request,
-        look: Look,
+        context: RequestContext,
         action: Action,
         given: Mapping[str, str],
         fault: str | None = None,
@@ -117,27 +119,27 @@ class ActionPages:
             for one in action.fields
         }
         data = {"action": action, "given": shown, "fault": fault}
-        return self._site.page(request, look, "act_form", action.title, data, status)
+        return self._site.page(request, context, "act_form", action.title, data, status)
 
-    async def planned(self, action: Action, look: Look) -> Previewed:
+    async def planned(self, action: Action, context: RequestContext) -> Previewed:
         """The plan for the fields of a visit, kept for its confirmation. Unfit, Forbidden."""
-        values = action.read(look.query)
+        values = action.read(context.query)
         if "where" in values:
-            condition(look)  # bodies may be hidden from this visitor
-        look.must_act(action, values)
-        plan = await preview(action, look.watched, values, {})
-        _must_all(look, action, plan)
-        visitor = look.visitor.name
-        ident = self.registry.previews.keep(action, look.watched.name, visitor, values, plan)
+            condition(context)  # bodies may be hidden from this visitor
+        context.must_act(action, values)
+        plan = await preview(action, context.watched, values, {})
+        _must_all(context, action, plan)
+        visitor = context.visitor.name
+        ident = self.registry.previews.keep(action, context.watched.name, visitor, values, plan)
         return Previewed(ident, values, plan)
 
     async def _preview(self, action: Action, request: web.Request) -> web.StreamResponse:
         fields = await self._fields(request)
-        look = self.look(request, fields)
+        context = self.request_context(request, fields)
         try:
-            made = await self.planned(action, look)
+            made = await self.planned(action, context)
         except Unfit as wrong:
-            return self._form_page(request, look, action, fields, text_of(wrong), 400)
+            return self._form_page(request, context, action, fields, text_of(wrong), 400)
         data = {
             "action": action,
             "plan": made.plan,
@@ -149,34 +151,34 @@ class ActionPages:
                 if one.kind not in ("secret", "long")
             },
         }
-        return self._site.page(request, look, "act_preview", action.title, data)
+        return self._site.page(request, context, "act_preview", action.title, data)
 
-    async def done(self, action: Action, look: Look) -> Done:
+    async def done(self, action: Action, context: RequestContext) -> Done:
         """Do what the preview showed that the fields of a visit confirm. Changed, Unfit."""
         previews = self.registry.previews
-        ident = look.query.get("preview", "")
-        kept = previews.find(ident, action, look.watched.name, look.visitor.name)
+        ident = context.query.get("preview", "")
+        kept = previews.find(ident, action, context.watched.name, context.visitor.name)
         values = kept.values
-        look.must_act(action, values)
+        context.must_act(action, values)
         wanted = str(values[action.typed]) if action.typed else ""
-        if look.query.get("typed", "").strip() != wanted:
+        if context.query.get("typed", "").strip() != wanted:
             raise Unfit(
                 "what was typed is not %(wanted)s; go back and type it, nothing was done",
                 wanted=f"{wanted[:300]!r}",
             )
         previews.drop(ident)
         entry = await self._access.audit.begin(
-            look.visitor,
-            look.watched.name,
+            context.visitor,
+            context.watched.name,
             action.name,
             action.target(values),
             action.details(values),
         )
         try:
-            plan = await confirmed(action, look.watched, values, kept.pins, kept.fingerprint)
-            _must_all(look, action, plan)
+            plan = await confirmed(action, context.watched, values, kept.pins, kept.fingerprint)
+            _must_all(context, action, plan)
             if action.start is not None:
-                run = action.start(look.watched, values, plan)
+                run = action.start(context.watched, values, plan)
                 self._end_later(entry, run)
                 return Done([], run)
             outcomes = await apply(plan.changes)
@@ -186,8 +188,8 @@ class ActionPages:
         return Done(outcomes, fault=await self._end(entry, told(outcomes)))
 
     async def _confirm(self, action: Action, request: web.Request) -> web.StreamResponse:
-        look = self.look(request, await self._fields(request))
-        done = await self.done(action, look)
+        context = self.request_context(request, await self._fields(request))
+        done = await self.done(action, context)
         if done.run is not None:
             return self._to_run(done.run)
         data = {
@@ -196,7 +198,7 @@ class ActionPages:
             "counts": counts_of(done.outcomes),
             "fault": done.fault,
         }
-        return self._site.page(request, look, "act_result", action.title, data)
+        return self._site.page(request, context, "act_result", action.title, data)
 
     async def _end(self, entry: Entry, result: object) -> str | None:
         """Write how an action ended; why that was not possible."""
@@ -229,31 +231,31 @@ class ActionPages:
     # --- redrives -------------------------------------------------------------------------------
 
     async def _redrives(self, request: web.Request) -> web.StreamResponse:
-        look = self.look(request, request.query)
+        context = self.request_context(request, request.query)
         runs = [
             one
-            for one in self.registry.redrives.runs(look.watched.name)
-            if look.may(Right.OPERATE, group=one.group)
+            for one in self.registry.redrives.runs(context.watched.name)
+            if context.may(Right.OPERATE, group=one.group)
         ]
-        return self._site.page(request, look, "redrives", Text("Redrives"), {"runs": runs})
+        return self._site.page(request, context, "redrives", Text("Redrives"), {"runs": runs})
 
     async def _run(self, request: web.Request) -> web.StreamResponse:
-        look, run = self.run_of(request, request.query)
+        context, run = self.run_of(request, request.query)
         return self._site.page(
-            request, look, "redrive", Text("Redrive of %(group)s", group=run.group), {"run": run}
+            request, context, "redrive", Text("Redrive of %(group)s", group=run.group), {"run": run}
         )
 
-    async def stop(self, look: Look, run: Run) -> None:
+    async def stop(self, context: RequestContext, run: Run) -> None:
         """End a run after the letter in hand."""
         entry = await self._access.audit.begin(
-            look.visitor, look.watched.name, "redrive-stop", run.group, {"run": run.ident}
+            context.visitor, context.watched.name, "redrive-stop", run.group, {"run": run.ident}
         )
         run.stop()
         await self._end(entry, "it ends after the letter in hand")
 
     async def _stop(self, request: web.Request) -> web.StreamResponse:
-        look, run = self.run_of(request, await self._fields(request))
-        await self.stop(look, run)
+        context, run = self.run_of(request, await self._fields(request))
+        await self.stop(context, run)
         return self._to_run(run)
 
     def _to_run(self, run: Run) -> web.Response:
@@ -271,42 +273,42 @@ class ActionPages:
         }
         return web.FileResponse(run.file, headers=headers)
 
-    def run_of(self, request: web.Request, fields: Mapping[str, str]) -> tuple[Look, Run]:
+    def run_of(self, request: web.Request, fields: Mapping[str, str]) -> tuple[RequestContext, Run]:
         """The visit, and the run that its fields name. NotFound, Forbidden."""
-        look = self.look(request, fields)
+        context = self.request_context(request, fields)
         run = self.registry.redrives.run(fields.get("run", ""))
-        if run is None or run.cluster != look.watched.name:
+        if run is None or run.cluster != context.watched.name:
             raise NotFound(Text("there is no such run since the console's start; see Redrives"))
-        look.must(Right.OPERATE, group=run.group)
-        return look, run
+        context.must(Right.OPERATE, group=run.group)
+        return context, run
 
     # --- definitions ----------------------------------------------------------------------------
 
     async def _definitions(self, request: web.Request) -> web.StreamResponse:
-        look = self._site.look(request, request.query)
-        if look.visitor.is_limited:
+        context = self._site.request_context(request, request.query)
+        if context.visitor.is_limited:
             raise Forbidden(
                 "an export has all topics and groups, and %(name)s may not see all of "
                 "them; log in as another user",
-                name=look.visitor.name,
+                name=context.visitor.name,
             )
-        text, faults = await export(look.watched)
+        text, faults = await export(context.watched)
         if faults and request.query.get("partly") != "1":
             data = {"faults": faults}
-            return self._site.page(request, look, "definitions", Text("Export"), data, 502)
-        name = f"definitions-{look.watched.name}.json"
+            return self._site.page(request, context, "definitions", Text("Export"), data, 502)
+        name = f"definitions-{context.watched.name}.json"
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         return web.Response(text=text, content_type="application/json", headers=headers)
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def look(self, request: web.Request, fields: Mapping[str, str]) -> Look:
+    def request_context(self, request: web.Request, fields: Mapping[str, str]) -> RequestContext:
         """The visit of a request that acts. Forbidden."""
         if self._access.is_read_only:
             raise Forbidden(
                 Text("this console only reads (--read-only); start it without that option")
             )
-        return self._site.look(request, fields)
+        return self._site.request_context(request, fields)
 
     async def _fields(self, request: web.Request) -> dict[str, str]:
         guard = self._access.guard
@@ -326,6 +328,6 @@ def counts_of(outcomes: list[Outcome]) -> dict[str, int]:
     return dict(Counter(one.state.value for one in outcomes))
 
 
-def _must_all(look: Look, action: Action, plan: Plan) -> None:
+def _must_all(context: RequestContext, action: Action, plan: Plan) -> None:
     for topic in sorted(plan.topics):
-        look.must(action.right, topic=topic)
+        context.must(action.right, topic=topic)

@@ -6,20 +6,20 @@ from ..access.audit import READ_BYTES_MAX
 from ..access.trail import Act, Ending, acts
 from ..texts import Text
 from . import answers
-from .look import BadQuery, Look, listed
+from .request_context import BadQuery, RequestContext, listed
 
 # Fields of actions that name a topic or a group, and the page about it.
 PAGES = {"topic": "topic", "group": "group", "source": "group"}
 
 
-async def audit(look: Look) -> answers.Audit:
+async def audit(context: RequestContext) -> answers.Audit:
     """The actions, the newest first, filtered by `user`, `action` and `result`, and by `q` in what
     they were done to."""
-    source = look.access.audit
+    source = context.access.audit
     lines, is_cut = await asyncio.to_thread(source.tail)
     # A user of a cluster sees that cluster's actions.
-    seen = [one for one in acts(lines) if look.visitor.cluster in (None, one.cluster)]
-    user, action, result = look.text("user"), look.text("action"), look.text("result")
+    seen = [one for one in acts(lines) if context.visitor.cluster in (None, one.cluster)]
+    user, action, result = context.text("user"), context.text("action"), context.text("result")
     if result and result not in set(Ending):
         raise BadQuery(
             "result is %(result)s; give one of %(ending)s",
@@ -27,11 +27,11 @@ async def audit(look: Look) -> answers.Audit:
             ending=", ".join(Ending),
         )
     rows: list[answers.AuditRow] = [
-        {"act": one, "links": _links(look, one)}
+        {"act": one, "links": _links(context, one)}
         for one in seen
         if user in ("", one.visitor) and action in ("", one.action) and result in ("", one.ending)
     ]
-    found = listed(look, rows, {"at": _at}, "-at", lambda row: row["act"].target)
+    found = listed(context, rows, {"at": _at}, "-at", lambda row: row["act"].target)
     found["total"] = len(seen)
     return {
         "list": found,
@@ -55,9 +55,9 @@ def _at(row: answers.AuditRow) -> int | None:
     return row["act"].at_ms
 
 
-def _links(look: Look, act: Act) -> list[answers.Link]:
+def _links(context: RequestContext, act: Act) -> list[answers.Link]:
     """The pages about what an action was done to, where the console watches its cluster."""
-    if act.cluster not in look.clusters.by_name:
+    if act.cluster not in context.clusters.by_name:
         return []
     return [
         {"page": page, "name": str(act.details[key])}

@@ -16,7 +16,7 @@ from ..findings.examine import controlled, examine
 from ..findings.rules import Finding, does_not_answer, of_broker, other_masters
 from ..texts import Text
 from . import answers
-from .look import BadQuery, Look, NotFound, cut_at, listed, patient
+from .request_context import BadQuery, NotFound, RequestContext, cut_at, listed, patient
 
 EXAMINED_MAX = 500  # topics and groups, which a full examination asks for one by one
 SECRETS = ("secret", "password", "credential", "accesskey", "token")
@@ -25,12 +25,12 @@ RULES_MAX = 1_000
 PROXY_PRODUCER = "rmq-proxy-producer-client"
 
 
-async def overview(look: Look) -> answers.Overview:
+async def overview(context: RequestContext) -> answers.Overview:
     """The rates, the storage and what brokers themselves report."""
-    collector = look.watched.collector
-    masters = look.masters()
-    topics = look.topics("users")
-    groups = [row for row in look.group_rows().values() if not is_internal(row.name)]
+    collector = context.watched.collector
+    masters = context.masters()
+    topics = context.topics("users")
+    groups = [row for row in context.group_rows().values() if not is_internal(row.name)]
     return {
         "clusters": [
             {
@@ -39,10 +39,10 @@ async def overview(look: Look) -> answers.Overview:
                 "away": sum(broker.wrong is not None for broker in one.collector.brokers.values()),
                 "wrong": one.collector.wrong,
             }
-            for name, one in look.clusters.by_name.items()
-            if look.visitor.may(Right.VIEW, cluster=name)
+            for name, one in context.clusters.by_name.items()
+            if context.visitor.may(Right.VIEW, cluster=name)
         ],
-        "brokers": [broker_fact(one) for one in sorted_brokers(look)],
+        "brokers": [broker_fact(one) for one in sorted_brokers(context)],
         "rate_in": total([_live(one, one.rate_in) for one in masters]),
         "rate_out": total([_live(one, one.rate_out) for one in masters]),
         "messages": total([0, *(row.messages for row in topics)]) if collector.is_whole else None,
@@ -61,13 +61,13 @@ async def overview(look: Look) -> answers.Overview:
     }
 
 
-async def findings(look: Look) -> answers.Findings:
+async def findings(context: RequestContext) -> answers.Findings:
     """What `aerobee doctor` finds; for a large cluster only what brokers report."""
-    collector = look.watched.collector
+    collector = context.watched.collector
     count = len(collector.topics()) + len(collector.groups())
     if count > EXAMINED_MAX:
         return {
-            "findings": [found for one in look.masters() for found in _findings(one)],
+            "findings": [found for one in context.masters() for found in _findings(one)],
             "lines": [],
             "note": Text(
                 "%(count)s topics and groups are there; for more than %(examined_max)s only "
@@ -76,19 +76,19 @@ async def findings(look: Look) -> answers.Findings:
                 examined_max=EXAMINED_MAX,
             ),
         }
-    admin = look.watched.admin
+    admin = context.watched.admin
     lines, of_sets = await patient(controlled(admin))
     found = sorted({*await patient(examine(admin)), *of_sets})
     return {"findings": found, "lines": [*lines], "note": None}
 
 
-async def brokers(look: Look) -> answers.Brokers:
+async def brokers(context: RequestContext) -> answers.Brokers:
     """All brokers, and the settings in which masters differ."""
-    texts, faults = await look.ask(look.masters(), look.watched.admin.broker_config)
+    texts, faults = await context.ask(context.masters(), context.watched.admin.broker_config)
     settings = {name: java_properties.parse(text) for name, text in texts.items()}
     keys = sorted({key for one in settings.values() for key in one})
     return {
-        "brokers": [broker_fact(one) for one in sorted_brokers(look)],
+        "brokers": [broker_fact(one) for one in sorted_brokers(context)],
         "faults": faults,
         "names": sorted(settings),
         "differing": [
@@ -99,19 +99,19 @@ async def brokers(look: Look) -> answers.Brokers:
     }
 
 
-async def broker(look: Look) -> answers.Broker:
+async def broker(context: RequestContext) -> answers.Broker:
     """One broker: its report, its settings, its slaves."""
-    name, number = look.required("name"), look.number("id", 0, 0, 1 << 40)
-    found = look.watched.collector.brokers.get((name, number))
+    name, number = context.required("name"), context.number("id", 0, 0, 1 << 40)
+    found = context.watched.collector.brokers.get((name, number))
     if found is None:
         raise NotFound(
             "no broker %(name)s with id %(number)s is known; see the list of brokers",
             name=name,
             number=number,
         )
-    admin = look.watched.admin
-    texts, faults = await look.ask([found], admin.broker_config)
-    slaves, away = await look.ask([found], admin.ha_status)
+    admin = context.watched.admin
+    texts, faults = await context.ask([found], admin.broker_config)
+    slaves, away = await context.ask([found], admin.ha_status)
     settings = java_properties.parse(texts.get(name, ""))
     return {
         "broker": broker_fact(found),
@@ -120,19 +120,19 @@ async def broker(look: Look) -> answers.Broker:
         "ha": slaves.get(name),
         "faults": [*faults.values(), *away.values()],
         "history": {
-            way: look.watched.collector.history.points((way, name, number)).values
+            way: context.watched.collector.history.points((way, name, number)).values
             for way in ("in", "out")
         },
     }
 
 
-async def producers(look: Look) -> answers.Producers:
+async def producers(context: RequestContext) -> answers.Producers:
     """The producers that masters know, each once."""
-    found, faults = await look.ask(look.masters(), look.watched.admin.producers)
+    found, faults = await context.ask(context.masters(), context.watched.admin.producers)
     rows: dict[tuple[str, str], answers.ProducerRow] = {}
     for name, table in found.items():
         for group, members in table.data.items():
-            if not look.may(Right.VIEW, group=group):
+            if not context.may(Right.VIEW, group=group):
                 continue
             for one in members:
                 row = rows.setdefault(
@@ -154,17 +154,17 @@ async def producers(look: Look) -> answers.Producers:
     }
     return {
         "list": listed(
-            look, list(rows.values()), columns, "group", lambda row: row["group"] + row["client"]
+            context, list(rows.values()), columns, "group", lambda row: row["group"] + row["client"]
         ),
-        "missing": _missing_producers(look),
+        "missing": _missing_producers(context),
         "faults": faults,
     }
 
 
-def _missing_producers(look: Look) -> Text | None:
+def _missing_producers(context: RequestContext) -> Text | None:
     """Why the list of producers may not be whole. A proxy of RocketMQ answers requests about its
     consumers alone, and is itself the producer of groups that send transactions."""
-    hosts = look.watched.collector.proxies.hosts()
+    hosts = context.watched.collector.proxies.hosts()
     if hosts is None:
         return Text("no broker tells which proxies are there, so that producers may be missing")
     if not hosts:
@@ -177,9 +177,9 @@ def _missing_producers(look: Look) -> Text | None:
     )
 
 
-async def access(look: Look) -> answers.Access:
+async def access(context: RequestContext) -> answers.Access:
     """Users and rules, and the answer to "may U do A on R?"."""
-    admin = look.watched.admin
+    admin = context.watched.admin
     try:
         users, lists = await patient(admin.users()), await patient(admin.permissions())
     except AerobeeError as wrong:
@@ -209,15 +209,19 @@ async def access(look: Look) -> answers.Access:
         ],
         "rules": rules[:RULES_MAX],
         "cut": cut_at(RULES_MAX, len(rules)),
-        "answers": _may(look, lists) if look.text("user") else None,
+        "answers": _may(context, lists) if context.text("user") else None,
     }
 
 
-def _may(look: Look, lists: dict[str, Any]) -> list[answers.May]:
+def _may(context: RequestContext, lists: dict[str, Any]) -> list[answers.May]:
     """For each broker whether the user may do this, and the rule that decides."""
-    user, action, ip = look.text("user"), look.required("action"), look.text("ip", "127.0.0.1")
+    user, action, ip = (
+        context.text("user"),
+        context.required("action"),
+        context.text("ip", "127.0.0.1"),
+    )
     try:
-        resource = policies.resource_of(look.required("resource"))
+        resource = policies.resource_of(context.required("resource"))
     except Refusal as wrong:
         raise BadQuery(str(wrong.remark)) from None
     address = policies.address_of(ip)
@@ -272,9 +276,9 @@ def broker_fact(one: BrokerSample) -> answers.BrokerFact:
     }
 
 
-def sorted_brokers(look: Look) -> list[BrokerSample]:
+def sorted_brokers(context: RequestContext) -> list[BrokerSample]:
     """Masters before their slaves."""
-    found = look.watched.collector.brokers.values()
+    found = context.watched.collector.brokers.values()
     return sorted(found, key=lambda one: (one.cluster, one.name, one.broker_id))
 
 

@@ -11,8 +11,8 @@ from ..access.rights import Right
 from ..messages.export import BYTES_MAX, FORMATS, MESSAGES_MAX, Lines, exported
 from ..messages.search import Progress
 from ..texts import refusal
-from .look import BadQuery, Look
 from .pages_messages import broker_names, broker_of, condition, found_records
+from .request_context import BadQuery, RequestContext
 from .routes import Route
 from .site import Site, headers
 
@@ -39,16 +39,16 @@ class Exports:
         ]
 
     async def _export(self, request: web.Request) -> web.StreamResponse:
-        look = self._site.look(request, request.query)
-        topic, kind = look.required("topic"), look.text("format", "jsonl")
-        look.must(Right.VIEW, topic=topic)
+        context = self._site.request_context(request, request.query)
+        topic, kind = context.required("topic"), context.text("format", "jsonl")
+        context.must(Right.VIEW, topic=topic)
         if kind not in FORMATS:
             raise BadQuery(
                 "format is %(kind)s; give one of %(formats)s",
                 kind=f"{kind[:80]!r}",
                 formats=", ".join(FORMATS),
             )
-        condition(look)  # its fault is an answer, not a cut file
+        condition(context)  # its fault is an answer, not a cut file
         if self._running >= EXPORTS_MAX:
             raise refusal(
                 web.HTTPTooManyRequests,
@@ -58,13 +58,13 @@ class Exports:
             )
         self._running += 1
         try:
-            details = {name: look.text(name) for name in ("where", "begin", "end", "format")}
+            details = {name: context.text(name) for name in ("where", "begin", "end", "format")}
             entry = await self._access.audit.begin(
-                look.visitor, look.watched.name, "search-export", topic, details
+                context.visitor, context.watched.name, "search-export", topic, details
             )
             told: dict[str, object] = {"messages": 0, "not whole": "it was cut off"}
             try:
-                answer = await self._write(request, look, kind, told)
+                answer = await self._write(request, context, kind, told)
             finally:
                 await self._end(entry, told)
             await answer.write_eof()
@@ -79,11 +79,11 @@ class Exports:
             log.error("an export has ended: %s", wrong)
 
     async def _write(
-        self, request: web.Request, look: Look, kind: str, told: dict[str, object]
+        self, request: web.Request, context: RequestContext, kind: str, told: dict[str, object]
     ) -> web.StreamResponse:
-        most = look.number("limit", MESSAGES_MAX, 1, MESSAGES_MAX)
-        names, lines = broker_names(look), Lines(kind)
-        async with aclosing(found_records(look, most)) as steps:
+        most = context.number("limit", MESSAGES_MAX, 1, MESSAGES_MAX)
+        names, lines = broker_names(context), Lines(kind)
+        async with aclosing(found_records(context, most)) as steps:
             first = await anext(steps, None)  # a fault of the query comes before the head
             answer = web.StreamResponse(headers=headers())
             answer.content_type, answer.charset = FORMATS[kind], "utf-8"
@@ -94,11 +94,13 @@ class Exports:
             while step is not None:
                 if isinstance(step, Progress):
                     last, why = step, step.why
-                    if not self._access.sessions.is_open(look.session):
+                    if not self._access.sessions.is_open(context.session):
                         why = "the session has ended"
                         break
                 else:
-                    line = lines.line(exported(step, broker_of(step, names), look.visitor.bodies))
+                    line = lines.line(
+                        exported(step, broker_of(step, names), context.visitor.bodies)
+                    )
                     if size + len(line) > BYTES_MAX:
                         why = f"the file has {size:,} bytes, the limit is {BYTES_MAX:,}"
                         break

@@ -12,8 +12,8 @@ from ...protocol.versions import version_name
 from ..access.rights import Right
 from ..clusters.proxies import Proxied
 from . import answers
-from .look import Look, NotFound, cut_at, listed, patient
 from .pages_cluster import is_internal
+from .request_context import NotFound, RequestContext, cut_at, listed, patient
 
 MEMBER_SECONDS = 1.0  # of one member, while a visitor waits
 ASKED_MEMBERS_MAX = 32  # of one group, about what they subscribe to
@@ -39,27 +39,27 @@ GROUP_COLUMNS = {
 }
 
 
-async def topics(look: Look) -> answers.Topics:
+async def topics(context: RequestContext) -> answers.Topics:
     """All topics; those of the system, and retry and dead letter topics, on request."""
-    kind = look.text("kind", "users")
-    found = listed(look, look.topics(kind), TOPIC_COLUMNS, "name")
+    kind = context.text("kind", "users")
+    found = listed(context, context.topics(kind), TOPIC_COLUMNS, "name")
     for row in found["rows"]:
-        look.watched.collector.want(row.name)
+        context.watched.collector.want(row.name)
     return {"list": found, "kind": kind}
 
 
-async def topic(look: Look) -> answers.Topic:
+async def topic(context: RequestContext) -> answers.Topic:
     """One topic: queues with what they hold, groups, settings."""
-    name = look.required("name")
-    collector, admin = look.watched.collector, look.watched.admin
+    name = context.required("name")
+    collector, admin = context.watched.collector, context.watched.admin
     row = collector.topics().get(name)
     if row is None:
         raise NotFound(
             "topic %(name)s is on no broker that was asked; see the list of topics", name=name
         )
     collector.want(name)
-    stats, faults = await look.ask(
-        look.masters(row.brokers), partial(_flipped, admin.topic_at, name)
+    stats, faults = await context.ask(
+        context.masters(row.brokers), partial(_flipped, admin.topic_at, name)
     )
     queues: list[answers.QueueFact] = [
         {
@@ -91,7 +91,7 @@ async def topic(look: Look) -> answers.Topic:
             "rate_out": one.rate_out,
             "lag_is_at_most": one.lag_is_at_most,
         }
-        for group in look.group_rows().values()
+        for group in context.group_rows().values()
         for one in group.topics
         if one.topic == name
     ]
@@ -110,30 +110,32 @@ async def topic(look: Look) -> answers.Topic:
     }
 
 
-async def groups(look: Look) -> answers.Groups:
+async def groups(context: RequestContext) -> answers.Groups:
     """All groups with their lag."""
-    with_system = look.flag("system")
-    rows = [row for row in look.group_rows().values() if with_system or not is_internal(row.name)]
-    found = listed(look, rows, GROUP_COLUMNS, "name")
+    with_system = context.flag("system")
+    rows = [
+        row for row in context.group_rows().values() if with_system or not is_internal(row.name)
+    ]
+    found = listed(context, rows, GROUP_COLUMNS, "name")
     for row in found["rows"]:
-        look.watched.collector.want(row.name)
+        context.watched.collector.want(row.name)
     return {"list": found, "with_system": with_system}
 
 
-async def group(look: Look) -> answers.Group:
+async def group(context: RequestContext) -> answers.Group:
     """One group: its lag by topic and queue, its members, its retries and dead letters."""
-    name = look.required("name")
-    collector, admin = look.watched.collector, look.watched.admin
+    name = context.required("name")
+    collector, admin = context.watched.collector, context.watched.admin
     row = collector.groups().get(name)
     if row is None:
         raise NotFound(
             "group %(name)s is on no broker that was asked; see the list of groups", name=name
         )
     collector.want(name)
-    masters = look.masters()
+    masters = context.masters()
     (progress, faults), (online, away), proxied = await asyncio.gather(
-        look.ask(masters, partial(_flipped, admin.progress_at, name)),
-        look.ask(masters, partial(_flipped, admin.members_at, name)),
+        context.ask(masters, partial(_flipped, admin.progress_at, name)),
+        context.ask(masters, partial(_flipped, admin.members_at, name)),
         collector.proxies.members(admin, name),
     )
     queues: list[answers.GroupQueue] = [
@@ -150,18 +152,18 @@ async def group(look: Look) -> answers.Group:
             (pair for table in progress.values() for pair in table.offset_table.items()),
             key=lambda pair: pair[0],
         )
-        if look.may(Right.VIEW, topic=queue.topic)
+        if context.may(Right.VIEW, topic=queue.topic)
     ]
     direct = next((one for one in online.values() if one is not None), None)
     connection = direct or proxied.told
     members = _members(direct, proxied)
     differing = row.differing
     if differing is None and any(one.asks_singly for one in masters):
-        differing = await _differing(look, name, members, not away and not proxied.faults)
+        differing = await _differing(context, name, members, not away and not proxied.faults)
     return {
         "group": replace(
             row,
-            topics=[one for one in row.topics if look.may(Right.VIEW, topic=one.topic)],
+            topics=[one for one in row.topics if context.may(Right.VIEW, topic=one.topic)],
             differing=differing,
             consume_type=row.consume_type or (connection and connection.consume_type),
             message_model=row.message_model or (connection and connection.message_model),
@@ -176,7 +178,7 @@ async def group(look: Look) -> answers.Group:
             (
                 one
                 for one in connection.subscription_table.values()
-                if look.may(Right.VIEW, topic=one.topic or "")
+                if context.may(Right.VIEW, topic=one.topic or "")
             ),
             key=lambda one: one.topic or "",
         ),
@@ -187,10 +189,10 @@ async def group(look: Look) -> answers.Group:
     }
 
 
-async def member(look: Look) -> answers.MemberAccount:
+async def member(context: RequestContext) -> answers.MemberAccount:
     """One member of a group: its own account, and its stacks."""
-    name, client = look.required("group"), look.required("client")
-    info = await patient(look.watched.admin.running_info(name, client, stacks=True))
+    name, client = context.required("group"), context.required("client")
+    info = await patient(context.watched.admin.running_info(name, client, stacks=True))
     stack = info.jstack or ""
     return {
         "group": name,
@@ -215,34 +217,34 @@ async def member(look: Look) -> answers.MemberAccount:
     }
 
 
-async def dead_letters(look: Look) -> answers.DeadLetters:
+async def dead_letters(context: RequestContext) -> answers.DeadLetters:
     """The dead letter topics."""
-    rows = [row for row in look.topic_rows().values() if row.name.startswith(DLQ_PREFIX)]
-    found = listed(look, rows, TOPIC_COLUMNS, "-messages")
+    rows = [row for row in context.topic_rows().values() if row.name.startswith(DLQ_PREFIX)]
+    found = listed(context, rows, TOPIC_COLUMNS, "-messages")
     return {"list": found, "prefix": DLQ_PREFIX}
 
 
-async def history(look: Look) -> answers.History:
+async def history(context: RequestContext) -> answers.History:
     """The points of a series, for a chart: `series` is topic, lag, in or out, `name` a name."""
-    series, name = look.required("series"), look.required("name")
+    series, name = context.required("series"), context.required("name")
     if series == "topic":
-        look.must(Right.VIEW, topic=name)
+        context.must(Right.VIEW, topic=name)
     if series == "lag":
-        look.must(Right.VIEW, group=name)
+        context.must(Right.VIEW, group=name)
     key: tuple[object, ...] = (series, name)
     if series in ("in", "out"):
-        key = (series, name, look.number("id", 0, 0, 1 << 40))
-    found = look.watched.collector.history.points(key)
+        key = (series, name, context.number("id", 0, 0, 1 << 40))
+    found = context.watched.collector.history.points(key)
     return {"first_ms": found.first_ms, "step_ms": found.step_ms, "values": found.values}
 
 
 async def _flipped(request: Any, name: str, address: str) -> Any:
-    """A request about `name`, for `Look.ask`, which gives addresses."""
+    """A request about `name`, for `RequestContext.ask`, which gives addresses."""
     return await request(address, name)
 
 
 async def _differing(
-    look: Look, group: str, members: list[answers.Member], are_all: bool
+    context: RequestContext, group: str, members: list[answers.Member], are_all: bool
 ) -> str | None:
     """Which members subscribe otherwise than others, as they say themselves: RocketMQ's brokers
     keep only the subscription of the member that came last. None where it is not known."""
@@ -253,7 +255,7 @@ async def _differing(
     async def told(client: str) -> tuple[str, str] | None:
         try:
             async with asyncio.timeout(MEMBER_SECONDS):
-                info = await look.watched.admin.running_info(group, client)
+                info = await context.watched.admin.running_info(group, client)
         except (AerobeeError, TimeoutError):
             return None  # a client of gRPC does not say it
         wanted = sorted(
@@ -261,7 +263,7 @@ async def _differing(
             for one in info.subscription_set
             if one.topic
             and not one.topic.startswith(RETRY_PREFIX)
-            and look.may(Right.VIEW, topic=one.topic)
+            and context.may(Right.VIEW, topic=one.topic)
         )
         return client, " ".join(wanted)
 

@@ -7,9 +7,9 @@ from aiohttp import web
 
 from ..access.rights import Right
 from . import pages_audit, pages_cluster, pages_messages, pages_topics
-from .look import Look
+from .request_context import RequestContext
 
-View = Callable[[Look], Awaitable[Mapping[str, Any]]]
+View = Callable[[RequestContext], Awaitable[Mapping[str, Any]]]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -39,7 +39,7 @@ class Route(NamedTuple):
     handler: Handler
 
 
-async def _none(look: Look) -> Mapping[str, Any]:
+async def _none(context: RequestContext) -> Mapping[str, Any]:
     return {}
 
 

@@ -20,8 +20,8 @@ from ..messages.searches import Searches
 from ..messages.shown import Types
 from ..texts import Text, refusal
 from .languages import LANGUAGES, chosen
-from .look import BadQuery, Forbidden, Look, as_of
 from .rendering import environment, linker
+from .request_context import BadQuery, Forbidden, RequestContext, as_of
 from .routes import ACTING, PAGES, Page
 
 REFRESH_SECONDS = 10  # after which an open page asks for its figures again
@@ -67,11 +67,11 @@ class Site:
         self._types = types
         self._templates = {one.code: environment(one) for one in LANGUAGES}
 
-    def look(
+    def request_context(
         self, request: web.Request, query: Mapping[str, str], page: Page | None = None
-    ) -> Look:
-        """The visit; BadQuery for a cluster that is not watched, Forbidden for what the visitor may
-        not do."""
+    ) -> RequestContext:
+        """The context of a request. Raises BadQuery for a cluster that is not watched, and
+        Forbidden for what the visitor may not do."""
         found = session.get()
         if found is None:
             raise refusal(web.HTTPUnauthorized, "the session has ended; log in again")
@@ -87,13 +87,15 @@ class Site:
             )
         if isinstance(found.signed, ClusterUser) and visitor.cluster == name:
             watched = found.signed.watched
-        look = Look(self.clusters, watched, query, found, self.access, self.searches, self._types)
-        look.must(Right.VIEW)
+        context = RequestContext(
+            self.clusters, watched, query, found, self.access, self.searches, self._types
+        )
+        context.must(Right.VIEW)
         if page is not None:
             topic = query.get(page.topic) if page.topic else None
             group = query.get(page.group) if page.group else None
             if page.right > Right.VIEW or topic or group:
-                look.must(page.right, topic=topic or None, group=group or None)
+                context.must(page.right, topic=topic or None, group=group or None)
             if page.of_all and visitor.is_limited:
                 raise Forbidden(
                     "%(title)s is about all topics and groups, and %(name)s may not see all "
@@ -101,7 +103,7 @@ class Site:
                     title=Text(page.title),
                     name=visitor.name,
                 )
-        return look
+        return context
 
     async def compile(self) -> None:
         """Compile all templates before they are wanted, as the first visit of a page would spend
@@ -111,25 +113,27 @@ class Site:
                 await asyncio.sleep(COMPILE_PAUSE_SECONDS)
                 found.get_template(name)
 
-    def context(self, request: web.Request, look: Look, path: str, title: str) -> dict[str, Any]:
-        """What a template of a visit has beside its data."""
+    def template_values(
+        self, request: web.Request, context: RequestContext, path: str, title: str
+    ) -> dict[str, Any]:
+        """The values that a template of a visit gets beside its data."""
         return {
             **self._page_of(request),
-            "here": _here(request, look),
-            "cluster": look.watched.name,
-            "link": linker(self.base, look.watched.name),
-            "look": look,
-            "menu": self._menu(look),
-            "may_act": partial(self._may_act, look),
-            "may_audit": look.may(Right.ADMINISTER),
+            "here": _here(request, context),
+            "cluster": context.watched.name,
+            "link": linker(self.base, context.watched.name),
+            "request_context": context,
+            "menu": self._menu(context),
+            "may_act": partial(self._may_act, context),
+            "may_audit": context.may(Right.ADMINISTER),
             "nonce": nonce.get(),
             "path": path,
             "refresh_s": REFRESH_SECONDS,
-            "samples": as_of(look),
+            "samples": as_of(context),
             "self_url": str(request.rel_url),
             "title": title,
-            "token": look.session.token,
-            "visitor": look.visitor,
+            "token": context.session.token,
+            "visitor": context.visitor,
             "is_read_only": self.access.is_read_only,
         }
 
@@ -151,53 +155,53 @@ class Site:
     ) -> web.Response:
         """A page outside of a session, which knows nothing of the clusters."""
         after = urlencode({"next": data["next"]}) if data.get("next") else ""
-        context = {
+        values = {
             **self._page_of(request),
             "here": f"{self.base}/login?{after}",
             "title": title,
             "data": {"error": None, **data},
         }
-        text = self.template(request, template).render(context)
+        text = self.template(request, template).render(values)
         return web.Response(text=text, content_type="text/html", status=status)
 
     def page(
         self,
         request: web.Request,
-        look: Look,
+        context: RequestContext,
         path: str,
         title: str,
         data: Mapping[str, Any],
         status: int = 200,
     ) -> web.Response:
         """A page of a visit."""
-        context = self.context(request, look, path, title)
-        text = self.template(request, path).render(context | {"data": data})
+        values = self.template_values(request, context, path, title)
+        text = self.template(request, path).render(values | {"data": data})
         return web.Response(text=text, content_type="text/html", status=status)
 
-    def _menu(self, look: Look) -> list[Page]:
+    def _menu(self, context: RequestContext) -> list[Page]:
         """What the menu has for this visitor."""
-        found = [page for page in PAGES if page.in_menu and look.may(page.right)]
-        if not self.access.is_read_only and look.visitor.right >= Right.OPERATE:
+        found = [page for page in PAGES if page.in_menu and context.may(page.right)]
+        if not self.access.is_read_only and context.visitor.right >= Right.OPERATE:
             found += ACTING
         return found
 
-    def _may_act(self, look: Look, name: str, query: Mapping[str, Any]) -> bool:
+    def _may_act(self, context: RequestContext, name: str, query: Mapping[str, Any]) -> bool:
         """Whether a page shows the link to an action about what the query names."""
         if self.access.is_read_only:
             return False
         action = self.registry.actions[name]
         try:
-            look.must_act(action, query)
+            context.must_act(action, query)
         except Forbidden:
             return False
         return True
 
 
-def _here(request: web.Request, look: Look) -> str:
+def _here(request: web.Request, context: RequestContext) -> str:
     """The page to see again in another language; of the answer to a form, the page before it."""
     if request.method == "GET":
         return str(request.rel_url)
-    return str(request.rel_url.parent.with_query(cluster=look.watched.name))
+    return str(request.rel_url.parent.with_query(cluster=context.watched.name))
 
 
 def headers() -> dict[str, str]:

@@ -10,7 +10,7 @@ from aerobee.client import Admin, Consumer, Message, Producer
 from aerobee.console.access.passwords import hash_password
 from aerobee.console.access.rights import Right
 from aerobee.console.access.user_file import User
-from aerobee.console.web.look import Look, listed
+from aerobee.console.web.request_context import RequestContext, listed
 from aerobee.console.web.routes import DATA, PAGES
 from aerobee.testing import LocalCluster
 from aerobee.tools import openapi
@@ -173,17 +173,17 @@ async def test_a_parameter_that_is_needed_is_described_as_such(site: Site, path:
         assert f"{name} is missing" in json.loads(text)["error"]
 
 
-async def _told(look: Look) -> dict[str, Any]:
+async def _told(context: RequestContext) -> dict[str, Any]:
     def inner() -> list[int]:
-        return [look.number("inner", 1, 0, 9)]
+        return [context.number("inner", 1, 0, 9)]
 
-    if look.flag("more"):
-        return {"more": inner(), "list": listed(look, [], {}, ""), **_rest(look)}
-    return {"name": look.required("name")}
+    if context.flag("more"):
+        return {"more": inner(), "list": listed(context, [], {}, ""), **_rest(context)}
+    return {"name": context.required("name")}
 
 
-def _rest(look: Look) -> dict[str, Any]:
-    return {"rest": look.required("rest")}
+def _rest(context: RequestContext) -> dict[str, Any]:
+    return {"rest": context.required("rest")}
 
 
 def test_parameters_come_from_helpers_too() -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import pytest
-from aerobee.console.web import look
+from aerobee.console.web import request_context
 from aerobee.console.web.app import TAILS_MAX
 from aerobee.protocol import codes
 from aerobee.protocol.command import Response
@@ -71,7 +71,7 @@ async def test_an_answer_that_is_nonsense_is_a_mark(shop: Shop, body: bytes) -> 
 async def test_a_broker_that_is_slow_costs_a_page_its_part_alone(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(look, "ASK_SECONDS", 0.1)
+    monkeypatch.setattr(request_context, "ASK_SECONDS", 0.1)
     shop.broker.answers[codes.GET_TOPIC_STATS_INFO] = lambda *_: None  # it never answers
     async with Site({"main": shop.address}) as site:
         found = await site.data("topic", name="orders")

@@ -1,4 +1,4 @@
-"""One visit of a page: its cluster, and the parameters of its URL."""
+"""The context of one request: session, cluster, and the parameters of the URL."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -45,8 +45,8 @@ class Forbidden(TextError):
 
 
 @dataclass(frozen=True)
-class Look:
-    """A visit. `query` are the parameters of the URL, or the fields of a form."""
+class RequestContext:
+    """The context of a request. `query` are the parameters of the URL, or the fields of a form."""
 
     clusters: Clusters
     watched: Watched
@@ -62,11 +62,11 @@ class Look:
         return self.session.visitor
 
     def may(self, right: Right, *, topic: str | None = None, group: str | None = None) -> bool:
-        """Whether the visitor may do this in this cluster."""
+        """True if the visitor may do this in this cluster."""
         return self.visitor.may(right, topic=topic, group=group, cluster=self.watched.name)
 
     def must(self, right: Right, *, topic: str | None = None, group: str | None = None) -> None:
-        """Forbidden when the visitor may not do this in this cluster."""
+        """Raise Forbidden when the visitor may not do this in this cluster."""
         if not self.may(right, topic=topic, group=group):
             about = [Text("topic %(topic)s", topic=topic[:255])] if topic is not None else []
             about += [Text("group %(name)s", name=group[:255])] if group is not None else []
@@ -126,7 +126,7 @@ class Look:
         return int(text)
 
     def flag(self, name: str) -> bool:
-        """Whether a box is ticked."""
+        """True if a box is ticked."""
         return self.text(name) == "1"
 
     def time_ms(self, name: str, default: int) -> int:
@@ -219,7 +219,7 @@ async def patient(work: Awaitable[Result]) -> Result:
 
 
 def listed(
-    look: Look,
+    context: RequestContext,
     rows: list[Row],
     columns: Mapping[str, Callable[[Any], Any]],
     default: str,
@@ -227,11 +227,11 @@ def listed(
 ) -> Listed[Row]:
     """A page of a list: filtered by `q` in the name, sorted by a column of `columns` (`-` before
     it: downwards), with the number of all."""
-    q = look.text("q")
+    q = context.text("q")
     total = len(rows)
     if q:
         rows = [row for row in rows if q.lower() in named(row).lower()]
-    sort = look.text("sort", default)
+    sort = context.text("sort", default)
     key = columns.get(sort.removeprefix("-"))
     if key is None:
         raise BadQuery(
@@ -244,7 +244,7 @@ def listed(
     known.sort(key=column, reverse=sort.startswith("-"))
     rows = known + [row for row in rows if column(row) is None]
     pages = max(1, -(-len(rows) // ROWS))
-    page = min(look.number("page", 1, 1, 1_000_000), pages)
+    page = min(context.number("page", 1, 1, 1_000_000), pages)
     return {
         "rows": rows[(page - 1) * ROWS : page * ROWS],
         "total": total,
@@ -257,15 +257,15 @@ def listed(
 
 
 def cut_at(most: int, count: int) -> Text | None:
-    """That only the first rows are shown; None where these are all."""
+    """A note that only the first rows are shown; None if all rows are shown."""
     if count <= most:
         return None
     return Text("the first %(shown)s of %(count)s", shown=f"{most:,}", count=f"{count:,}")
 
 
-def as_of(look: Look) -> Samples:
-    """What every page says of its samples: their time, and the brokers that did not answer."""
-    collector = look.watched.collector
+def as_of(context: RequestContext) -> Samples:
+    """The state of the samples of a page: their time, and the brokers that did not answer."""
+    collector = context.watched.collector
     times = [one.at_ms for one in collector.brokers.values() if one.at_ms is not None]
     return {
         "now_ms": now_ms(),
