@@ -60,9 +60,9 @@ class Clock:
         end = self._ahead + seconds
         while self._ahead < end:
             self._ahead = min(end, self._ahead + step)
-            await self.settle()
+            await self.run_ready()
 
-    async def settle(self) -> None:
+    async def run_ready(self) -> None:
         """Let what is under way arrive, without moving."""
         for _ in range(TURNS):
             await asyncio.sleep(0)

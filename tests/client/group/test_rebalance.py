@@ -91,7 +91,7 @@ async def test_a_queue_that_cannot_be_taken_is_retried_after_a_second(
     fake.broker.answers[codes.QUERY_CONSUMER_OFFSET] = lambda *_: Response(codes.SYSTEM_BUSY)
     async with member(fake) as consumer:
         await until(lambda: bool(fake.broker.requests[codes.QUERY_CONSUMER_OFFSET]))
-        await clock.settle()
+        await clock.run_ready()
         assert consumer.queues == []
         fake.broker.answers[codes.QUERY_CONSUMER_OFFSET] = answer
         await clock.advance(2)

@@ -80,7 +80,7 @@ async def test_without_a_reply_the_error_gives_the_timeout(fake: FakeCluster) ->
     async with Producer(fake.address) as producer:
         asking = asyncio.create_task(producer.request(Message("orders", b"anybody?"), timeout=9))
         await until(lambda: fake.broker.sent)
-        await clock.settle()
+        await clock.run_ready()
         await clock.advance(10)
         with pytest.raises(NoAnswerError, match=r"no reply to request .* within 9 s"):
             await asking

@@ -206,7 +206,7 @@ async def test_a_paused_queue_is_not_pulled_until_it_is_resumed(
         assert len(await consumer.poll(LONG)) == 1
         consumer.pause([QUEUE])
         shelf.put("orders", 0, b"1")  # answers the pull in flight
-        await clock.settle()
+        await clock.run_ready()
         assert len(await consumer.poll(0)) == 1
         shelf.put("orders", 0, b"2")
         await clock.advance(10)

@@ -191,7 +191,7 @@ async def test_a_lost_lock_is_asked_for_once_at_a_time(
         await first.ack()
         await until(lambda: len(fake.broker.requests[codes.LOCK_BATCH_MQ]) > asked)
         shelf.put("orders", 0, b"2")  # for the pull that is under way
-        await clock.settle()
+        await clock.run_ready()
         assert len(fake.broker.requests[codes.LOCK_BATCH_MQ]) == asked + 1
         assert await consumer.receive(0) is None
         fake.broker.answers[codes.LOCK_BATCH_MQ] = answer

@@ -64,7 +64,7 @@ async def test_a_request_without_a_response_times_out(server: Server, peers: Pee
     clock = Clock()
     asking = asyncio.create_task(peers.request(address(server), LATER, timeout_s=9))
     await until(lambda: server.connections)
-    await clock.settle()
+    await clock.run_ready()
     await clock.advance(10)
     with pytest.raises(TimeoutError, match=r"no answer from .* to request 9005 within 9 s"):
         await asking
