@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ..client.blocking.reader import Reader
-from .errors import plain_errors
+from .errors import readable_errors
 from .options import ReadOptions
 from .plan import plan
 from .pushdown import EVERYTHING, push_down
@@ -32,7 +32,7 @@ class RocketmqReader(DataSourceReader):
         self.columns = columns
         self.pushed = EVERYTHING
 
-    @plain_errors()
+    @readable_errors()
     def partitions(self) -> Sequence[InputPartition]:
         """A task for each range of the plan."""
         with Reader(self.options.name_server, **self.options.reader) as bounds:
@@ -53,7 +53,7 @@ class PushdownReader(RocketmqReader):
     A class of its own: a reader with `pushFilters` fails the query where pushdown is off.
     """
 
-    @plain_errors()
+    @readable_errors()
     def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
         """Use the filters that the plan can apply; returns the ones that Spark must apply."""
         self.pushed, rest = push_down(filters, self.options)

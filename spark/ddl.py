@@ -1,6 +1,6 @@
-"""A look at a schema in Spark's DDL without Spark: its parser is in the JVM, which starts slowly.
+"""A check of a schema in Spark's DDL without Spark: its parser is in the JVM, which starts slowly.
 
-Finds plain mistakes (a bracket, a column without a type, an unknown type), so that the user learns
+Finds simple mistakes (a bracket, a column without a type, an unknown type), so that the user learns
 of them at once. Spark still parses what passes here.
 """
 
@@ -23,7 +23,7 @@ _PAIRS = {")": "(", ">": "<"}
 
 
 def fault_in(text: str) -> str | None:
-    """What is plainly wrong with a schema in DDL; None when nothing is."""
+    """The first obvious mistake in a schema in DDL; None when there is none."""
     text = _QUOTED.sub("''", text)
     try:
         columns = list(_columns(text))

@@ -21,7 +21,7 @@ class DataLossError(Exception):
 
 
 @contextmanager
-def plain_errors() -> Iterator[None]:
+def readable_errors() -> Iterator[None]:
     """Context manager and decorator: hides the traceback of expected errors.
 
     It acts only in a Python process of Spark's. A plain ValueError names a wrong option or column;

@@ -33,7 +33,7 @@ OBSERVED, ROWS = "malformed", "rows"  # Spark's names of their number
 CHECKPOINT = ".checkpoint"  # behind the name of the table of a stream
 EARLIEST = StartFrom(FIRST)
 SCAN = "BatchScan"  # how Spark's plans call the reading of such a source as ours
-LOOK_SECONDS = 0.2  # between looks at how many rows Spark has read
+CHECK_SECONDS = 0.2  # between checks of how many rows Spark has read
 
 OnRows = Callable[[int, int | None], None]  # rows read so far, messages left if that is known
 
@@ -242,14 +242,14 @@ def _reported(spark: SparkSession, on_rows: Callable[[int], None]) -> Iterator[N
     """Reports the number of rows read so far from a thread, until the block ends."""
     ended = threading.Event()
 
-    def look() -> None:
-        while not ended.wait(LOOK_SECONDS):
+    def check() -> None:
+        while not ended.wait(CHECK_SECONDS):
             try:
                 on_rows(_rows_read(spark))
             except (Py4JError, OSError):
                 return  # Spark is stopping
 
-    thread = threading.Thread(target=look, name="rows-read", daemon=True)
+    thread = threading.Thread(target=check, name="rows-read", daemon=True)
     thread.start()
     try:
         yield

@@ -44,7 +44,7 @@ from .progress import Progress, commit, latest, rows_between
 from .session import SparkFailed, Stopped, on_signals, sentence, session
 from .stream import SPARK_ADMITS
 
-LOOK_SECONDS = 0.2
+CHECK_SECONDS = 0.2
 SIGNAL_SECONDS = 0.5  # between the JVM's end and our own signal, when both are signalled
 END_SECONDS_MAX = 20.0  # a signal waits for a micro-batch; one that is cut off is repeated
 TRIGGER = "1 second"  # between the micro-batches of a continuous one, at least
@@ -189,7 +189,7 @@ class _RunningQueries:
         return _offsets(last["sources"][0]["endOffset"]) if last else {}
 
     def wait(self, stop: threading.Event, on_rows: OnRows) -> Written:
-        while any(query.isActive for query in self.queries) and not stop.wait(LOOK_SECONDS):
+        while any(query.isActive for query in self.queries) and not stop.wait(CHECK_SECONDS):
             on_rows(self._count().rows, self._lag())
             for query in self.queries:
                 self._check(query)
@@ -205,7 +205,7 @@ class _RunningQueries:
             while query.isActive and query.status["isTriggerActive"]:
                 if time.monotonic() > deadline:
                     return
-                time.sleep(LOOK_SECONDS)
+                time.sleep(CHECK_SECONDS)
 
     def stop(self) -> None:
         with suppress(PySparkException, Py4JError, OSError):  # the JVM may be gone

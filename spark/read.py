@@ -15,7 +15,7 @@ from pyspark import TaskContext
 from ..client.pull import reader
 from ..store.base.chunk import Chunk, MessagesGone
 from .decode import decode
-from .errors import DataLossError, plain_errors
+from .errors import DataLossError, readable_errors
 from .options import ReadOptions
 from .plan import QueueRange
 from .pull import Pulling, pull_chunks
@@ -31,7 +31,7 @@ def read_range(
     if wanted is None:  # PySpark makes one partition of none
         return
     keep_modules()
-    with plain_errors():
+    with readable_errors():
         yield from _chosen(options, columns, wanted)
 
 

@@ -25,7 +25,7 @@ from ..client.base.message_view import MessageView
 from ..client.base.receipts import SendReceipt
 from ..client.producer.broker_requests import TransactionState
 from ..client.producer.transactions import TransactionProducer
-from .errors import plain_errors
+from .errors import readable_errors
 from .schema import ROW_ID
 from .sink_options import WriteOptions, row_fields
 
@@ -50,7 +50,7 @@ class _Writer:
         self.options = options
         self.job = uuid.uuid4().hex
 
-    @plain_errors()
+    @readable_errors()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int = 0) -> None:
         """All tasks are done: commit their rows."""
         asyncio.run(end_rows(messages, self.options, TransactionState.COMMIT))
@@ -63,7 +63,7 @@ class _Writer:
 class RocketmqWriter(_Writer, DataSourceArrowWriter):
     """A batch write."""
 
-    @plain_errors()
+    @readable_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
         """Send the rows of one task."""
         rows = (row for batch in iterator for row in batch.to_pylist())
@@ -73,7 +73,7 @@ class RocketmqWriter(_Writer, DataSourceArrowWriter):
 class RocketmqStreamWriter(_Writer, DataSourceStreamWriter):
     """A streaming write: every micro-batch through here."""
 
-    @plain_errors()
+    @readable_errors()
     def write(self, iterator: Iterator[Any]) -> Sent:
         """Send the rows of one task of a micro-batch."""
         rows = (row.asDict() for row in iterator)

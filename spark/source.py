@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from .errors import plain_errors
+from .errors import readable_errors
 from .options import read_options
 from .schema import Column, chosen_columns, ddl, row_columns
 
@@ -34,25 +34,25 @@ class RocketmqSource(DataSource):
     def name(cls) -> str:
         return NAME
 
-    @plain_errors()
+    @readable_errors()
     def schema(self) -> str:
         options = read_options(self.given, stream=None)
         return ddl(row_columns(headers=options.headers, full=options.full))
 
-    @plain_errors()
+    @readable_errors()
     def reader(self, schema: StructType) -> "RocketmqReader":
         from .batch import batch_reader
 
         return batch_reader(read_options(self.given), _columns(schema))
 
     def streamReader(self, schema: StructType) -> "RocketmqStreamReader":
-        # No `plain_errors`: PySpark 4.3 fails once more after an error here, with a bug of its own,
-        # and without the traceback only that one would be shown.
+        # No `readable_errors`: PySpark 4.3 fails once more after an error here, with a bug of its
+        # own, and without the traceback only that one would be shown.
         from .stream import RocketmqStreamReader
 
         return RocketmqStreamReader(read_options(self.given, stream=True), _columns(schema))
 
-    @plain_errors()
+    @readable_errors()
     def writer(self, schema: StructType, overwrite: bool) -> "RocketmqWriter":
         if overwrite:
             raise ValueError("topics can't be overwritten; write with mode append")
@@ -60,7 +60,7 @@ class RocketmqSource(DataSource):
 
         return RocketmqWriter(self._write_options(schema))
 
-    @plain_errors()
+    @readable_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> "RocketmqStreamWriter":
         from .sink import RocketmqStreamWriter
 

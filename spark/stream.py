@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from ..client.blocking.reader import Reader
 from ..client.errors import AerobeeError
 from . import progress
-from .errors import plain_errors
+from .errors import readable_errors
 from .options import ReadOptions
 from .progress import Progress
 from .retrying_bounds import RetryingBounds
@@ -58,7 +58,7 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
 
     # --- in the driver --------------------------------------------------------------------------
 
-    @plain_errors()
+    @readable_errors()
     def initialOffset(self) -> Progress:
         if self._first is None:
             self._first = progress.first(self._ask(), self.options, self._end)
@@ -70,11 +70,11 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
             return admission.ReadAllAvailable()
         return admission.ReadMaxRows(self.options.rows_max)
 
-    @plain_errors()
+    @readable_errors()
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = progress.latest(self._ask(), self.options, {})
 
-    @plain_errors()
+    @readable_errors()
     def latestOffset(self, start: Progress | None = None, limit: Any = None) -> Progress:
         """The end of the next micro-batch. PySpark before 4.2 gives neither argument."""
         is_told, is_asked, self._is_asked = start is not None, self._is_asked, True
@@ -102,7 +102,7 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
             log.warning("the latest offsets can't be had: %s", wrong)
             return None
 
-    @plain_errors()
+    @readable_errors()
     def partitions(self, start: Progress, end: Progress) -> Sequence[InputPartition]:
         """A task for each range of the micro-batch."""
         self._end = end

@@ -21,7 +21,7 @@ async def of_open_servers(kind: str, addresses: Iterable[str], security: Securit
     bound to the loopback alone. RocketMQ's don't say where they are bound."""
     peers = Peers(tls=security.context)
 
-    async def look(address: str) -> list[Finding]:
+    async def check(address: str) -> list[Finding]:
         try:
             answer = await peers.request(address, CONFIG[kind], timeout_s=TIMEOUT_S)
             if answer.code != codes.SUCCESS:
@@ -48,6 +48,6 @@ async def of_open_servers(kind: str, addresses: Iterable[str], security: Securit
         return [Finding(where, what, do)]
 
     try:
-        return [one for found in await each(sorted(set(addresses)), look) for one in found]
+        return [one for found in await each(sorted(set(addresses)), check) for one in found]
     finally:
         await peers.close()

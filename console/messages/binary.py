@@ -10,7 +10,7 @@ DEPTH_MAX = 64
 BEGINS = frozenset(bytes([one]) for one in (*range(0x80, 0xA0), *range(0xDC, 0xE0)))
 
 
-def looks_like_msgpack(body: bytes) -> bool:
+def may_be_msgpack(body: bytes) -> bool:
     """Whether a body begins as a map or an array does."""
     return body[:1] in BEGINS
 
@@ -28,7 +28,7 @@ def from_msgpack(body: bytes) -> Any:
         raise ValueError(f"it is no msgpack: {wrong or type(wrong).__name__}") from None
     if not isinstance(found, dict | list):
         raise ValueError("it is no map or array")
-    return _plain(found, 0)
+    return _jsonable(found, 0)
 
 
 def written(value: Any) -> str:
@@ -36,15 +36,15 @@ def written(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def _plain(value: Any, depth: int) -> Any:
+def _jsonable(value: Any, depth: int) -> Any:
     if depth > DEPTH_MAX:
         raise ValueError(f"it is nested more than {DEPTH_MAX} deep")
     if isinstance(value, dict):
-        return {_name(key): _plain(one, depth + 1) for key, one in value.items()}
+        return {_name(key): _jsonable(one, depth + 1) for key, one in value.items()}
     if isinstance(value, msgpack.ExtType):
         return {"type": value.code, "bytes": value.data.hex()}
     if isinstance(value, list | tuple):
-        return [_plain(one, depth + 1) for one in value]
+        return [_jsonable(one, depth + 1) for one in value]
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, msgpack.Timestamp):

@@ -17,7 +17,7 @@ from ...protocol.filters.sql92 import Properties
 from ...protocol.message import properties as props
 from ...protocol.message.compression import CompressionMissing
 from ...protocol.message.record import Record
-from .binary import from_msgpack, looks_like_msgpack
+from .binary import from_msgpack, may_be_msgpack
 from .shown import id_of, unpacked
 
 BODY = "body"
@@ -103,7 +103,7 @@ class Fields:
                     return msgspec.json.decode(body)  # several times as fast
                 except msgspec.DecodeError:  # it is stricter: NaN, bytes that are no UTF-8
                     return json.loads(body.decode(errors="replace"))
-            return from_msgpack(body) if looks_like_msgpack(body) else None
+            return from_msgpack(body) if may_be_msgpack(body) else None
         except (Malformed, CompressionMissing, ValueError, RecursionError):
             return None
 

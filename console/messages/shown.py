@@ -12,7 +12,7 @@ from ...protocol.message.compression import CompressionMissing, decompress
 from ...protocol.message.record import Record
 from ..access.rights import Bodies
 from ..texts import Text, joined, text_of
-from .binary import from_msgpack, looks_like_msgpack, written
+from .binary import from_msgpack, may_be_msgpack, written
 
 BODY_BYTES_MAX = 4 << 20  # of an unpacked body
 SHOWN_CHARS_MAX = 64 << 10
@@ -87,7 +87,7 @@ def _read(body: bytes) -> Shown:
         try:
             kind, text = "msgpack", written(from_msgpack(body))
         except ValueError as wrong:
-            why = str(wrong) if looks_like_msgpack(body) else None
+            why = str(wrong) if may_be_msgpack(body) else None
             note = _joined(_cut(len(body), HEX_BYTES_MAX, Text("bytes")), why)
             return Shown("hex", _hex(body[:HEX_BYTES_MAX]), len(body), note)
     if kind == "text" and text[:1] in ("{", "[") and len(text) <= SHOWN_CHARS_MAX:

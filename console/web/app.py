@@ -303,7 +303,9 @@ class Console:
         try:
             context = self.site.request_context(request, request.query)
         except (BadQuery, Forbidden, web.HTTPUnauthorized):
-            return self.site.plain(request, "outside", heading, {"error": text}, status)
+            return self.site.page_without_session(
+                request, "outside", heading, {"error": text}, status
+            )
         return self.site.page(request, context, "error", heading, {"error": text}, status)
 
     async def _seen(self, view: View, context: RequestContext) -> Mapping[str, Any]:

@@ -69,7 +69,7 @@ class LoginPages:
             "minutes": round(SECONDS / 60) if self._access.link is not None else None,
             "next": self._here(after),
         }
-        return self._site.plain(request, "login", Text("Log in"), data, status)
+        return self._site.page_without_session(request, "login", Text("Log in"), data, status)
 
     async def _by_password(self, request: web.Request) -> web.StreamResponse:
         fields = await self._access.guard.form(request, None)
@@ -97,8 +97,8 @@ class LoginPages:
     def _here(self, after: str) -> str:
         """The page to go on with: one of this console."""
         is_ours = after.startswith(f"{self._base}/") and not after.startswith("//")
-        is_plain = after.isascii() and after.isprintable() and "\\" not in after
-        if is_ours and is_plain and len(after) <= NEXT_CHARS_MAX:
+        is_printable = after.isascii() and after.isprintable() and "\\" not in after
+        if is_ours and is_printable and len(after) <= NEXT_CHARS_MAX:
             return after
         return f"{self._base}/overview"
 

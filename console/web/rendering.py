@@ -170,20 +170,20 @@ def linker(base: str, cluster: str) -> Callable[..., str]:
 
 def to_json(value: Any) -> bytes:
     """The value as JSON; not known is null."""
-    text = json.dumps(_plain(value), ensure_ascii=True, allow_nan=False)
+    text = json.dumps(_jsonable(value), ensure_ascii=True, allow_nan=False)
     return text.encode()
 
 
-def _plain(value: Any) -> Any:
+def _jsonable(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {one.name: _plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
+        return {one.name: _jsonable(getattr(value, one.name)) for one in dataclasses.fields(value)}
     fields = getattr(value, "__struct_fields__", None) or getattr(value, "_fields", None)
     if fields is not None:
-        return {name: _plain(getattr(value, name)) for name in fields}
+        return {name: _jsonable(getattr(value, name)) for name in fields}
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _jsonable(one) for key, one in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(one) for one in value]
+        return [_jsonable(one) for one in value]
     if isinstance(value, bytes):
         return value.hex()
     return value

@@ -145,7 +145,7 @@ class Site:
         """A template in the visitor's language."""
         return self._templates[chosen(request).code].get_template(f"{name}.html")
 
-    def plain(
+    def page_without_session(
         self,
         request: web.Request,
         template: str,

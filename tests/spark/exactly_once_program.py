@@ -21,7 +21,7 @@ from aerobee.spark import register
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-LOOK_SECONDS = 0.1
+CHECK_SECONDS = 0.1
 AGAIN_SECONDS = 0.5  # after a query has failed
 
 
@@ -63,7 +63,7 @@ def _go_on(writer: Any, told: threading.Event) -> int | None:
     rows = 0
     try:
         query = writer.start()
-        while query.isActive and not told.wait(LOOK_SECONDS):
+        while query.isActive and not told.wait(CHECK_SECONDS):
             progress = query.lastProgress
             if progress and progress["numInputRows"] and progress["batchId"] != last:
                 last = progress["batchId"]

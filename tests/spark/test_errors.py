@@ -4,12 +4,12 @@ import json
 
 import pytest
 from aerobee.client.errors import NoRouteError
-from aerobee.spark.errors import HIDE, DataLossError, plain_errors
+from aerobee.spark.errors import HIDE, DataLossError, readable_errors
 from aerobee.store.base.errors import StoreError
 
 
 def fail(wrong: Exception) -> None:
-    with pytest.raises(type(wrong)), plain_errors():
+    with pytest.raises(type(wrong)), readable_errors():
         raise wrong
 
 
