@@ -24,8 +24,9 @@ from ..errors import BrokerError, ClientError
 from .groups import GroupAdmin
 from .topics import TopicAdmin
 
-SETTLE_SECONDS = 35.0  # clients ask for routes every 30 s, and send by the old one until then
-LOOK_SECONDS = 2.0
+# Clients ask for routes every 30 s, and send by the old route until then.
+ROUTES_RENEWED_SECONDS = 35.0
+CHECK_SECONDS = 2.0
 
 BROADCASTING = "BROADCASTING"
 
@@ -59,8 +60,8 @@ class ShrinkAdmin(TopicAdmin, GroupAdmin):
         queues: int,
         *,
         force: bool = False,
-        settle_s: float = SETTLE_SECONDS,
-        look_s: float = LOOK_SECONDS,
+        settle_s: float = ROUTES_RENEWED_SECONDS,
+        look_s: float = CHECK_SECONDS,
         timeout_s: float | None = None,
         looked: Looked | None = None,
     ) -> None:
@@ -78,7 +79,7 @@ class ShrinkAdmin(TopicAdmin, GroupAdmin):
         deadline = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
         masters, configs = await self._shrinkable(topic, queues)
         old = {name: _queues_of(config) for name, config in configs.items()}
-        _, unread = await self._look(topic, queues, masters)
+        _, unread = await self._measure(topic, queues, masters)
         if not force and any(not one.group for one in unread):
             raise ClientError(
                 f"no group reads topic {topic} or has read it: its {unread[0].messages} messages "
@@ -89,7 +90,7 @@ class ShrinkAdmin(TopicAdmin, GroupAdmin):
         settled = asyncio.get_running_loop().time() + settle_s
         while True:
             now = asyncio.get_running_loop().time()
-            bounds, unread = await self._look(topic, queues, masters)
+            bounds, unread = await self._measure(topic, queues, masters)
             keeping = [one for one in unread if one.group or not force]
             if looked is not None:
                 looked(keeping)
@@ -173,7 +174,7 @@ class ShrinkAdmin(TopicAdmin, GroupAdmin):
 
     # --- what is unread -------------------------------------------------------------------------
 
-    async def _look(
+    async def _measure(
         self, topic: str, queues: int, masters: Mapping[str, str]
     ) -> tuple[Bounds, list[Unread]]:
         """The bounds of the queues that go, and what keeps them, by group."""

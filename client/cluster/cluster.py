@@ -309,11 +309,11 @@ class Cluster(Routes):
         """A broker is silent: look for its routes until another one is the master in its place."""
         is_master = address in self.masters.values()
         if is_master and not self._closed and address not in self._watched:
-            task = asyncio.create_task(self._look_away_from(address), name=f"watch-{address}")
+            task = asyncio.create_task(self._watch_silent_broker(address), name=f"watch-{address}")
             self._watched[address] = task
             task.add_done_callback(lambda _: self._watched.pop(address))
 
-    async def _look_away_from(self, address: str) -> None:
+    async def _watch_silent_broker(self, address: str) -> None:
         end = self.loop.time() + ROUTE_SECONDS
         while address in self.masters.values() and self.loop.time() < end:
             for topic in self.topics_at(address):

@@ -111,7 +111,7 @@ class NameServers:
         self.addresses: tuple[str, ...] = ()
         self._peers = peers
         self._at = 0
-        self._looking = asyncio.Lock()
+        self._lookup_lock = asyncio.Lock()
         if not isinstance(source, str):
             self._become(source)
 
@@ -132,7 +132,7 @@ class NameServers:
         """
         if not isinstance(self.source, str):
             return
-        async with self._looking:
+        async with self._lookup_lock:
             try:
                 found = read_addresses(await top_addressing.fetch(self.source))
             except ClientError as wrong:

@@ -17,9 +17,9 @@ class Rebalancing:
         self._tasks: dict[asyncio.Task[float], None] = {}
         self._closed = False
 
-    async def run(self, look: Coroutine[None, None, float], group: str) -> float:
-        """What `look` gives: seconds until the next one."""
-        task = asyncio.create_task(look, name=f"rebalance-{group}")
+    async def run(self, rebalance: Coroutine[None, None, float], group: str) -> float:
+        """Run a rebalance; returns the seconds until the next one."""
+        task = asyncio.create_task(rebalance, name=f"rebalance-{group}")
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
         try:

@@ -35,7 +35,7 @@ class SubscriptionCheck:
         self._seen: list[str] = []
         self.is_broken = False  # as far as is known, and the log has it
 
-    async def look(
+    async def check(
         self, members: list[str], subscriptions: Mapping[str, SubscriptionData]
     ) -> list[str]:
         """Differences found, one sentence each; they are also logged."""
@@ -45,7 +45,7 @@ class SubscriptionCheck:
             return []
         self._seen = members
         try:
-            found = await self._look(members, _wanted(subscriptions.values()))
+            found = await self._differences(members, _wanted(subscriptions.values()))
         except AerobeeError as wrong:
             log.debug("members of group %s can't be compared: %s", self._group, wrong)
             return []
@@ -54,7 +54,7 @@ class SubscriptionCheck:
             log.warning("%s; give all members of a group the same topics and expressions", sentence)
         return found
 
-    async def _look(self, members: list[str], mine: Wanted) -> list[str]:
+    async def _differences(self, members: list[str], mine: Wanted) -> list[str]:
         address = next(iter(self._cluster.masters.values()), None)
         if address is None:
             return []

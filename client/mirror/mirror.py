@@ -26,10 +26,10 @@ from .topic_copy import COPIES_AT_ONCE, TopicCopy
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.5  # between two looks at the ends of a topic's queues
-LOOKS_PER_SECOND_MAX = 200  # of all topics together
-TOPICS_SECONDS = 30.0  # between two looks for new topics and groups
-OFFSETS_SECONDS = 5.0  # between two looks at the offsets of the groups
+CHECK_SECONDS = 0.5  # between two checks of the ends of a topic's queues
+CHECKS_PER_SECOND_MAX = 200  # of all topics together
+TOPICS_SECONDS = 30.0  # between two searches for new topics and groups
+OFFSETS_SECONDS = 5.0  # between two reads of the offsets of the groups
 ALL = ".*"  # the pattern of topics, or groups, that fits each
 
 
@@ -114,7 +114,7 @@ class Mirror(Startable):
 
     async def copy_once(self) -> None:
         """Copy all that is there now, then the offsets of the groups."""
-        await self._look_for_topics()
+        await self._discover_topics()
         await asyncio.gather(*(self._copy(each) for each in list(self._topics.values())))
         await self._copy_offsets()
 
@@ -124,7 +124,7 @@ class Mirror(Startable):
             tasks.create_task(self._follow_offsets())
             followed: set[str] = set()
             while True:
-                await self._look_for_topics()
+                await self._discover_topics()
                 for name, topic in self._topics.items():
                     if name not in followed:
                         followed.add(name)
@@ -171,7 +171,7 @@ class Mirror(Startable):
                 return prefix + self._rename(name.removeprefix(prefix))
         return self._rename(name)
 
-    async def _look_for_topics(self) -> None:
+    async def _discover_topics(self) -> None:
         assert self._cluster is not None
         with self._reported("looking for topics and groups"):
             names = await self._from.topics()
@@ -201,11 +201,11 @@ class Mirror(Startable):
     async def _follow(self, topic: TopicCopy) -> None:
         while True:
             await self._copy(topic)
-            await asyncio.sleep(max(LOOK_SECONDS, len(self._topics) / LOOKS_PER_SECOND_MAX))
+            await asyncio.sleep(max(CHECK_SECONDS, len(self._topics) / CHECKS_PER_SECOND_MAX))
 
     async def _copy(self, topic: TopicCopy) -> None:
         with self._reported(f"topic {topic.topic}"):
-            await topic.look()
+            await topic.find_ends()
             await topic.catch_up(self._room)
 
     async def _follow_offsets(self) -> None:

@@ -37,7 +37,7 @@ class TopicCopy:
         self._start = start
         self.queues: dict[MessageQueue, QueueCopy] = {}  # by the source's queue
 
-    async def look(self) -> None:
+    async def find_ends(self) -> None:
         """Find the queues and their ends; the topic is made at the target if it isn't there.
 
         ClientError when the target has fewer queues than the source.
@@ -55,7 +55,7 @@ class TopicCopy:
             self.queues[queue].end = end
 
     async def catch_up(self, room: asyncio.Semaphore) -> None:
-        """Copy all queues up to the ends that `look` found."""
+        """Copy all queues up to the ends that `find_ends` found."""
 
         async def one(queue: MessageQueue, copy: QueueCopy) -> None:
             async with room:

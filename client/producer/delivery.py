@@ -180,7 +180,7 @@ class Delivery:
                 stored = receipt
             except (UnreachableError, NoAnswerError, BrokerError, NoRouteError) as wrong:
                 if isinstance(wrong, BrokerError) and is_queue_gone(wrong.code, wrong.remark):
-                    await self._look_again(encoded.topic, deadline)
+                    await self._renew_route(encoded.topic, deadline)
                     if wanted is not None:
                         raise
                     tries.found_gone(queue, wrong)
@@ -205,7 +205,7 @@ class Delivery:
         free = tries.candidates(queues, now, self._open().leader_of)
         return self.round_robin.next(free or queues, tries.last, self._faults)
 
-    async def _look_again(self, topic: str, deadline: float) -> None:
+    async def _renew_route(self, topic: str, deadline: float) -> None:
         """Fetch the route of a topic that has fewer queues by now; on failure the old one stays."""
         try:
             async with asyncio.timeout_at(deadline):

@@ -28,7 +28,7 @@ AGAIN_SECONDS = (
     *(1200, 1800, 3600, 7200),
 )
 
-EXPIRED_LOOK_SECONDS = 1.0  # interval of the check for expired messages
+EXPIRED_CHECK_SECONDS = 1.0  # interval of the check for expired messages
 
 
 class InFlightMessages:
@@ -57,7 +57,7 @@ class InFlightMessages:
             if len(self._messages) > count:
                 self._fewer.clear()
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(EXPIRED_LOOK_SECONDS):
+                    async with asyncio.timeout(EXPIRED_CHECK_SECONDS):
                         await self._fewer.wait()
 
 

@@ -121,7 +121,7 @@ class PullLoop:
                     # Usual once for each queue of a topic that gets fewer: the rebalance drops it.
                     wait = max(wait, GONE_SECONDS)
                     log.log(logging.WARNING if failures else logging.INFO, "%s", wrong)
-                    await self._look_again(process_queue.queue.topic)
+                    await self._renew_route(process_queue.queue.topic)
                     self._cluster.rebalance_soon()
                 else:
                     log.warning("next try in %g s: %s", wait, wrong)
@@ -130,7 +130,7 @@ class PullLoop:
                 log.warning(
                     "pulling %s, next try in %g s: %s", name_of(process_queue.queue), wait, wrong
                 )
-                await self._look_again(process_queue.queue.topic)  # the broker may have moved
+                await self._renew_route(process_queue.queue.topic)  # the broker may have moved
             except Exception:
                 log.exception(
                     "pulling %s failed; next try in %g s", name_of(process_queue.queue), wait
@@ -192,7 +192,7 @@ class PullLoop:
             SAY_AGAIN_SECONDS,
         )
 
-    async def _look_again(self, topic: str) -> None:
+    async def _renew_route(self, topic: str) -> None:
         try:
             await self._cluster.route(topic, fresh=True)
         except (ClientError, BrokerError) as wrong:

@@ -148,10 +148,10 @@ class PushService:
     def compare_members(self, wanted: Mapping[str, SubscriptionData]) -> None:
         """Compare the subscriptions of the group's members, in the background."""
 
-        async def look() -> None:
-            await self.subscription_check.look(list(self.rebalance.members), dict(wanted))
+        async def check() -> None:
+            await self.subscription_check.check(list(self.rebalance.members), dict(wanted))
 
-        self.in_background(asyncio.create_task(look(), name=f"agreement-{self._group}"))
+        self.in_background(asyncio.create_task(check(), name=f"agreement-{self._group}"))
 
     @property
     def queues(self) -> list[MessageQueue]:

@@ -6,7 +6,7 @@ import sys
 import time
 
 from ...client.admin.admin import READ_WRITE, Admin
-from ...client.admin.shrinking import SETTLE_SECONDS, Unread
+from ...client.admin.shrinking import ROUTES_RENEWED_SECONDS, Unread
 from ...client.base.concurrent import each
 from ...protocol.bodies.topic import PERM_READ, PERM_WRITE, TopicConfig
 from ..connecting import add_admin
@@ -64,8 +64,8 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
         "--settle",
         type=float,
         metavar="SECONDS",
-        help=f"for shrink: wait so long at least ({SETTLE_SECONDS:g}), as clients with an older "
-        "route still send; on RocketMQ's brokers more than the longest delay of a message",
+        help=f"for shrink: wait so long at least ({ROUTES_RENEWED_SECONDS:g}), as clients with an "
+        "older route still send; on RocketMQ's brokers more than the longest delay of a message",
     )
     add("--timeout", type=float, metavar="SECONDS", help="for shrink: give up then (never)")
     add(
@@ -188,7 +188,7 @@ async def _shrink(admin: Admin, name: str, options: argparse.Namespace) -> None:
     if queues is None:
         raise CommandError(f"to how many? write: aerobee topics shrink {name} --queues N")
     again = f"aerobee topics shrink {name} --queues {queues}"
-    settle_s = SETTLE_SECONDS if options.settle is None else options.settle
+    settle_s = ROUTES_RENEWED_SECONDS if options.settle is None else options.settle
     said, said_at, began = "", 0.0, False
 
     def looked(keeping: list[Unread]) -> None:

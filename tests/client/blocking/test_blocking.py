@@ -268,17 +268,17 @@ async def test_a_producer_does_not_take_more_sends_than_its_limit_before_its_loo
     monkeypatch.setattr(blocking_sends, "BEGUN_MAX", 3)
 
     def work() -> None:
-        looks = threading.Event()
+        may_go = threading.Event()
 
         def hold() -> None:
-            assert looks.wait(LONG)
+            assert may_go.wait(LONG)
 
         producer = blocking.Producer(address)
         producer._thread.call(hold)
         begun = [producer.send_soon(Message("soon", b"x")) for _ in range(4)]
         with pytest.raises(ClientError, match="3 sends wait"):
             begun[3].result(0)
-        looks.set()
+        may_go.set()
         assert len({each.result(LONG).msg_id for each in begun[:3]}) == 3
         producer.close()
 

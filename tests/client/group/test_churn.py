@@ -26,7 +26,7 @@ TOPIC, QUEUES = "churn", 8
 MEMBERS = 10
 EVENTS = int(os.environ.get("AEROBEE_CHURN_EVENTS", "22"))  # joins, leaves and kills
 BETWEEN = 200  # messages that are sent from one event to the next
-LOOK_SECONDS = 0.2  # between two looks at what members have told
+CHECK_SECONDS = 0.2  # between two looks at what members have told
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Group:
             lambda: program.events("started"),
             f"{name} does not start",
             seconds=PROCESS,
-            pause=LOOK_SECONDS,
+            pause=CHECK_SECONDS,
         )
 
     def leave(self, name: str, order: str) -> None:
@@ -140,7 +140,7 @@ async def test_processes_that_come_go_and_are_killed_lose_nothing(
                 lambda: len(consumed()) == sender.count,
                 lambda: f"not consumed: {sorted(set(range(sender.count)) - consumed())[:20]}",
                 seconds=PROCESS,
-                pause=LOOK_SECONDS,
+                pause=CHECK_SECONDS,
             )
         finally:
             sending.cancel()
