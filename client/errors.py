@@ -50,12 +50,12 @@ REJECTED = "[REJECTREQUEST]"  # in the remark of SYSTEM_BUSY where the whole kin
 
 
 def is_not_in_service(code: int, remark: str | None) -> bool:
-    """Whether a broker with this answer has not looked at the request."""
+    """True if a broker with this answer has not looked at the request."""
     return code in NOT_IN_SERVICE or (code == codes.SYSTEM_BUSY and REJECTED in (remark or ""))
 
 
 def is_queue_gone(code: int, remark: str | None) -> bool:
-    """Whether a broker with this answer says that its topic has fewer queues by now.
+    """True if a broker with this answer says that its topic has fewer queues by now.
 
     The remark is RocketMQ's, "request queueId[12] is illegal, ..." for a send and "queueId[12] is
     illegal, ..." for a pull; the code of a send was SYSTEM_ERROR before version 5.

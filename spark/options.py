@@ -90,7 +90,7 @@ class Place:
 
     @property
     def moves(self) -> bool:
-        """Whether it depends on the present end of at least one queue."""
+        """True if it depends on the present end of at least one queue."""
         if self.times is not None or isinstance(self.offsets, str):
             return self.times is None and self.offsets == LATEST
         return any(LATEST_OFFSET in each.values() for each in self.offsets.values())

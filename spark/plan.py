@@ -204,5 +204,5 @@ def _check_names(said: Offsets, option: str, topic: str, queues: Sequence[Messag
 
 
 def _is_own(topic: str) -> bool:
-    """Whether it is a topic of applications, not one of the brokers' own."""
+    """True if it is a topic of applications, not one of the brokers' own."""
     return not is_system_topic(topic) and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))

@@ -55,7 +55,7 @@ class PushedFilters:
     tags: tuple[str, ...] | None = None
 
     def passes(self, queue: MessageQueue) -> bool:
-        """Whether messages of this queue can pass."""
+        """True if messages of this queue can pass."""
         return all(
             _COMPARED[kind](_OF_QUEUE[name](queue), value) for name, kind, value in self.tests
         )

@@ -84,7 +84,7 @@ class DrainAdmin(BrokerAdmin, TopicAdmin, GroupAdmin):
 
 
 def _is_read(topic: str) -> bool:
-    """Whether messages of this topic have a reader: a group, or the broker itself."""
+    """True if messages of this topic have a reader: a group, or the broker itself."""
     return topic == HALF_TOPIC or topic.startswith(REVIVE_PREFIX) or not is_system_topic(topic)
 
 

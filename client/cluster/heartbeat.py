@@ -21,7 +21,7 @@ class ConsumerMember(Protocol):
     group: str
 
     def consumer_data(self) -> ConsumerData:
-        """Its entry in the heartbeat."""
+        """The entry of this member in the heartbeat."""
 
     async def rebalance(self) -> float:
         """Take and release queues as the members are now; seconds until the next look."""

@@ -106,7 +106,7 @@ class Membership:
 
     @property
     def owns_cluster(self) -> bool:
-        """Whether this member created its `Cluster`, as opposed to sharing a given one."""
+        """True if this member created its `Cluster`, as opposed to sharing a given one."""
         return not isinstance(self.name_server, Cluster)
 
     def consumer_data(

@@ -25,7 +25,7 @@ class PassiveMember(ABC):
 
     @abstractmethod
     def consumer_data(self) -> ConsumerData:
-        """Its entry in the heartbeat."""
+        """The entry of this member in the heartbeat."""
 
     async def rebalance(self) -> float:
         """Nothing: there are no queues to be taken or released."""

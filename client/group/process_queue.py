@@ -218,12 +218,12 @@ class ProcessQueue:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no message is open."""
+        """True if no message is open."""
         return not self._sizes
 
     @property
     def is_full(self) -> bool:
-        """Whether a limit is exceeded, so pulls must wait until messages are settled."""
+        """True if a limit is exceeded, so pulls must wait until messages are settled."""
         limits = self.limits
         return (
             len(self._sizes) > limits.messages_max
@@ -232,7 +232,7 @@ class ProcessQueue:
         )
 
     def has_room_for(self, count: int, size: int) -> bool:
-        """Whether no limit is reached yet with `count` more messages of `size` bytes together.
+        """True if no limit is reached yet with `count` more messages of `size` bytes together.
 
         `next_offset` must already be the offset behind them.
         """
@@ -262,11 +262,11 @@ class ProcessQueue:
         )
 
     def is_locked(self, now: float) -> bool:
-        """Whether the lock on this queue is still valid."""
+        """True if the lock on this queue is still valid."""
         return self.locked and now - self.last_lock <= LOCK_SECONDS
 
     def is_pull_expired(self, now: float) -> bool:
-        """Whether the last pull of this queue is too long ago."""
+        """True if the last pull of this queue is too long ago."""
         return now - self.last_pull > PULL_IDLE_SECONDS
 
     def limit(self, limits: Limits) -> None:

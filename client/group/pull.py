@@ -116,7 +116,7 @@ class PullResult:
     records: list[Record] = field(default_factory=list)
 
     def says_elsewhere(self, offset: int) -> bool:
-        """Whether a slave has nothing at this offset and its master may have."""
+        """True if a slave has nothing at this offset and its master may have."""
         return self.code == codes.PULL_RETRY_IMMEDIATELY and self.next_offset == offset
 
 
@@ -239,7 +239,7 @@ class Puller:
         return fresh
 
     def is_ahead(self, process_queue: ProcessQueue) -> bool:
-        """Whether the next request was sent already."""
+        """True if the next request was sent already."""
         return process_queue in self._ahead
 
     def abandon(self, process_queue: ProcessQueue) -> None:

@@ -60,7 +60,7 @@ class ReceivedMessage(MessageView):
 
     @property
     def is_open(self) -> bool:
-        """Whether the message is not settled yet."""
+        """True if the message is not settled yet."""
         return self._open
 
     def process(self) -> "Processing":

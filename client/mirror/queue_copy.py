@@ -217,12 +217,12 @@ class QueueCopy:
 
 
 def _is_wide(message: Copyable) -> bool:
-    """Whether a broker may have no room for what it adds to the properties."""
+    """True if a broker may have no room for what it adds to the properties."""
     return len(message.raw_properties) > SAFE_PROPERTIES_BYTES
 
 
 def _is_too_wide(message: Copyable) -> bool:
-    """Whether its properties don't fit into a record."""
+    """True if its properties don't fit into a record."""
     return len(message.raw_properties) > props.PROPERTIES_BYTES_MAX
 
 

@@ -133,7 +133,7 @@ class RocketMQSource(Source):
 
 
 def _is_copy(record: Record) -> bool:
-    """Whether a mirror has made this message."""
+    """True if a mirror has made this message."""
     raw = record.raw_properties
     name = PROPERTY.encode()
     return name in raw and props.find(raw, name) is not None

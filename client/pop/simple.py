@@ -278,7 +278,7 @@ class SimpleConsumer(Startable, PassiveMember):
         """Nothing: the broker keeps track."""
 
     def consumer_data(self) -> ConsumerData:
-        """Its entry in the heartbeat."""
+        """The entry of this member in the heartbeat."""
         where = self._membership.start.where
         return self._membership.consumer_data("CONSUME_POP", where, self._wanted)
 

@@ -29,7 +29,7 @@ class LiteMember(ABC):
         """The running service; ClosedError before the start and after the end."""
 
     def consumer_data(self) -> ConsumerData:
-        """Its entry in the heartbeat."""
+        """The entry of this member in the heartbeat."""
         # Whatever the start position is, as Java's client.
         return self._membership.consumer_data("CONSUME_ACTIVELY", LAST, self._subscriptions)
 

@@ -115,7 +115,7 @@ class LitePullConsumer(Startable, LiteOffsets):
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and not closed yet."""
+        """True if it was started and not closed yet."""
         return self._service is not None and not self._closed
 
     async def start(self) -> None:

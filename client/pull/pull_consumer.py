@@ -192,7 +192,7 @@ class PullConsumer(Startable, PassiveMember):
             await self._store.persist_all(list(self._store.clone()))
 
     def consumer_data(self) -> ConsumerData:
-        """Its entry in the heartbeat."""
+        """The entry of this member in the heartbeat."""
         return self._membership.consumer_data("CONSUME_ACTIVELY", LAST, self._subscriptions)
 
     async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:

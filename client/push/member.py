@@ -31,7 +31,7 @@ class PushMember(ABC):
         """The running parts; ClosedError before the start."""
 
     def consumer_data(self) -> ConsumerData:
-        """Its entry in the heartbeat."""
+        """The entry of this member in the heartbeat."""
         where = self._membership.start.where
         return self._membership.consumer_data("CONSUME_PASSIVELY", where, self._subscriptions)
 

@@ -153,7 +153,7 @@ class PullLoop:
         return True
 
     def _may_pull_ahead(self) -> bool:
-        """Whether nothing but the limits of the queue can stop the next pull."""
+        """True if nothing but the limits of the queue can stop the next pull."""
         return self._going.is_set() and not self._in_order and not self._interval_s
 
     async def _awake(self, process_queue: ProcessQueue, event: asyncio.Event) -> None:

@@ -31,7 +31,7 @@ class OneTimeLink:
         return max(0.0, self._made + PAUSE_SECONDS - self._clock())
 
     def take(self, word: str) -> bool:
-        """Whether this is the link; it is void from then on."""
+        """True if this is the link; it is void from then on."""
         wanted, given = self._hash or bytes(32), _hash(word)
         is_right = hmac.compare_digest(wanted, given)
         if self._hash is None or not is_right or self._clock() - self._made > SECONDS:

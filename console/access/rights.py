@@ -59,7 +59,7 @@ class Patterns:
         return "" in self.prefixes
 
     def fit(self, name: str) -> bool:
-        """Whether the name is one of them."""
+        """True if the name is one of them."""
         return name in self.names or name.startswith(self.prefixes)
 
 
@@ -72,7 +72,7 @@ class Rules(Protocol):
     is_free: bool
 
     def allow(self, right: Right, *, topic: str | None, group: str | None) -> bool:
-        """Whether it allows this; with neither topic nor group: for the whole cluster."""
+        """True if it allows this; with neither topic nor group: for the whole cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Visitor:
         group: str | None = None,
         cluster: str | None = None,
     ) -> bool:
-        """Whether the visitor may do this with the topic, the group, or both.
+        """True if the visitor may do this with the topic, the group, or both.
 
         A retry or dead letter topic counts as its group. With neither topic nor group it is about
         a whole cluster: a limited visitor may only view that.

@@ -40,7 +40,7 @@ class Post(Protocol):
         """Send a letter with one request."""
 
     async def is_there(self, letter: Record, topic: str, key: str) -> bool:
-        """Whether a message with this key is in the topic."""
+        """True if a message with this key is in the topic."""
 
 
 class Phase(StrEnum):

@@ -57,7 +57,7 @@ class Network:
         await self._watched.admin.send_letter(letter, topic, keys, is_retry=is_retry)
 
     async def is_there(self, letter: Record, topic: str, key: str) -> bool:
-        """Whether a message with this key is in the topic."""
+        """True if a message with this key is in the topic."""
         try:
             found = await self._watched.admin.query(topic, key)
         except NoRouteError:

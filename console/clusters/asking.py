@@ -63,7 +63,7 @@ class Asking(Changing):
         return found
 
     async def lacks_master(self, topic: str, broker: str) -> bool:
-        """Whether only slaves of this broker are there."""
+        """True if only slaves of this broker are there."""
         datas = (await self.route(topic)).broker_datas
         return any(one.broker_name == broker and MASTER_ID not in one.broker_addrs for one in datas)
 

@@ -283,7 +283,7 @@ def sorted_brokers(context: RequestContext) -> list[BrokerSample]:
 
 
 def is_internal(group: str) -> bool:
-    """Whether a group is the system's own."""
+    """True if a group is the system's own."""
     return group in SYSTEM_GROUPS or is_system_group(group)
 
 

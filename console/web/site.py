@@ -186,7 +186,7 @@ class Site:
         return found
 
     def _may_act(self, context: RequestContext, name: str, query: Mapping[str, Any]) -> bool:
-        """Whether a page shows the link to an action about what the query names."""
+        """True if a page shows the link to an action about what the query names."""
         if self.access.is_read_only:
             return False
         action = self.registry.actions[name]
