@@ -61,10 +61,14 @@ async def listen_for_slaves(
         return gates.before(lambda: broker.ha.acks.connection()) if may_come else Refused()
 
     server, port = await listen(
-        factory, config.bind_address, config.ha_listen_port, accept=False,
-        bound=None if member is None else member.ports.slaves, tls=tls,
+        factory,
+        config.bind_address,
+        config.ha_listen_port,
+        accept=False,
+        bound=None if member is None else member.ports.slaves,
+        tls=tls,
         what="haListenPort",
-    )  # fmt: skip
+    )
 
     async def close() -> None:
         server.close()

@@ -311,27 +311,64 @@ class Broker(Parts):
     def _make_handlers(self) -> None:
         config, now_ms = self.config, self.now_ms
         self.pulls = PullHandlers(
-            config, self.role.pull_role(), self.store, self.permissions, self.groups, self.offsets,
-            self.clients, self.filters, self.stats, now_ms, self.spans,
+            config,
+            self.role.pull_role(),
+            self.store,
+            self.permissions,
+            self.groups,
+            self.offsets,
+            self.clients,
+            self.filters,
+            self.stats,
+            now_ms,
+            self.spans,
             self.role.change_refusal if self.role.needs_authority else None,
-        )  # fmt: skip
+        )
         self.long_polls = self.pulls.long_polls
         router = Router(
-            self.store, self.topics, self.groups, self.locks, self.delivery_policy, self.stats,
+            self.store,
+            self.topics,
+            self.groups,
+            self.locks,
+            self.delivery_policy,
+            self.stats,
             now_ms,
-        )  # fmt: skip
+        )
         finish = SendFinish(
             self.long_polls, self.stats, self.delivery_policy, self.syncer.for_responses
         )
         self.sends = SendHandlers(
-            config, self.store, self.topics, router, self.delivery_policy, self.stats, finish,
-            UniqueIds(self.store.host, now_ms), self.transaction_counts, self.latency, now_ms,
-        )  # fmt: skip
+            config,
+            self.store,
+            self.topics,
+            router,
+            self.delivery_policy,
+            self.stats,
+            finish,
+            UniqueIds(self.store.host, now_ms),
+            self.transaction_counts,
+            self.latency,
+            now_ms,
+        )
         self.pop = PopParts(
-            self.root / "config", config, self.store, self.topics, self.groups, self.permissions,
-            self.offsets, self.clients, self.filters, self.stats, self.delivery_policy, self.timers,
-            self.long_polls, self.wake, now_ms, self.client_ms, self.spans,
-        )  # fmt: skip
+            self.root / "config",
+            config,
+            self.store,
+            self.topics,
+            self.groups,
+            self.permissions,
+            self.offsets,
+            self.clients,
+            self.filters,
+            self.stats,
+            self.delivery_policy,
+            self.timers,
+            self.long_polls,
+            self.wake,
+            now_ms,
+            self.client_ms,
+            self.spans,
+        )
         self.pop.load()
         self.saving.tables.append(self.pop.orders)
         self.at_stop(self.pop.close)

@@ -49,10 +49,17 @@ def full_table(broker: Parts) -> dict[int, Row]:
     syncer = b.syncer.for_responses
     name, address = b.config.broker_name, b.address
     runtime = RuntimeInfo(
-        b.config, b.store, b.stats, b.delays, b.timers,
-        clients=b.clients, other_masters=b.other_masters, not_stored=partial(not_stored, b),
-        started_ms=b.started_ms, now_ms=b.now_ms,
-    )  # fmt: skip
+        b.config,
+        b.store,
+        b.stats,
+        b.delays,
+        b.timers,
+        clients=b.clients,
+        other_masters=b.other_masters,
+        not_stored=partial(not_stored, b),
+        started_ms=b.started_ms,
+        now_ms=b.now_ms,
+    )
     families = (
         b.sends,
         pulls,
@@ -61,41 +68,66 @@ def full_table(broker: Parts) -> dict[int, Row]:
         RetryHandlers(b.store, b.topics, b.permissions, b.delays, b.stats),
         OffsetHandlers(b.store, b.topics, b.groups, b.offsets, b.forwarding),
         TransactionHandlers(
-            b.config, b.store, b.delivery_policy, b.transactions, b.transaction_counts, b.stats,
+            b.config,
+            b.store,
+            b.delivery_policy,
+            b.transactions,
+            b.transaction_counts,
+            b.stats,
             syncer,
-            b.wake, b.now_ms,
+            b.wake,
+            b.now_ms,
         ),
         LockHandlers(b.locks, b.now_ms),
         ClientHandlers(b.config, b.topics, b.groups, b.clients, b.filters, b.alive_ms),
         QueryHandlers(b.config, b.store, b.clients, b.slices),
-        ReplyHandlers(
-            b.config, b.store, b.topics, b.clients, b.stats, b.wake, address, b.now_ms
-        ),
+        ReplyHandlers(b.config, b.store, b.topics, b.clients, b.stats, b.wake, address, b.now_ms),
         *b.pop.families,
         AdminBrokerHandlers(
             b.config, b.store, b.topics, runtime, b.dynamic_settings, b.slices, b.cleaner
         ),
         AdminColdDataHandlers(pulls.cold, b.store, b.dynamic_settings),
         AdminTopicHandlers(
-            b.config, b.store, b.topics, b.offsets, b.stats, b.slices, b.save_offsets,
+            b.config,
+            b.store,
+            b.topics,
+            b.offsets,
+            b.stats,
+            b.slices,
+            b.save_offsets,
             b.pop.meters.forget_topic,
         ),
         AdminGroupHandlers(
             b.groups, b.offsets, b.clients, b.stats, address, b.slices, b.pop.meters.forget_group
         ),
         AdminOffsetHandlers(
-            b.config, b.store, b.topics, b.groups, b.offsets, b.clients, b.delays, b.wake,
+            b.config,
+            b.store,
+            b.topics,
+            b.groups,
+            b.offsets,
+            b.clients,
+            b.delays,
+            b.wake,
             b.slices,
         ),
         AdminHaHandlers(b.ha, b.ha_slave),
         AdminAuthHandlers(b.access, has_lists=b.config.keeps_access_lists),
         AdminClientHandlers(b.store, b.topics, b.groups, b.clients, broker_name=name),
         AdminStatsHandlers(
-            b.store, b.topics, b.groups, b.offsets, b.clients, b.stats,
-            broker_name=name, address=address, now_ms=b.now_ms, slices=b.slices,
+            b.store,
+            b.topics,
+            b.groups,
+            b.offsets,
+            b.clients,
+            b.stats,
+            broker_name=name,
+            address=address,
+            now_ms=b.now_ms,
+            slices=b.slices,
         ),
         SummaryHandlers(b),
-    )  # fmt: skip
+    )
     return table(row for family in families for row in family.rows())
 
 

@@ -123,10 +123,19 @@ class Escape:
         """Send it there; what went wrong, "" when it is stored."""
         self._next += 1
         header = SendMessage(
-            letter.group, letter.topic, DEFAULT_TOPIC, DEFAULT_QUEUES,
-            self._next % max(1, target.queues), letter.sys_flag, letter.born_ms, letter.flag,
-            letter.properties, letter.reconsume_times, batch=False, broker_name=target.broker_name,
-        )  # fmt: skip
+            letter.group,
+            letter.topic,
+            DEFAULT_TOPIC,
+            DEFAULT_QUEUES,
+            self._next % max(1, target.queues),
+            letter.sys_flag,
+            letter.born_ms,
+            letter.flag,
+            letter.properties,
+            letter.reconsume_times,
+            batch=False,
+            broker_name=target.broker_name,
+        )
         try:
             answer = await self._peers.request(
                 target.address, codes.SEND_MESSAGE_V2, header, letter.body, SEND_SECONDS
@@ -198,5 +207,6 @@ class Escape:
         log.warning(
             "what is due of topic %s waits: %s; it is tried until another broker takes it "
             "(create the topic on a broker of another name, or start the master)",
-            topic, wrong,
-        )  # fmt: skip
+            topic,
+            wrong,
+        )

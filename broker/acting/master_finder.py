@@ -42,8 +42,11 @@ class MasterFinder:
             log.warning(
                 "not following the master announced at %s with %s for slaves: asked there, it says "
                 "%s and %s",
-                address, told.master_ha_address, found.master_address, found.master_ha_address,
-            )  # fmt: skip
+                address,
+                told.master_ha_address,
+                found.master_address,
+                found.master_ha_address,
+            )
             return False
         try:
             answer = await self._peers.request(
@@ -55,8 +58,9 @@ class MasterFinder:
             return False
         name = settings.get("brokerName"), settings.get("brokerClusterName")
         if answer.code == codes.SUCCESS and name != (
-            config.broker_name, config.broker_cluster_name,
-        ):  # fmt: skip
+            config.broker_name,
+            config.broker_cluster_name,
+        ):
             log.warning("not following the master announced at %s: it is %s of %s", address, *name)
             return False
         return True

@@ -75,8 +75,10 @@ class Members:
                 self._faults[server] = type(wrong).__name__
                 log.warning(
                     "name server %s does not say which brokers named %s are alive: %s",
-                    server, config.broker_name, wrong,
-                )  # fmt: skip
+                    server,
+                    config.broker_name,
+                    wrong,
+                )
             return None
         self._faults.pop(server, None)
         return {} if group is None else dict(group.broker_addrs)

@@ -179,8 +179,9 @@ class ReturningMaster:
                 log.warning(
                     "this master registers after %.0f s without the offsets and the progress of "
                     "brokers that may have acted for it (%s): messages may come once more",
-                    waited_s, why,
-                )  # fmt: skip
+                    waited_s,
+                    why,
+                )
                 return
             await asyncio.sleep(RETRY_SECONDS)
 

@@ -29,8 +29,10 @@ def is_older(theirs: DataVersion | None, own: DataVersion) -> bool:
     """Whether a table with version `theirs` is older than one with `own`, as RocketMQ compares."""
     found = theirs or DataVersion()
     return (found.state_version, found.counter, found.timestamp) < (
-        own.state_version, own.counter, own.timestamp,
-    )  # fmt: skip
+        own.state_version,
+        own.counter,
+        own.timestamp,
+    )
 
 
 def take_offsets(
@@ -43,8 +45,10 @@ def take_offsets(
     if is_older(found.data_version, offsets.version):
         log.info(
             "the offsets of %s are not taken, these are newer: %s there, %s here",
-            source, found.data_version, offsets.version,
-        )  # fmt: skip
+            source,
+            found.data_version,
+            offsets.version,
+        )
         return False
     offsets.follow(found.offset_table, found.data_version)
     offsets.cut_at(end_of)

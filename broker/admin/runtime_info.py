@@ -59,8 +59,12 @@ class RuntimeInfo:
             "startAcceptSendRequestTimeStamp": 0,
         }
         parts = (
-            *(self._counted(), self._stored(), self._delayed(), self._timed()),
-            *(ours, _idle()),
+            self._counted(),
+            self._stored(),
+            self._delayed(),
+            self._timed(),
+            ours,
+            _idle(),
         )
         for part in parts:
             found |= part

@@ -241,8 +241,10 @@ def handed_over(table: LockTable) -> bytes:
     log.warning(
         "%d locks are not handed over: they take %d bytes, the limit is %d; the next "
         "master gives locks once these have ended",
-        len(table.locks), len(body), BODY_BYTES_MAX,
-    )  # fmt: skip
+        len(table.locks),
+        len(body),
+        BODY_BYTES_MAX,
+    )
     return b""
 
 

@@ -81,7 +81,10 @@ class Leader:
         answer = await self._ask(codes.CONTROLLER_REGISTER_BROKER, header)
         found = _header(answer, headers.RegisterBrokerToControllerResponse)
         return Election(
-            *(own_id, found.master_epoch or 0, found.master_broker_id, found.master_address or ""),
+            own_id,
+            found.master_epoch or 0,
+            found.master_broker_id,
+            found.master_address or "",
             *_set(answer),
         )
 
@@ -100,7 +103,10 @@ class Leader:
         )
         found = _header(answer, headers.GetReplicaInfoResponse)
         return Election(
-            *(own_id, found.master_epoch or 0, found.master_broker_id, found.master_address or ""),
+            own_id,
+            found.master_epoch or 0,
+            found.master_broker_id,
+            found.master_address or "",
             *_set(answer),
         )
 
@@ -153,8 +159,12 @@ class Leader:
         except ValueError as wrong:
             raise NoLeaderError(f"the leader's sync state set can't be read: {wrong}") from None
         return Election(
-            *(own_id, found.master_epoch or 0, found.master_broker_id, found.master_address or ""),
-            *(frozenset(members), found.sync_state_set_epoch or 0),
+            own_id,
+            found.master_epoch or 0,
+            found.master_broker_id,
+            found.master_address or "",
+            frozenset(members),
+            found.sync_state_set_epoch or 0,
         )
 
     async def _ask(

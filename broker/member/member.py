@@ -296,8 +296,16 @@ class Member(Generic[OneBroker]):
         self._authority = self._new_authority(election.own_id)
         self._switches += 1 if election.epoch else 0
         membership = Membership(
-            *(election, self.ports, self._authority, self._now_ms, self._alter, self.look),
-            *(lambda: self._replicas, self._handover, self._wall_ms(), self._switches),
+            election,
+            self.ports,
+            self._authority,
+            self._now_ms,
+            self._alter,
+            self.look,
+            lambda: self._replicas,
+            self._handover,
+            self._wall_ms(),
+            self._switches,
         )
         broker = self._make(_in_role(self.config, election), membership=membership)
         await broker.start()
@@ -405,7 +413,10 @@ class Member(Generic[OneBroker]):
             self._position = self.broker.position
             self._open_ms = self._now_ms()
         return ControllerHeartbeat(
-            *(config.broker_cluster_name, self.address, config.broker_name, own_id),
+            config.broker_cluster_name,
+            self.address,
+            config.broker_name,
+            own_id,
             *self._position,
             config.controller_heart_beat_timeout_mills,
             config.broker_election_priority,

@@ -44,14 +44,29 @@ GROUP = (*OWN_NODE, "consumer_group")
 SLAVE = (*OWN_NODE, "slave")
 CONSUMERS = (
     *NODE,
-    *("consumer_group", "language", "version", "consume_mode", "protocol_type", "is_system"),
+    "consumer_group",
+    "language",
+    "version",
+    "consume_mode",
+    "protocol_type",
+    "is_system",
 )
-RPC = (*(*NODE, "protocol_type", "request_code", "response_code", "is_long_polling", "result"),)
+RPC = (
+    *NODE,
+    "protocol_type",
+    "request_code",
+    "response_code",
+    "is_long_polling",
+    "result",
+)
 # RocketMQ's pools of threads and their requests; "admin" has all others.
 PROCESSORS = {
     "send": (
-        *(codes.SEND_MESSAGE, codes.SEND_MESSAGE_V2, codes.SEND_BATCH_MESSAGE),
-        *(codes.CONSUMER_SEND_MSG_BACK, codes.RECALL_MESSAGE),
+        codes.SEND_MESSAGE,
+        codes.SEND_MESSAGE_V2,
+        codes.SEND_BATCH_MESSAGE,
+        codes.CONSUMER_SEND_MSG_BACK,
+        codes.RECALL_MESSAGE,
     ),
     "async_put": (),
     "pull": (codes.PULL_MESSAGE, codes.POP_MESSAGE, codes.PEEK_MESSAGE, codes.NOTIFICATION),
@@ -62,7 +77,8 @@ PROCESSORS = {
     "lite_pull": (codes.LITE_PULL_MESSAGE,),
     "transaction": (codes.END_TRANSACTION,),
     "consumer_manager": (
-        *(codes.GET_CONSUMER_LIST_BY_GROUP, codes.QUERY_CONSUMER_OFFSET),
+        codes.GET_CONSUMER_LIST_BY_GROUP,
+        codes.QUERY_CONSUMER_OFFSET,
         codes.UPDATE_CONSUMER_OFFSET,
     ),
     "admin": (),
@@ -92,7 +108,10 @@ def families(broker: Parts) -> Iterator[Family]:
 def _broker(broker: Parts, node: Node) -> Iterator[Family]:
     waiting = Tally(_PROCESSOR_OF.get(code, "admin") for code in broker.server.scheduler.unserved())
     yield (
-        *("rocketmq_processor_watermark", "gauge", "Requests that wait", (*NODE, "processor")),
+        "rocketmq_processor_watermark",
+        "gauge",
+        "Requests that wait",
+        (*NODE, "processor"),
         [((*node, name), waiting[name]) for name in PROCESSORS],
     )
     numbers = [
@@ -109,9 +128,12 @@ def _requests(broker: Parts, node: Node) -> Iterator[Family]:
     rpcs = (
         (
             (
-                *(*node, "remoting", _code_name(codes.REQUEST_NAMES, rpc.request)),
+                *node,
+                "remoting",
+                _code_name(codes.REQUEST_NAMES, rpc.request),
                 _code_name(codes.RESPONSE_NAMES, rpc.response),
-                *(flag(rpc.is_long_polling), "oneway" if rpc.is_oneway else "success"),
+                flag(rpc.is_long_polling),
+                "oneway" if rpc.is_oneway else "success",
             ),
             spread(histogram),
         )
@@ -120,16 +142,20 @@ def _requests(broker: Parts, node: Node) -> Iterator[Family]:
     yield "rocketmq_rpc_latency_milliseconds", "histogram", text, RPC, rpcs
     times = broker.creation_times
     yield (
-        *("rocketmq_topic_create_execution_time_milliseconds", "histogram"),
-        *("To create or change a topic, ms", (*NODE, "invocation_status", "is_system")),
+        "rocketmq_topic_create_execution_time_milliseconds",
+        "histogram",
+        "To create or change a topic, ms",
+        (*NODE, "invocation_status", "is_system"),
         [
             ((*node, outcome, flag(is_system)), spread(histogram))
             for (outcome, is_system), histogram in times.topics.items()
         ],
     )
     yield (
-        *("rocketmq_consumer_group_create_execution_time_milliseconds", "histogram"),
-        *("To create or change a group, ms", (*NODE, "invocation_status")),
+        "rocketmq_consumer_group_create_execution_time_milliseconds",
+        "histogram",
+        "To create or change a group, ms",
+        (*NODE, "invocation_status"),
         [((*node, outcome), spread(found)) for outcome, found in times.groups.items()],
     )
 
@@ -139,17 +165,24 @@ def _arrivals(broker: Parts, node: Node) -> Iterator[Family]:
     delay level has delivered."""
     stats = broker.stats
     yield (
-        *("rocketmq_messages_in_total", "counter", "Total number of incoming messages", ARRIVALS),
+        "rocketmq_messages_in_total",
+        "counter",
+        "Total number of incoming messages",
+        ARRIVALS,
         (one and (one[0], one[1]) for one in _arrived(node, stats)),
     )
     yield (
-        *("rocketmq_throughput_in_total", "counter"),
-        *("Total traffic of incoming messages, bytes", ARRIVALS),
+        "rocketmq_throughput_in_total",
+        "counter",
+        "Total traffic of incoming messages, bytes",
+        ARRIVALS,
         (one and (one[0], one[2]) for one in _arrived(node, stats)),
     )
     yield (
-        *("rocketmq_message_size", "histogram"),
-        *("Size of an incoming message in the log, bytes", ARRIVALS),
+        "rocketmq_message_size",
+        "histogram",
+        "Size of an incoming message in the log, bytes",
+        ARRIVALS,
         (one and (one[0], spread(one[3])) for one in _arrived(node, stats)),
     )
 
@@ -196,7 +229,10 @@ def _reads(broker: Parts, node: Node) -> Iterator[Family]:
     yield "rocketmq_throughput_out_total", "counter", text, READS, rows("bytes")
     text = "Messages that went to the dead letters"
     yield (
-        *("rocketmq_send_to_dlq_messages_total", "counter", text, TOPIC_AND_GROUP),
+        "rocketmq_send_to_dlq_messages_total",
+        "counter",
+        text,
+        TOPIC_AND_GROUP,
         (
             ((*node, topic, group, flag(is_system_pair(topic, group))), counter.messages)
             for (topic, group), counter in stats.dead_letters()
@@ -209,11 +245,15 @@ def _transactions(broker: Parts, node: Node) -> Iterator[Family]:
     by_topic = [
         ("rocketmq_half_messages", "gauge", "Half messages of all topics", counts.waiting()),
         (
-            *("rocketmq_commit_messages_total", "counter", "Total commit messages"),
+            "rocketmq_commit_messages_total",
+            "counter",
+            "Total commit messages",
             counts.commits(),
         ),
         (
-            *("rocketmq_rollback_messages_total", "counter", "Total rollback messages"),
+            "rocketmq_rollback_messages_total",
+            "counter",
+            "Total rollback messages",
             counts.rollbacks(),
         ),
     ]
@@ -221,8 +261,10 @@ def _transactions(broker: Parts, node: Node) -> Iterator[Family]:
         yield name, kind, text, ONE_TOPIC, (((*node, topic), count) for topic, count in values)
     yield (
         # As in RocketMQ the values are seconds, whatever the name says.
-        *("rocketmq_finish_message_latency_milliseconds", "histogram"),
-        *("From a half message's birth to its commit, s", ONE_TOPIC),
+        "rocketmq_finish_message_latency_milliseconds",
+        "histogram",
+        "From a half message's birth to its commit, s",
+        ONE_TOPIC,
         (((*node, topic), spread(found)) for topic, found in counts.latencies()),
     )
 
@@ -248,11 +290,17 @@ def _connections(broker: Parts, node: Node) -> Iterator[Family]:
             yield from found.items()
 
     yield (
-        *("rocketmq_producer_connections", "gauge", "Producer connections", PRODUCERS),
+        "rocketmq_producer_connections",
+        "gauge",
+        "Producer connections",
+        PRODUCERS,
         producers(),
     )
     yield (
-        *("rocketmq_consumer_connections", "gauge", "Consumer connections", CONSUMERS),
+        "rocketmq_consumer_connections",
+        "gauge",
+        "Consumer connections",
+        CONSUMERS,
         consumers(),
     )
 
@@ -279,7 +327,8 @@ def _own(broker: Parts, node: Node) -> Iterator[Family]:
         yield name, "gauge", text, OWN_NODE, [(node, value)]
     counters = [
         (
-            *("aerobee_client_memory_refusals", "Pulls refused and clients cut off for memory"),
+            "aerobee_client_memory_refusals",
+            "Pulls refused and clients cut off for memory",
             budget.refused,
         ),
         ("aerobee_transaction_checks", "Questions how a transaction ended", counts.asked),
@@ -288,19 +337,19 @@ def _own(broker: Parts, node: Node) -> Iterator[Family]:
     for name, text, value in counters:
         yield f"{name}_total", "counter", text, OWN_NODE, [(node, value)]
     yield (
-        *("aerobee_group_subscriptions_differ", "gauge"),
-        *("1 for a group whose members subscribe differently", GROUP),
+        "aerobee_group_subscriptions_differ",
+        "gauge",
+        "1 for a group whose members subscribe differently",
+        GROUP,
         (
             ((*node, group.name), 1) if group.subscription_check.differs else None
             for group in broker.clients.consumer_groups().values()
         ),
     )
     yield (
-        *(
-            "aerobee_storage_takes_messages",
-            "gauge",
-            "0 while sends are refused, as on a full disk",
-        ),
+        "aerobee_storage_takes_messages",
+        "gauge",
+        "0 while sends are refused, as on a full disk",
         (*OWN_NODE, "storage_type", "storage_medium"),
         [
             (
@@ -310,7 +359,9 @@ def _own(broker: Parts, node: Node) -> Iterator[Family]:
         ],
     )
     yield (
-        *("aerobee_storage_disk_ratio", "gauge", "The part of the log's disk in use, 0 to 1"),
+        "aerobee_storage_disk_ratio",
+        "gauge",
+        "The part of the log's disk in use, 0 to 1",
         (*OWN_NODE, "storage_type", "storage_medium"),
         [((*node, "local", "disk"), store.disk_ratio())],
     )
@@ -320,18 +371,27 @@ def _replication(broker: Parts, node: tuple[str, ...]) -> Iterator[Family]:
     """RocketMQ has no such numbers outside of its controller."""
     text = "Other living masters of this broker's name, 0 is right"
     yield (
-        *("aerobee_other_masters", "gauge", text, OWN_NODE),
+        "aerobee_other_masters",
+        "gauge",
+        text,
+        OWN_NODE,
         [(node, len(broker.other_masters.addresses))],
     )
     slaves = broker.ha.info().ha_connection_info
     yield "aerobee_slaves", "gauge", "Slaves that are connected", OWN_NODE, [(node, len(slaves))]
     yield (
-        *("aerobee_slave_behind_bytes", "gauge", "Of the log that a slave lacks, bytes", SLAVE),
+        "aerobee_slave_behind_bytes",
+        "gauge",
+        "Of the log that a slave lacks, bytes",
+        SLAVE,
         [((*node, slave.addr or ""), slave.diff) for slave in slaves],
     )
     yield (
-        *("aerobee_slaves_refused_total", "counter", "Slaves let go for what they asked or sent"),
-        *(OWN_NODE, [(node, broker.ha.refused)]),
+        "aerobee_slaves_refused_total",
+        "counter",
+        "Slaves let go for what they asked or sent",
+        OWN_NODE,
+        [(node, broker.ha.refused)],
     )
     if broker.ha_slave is not None:
         text = "1 while a slave is connected to its master"

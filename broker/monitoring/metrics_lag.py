@@ -58,12 +58,14 @@ def lag_families(broker: Parts, node: Node) -> Iterator[Family]:
     yield "rocketmq_consumer_lag_messages", "gauge", "Messages not consumed", LABELS, first()
     others = [
         (
-            *("rocketmq_consumer_lag_latency_milliseconds", 1),
+            "rocketmq_consumer_lag_latency_milliseconds",
+            1,
             "Age of the first message that is not consumed",
         ),
         ("rocketmq_consumer_inflight_messages", 2, "Messages with a consumer, not acknowledged"),
         (
-            *("rocketmq_consumer_queueing_latency_milliseconds", 3),
+            "rocketmq_consumer_queueing_latency_milliseconds",
+            3,
             "Age of the first message that no consumer has",
         ),
         ("rocketmq_consumer_ready_messages", 4, "Messages that no consumer has"),

@@ -20,12 +20,14 @@ def storage_families(broker: Parts, node: Node) -> Iterator[Family]:
         # Of the whole disk, as RocketMQ has it.
         ("rocketmq_storage_size_bytes", "Disk in use", shutil.disk_usage(broker.root).used),
         (
-            *("rocketmq_storage_flush_behind_bytes", "Not yet on the disk, bytes"),
+            "rocketmq_storage_flush_behind_bytes",
+            "Not yet on the disk, bytes",
             max(0, store.log_end - store.durable_end),
         ),
         (
             # Queues are written with the log; a slave's with each whole message.
-            *("rocketmq_storage_dispatch_behind_bytes", "Not yet in the queues, bytes"),
+            "rocketmq_storage_dispatch_behind_bytes",
+            "Not yet in the queues, bytes",
             store.log_end - store.whole_end,
         ),
     ]
@@ -58,7 +60,10 @@ def timer_families(broker: Parts, node: Node) -> Iterator[Family]:
     topics = (*STORAGE, "topic")
     counts = list(timers.metrics.counts.items())
     yield (
-        *("rocketmq_timing_messages", "gauge", "Messages that wait", topics),
+        "rocketmq_timing_messages",
+        "gauge",
+        "Messages that wait",
+        topics,
         (((*labels, topic), one.count) for topic, one in counts),
     )
     for name, text, table in (
@@ -70,7 +75,10 @@ def timer_families(broker: Parts, node: Node) -> Iterator[Family]:
     text = "How far ahead of its time a message came in, s"
     delays = list(meters.delays.items())
     yield (
-        *("rocketmq_delay_message_latency_seconds", "histogram", text, topics),
+        "rocketmq_delay_message_latency_seconds",
+        "histogram",
+        text,
+        topics,
         (((*labels, topic), spread(delay)) for topic, delay in delays),
     )
 
@@ -87,8 +95,11 @@ def timer_families(broker: Parts, node: Node) -> Iterator[Family]:
             yield (*labels, str(bound_s)), number
 
     yield (
-        *("rocketmq_timer_message_snapshot", "gauge", "Messages that wait, by when they are due"),
-        *((*STORAGE, "timer_bound_s"), snapshot()),
+        "rocketmq_timer_message_snapshot",
+        "gauge",
+        "Messages that wait, by when they are due",
+        (*STORAGE, "timer_bound_s"),
+        snapshot(),
     )
 
 
@@ -99,11 +110,13 @@ def pop_families(broker: Parts, node: Node) -> Iterator[Family]:
     pop, meters = broker.pop, broker.pop.meters
     numbers = [
         (
-            *("rocketmq_pop_offset_buffer_size", "Check points that no group's offset has passed"),
+            "rocketmq_pop_offset_buffer_size",
+            "Check points that no group's offset has passed",
             pop.buffer.in_lines,
         ),
         (
-            *("rocketmq_pop_checkpoint_buffer_size", "Check points of pop in memory alone"),
+            "rocketmq_pop_checkpoint_buffer_size",
+            "Check points of pop in memory alone",
             pop.buffer.count,
         ),
     ]
@@ -119,11 +132,16 @@ def pop_families(broker: Parts, node: Node) -> Iterator[Family]:
     waits = [((*node, str(number)), ms) for number, ms in enumerate(late)]
     yield "rocketmq_pop_revive_latency_milliseconds", "gauge", text, queues, waits
     yield (
-        *("rocketmq_pop_buffer_scan_time_consume_milliseconds", "histogram"),
-        *("A sweep through the check points in memory, ms", NODE, [(node, spread(meters.scans))]),
+        "rocketmq_pop_buffer_scan_time_consume_milliseconds",
+        "histogram",
+        "A sweep through the check points in memory, ms",
+        NODE,
+        [(node, spread(meters.scans))],
     )
     yield (
-        *("rocketmq_pop_revive_in_message_total", "counter", "Entries put into the revive topic"),
+        "rocketmq_pop_revive_in_message_total",
+        "counter",
+        "Entries put into the revive topic",
         (*REVIVE, "revive_message_type", "put_status"),
         (
             ((*node, group, topic, kind, PUT_OK), count)
@@ -131,7 +149,9 @@ def pop_families(broker: Parts, node: Node) -> Iterator[Family]:
         ),
     )
     yield (
-        *("rocketmq_pop_revive_out_message_total", "counter", "Entries read of the revive topic"),
+        "rocketmq_pop_revive_out_message_total",
+        "counter",
+        "Entries read of the revive topic",
         (*REVIVE, "queue_id", "revive_message_type"),
         (
             ((*node, group, topic, str(queue_id), kind), count)
@@ -139,7 +159,9 @@ def pop_families(broker: Parts, node: Node) -> Iterator[Family]:
         ),
     )
     yield (
-        *("rocketmq_pop_revive_retry_messages_total", "counter", "Messages put to be popped again"),
+        "rocketmq_pop_revive_retry_messages_total",
+        "counter",
+        "Messages put to be popped again",
         (*REVIVE, "put_status"),
         (
             ((*node, group, topic, PUT_OK), count)

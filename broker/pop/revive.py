@@ -246,7 +246,12 @@ class PopRevive:
         log.warning(
             "message %d of queue %d of %s can't come again to group %s: %s; it is tried again in "
             "%d s",
-            *(offset, point.queue_id, point.topic, point.group, wrong, seconds),
+            offset,
+            point.queue_id,
+            point.topic,
+            point.group,
+            wrong,
+            seconds,
         )
         due_ms = max(point.revive_ms, self._now_ms()) + seconds * 1_000
         later = CheckPoint(

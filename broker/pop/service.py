@@ -74,17 +74,36 @@ class PopParts:
         pops = Pops(config, store, topics, offsets, self.buffer, self.orders, stats, meters)
         peeks = Peeks(config, store, topics, self.buffer, stats)
         self.handlers = PopHandlers(
-            config, topics, permissions, filters, pops, peeks, long_polls, wake, now_ms, client_ms,
+            config,
+            topics,
+            permissions,
+            filters,
+            pops,
+            peeks,
+            long_polls,
+            wake,
+            now_ms,
+            client_ms,
             spans,
-        )  # fmt: skip
+        )
         self.families = (
             self.handlers,
             PopAckHandlers(
-                config, store, topics, groups, offsets, self.buffer, self.orders, revive_log, stats,
-                meters, self.handlers.wake, now_ms,
+                config,
+                store,
+                topics,
+                groups,
+                offsets,
+                self.buffer,
+                self.orders,
+                revive_log,
+                stats,
+                meters,
+                self.handlers.wake,
+                now_ms,
             ),
             AssignmentHandlers(config, topics, groups, clients, self.modes, self._queues),
-        )  # fmt: skip
+        )
 
     def load(self) -> None:
         """Read the files; ValueError naming one that can't be read."""

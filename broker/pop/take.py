@@ -287,9 +287,16 @@ class Pops:
             self._offsets.commit(*key, offset)
         else:
             point = CheckPoint(
-                topic, group, queue_id, offset, found.pop_ms, header.invisible_ms,
-                found.revive_queue_id, messages, got.next_offset,
-            )  # fmt: skip
+                topic,
+                group,
+                queue_id,
+                offset,
+                found.pop_ms,
+                header.invisible_ms,
+                found.revive_queue_id,
+                messages,
+                got.next_offset,
+            )
             if not self._buffer.add(point, found.pop_ms):
                 return False
             self._stats.check_point(header.topic, group)
@@ -327,11 +334,16 @@ class Pops:
                 pairs.setdefault(
                     properties.POP_CK,
                     handle(
-                        start_offset, found.pop_ms, header.invisible_ms, found.revive_queue_id,
-                        retry_flag(topic), self._config.broker_name, record.queue_id,
+                        start_offset,
+                        found.pop_ms,
+                        header.invisible_ms,
+                        found.revive_queue_id,
+                        retry_flag(topic),
+                        self._config.broker_name,
+                        record.queue_id,
                         record.queue_offset,
                     ),
-                )  # fmt: skip
+                )
                 text = properties.encode(pairs)
                 data: Buffer = whole
                 if len(text) <= properties.PROPERTIES_BYTES_MAX:

@@ -84,9 +84,14 @@ class ColdData:
         if is_system_group(header.group) or header.group in _TOOLS:
             return
         size = self._store.page_cache.read_cold(
-            header.topic, header.queue_id, header.offset, next_offset, tags_codes,
-            self._hot_bytes, look=self._config.cold_data_scan_enable,
-        )  # fmt: skip
+            header.topic,
+            header.queue_id,
+            header.offset,
+            next_offset,
+            tags_codes,
+            self._hot_bytes,
+            look=self._config.cold_data_scan_enable,
+        )
         if not size:
             return
         self._all_bytes += size
@@ -163,9 +168,14 @@ class ColdData:
 
     def _is_cold(self, header: PullMessage) -> bool:
         found = self._store.page_cache.read_cold(
-            header.topic, header.queue_id, header.offset, header.offset + 1, None,
-            self._hot_bytes, look=False,
-        )  # fmt: skip
+            header.topic,
+            header.queue_id,
+            header.offset,
+            header.offset + 1,
+            None,
+            self._hot_bytes,
+            look=False,
+        )
         return found > 0
 
     def _threshold(self, group: str) -> int:

@@ -69,12 +69,18 @@ class PairSlave(Slave):
         self._members = Members(config, peers, b.address)
         timers = self._acting_timers
         b.acting = self._acting = ActingMaster(
-            config, b.address, self._members, self._follower, replica,
+            config,
+            b.address,
+            self._members,
+            self._follower,
+            replica,
             MasterFinder(replica, config, peers),
             (b.offsets, b.delays, *(() if timers is None else (timers.state,))),
-            locks, self._due_work(peers, timers) if config.enable_remote_escape else None,
-            self._settle_due, b.alive_ms,
-        )  # fmt: skip
+            locks,
+            self._due_work(peers, timers) if config.enable_remote_escape else None,
+            self._settle_due,
+            b.alive_ms,
+        )
         b.at_stop(self._acting.stop)
 
         def live_master() -> str:
@@ -90,9 +96,14 @@ class PairSlave(Slave):
     def _due_work(self, peers: Peers, timers: ActingWork | None) -> DueWork:
         b, config = self._parts, self._parts.config
         return DueWork(
-            Escape(config, peers), b.delays, timers, b.walk_transactions, config.timer_precision_ms,
-            f"InnerProducerGroup_{config.broker_name}_{config.broker_id}", b.now_ms,
-        )  # fmt: skip
+            Escape(config, peers),
+            b.delays,
+            timers,
+            b.walk_transactions,
+            config.timer_precision_ms,
+            f"InnerProducerGroup_{config.broker_name}_{config.broker_id}",
+            b.now_ms,
+        )
 
     async def _settle_due(self) -> None:
         """Have the timers' check point say how far they came."""
@@ -123,10 +134,21 @@ class PairMaster(Master):
                 TimerParts(config, b.store, timers.state, timers.metrics, keeps_counts=False)
             )
         b.returning = self._returning = ReturningMaster(
-            locks, config, b.address, b.ha_address, self._members, peers, b.store, b.ha,
-            self._acks.note_alive, Tables(b.offsets, b.delays, taken, b.save_offsets),
-            b.alive_ms, b.now_ms, self._left_locks, knows_locks,
-        )  # fmt: skip
+            locks,
+            config,
+            b.address,
+            b.ha_address,
+            self._members,
+            peers,
+            b.store,
+            b.ha,
+            self._acks.note_alive,
+            Tables(b.offsets, b.delays, taken, b.save_offsets),
+            b.alive_ms,
+            b.now_ms,
+            self._left_locks,
+            knows_locks,
+        )
         gates.locks = locks.gate.refusal
         return PairHandlers(b.store, b.address, b.ha_address, lambda: None).rows()
 
@@ -158,6 +180,10 @@ def _locks_of(b: Parts) -> PairLocks:
     # A third broker acts up to brokerNotActiveTimeoutMillis before the others know, and gives its
     # first lock after CLIENT_LOCK_MS.
     return PairLocks(
-        QueueLockGate(b.lock_gate_ms), b.locks, b.config.broker_name, b.lock_gate_ms, b.now_ms,
+        QueueLockGate(b.lock_gate_ms),
+        b.locks,
+        b.config.broker_name,
+        b.lock_gate_ms,
+        b.now_ms,
         CLIENT_LOCK_MS - b.config.broker_not_active_timeout_millis,
-    )  # fmt: skip
+    )

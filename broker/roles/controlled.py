@@ -149,9 +149,13 @@ class ControlledSlave(Slave):
             self._member.election.own_id, self._on_cut, b.wake_all, lambda end: b.syncer.reach(end)
         )
         return HaSlave(
-            b.config, b.store, b.alive_ms, self._on_followed, switch.connection,
+            b.config,
+            b.store,
+            b.alive_ms,
+            self._on_followed,
+            switch.connection,
             retry_seconds=RETRY_SECONDS,
-        )  # fmt: skip
+        )
 
     def _make_replica(self, sync: SlaveSynchronize, peers: Peers) -> Replica:
         elected = ElectedMaster(self._member.election.master_address, peers)

@@ -104,10 +104,15 @@ class Master(Role):
     def use_compiled(self, compiled: "type[CompiledSends]") -> None:
         b = self._parts
         b.compiled = compiled(
-            b.config, b.store, b.sends.router, b.sends.finish,
+            b.config,
+            b.store,
+            b.sends.router,
+            b.sends.finish,
             b.access if b.access is not None and b.access.is_enabled else None,
-            b.latency, b.server.scheduler, b.now_ms,
-        )  # fmt: skip
+            b.latency,
+            b.server.scheduler,
+            b.now_ms,
+        )
         b.compiled.write_templates(b.sends.suffix.encode())
         b.compiled.open()
         b.at_stop(b.compiled.close)

@@ -183,9 +183,15 @@ class Parts:
     def walk_transactions(self) -> Transactions:
         """A new walk over the half topic, from its cursor."""
         return Transactions(
-            self.config, self.store, self.topics, self.offsets, self.clients,
-            self.transaction_counts, self.stats, self.now_ms,
-        )  # fmt: skip
+            self.config,
+            self.store,
+            self.topics,
+            self.offsets,
+            self.clients,
+            self.transaction_counts,
+            self.stats,
+            self.now_ms,
+        )
 
     def counted_acks(self, ha: HaMaster) -> CountedAcks:
         """As many slaves as the settings say acknowledge the log. The syncer, which is made later,
@@ -224,6 +230,7 @@ class Parts:
         except StoreError as wrong:
             log.error(
                 "topic %s was deleted while this broker was away, and is back: %s; delete it again",
-                *(topic, wrong),
+                topic,
+                wrong,
             )
         self.missed_deletions.done(topic)

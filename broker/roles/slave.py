@@ -62,10 +62,20 @@ class Slave(Role):
         peers = open_peers(b.config)
         b.at_stop(peers.close)
         sync = SlaveSynchronize(
-            peers, b.address, b.topics, b.groups, b.offsets, b.delays, b.pop.modes,
-            self._following_timers, lambda: b.store.whole_end, b.now_ms,
-            self._all_ms, self._offsets_ms, self._takes_versions,
-        )  # fmt: skip
+            peers,
+            b.address,
+            b.topics,
+            b.groups,
+            b.offsets,
+            b.delays,
+            b.pop.modes,
+            self._following_timers,
+            lambda: b.store.whole_end,
+            b.now_ms,
+            self._all_ms,
+            self._offsets_ms,
+            self._takes_versions,
+        )
         b.replica = self._replica = self._make_replica(sync, peers)
         gates.master = self._replica.master
         return self._make_own_parts(gates, peers)

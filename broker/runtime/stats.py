@@ -386,7 +386,8 @@ class Stats:
             self._sampled_ms[window] = now_ms
         only_minute = due == [MINUTE]
         tables: tuple[Iterable[Counter], ...] = (
-            *(self._puts.values(), self._gets.values()),
+            self._puts.values(),
+            self._gets.values(),
             *(table.values() for table in self._of_pairs()),
         )
         for counters in tables:

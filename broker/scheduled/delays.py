@@ -236,6 +236,13 @@ class Delays(PersistentTable):
             return None
         place = topic, self._store.queue_left(topic, queue_id)
         return Message(
-            place, message.flag, message.sys_flag, message.born_ms, message.born_host,
-            message.body, raw, raw_tags_code(raw), message.reconsume_times,
-        )  # fmt: skip
+            place,
+            message.flag,
+            message.sys_flag,
+            message.born_ms,
+            message.born_host,
+            message.body,
+            raw,
+            raw_tags_code(raw),
+            message.reconsume_times,
+        )

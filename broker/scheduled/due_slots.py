@@ -90,9 +90,13 @@ class DueSlots:
                 if not (due.recalls and due.is_recalled(part.end, recall_key(record))):
                     topic, queue_id = real_place(record.raw_properties)
                     copy = self._delivery.copy(
-                        record, topic, queue_id, now_ms, written_ms,
+                        record,
+                        topic,
+                        queue_id,
+                        now_ms,
+                        written_ms,
                         rolled=bool(magic & IS_ROLLED),
-                    )  # fmt: skip
+                    )
                     part.units.append((part.end, topic, magic))
                     if copy is not None:
                         part.copies.append(copy)

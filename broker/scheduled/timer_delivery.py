@@ -113,8 +113,11 @@ class TimerDelivery:
         elif not self._is_place(topic, queue_id):
             log.error(
                 "the timer message at %d names topic %.200r and queue %d, which can't be; it is "
-                "left alone", record.log_offset, topic, queue_id,
-            )  # fmt: skip
+                "left alone",
+                record.log_offset,
+                topic,
+                queue_id,
+            )
             return None
         else:
             queue_id = self._store.queue_left(topic, queue_id)
@@ -157,9 +160,16 @@ def _message(record: Record, place: tuple[str, int], raw: bytes) -> Message:
     """A message as this record has it, with these properties, for another place."""
     tags_code = raw_tags_code(record.raw_properties)
     return Message(
-        place, record.flag, record.sys_flag, record.born_ms, record.born_host, record.body, raw,
-        tags_code, record.reconsume_times,
-    )  # fmt: skip
+        place,
+        record.flag,
+        record.sys_flag,
+        record.born_ms,
+        record.born_host,
+        record.body,
+        raw,
+        tags_code,
+        record.reconsume_times,
+    )
 
 
 def recall_key(record: Record) -> str:

@@ -169,10 +169,16 @@ class RecallHandlers:
         try:
             _, _, end = self.store.put(
                 Message(
-                    (place.topic, place.queue_id), 0, 0, now_ms, host, BODY, place.text.encode(),
+                    (place.topic, place.queue_id),
+                    0,
+                    0,
+                    now_ms,
+                    host,
+                    BODY,
+                    place.text.encode(),
                     tag_hash(TAG),
                 )
-            )  # fmt: skip
+            )
         except StoreError as wrong:
             raise Refusal(codes.SYSTEM_ERROR, f"recall failed, execute error: {wrong}") from None
         return end

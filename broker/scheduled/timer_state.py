@@ -213,9 +213,14 @@ class TimerState:
 
     def _progress(self) -> Progress:
         return Progress(
-            self.read_ms, self.delivered, self.queue_offset, self.log.end, self._store.log_end,
-            self.precision_ms, self.waiting,
-        )  # fmt: skip
+            self.read_ms,
+            self.delivered,
+            self.queue_offset,
+            self.log.end,
+            self._store.log_end,
+            self.precision_ms,
+            self.waiting,
+        )
 
     def _promote(self, progress: Progress) -> None:
         check = self.check

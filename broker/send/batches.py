@@ -71,9 +71,13 @@ class Batches:
         if target.name in self._topics.with_batch_queues and self._store.has_batch_queue(*key):
             return self._put_whole(header, connection.host, body, target, queue_id, pairs)
         batch = Batch(
-            key, header.sys_flag, header.born_ms, connection.host, body,
+            key,
+            header.sys_flag,
+            header.born_ms,
+            connection.host,
+            body,
             header.reconsume_times or 0,
-        )  # fmt: skip
+        )
         try:
             first, offsets, end = self._store.put_batch(batch, self.suffix)
         except Malformed as wrong:
@@ -84,9 +88,15 @@ class Batches:
         size = end - offsets[0]
         self._finish.count(target, key, type_of(pairs), len(offsets), size, batches=1)
         reply = send_response(
-            command, queue_id, unique, ids + host_hex, offsets[-1], self._region_id.encode(), first,
+            command,
+            queue_id,
+            unique,
+            ids + host_hex,
+            offsets[-1],
+            self._region_id.encode(),
+            first,
             trace_on=self._config.trace_on,
-        )  # fmt: skip
+        )
         return end, reply
 
     def _put_whole(

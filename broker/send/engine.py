@@ -109,7 +109,10 @@ class CompiledEngine:
 async def _make() -> None:
     """Have another process fill numba's cache. RuntimeError with the last line of what it said."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", __name__, BEHIND),
+        sys.executable,
+        "-m",
+        __name__,
+        BEHIND,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,

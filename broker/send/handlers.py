@@ -156,11 +156,19 @@ class SendHandlers:
             found = unique.encode()
             self._batch.messages.append(
                 (
-                    key, header.flag, sys_flag, header.born_ms, connection.host, body,
-                    (text + self.suffix).encode(), code, header.reconsume_times or 0, 0,
+                    key,
+                    header.flag,
+                    sys_flag,
+                    header.born_ms,
+                    connection.host,
+                    body,
+                    (text + self.suffix).encode(),
+                    code,
+                    header.reconsume_times or 0,
+                    0,
                     None if properties.KEYS in pairs else found,
                 )
-            )  # fmt: skip
+            )
             self._batch.pending.append(
                 (command, connection, queue_id, found, target, waits, kind, slot)
             )
@@ -297,13 +305,25 @@ class SendHandlers:
         """The response to a send that the usual template does not fit."""
         if command.codec == CODEC_JSON and unique.isalnum():
             head = self._with_handle % (
-                handle, queue_id, unique, log_offset, queue_offset, command.opaque
-            )  # fmt: skip
+                handle,
+                queue_id,
+                unique,
+                log_offset,
+                queue_offset,
+                command.opaque,
+            )
             return HEADS[len(head)] + head
         return send_response(
-            command, queue_id, unique, self._host_hex, log_offset, self._region, queue_offset,
-            handle.decode() or None, trace_on=self._trace_on,
-        )  # fmt: skip
+            command,
+            queue_id,
+            unique,
+            self._host_hex,
+            log_offset,
+            self._region,
+            queue_offset,
+            handle.decode() or None,
+            trace_on=self._trace_on,
+        )
 
     def _save_topics(self) -> None:
         """Write down the topics that were made for the batch; if it fails, their messages are not

@@ -257,7 +257,9 @@ class Topics:
             puts = self._stats.puts(LMQ_PREFIX)  # all light queues are counted as one
             return Target(topic, config, 1, True, puts, [(topic, 0)])
         return self._create_for_send(
-            *(topic, header.default_topic, header.default_topic_queues),
+            topic,
+            header.default_topic,
+            header.default_topic_queues,
             unit=bool(header.unit_mode),
             peer=peer,
         )

@@ -87,10 +87,19 @@ class Caller:
         """Sends a message. `named` and `pairs` are its properties."""
         raw_properties = properties.encode({**named, **(pairs or {})})
         header = SendMessage(
-            "pg", topic, default_topic, 4, queue_id, 0, BORN_MS, 7,
-            raw_properties.decode(), reconsume_times,
-            max_reconsume_times=max_reconsume_times, batch=batch,
-        )  # fmt: skip
+            "pg",
+            topic,
+            default_topic,
+            4,
+            queue_id,
+            0,
+            BORN_MS,
+            7,
+            raw_properties.decode(),
+            reconsume_times,
+            max_reconsume_times=max_reconsume_times,
+            batch=batch,
+        )
         return await self.ask(code, header, body)
 
     async def pull(
@@ -112,9 +121,18 @@ class Caller:
         flags = sys_flag | (SUBSCRIPTION if expression is not None else 0)
         flags |= SUSPEND if suspend_ms else 0
         header = PullMessage(
-            group, topic, queue_id, offset, max_messages, flags, commit_offset, suspend_ms,
-            sub_version, expression, kind,
-        )  # fmt: skip
+            group,
+            topic,
+            queue_id,
+            offset,
+            max_messages,
+            flags,
+            commit_offset,
+            suspend_ms,
+            sub_version,
+            expression,
+            kind,
+        )
         return await self.ask(code, header)
 
     async def heartbeat(

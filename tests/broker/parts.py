@@ -122,39 +122,75 @@ class Parts:
         )
         name = config.broker_name
         info = RuntimeInfo(
-            config, self.store, self.stats, self.delays,
-            clients=self.clients, other_masters=OtherMasters(config, ADDRESS),
+            config,
+            self.store,
+            self.stats,
+            self.delays,
+            clients=self.clients,
+            other_masters=OtherMasters(config, ADDRESS),
             not_stored=lambda: None,
-            started_ms=START_MS, now_ms=clock,
-        )  # fmt: skip
+            started_ms=START_MS,
+            now_ms=clock,
+        )
         # Its clock stands still, so that each answer is ready within the first slice.
         self.slices = slices = Slices(cast(Scheduler, SimpleNamespace(served=0)), clock=lambda: 0.0)
         families = (
             AdminTopicHandlers(
-                config, self.store, self.topics, self.offsets, self.stats, slices,
-                self._save_offsets, lambda topic: None,
+                config,
+                self.store,
+                self.topics,
+                self.offsets,
+                self.stats,
+                slices,
+                self._save_offsets,
+                lambda topic: None,
             ),
             AdminGroupHandlers(
-                self.groups, self.offsets, self.clients, self.stats, ADDRESS, slices,
+                self.groups,
+                self.offsets,
+                self.clients,
+                self.stats,
+                ADDRESS,
+                slices,
                 lambda group: None,
             ),
             AdminOffsetHandlers(
-                config, self.store, self.topics, self.groups, self.offsets, self.clients,
-                self.delays, self.marked.append, slices,
+                config,
+                self.store,
+                self.topics,
+                self.groups,
+                self.offsets,
+                self.clients,
+                self.delays,
+                self.marked.append,
+                slices,
             ),
             AdminClientHandlers(
                 self.store, self.topics, self.groups, self.clients, broker_name=name
             ),
             AdminStatsHandlers(
-                self.store, self.topics, self.groups, self.offsets, self.clients, self.stats,
-                broker_name=name, address=ADDRESS, now_ms=clock, slices=slices,
+                self.store,
+                self.topics,
+                self.groups,
+                self.offsets,
+                self.clients,
+                self.stats,
+                broker_name=name,
+                address=ADDRESS,
+                now_ms=clock,
+                slices=slices,
             ),
             AdminBrokerHandlers(
-                config, self.store, self.topics, info, self.dynamic_settings, slices,
+                config,
+                self.store,
+                self.topics,
+                info,
+                self.dynamic_settings,
+                slices,
                 Cleaner(self.store, Threads().executor("cleaner")),
             ),
             QueryHandlers(config, self.store, self.clients, slices),
-        )  # fmt: skip
+        )
         self.rows: dict[int, Row] = {row.code: row for f in families for row in f.rows()}
 
     def ask(self, code: int, body: bytes | None = None, /, **fields: object) -> Response:
@@ -186,10 +222,16 @@ class Parts:
         tags = pairs.get("TAGS")
         log_offset, _, _ = self.store.put(
             Message(
-                (topic, queue_id), 0, 0, self.now_ms, HOST, body, properties.encode(pairs),
+                (topic, queue_id),
+                0,
+                0,
+                self.now_ms,
+                HOST,
+                body,
+                properties.encode(pairs),
                 0 if tags is None else tag_hash(tags),
             )
-        )  # fmt: skip
+        )
         counter = self.stats.puts(topic)
         for each in (counter, counter.total):
             each.messages += 1

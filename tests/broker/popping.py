@@ -78,10 +78,15 @@ class Popper:
             if text is None:
                 start = starts["0", str(record.queue_id)].split(" ")[2]
                 text = handle(
-                    int(start), int(fields["popTime"]), int(fields["invisibleTime"]),
-                    int(fields["reviveQid"]), "0", self.broker.config.broker_name,
-                    record.queue_id, record.queue_offset,
-                )  # fmt: skip
+                    int(start),
+                    int(fields["popTime"]),
+                    int(fields["invisibleTime"]),
+                    int(fields["reviveQid"]),
+                    "0",
+                    self.broker.config.broker_name,
+                    record.queue_id,
+                    record.queue_offset,
+                )
             found[record.body] = text
         return found
 

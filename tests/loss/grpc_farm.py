@@ -62,11 +62,18 @@ class Farm:
         self.client_relay = Relay(("127.0.0.1", clients), ("127.0.0.1", 0))
         self._words: dict[Role, list[str]] = {
             "namesrv": [
-                *("namesrv", "--set", f"listenPort={name_server}", "--set", "httpPort=-1"),
-                *("--set", f"kvConfigPath={folder / 'kv.json'}"),
+                "namesrv",
+                "--set",
+                f"listenPort={name_server}",
+                "--set",
+                "httpPort=-1",
+                "--set",
+                f"kvConfigPath={folder / 'kv.json'}",
             ],
             "broker": [
-                *("broker", "-n", self.name_server),
+                "broker",
+                "-n",
+                self.name_server,
                 *_settings(
                     BROKER
                     | {
@@ -79,7 +86,9 @@ class Farm:
                 ),
             ],
             "proxy": [
-                *("proxy", "-n", self.name_server),
+                "proxy",
+                "-n",
+                self.name_server,
                 *_settings(PROXY),
             ],
         }

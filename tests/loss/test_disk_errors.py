@@ -27,9 +27,26 @@ KINDS = {
     "unlink": {"unlink"},
 }
 WORK = (
-    *("send", "send batch", "two in a turn", "timers", "commit", "send long", "fill the file"),
-    *("send while it syncs", "commit", "delete", "send", "fill the file", "sync", "timers"),
-    *("clean", "restart", "send", "two in a turn", "commit", "clean"),
+    "send",
+    "send batch",
+    "two in a turn",
+    "timers",
+    "commit",
+    "send long",
+    "fill the file",
+    "send while it syncs",
+    "commit",
+    "delete",
+    "send",
+    "fill the file",
+    "sync",
+    "timers",
+    "clean",
+    "restart",
+    "send",
+    "two in a turn",
+    "commit",
+    "clean",
 )
 
 
@@ -204,10 +221,15 @@ async def test_a_full_small_disk_takes_messages_again_once_there_is_room(
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(6 << 20))
     config = BrokerConfig(
-        broker_name="b", broker_ip1="127.0.0.1", listen_port=0,
-        store_path_root_dir=str(small_disk / "store"), mapped_file_size_commit_log=4 << 20,
-        mapped_file_size_consume_queue=40_000, max_hash_slot_num=1_000, max_index_num=20_000,
-    )  # fmt: skip
+        broker_name="b",
+        broker_ip1="127.0.0.1",
+        listen_port=0,
+        store_path_root_dir=str(small_disk / "store"),
+        mapped_file_size_commit_log=4 << 20,
+        mapped_file_size_consume_queue=40_000,
+        max_hash_slot_num=1_000,
+        max_index_num=20_000,
+    )
     broker = Broker(config)
     await broker.start()
     broker.groups.find("g")

@@ -23,12 +23,16 @@ KEYS = {
 BROKERS = {
     "2m": [("broker-1", "ASYNC_MASTER"), ("broker-2", "ASYNC_MASTER")],
     "2m-2s-async": [
-        *(("broker-1", "ASYNC_MASTER"), ("broker-2", "ASYNC_MASTER")),
-        *(("broker-1", "SLAVE"), ("broker-2", "SLAVE")),
+        ("broker-1", "ASYNC_MASTER"),
+        ("broker-2", "ASYNC_MASTER"),
+        ("broker-1", "SLAVE"),
+        ("broker-2", "SLAVE"),
     ],
     "2m-2s-sync": [
-        *(("broker-1", "SYNC_MASTER"), ("broker-2", "SYNC_MASTER")),
-        *(("broker-1", "SLAVE"), ("broker-2", "SLAVE")),
+        ("broker-1", "SYNC_MASTER"),
+        ("broker-2", "SYNC_MASTER"),
+        ("broker-1", "SLAVE"),
+        ("broker-2", "SLAVE"),
     ],
     "controller": [("broker-1", "ASYNC_MASTER")] * 3,
     "controller-etcd": [("broker-1", "ASYNC_MASTER")] * 3,

@@ -93,16 +93,14 @@ def all_in_the_set() -> State:
     """A set of three that nothing has happened to."""
     slave = Node(epoch=1, master=1, is_linked=True)
     first = (EpochEntry(1, 0),)
-    master = Node(
-        *((), 0, first, 0, True, 1, 1), members=Ids(IDS), set_epoch=3, ends=(UNHEARD, 0, 0)
-    )
+    master = Node((), 0, first, 0, True, 1, 1, members=Ids(IDS), set_epoch=3, ends=(UNHEARD, 0, 0))
     return State((master, slave, slave), 1, 1, IDS, 3)
 
 
 def alone_in_the_set() -> State:
     """A first master, whose slaves have not connected yet."""
     slave = Node(epoch=1, master=1)
-    master = Node(*((), 0, (EpochEntry(1, 0),), 0, True, 1, 1), members=Ids({1}), set_epoch=1)
+    master = Node((), 0, (EpochEntry(1, 0),), 0, True, 1, 1, members=Ids({1}), set_epoch=1)
     return State((master, slave, slave), 1, 1, (1,), 1)
 
 
@@ -313,10 +311,18 @@ def _died(state: State, one: int, kept: int) -> State:
     """What it has written stays; without the power, at least what was synced."""
     node = state.nodes[one - 1]
     log = node.log[:kept]
-    state = _put(_closed(state, one), one, Node(
-        *(log, min(node.synced, kept), node.epochs, min(node.confirmed, kept), False),
-        report=node.report,
-    ))  # fmt: skip
+    state = _put(
+        _closed(state, one),
+        one,
+        Node(
+            log,
+            min(node.synced, kept),
+            node.epochs,
+            min(node.confirmed, kept),
+            False,
+            report=node.report,
+        ),
+    )
     return state
 
 
@@ -366,7 +372,11 @@ def _take_role(state: State, one: int, node: Node, master: int) -> State:
     """The broker stops and starts in its new role; all its connections are closed."""
     state = _closed(state, one)
     new = Node(
-        *(node.log, len(node.log), node.epochs, node.confirmed, True),
+        node.log,
+        len(node.log),
+        node.epochs,
+        node.confirmed,
+        True,
         epoch=state.master_epoch,
         master=master,
         report=node.report,
@@ -453,9 +463,11 @@ def _agreed(node: Node, master: Node) -> Node | None:
     if log and log[-1] != master.log[point - 1]:
         return None
     return node._replace(
-        log=log, synced=min(node.synced, point), epochs=epochs.cut_at(own, point),
+        log=log,
+        synced=min(node.synced, point),
+        epochs=epochs.cut_at(own, point),
         confirmed=min(node.confirmed, point),
-    )  # fmt: skip
+    )
 
 
 def _reported(state: State, one: int) -> State:
@@ -563,9 +575,12 @@ def _sync_state(node: Node) -> SyncState:
 
 def _with(node: Node, sync: SyncState) -> Node:
     return node._replace(
-        members=sync.members, set_epoch=sync.set_epoch, proposed=sync.proposed,
-        is_answered=sync.is_answered, is_lost=sync.is_lost,
-    )  # fmt: skip
+        members=sync.members,
+        set_epoch=sync.set_epoch,
+        proposed=sync.proposed,
+        is_answered=sync.is_answered,
+        is_lost=sync.is_lost,
+    )
 
 
 # ---- the controller
@@ -606,8 +621,14 @@ def _controller(state: State) -> Controller:
 
 def _parts(controller: Controller) -> tuple[dict[str, ReplicaGroup], LiveBrokers]:
     group = ReplicaGroup(
-        *(CLUSTER, NAME, MEMBERS, 4, controller.master, controller.master_epoch),
-        *(list(controller.sync_set), controller.set_epoch),
+        CLUSTER,
+        NAME,
+        MEMBERS,
+        4,
+        controller.master,
+        controller.master_epoch,
+        list(controller.sync_set),
+        controller.set_epoch,
     )
     live: Any = controller
     return {NAME: group}, live

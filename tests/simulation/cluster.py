@@ -238,7 +238,8 @@ class SetCluster(Cluster):
 
     def _member(self, machine: Machine) -> Member[Any]:
         config = self._config(
-            *(machine, SET),
+            machine,
+            SET,
             enable_controller_mode=True,
             controller_addr=self._controllers,
             flush_disk_type=self._flush,

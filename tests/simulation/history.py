@@ -330,11 +330,13 @@ class _History:
         work: dict[str, list[Callable[[], Awaitable[None]]]] = {
             "producer": [self._produce, self._scheduled.produce],
             "consumer-1": [
-                *(lambda: self._push("push"), lambda: self._push("orderly", "consumer-1")),
+                lambda: self._push("push"),
+                lambda: self._push("orderly", "consumer-1"),
                 self._pop,
             ],
             "consumer-2": [
-                *(lambda: self._push("push"), lambda: self._push("orderly", "consumer-2")),
+                lambda: self._push("push"),
+                lambda: self._push("orderly", "consumer-2"),
                 *(lambda: self._scheduled.consume("transactions"),),
                 *(lambda: self._scheduled.consume("delays"),),
             ],

@@ -333,21 +333,37 @@ HEARTBEAT = HeartbeatData(
     [ProducerData("any")],
     [
         ConsumerData(
-            "G", "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_FIRST_OFFSET",
+            "G",
+            "CONSUME_PASSIVELY",
+            "CLUSTERING",
+            "CONSUME_FROM_FIRST_OFFSET",
             [subscription("T", "*"), subscription("%RETRY%G", "*")],
         )
     ],
-).encode()  # fmt: skip
+).encode()
 QUEUE = {"topic": "T", "queueId": "0"}
 READER = {"consumerGroup": "G", **QUEUE}
 PULL = {
-    **READER, "queueOffset": "0", "maxMsgNums": "1", "sysFlag": "4", "commitOffset": "0",
-    "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
-}  # fmt: skip
+    **READER,
+    "queueOffset": "0",
+    "maxMsgNums": "1",
+    "sysFlag": "4",
+    "commitOffset": "0",
+    "suspendTimeoutMillis": "0",
+    "subscription": "*",
+    "subVersion": "0",
+}
 SEND = {
-    "producerGroup": "pg", "topic": "T", "defaultTopic": "TBW102", "defaultTopicQueueNums": "1",
-    "queueId": "0", "sysFlag": "0", "bornTimestamp": "1", "flag": "0", "properties": "",
-}  # fmt: skip
+    "producerGroup": "pg",
+    "topic": "T",
+    "defaultTopic": "TBW102",
+    "defaultTopicQueueNums": "1",
+    "queueId": "0",
+    "sysFlag": "0",
+    "bornTimestamp": "1",
+    "flag": "0",
+    "properties": "",
+}
 SEND_V2 = dict(zip("abcdefghi", SEND.values(), strict=True))
 LOCK = LockBatchRequestBody(
     "G", "c1", False, [MessageQueue("T", "broker-a", 0), MessageQueue("%RETRY%G", "broker-a", 0)]
@@ -357,9 +373,15 @@ BATCH_ACK = BatchAckMessageRequestBody(
 ).encode()
 TOPICS = CreateTopicListRequestBody([TopicConfig("T"), TopicConfig("U")]).encode()
 TOPIC = {
-    "topic": "T", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1",
-    "perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
-}  # fmt: skip
+    "topic": "T",
+    "defaultTopic": "TBW102",
+    "readQueueNums": "1",
+    "writeQueueNums": "1",
+    "perm": "6",
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": "0",
+    "order": "false",
+}
 COMMIT = {**READER, "commitOffset": "0"}
 Rights = list[tuple[str, str]]
 

@@ -160,7 +160,9 @@ async def test_only_a_super_user_creates_updates_and_deletes_super_users(
 ) -> None:
     body = {"password": "p", "userType": "Super"}
     create, update, delete = (
-        *(codes.AUTH_CREATE_USER, codes.AUTH_UPDATE_USER, codes.AUTH_DELETE_USER),
+        codes.AUTH_CREATE_USER,
+        codes.AUTH_UPDATE_USER,
+        codes.AUTH_DELETE_USER,
     )
     assert await helper.said(create, {"password": "p"}, username="a") == (0, "")
     assert await helper.said(create, body, username="b") == (1, SUPER_CREATE)

@@ -19,16 +19,18 @@ IN_VIRTUAL_TIME = True
 async def test_the_slave_acts_while_its_master_is_gone_and_the_route_shows_it(pair: Pair) -> None:
     assert not pair.acting.is_acting
     assert (await pair.route())["broker-a"] == (
-        {0: pair.master.address, 1: pair.slave.address}, 6,
-    )  # fmt: skip
+        {0: pair.master.address, 1: pair.slave.address},
+        6,
+    )
     await pair.lose_master()
     assert (await pair.route())["broker-a"] == ({0: pair.slave.address}, 4)
     assert note(pair.slave) == "acting for the master of broker-a, which is gone; start it"
     await pair.return_master()
     await until(lambda: not pair.acting.is_acting)
     assert (await pair.route())["broker-a"] == (
-        {0: pair.master.address, 1: pair.slave.address}, 6,
-    )  # fmt: skip
+        {0: pair.master.address, 1: pair.slave.address},
+        6,
+    )
 
 
 async def test_a_slave_does_not_act_while_its_master_sends_its_log(pair: Pair) -> None:

@@ -19,12 +19,23 @@ from ..parts import START_MS, Parts, refused
 
 # What a Java broker without a name of its own calls its system topics; see the live answers.
 SYSTEM_TOPICS = {
-    "RMQ_SYS_TRANS_HALF_TOPIC", "BenchmarkTest", "TRANS_CHECK_MAX_TIME_TOPIC", "OFFSET_MOVED_EVENT",
-    "TBW102", "rmq_sys_REVIVE_LOG_DefaultCluster", "SELF_TEST_TOPIC", "DefaultCluster",
-    "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRACE_TOPIC", "DefaultCluster_REPLY_TOPIC",
-    "rmq_sys_wheel_timer", "CHECKPOINT_TOPIC", "rmq_sys_SYNC_BROKER_MEMBER_broker-a",
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC", "broker-a",
-}  # fmt: skip
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "BenchmarkTest",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
+    "OFFSET_MOVED_EVENT",
+    "TBW102",
+    "rmq_sys_REVIVE_LOG_DefaultCluster",
+    "SELF_TEST_TOPIC",
+    "DefaultCluster",
+    "SCHEDULE_TOPIC_XXXX",
+    "RMQ_SYS_TRACE_TOPIC",
+    "DefaultCluster_REPLY_TOPIC",
+    "rmq_sys_wheel_timer",
+    "CHECKPOINT_TOPIC",
+    "rmq_sys_SYNC_BROKER_MEMBER_broker-a",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "broker-a",
+}
 
 
 def update(parts: Parts, topic: str, **fields: object) -> Response:

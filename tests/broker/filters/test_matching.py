@@ -70,8 +70,14 @@ def looked(
 ) -> tuple[Found, list[int]]:
     found = look(
         queue,  # type: ignore[arg-type]
-        "T", 0, offset, messages_max, bytes_max, compiled(wanted), entries_max,
-    )  # fmt: skip
+        "T",
+        0,
+        offset,
+        messages_max,
+        bytes_max,
+        compiled(wanted),
+        entries_max,
+    )
     assert found.count == len(found.records)
     assert found.size == sum(map(len, found.records))
     return found, [decode_record(one).queue_offset for one in found.records]
@@ -165,8 +171,14 @@ def test_a_record_that_cannot_be_decoded_is_returned() -> None:
     assert numbers == []
     found = look(
         Queue([bytes(damaged)]),  # type: ignore[arg-type]
-        "T", 0, 0, 32, 1 << 20, compiled("a = '1'"), 800,
-    )  # fmt: skip
+        "T",
+        0,
+        0,
+        32,
+        1 << 20,
+        compiled("a = '1'"),
+        800,
+    )
     assert found.records == [bytes(damaged)]
 
 
@@ -178,8 +190,14 @@ def test_a_record_with_a_wrong_length_neither_stops_the_scan_nor_hides_others(si
     messages[2] = bytes(broken)
     found = look(
         Queue(messages),  # type: ignore[arg-type]
-        "T", 0, 0, 32, 1 << 20, compiled("a = '1'"), 800,
-    )  # fmt: skip
+        "T",
+        0,
+        0,
+        32,
+        1 << 20,
+        compiled("a = '1'"),
+        800,
+    )
     assert b"".join(found.records) == b"".join(one for one in messages if one is not None)
     assert found.next_offset == 5
 

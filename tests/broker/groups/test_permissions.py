@@ -36,7 +36,11 @@ def test_a_group_reads_an_open_topic(tmp_path: Path) -> None:
         ({}, "?", "g", 17, None, "topic[?] not exist, apply first please!"),
         (
             {"auto_create_subscription_group": False},
-            *("T", "new", 26, None, "subscription group [new] does not exist; create it or switch"),
+            "T",
+            "new",
+            26,
+            None,
+            "subscription group [new] does not exist; create it or switch",
         ),
     ],
 )

@@ -344,11 +344,13 @@ ROCKETMQ = {
     ("pop_revive_latency_milliseconds", "gauge", "queue_id"),
     ("pop_buffer_scan_time_consume_milliseconds", "histogram", ""),
     (
-        *("pop_revive_in_message_total", "counter"),
+        "pop_revive_in_message_total",
+        "counter",
         "consumer_group topic revive_message_type put_status",
     ),
     (
-        *("pop_revive_out_message_total", "counter"),
+        "pop_revive_out_message_total",
+        "counter",
         "consumer_group topic queue_id revive_message_type",
     ),
     ("pop_revive_retry_messages_total", "counter", "consumer_group topic put_status"),

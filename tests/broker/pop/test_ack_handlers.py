@@ -413,8 +413,11 @@ async def test_check_points_and_acknowledgements_are_counted(p: Popper) -> None:
             answer = await p.caller.ask(codes.VIEW_BROKER_STATS_DATA, header)
             found[header.name] = BrokerStatsData.decode(answer.body or b"").stats_minute.sum
     assert found == {
-        "GROUP_ACK_NUMS": 3, "GROUP_CK_NUMS": 2, "BROKER_ACK_NUMS": 3, "BROKER_CK_NUMS": 2,
-    }  # fmt: skip
+        "GROUP_ACK_NUMS": 3,
+        "GROUP_CK_NUMS": 2,
+        "BROKER_ACK_NUMS": 3,
+        "BROKER_CK_NUMS": 2,
+    }
     p.broker.stats.delete_group("cg")
     answer = await p.caller.ask(codes.VIEW_BROKER_STATS_DATA, StatsData("GROUP_CK_NUMS", "T@cg"))
     assert answer.code == codes.SYSTEM_ERROR

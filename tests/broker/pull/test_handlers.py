@@ -491,8 +491,12 @@ async def test_the_fast_port_accepts_sends_and_refuses_pulls(start: Start, confi
 async def test_a_pull_may_omit_the_fields_that_are_not_used(caller: Caller) -> None:
     await filled(caller, 1)
     fields = {
-        "consumerGroup": "cg", "topic": "T", "queueId": "0", "queueOffset": "+0",
-        "maxMsgNums": "032", "sysFlag": str(SUBSCRIPTION),
-    }  # fmt: skip
+        "consumerGroup": "cg",
+        "topic": "T",
+        "queueId": "0",
+        "queueOffset": "+0",
+        "maxMsgNums": "032",
+        "sysFlag": str(SUBSCRIPTION),
+    }
     answer = await caller.ask(codes.PULL_MESSAGE, fields)
     assert [record.body for record in records(answer)] == [b"0"]

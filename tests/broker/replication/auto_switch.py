@@ -142,9 +142,13 @@ class Node:
         self.store.follower.follow("a slave")
         switch = AutoSwitch(self.number, self.cuts.append, self._on_confirmed, sync_to)
         self.slave = HaSlave(
-            self.config, self.store, self.clock, lambda keys: None, switch.connection,
+            self.config,
+            self.store,
+            self.clock,
+            lambda keys: None,
+            switch.connection,
             retry_seconds=0.01,
-        )  # fmt: skip
+        )
         if other is not None:
             self.slave.set_master(f"127.0.0.1:{other.port}")
         await self.slave.start()

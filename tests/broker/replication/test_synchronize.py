@@ -85,10 +85,19 @@ class Slave:
             part.load()
         self.timers = Timers()
         self.sync = SlaveSynchronize(
-            peers, "127.0.0.1:1", self.topics, self.groups, self.offsets, self.delays,
-            self.modes, cast(Follower, self.timers), lambda: self.log_end, clock, all_ms,
+            peers,
+            "127.0.0.1:1",
+            self.topics,
+            self.groups,
+            self.offsets,
+            self.delays,
+            self.modes,
+            cast(Follower, self.timers),
+            lambda: self.log_end,
+            clock,
+            all_ms,
             offsets_ms,
-        )  # fmt: skip
+        )
 
     def saved(self, name: str) -> dict[str, Any]:
         self.topics.save()

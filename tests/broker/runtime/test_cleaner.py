@@ -78,8 +78,10 @@ async def test_a_pull_of_deleted_messages_gets_the_first_remaining_offset(
     assert answer.code == codes.PULL_OFFSET_MOVED
     fields = answer.fields()
     assert (fields["nextBeginOffset"], fields["minOffset"], fields["maxOffset"]) == (
-        "8", "8", "20",
-    )  # fmt: skip
+        "8",
+        "8",
+        "20",
+    )
     rest = await caller.pull("T", 8)
     assert [record.queue_offset for record in records(rest)] == [8, 9, 10, 11]  # one queue file
     assert (await caller.send("T", BODY)).fields()["queueOffset"] == "20"

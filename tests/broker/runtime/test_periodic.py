@@ -23,9 +23,13 @@ async def test_a_repeated_failure_is_logged_once_and_so_is_the_recovery(
 ) -> None:
     done = asyncio.Event()
     faults: list[Exception | None] = [
-        DiskFull("no room"), DiskFull("still no room"), OSError(errno.EIO, "bad disk"), None,
-        RuntimeError("ours"), RuntimeError("ours"),
-    ]  # fmt: skip
+        DiskFull("no room"),
+        DiskFull("still no room"),
+        OSError(errno.EIO, "bad disk"),
+        None,
+        RuntimeError("ours"),
+        RuntimeError("ours"),
+    ]
 
     def work() -> None:
         if not faults:

@@ -242,9 +242,15 @@ async def test_the_limit_of_tries_is_the_clients_from_one_version_on_or_its_grou
         if clients is not None:
             ext["maxReconsumeTimes"] = str(clients)
         header = json.dumps(
-            {"code": 36, "language": "JAVA", "version": version, "opaque": 1, "flag": 0,
-             "extFields": ext}
-        ).encode()  # fmt: skip
+            {
+                "code": 36,
+                "language": "JAVA",
+                "version": version,
+                "opaque": 1,
+                "flag": 0,
+                "extFields": ext,
+            }
+        ).encode()
         writer.write(pack(">ii", 4 + len(header), len(header)) + header)
         answer = await reader.readexactly(*unpack(">i", await reader.readexactly(4)))
         assert json.loads(answer[4:])["code"] == codes.SUCCESS

@@ -40,9 +40,14 @@ TOPICS = ("orders", "bills", "made-by-a-send")
 REQUESTS = 10_000  # of a comparison of both engines: 100,000 in five settings on two event loops
 LAST = 1 << 20  # the opaque of a request behind all sends
 WAITS = (
-    *("DELAY\x013\x02", "DELAY\x010\x02", "DELAY\x0199\x02", "DELAY\x011\x02"),
-    *("TIMER_DELAY_MS\x0160000\x02", f"TIMER_DELIVER_MS\x01{NOW_MS + 5_000}\x02"),
-    *("TIMER_DELAY_SEC\x017\x02", "TIMER_DELAY_MS\x010\x02"),
+    "DELAY\x013\x02",
+    "DELAY\x010\x02",
+    "DELAY\x0199\x02",
+    "DELAY\x011\x02",
+    "TIMER_DELAY_MS\x0160000\x02",
+    f"TIMER_DELIVER_MS\x01{NOW_MS + 5_000}\x02",
+    "TIMER_DELAY_SEC\x017\x02",
+    "TIMER_DELAY_MS\x010\x02",
 )
 INNER = (
     b"",
@@ -54,14 +59,16 @@ INNER = (
 REFUSED = ("DELAY\x01no\x02", "TIMER_DELIVER_MS\x01-7\x02", "TIMER_DELAY_SEC\x01999999999999\x02")
 # What a broker looks at more closely, and names that only begin like it.
 CLOSER = (
-    *("TRAN_MSG\x01no\x02", "POP_CK\x01handle\x02", "INNER_NUM\x011\x02", "TIMER_OUT_MS\x015\x02"),
-    *("__STARTDELIVERTIME\x015\x02", "INNER_MULTI_DISPATCH\x01%LMQ%a\x02"),
-    *(
-        "DELAYED\x01no\x02",
-        "TIMER_ROLL_TIMES\x011\x02",
-        "TRAN_MSGS\x01true\x02",
-        "INNER_BASE\x017\x02",
-    ),
+    "TRAN_MSG\x01no\x02",
+    "POP_CK\x01handle\x02",
+    "INNER_NUM\x011\x02",
+    "TIMER_OUT_MS\x015\x02",
+    "__STARTDELIVERTIME\x015\x02",
+    "INNER_MULTI_DISPATCH\x01%LMQ%a\x02",
+    "DELAYED\x01no\x02",
+    "TIMER_ROLL_TIMES\x011\x02",
+    "TRAN_MSGS\x01true\x02",
+    "INNER_BASE\x017\x02",
 )
 
 
@@ -286,7 +293,17 @@ async def test_a_request_for_which_the_tables_had_no_room_at_first_is_checked_to
 
     def request(number: int, body: bytes, user: tuple[str, str], *, is_batch: bool) -> bytes:
         header = SendMessage(
-            *("pg", "orders", "TBW102", 4, 0, 0, BORN_MS, 0, unique(number), 0, False),
+            "pg",
+            "orders",
+            "TBW102",
+            4,
+            0,
+            0,
+            BORN_MS,
+            0,
+            unique(number),
+            0,
+            False,
             batch=is_batch,
         )
         code = codes.SEND_BATCH_MESSAGE if is_batch else codes.SEND_MESSAGE_V2
