@@ -40,8 +40,9 @@ class Copy(Protocol):
 
 
 class ActingMaster:
-    """`copies` are the tables that it leads while it acts. `settle()` writes the progress of what
-    was due, before a master takes it back. `address` is this broker's own."""
+    """`copies` are the tables that this broker leads while it acts. `save_progress()` saves how far
+    the sending of due messages came, before a master takes it back. `address` is this broker's
+    own."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class ActingMaster:
         copies: tuple[Copy, ...],
         locks: PairLocks,
         due_work: DueWork | None,
-        settle: Callable[[], Awaitable[None]],
+        save_progress: Callable[[], Awaitable[None]],
         now_ms: Callable[[], int],
     ) -> None:
         self.is_acting = False
@@ -67,7 +68,7 @@ class ActingMaster:
         self._finder = finder
         self._copies = copies
         self._due_work = due_work
-        self._settle = settle
+        self._save_progress = save_progress
         self._now_ms = now_ms
         self._answered_ms = -1  # when a name server answered last
         self._group: Group | None = None  # its answer
@@ -167,7 +168,7 @@ class ActingMaster:
             await self._due_work.end()
         for copy in self._copies:
             copy.follows = True
-        await self._settle()
+        await self._save_progress()
 
 
 def not_smallest(own_id: int, own_address: str, group: Group) -> str:

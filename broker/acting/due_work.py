@@ -128,7 +128,7 @@ class DueWork:
         try:
             await self._escape.send_all(letters, done)
         finally:
-            offers.settle(_first_missing(done))
+            offers.confirm(_first_missing(done))
         return True
 
     async def send_half(self) -> bool:

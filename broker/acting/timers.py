@@ -1,7 +1,7 @@
 """The timers of a slave that may act for its master.
 
 Acting, it puts all messages of its queue into the wheel, as a master does. What is due is not
-stored in its topic but offered: `Offers.part` has the copies, and after `Offers.settle` the next
+stored in its topic but offered: `Offers.part` has the copies, and after `Offers.confirm` the next
 ones come.
 """
 
@@ -101,7 +101,7 @@ class Offers:
         self._late = -1  # the place of the message that is offered, where it came after its slot
         self._taken_late = -1  # the place of the last one that was taken
 
-    def settle(self, done: int) -> None:
+    def confirm(self, done: int) -> None:
         """Other brokers have taken the first `done` of the offered copies."""
         part, due, late = self.part, self._slots.due, self._late
         self.part, self._late = None, -1
@@ -110,7 +110,7 @@ class Offers:
             return
         if part is None or due is None:
             return
-        self._slots.settle(part, done)
+        self._slots.confirm(part, done)
         if self._state.delivered >= len(due):
             self._slots.finish(due)
         self._tally.note()
@@ -122,11 +122,11 @@ class Offers:
 
     def deliver(self, due: ExpiringSlot, now_ms: int, most: int) -> int:
         """Offer the next messages of a slot; returns how many of its units are done with, or `most`
-        once there are copies: the slot ends in `settle`."""
+        once there are copies: the slot ends in `confirm`."""
         part = Part(self._state.delivered)
         self._slots.gather(part, due, now_ms, most)
         if not part.copies:
-            self._slots.settle(part, 0)
+            self._slots.confirm(part, 0)
             return self._state.delivered - part.first
         self.part = part
         return most

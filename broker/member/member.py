@@ -72,7 +72,7 @@ class Membership:
 START_SECONDS = 10.0  # how long a start waits for the first role
 APPLICATIONS = 5  # in a row, before a pause
 HAND_OVER_SECONDS = 2.0  # a stop waits for the election of another master
-SETTLED_SECONDS = 0.5  # how long responses to sends may take before the role is handed over
+DRAIN_SECONDS = 0.5  # how long responses to sends may take before the role is handed over
 
 
 class MemberRole(Protocol):
@@ -447,7 +447,7 @@ class Member(Generic[OneBroker]):
         broker.role.refuse_changes("this master is stopping, another broker takes its place")
         with suppress(TimeoutError, NoLeaderError):
             async with asyncio.timeout(HAND_OVER_SECONDS):
-                await broker.syncer.settle(SETTLED_SECONDS)
+                await broker.syncer.drain(DRAIN_SECONDS)
                 election = await self._elect_another(broker)
                 locks = broker.role.release_locks()
                 if locks is not None and election is not None:

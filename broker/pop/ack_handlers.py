@@ -224,7 +224,7 @@ class PopAckHandlers:
             except StoreError as wrong:
                 raise Refusal(codes.SYSTEM_ERROR, str(wrong)) from None
         self.stats.acknowledged(topic, group, len(offsets))
-        left = self.meters.settled(topic, group, handle.queue_id, len(offsets))
+        left = self.meters.finished(topic, group, handle.queue_id, len(offsets))
         most = self.config.pop_inflight_message_threshold
         if self.config.enable_pop_message_threshold and left <= most < left + len(offsets):
             self.wake(normal_topic(topic, group), group, handle.queue_id)

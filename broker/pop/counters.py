@@ -41,8 +41,8 @@ class PopMeters:
         """Messages are with a consumer."""
         _add(self._in_flight, (topic, group, queue_id), messages)
 
-    def settled(self, topic: str, group: str, queue_id: int, messages: int) -> int:
-        """They were acknowledged, or come again. Returns how many are left."""
+    def finished(self, topic: str, group: str, queue_id: int, messages: int) -> int:
+        """Messages were acknowledged, or are to be popped again. Returns how many are left."""
         key = (topic, group, queue_id)
         left = max(0, self._in_flight.get(key, 0) - messages)
         if left > 0:
@@ -52,7 +52,7 @@ class PopMeters:
         return left
 
     def in_flight(self, topic: str, group: str, queue_id: int) -> int:
-        """Messages of a queue that were popped since the start and not settled."""
+        """Messages of a queue that were popped since the start and are not finished."""
         return self._in_flight.get((topic, group, queue_id), 0)
 
     def clear(self, topic: str, group: str, queue_id: int) -> None:

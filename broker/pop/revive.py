@@ -307,7 +307,7 @@ class PopRevive:
         )
         self._stats.put(name, end - start)
         self._meters.retried(point.group, point.topic)
-        self._meters.settled(point.topic, point.group, point.queue_id, 1)
+        self._meters.finished(point.topic, point.group, point.queue_id, 1)
         self._wake((name, 0))
 
     # --- how far it is --------------------------------------------------------------------------

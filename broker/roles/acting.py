@@ -78,7 +78,7 @@ class PairSlave(Slave):
             (b.offsets, b.delays, *(() if timers is None else (timers.state,))),
             locks,
             self._due_work(peers, timers) if config.enable_remote_escape else None,
-            self._settle_due,
+            self._save_progress,
             b.alive_ms,
         )
         b.at_stop(self._acting.stop)
@@ -105,7 +105,7 @@ class PairSlave(Slave):
             b.now_ms,
         )
 
-    async def _settle_due(self) -> None:
+    async def _save_progress(self) -> None:
         """Have the timers' check point say how far they came."""
         b = self._parts
         if b.timers is not None and await b.syncer.reach(b.store.log_end):

@@ -250,7 +250,7 @@ class Syncer:
         else:
             responses.refuse(self.failure, waited_ms)
 
-    async def settle(self, seconds: float) -> None:
+    async def drain(self, seconds: float) -> None:
         """Wait until no response waits, at most this long."""
         if self._groups:
             self._drained = asyncio.Event()
@@ -267,7 +267,7 @@ class Syncer:
             self._timer.cancel()
         await self.sync()
         if self._groups and self._has_slaves and self.failure is None:
-            await self.settle(LAST_SECONDS)
+            await self.drain(LAST_SECONDS)
             while self._groups:
                 self._give_up(codes.FLUSH_SLAVE_TIMEOUT)
         while self._groups:  # a Shortage lasts

@@ -101,7 +101,7 @@ class StoredCopies:
             self._slots.gather(part, due, now_ms, most)
         finally:
             done, wrong = self._delivery.put_all(part.copies)
-            self._slots.settle(part, done)
+            self._slots.confirm(part, done)
         if wrong is not None:
             raise wrong
         return self._state.delivered - part.first

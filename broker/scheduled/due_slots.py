@@ -103,7 +103,7 @@ class DueSlots:
                         part.copied.append(part.end)
             part.end += 1
 
-    def settle(self, part: Part, done: int) -> None:
+    def confirm(self, part: Part, done: int) -> None:
         """The first `done` copies are delivered: the slot is done up to the next one."""
         state, tally = self._state, self._tally
         end = part.end if done == len(part.copies) else part.copied[done]

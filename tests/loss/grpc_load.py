@@ -15,7 +15,7 @@ is answered OK that comes after the broker has made the message visible, or cros
 gives back what its answer may not have brought to the client.
 
 An acknowledgement whose answer was lost may have been done, and the message never comes again. So
-`Load.settled` asks the broker as well: no group may have a message left, delivered or not.
+`Load.drained` asks the broker as well: no group may have a message left, delivered or not.
 """
 
 import asyncio
@@ -143,7 +143,7 @@ class Load:
         for group, (topic, _) in GROUPS.items():
             self.read[group].forgiven |= self.sent[topic]
 
-    async def settled(self) -> None:
+    async def drained(self) -> None:
         """End the senders; wait until all groups have acknowledged all, and all is decided.
 
         What has come to a group in the meantime counts by its last sign: one that comes again is

@@ -119,7 +119,7 @@ async def test_nothing_acknowledged_is_lost_or_comes_again(
                 with load.failing():
                     await fault(farm, load)
                 await load.more_sends(SENDS)
-            await load.settled()
+            await load.drained()
         await load.read_all()
         faults_found = load.faults()
         assert not faults_found, "\n".join(faults_found)

@@ -71,8 +71,8 @@ class StandIn:
     def release_locks(self) -> None:
         """It gave none."""
 
-    async def settle(self, seconds: float) -> None:
-        self.events.append("settled")
+    async def drain(self, seconds: float) -> None:
+        self.events.append("drained")
 
     def refuse_changes(self, reason: str) -> None:
         self.events.append("refuse")

@@ -469,10 +469,10 @@ async def test_a_stop_waits_a_moment_for_the_slaves(
 async def test_dropped_responses_are_never_sent(make: Make, store: Store) -> None:
     syncer, peer = await make(is_sync=False, **SLAVES), Peer()
     put(store, syncer, peer, 0)
-    await syncer.settle(0.01)
+    await syncer.drain(0.01)
     assert peer.answers == []
     syncer.drop()
-    await syncer.settle(60)  # nothing waits: it returns at once
+    await syncer.drain(60)  # nothing waits: it returns at once
     syncer.replicated(1_000)
     await syncer.stop()
     assert peer.answers == []
