@@ -387,7 +387,7 @@ class Broker(Parts):
         return gates.table(rows)
 
     def _serve_static_topics(self) -> None:
-        """Once there is a static topic, look at each pull for whether its topic is one."""
+        """Once there is a static topic, check for each pull whether its topic is one."""
         static = self.topics.static
         logical = StaticPulls(self.pulls, static, self.offsets, self.forwarding)
 

@@ -24,7 +24,7 @@ from .pair_locks import PairLocks
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS_MIN = 0.1  # between two looks, however often the name servers give notice
+POLL_SECONDS_MIN = 0.1  # between two polls, however often the name servers give notice
 # For how long a master that returns has been announced it gets no rival: by then it replicates.
 RETURN_MS = 10_000
 REGISTER_MS = 10_000  # between two registrations of a broker that no name server lists
@@ -74,14 +74,15 @@ class ActingMaster:
         self._group: Group | None = None  # its answer
         self._return_ms = -RETURN_MS  # when a master announced its return
         self._news = asyncio.Event()
-        self._looking = asyncio.Lock()
+        self._polling = asyncio.Lock()
         self._is_verifying = False
         self._told = ""  # why it does not act, as last logged
         for copy in copies:
             copy.follows = True
 
     async def run(self, register: Callable[[], Awaitable[None]]) -> None:
-        """Look each second until cancelled; register again where no name server lists this one."""
+        """Poll the name servers each second until cancelled; register again if none lists this
+        one."""
         period_s = self._config.sync_broker_member_group_period / 1000
         registered_ms = self._now_ms()
         while True:
@@ -90,9 +91,9 @@ class ActingMaster:
             if is_missing and self._now_ms() - registered_ms >= REGISTER_MS:
                 registered_ms = self._now_ms()
                 await register()
-            await asyncio.sleep(min(period_s, LOOK_SECONDS_MIN))
+            await asyncio.sleep(min(period_s, POLL_SECONDS_MIN))
             try:
-                async with asyncio.timeout(max(0.0, period_s - LOOK_SECONDS_MIN)):
+                async with asyncio.timeout(max(0.0, period_s - POLL_SECONDS_MIN)):
                     await self._news.wait()
             except TimeoutError:
                 continue
@@ -100,10 +101,10 @@ class ActingMaster:
 
     async def stop(self) -> None:
         """Act no more."""
-        async with self._looking:
+        async with self._polling:
             await self._change("this broker stops")
 
-    def look(self) -> None:
+    def poll_name_servers(self) -> None:
         """A notice says that the smallest id has changed: ask the name servers soon."""
         self._news.set()
 
@@ -120,7 +121,7 @@ class ActingMaster:
             finally:
                 self._is_verifying = False
         log.info("the master returns at %s", told.master_address)
-        async with self._looking:
+        async with self._polling:
             self._return_ms = self._now_ms()
             await self._change("the master returns")
         if not self._follower.connected:
@@ -128,7 +129,7 @@ class ActingMaster:
 
     async def tick(self) -> None:
         """See which brokers are alive, and begin or end to act."""
-        async with self._looking:
+        async with self._polling:
             group = await self._members.ask()
             if group is not None:
                 self._answered_ms, self._group = self._now_ms(), group

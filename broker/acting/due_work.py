@@ -23,8 +23,8 @@ from .timers import ActingWork
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 0.05  # how late a message may be sent
-CHECK_SECONDS = 1.0  # between two looks at half messages
-FAILED_SECONDS = 1.0  # after a look into the store that failed
+CHECK_SECONDS = 1.0  # between two checks of half messages
+FAILED_SECONDS = 1.0  # after a read of the store that failed
 # They would have the other broker delay the message once more, or name a place on this broker.
 WAITING = (
     properties.REAL_TOPIC,

@@ -22,14 +22,14 @@ from .pair_locks import PairLocks
 
 @dataclass(slots=True, eq=False)
 class PairHandlers:
-    """`address` is this broker's for clients, `ha_address` that for replication. `look()` has the
-    name servers asked. On a slave `returning(told)` takes a master's announcement, and `locks` are
-    those of the pair."""
+    """`address` is this broker's for clients, `ha_address` that for replication.
+    `poll_name_servers()` has the name servers asked. On a slave `returning(told)` takes a master's
+    announcement, and `locks` are those of the pair."""
 
     store: MessageStore
     address: str
     ha_address: str
-    look: Callable[[], None]
+    poll_name_servers: Callable[[], None]
     returning: Callable[[HaAddresses], Awaitable[None]] | None = None
     locks: PairLocks | None = None
 
@@ -55,7 +55,7 @@ class PairHandlers:
         self, header: MinBrokerIdChange, command: Command, connection: Connection
     ) -> Response:
         """Any peer can send this, so its content is not used: the name servers are asked."""
-        self.look()
+        self.poll_name_servers()
         return OK
 
     async def on_addresses(

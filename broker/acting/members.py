@@ -14,7 +14,7 @@ from ..settings.config import BrokerConfig
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 3.0
-MEMBERS_MAX = 64  # brokers of one name that are looked at
+MEMBERS_MAX = 64  # brokers of one name that are considered
 
 # Addresses by broker id. There are several where name servers don't agree.
 Group = dict[int, list[str]]

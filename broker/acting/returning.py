@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 ANSWER_SECONDS = 3.0
 RETRY_SECONDS = 1.0
 HANDSHAKE_SECONDS = 10.0  # until a slave follows the log, as in RocketMQ
-LOOK_SECONDS = 0.05
+CHECK_SECONDS = 0.05
 TAKE_BACK_SECONDS = 30.0  # at most, for all brokers of the name
 NAME_SERVER_SECONDS = 10.0  # at most, until a name server answers
 REJOIN_MS = 10_000  # between two returns while the broker runs
@@ -222,7 +222,7 @@ class ReturningMaster:
         try:
             async with asyncio.timeout(HANDSHAKE_SECONDS):
                 while sum(slave.acked >= 0 for slave in self._ha.slaves) <= followers:  # noqa: ASYNC110
-                    await asyncio.sleep(LOOK_SECONDS)
+                    await asyncio.sleep(CHECK_SECONDS)
         except TimeoutError:
             raise TimeoutError(
                 f"it does not follow the log within {HANDSHAKE_SECONDS:g} s"

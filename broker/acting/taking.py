@@ -88,7 +88,7 @@ class TakenTimers:
         # First into the wheel with what is not there yet.
         await self._follow_all(state.read_ms, queue_offset, now_ms)
         while True:
-            # In a new wheel the slot of time 0 looks used.
+            # In a new wheel the slot of time 0 seems used.
             slot_ms = state.wheel.next_used(state.read_ms or state.precision_ms, until_ms)
             if slot_ms is None or slot_ms >= until_ms:
                 break

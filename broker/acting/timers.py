@@ -45,7 +45,7 @@ class ActingWork:
     def begin(self) -> None:
         """Go on where the master was."""
         self._sent = None
-        # Where it never said: not at 0, since the slot of that time looks used in a new wheel.
+        # Where it never said: not at 0, since the slot of that time seems used in a new wheel.
         self.state.read_ms = self.state.read_ms or self.state.precision_ms
         self._is_acting = True
 

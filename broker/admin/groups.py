@@ -34,7 +34,7 @@ GROUPS_PER_REQUEST_MAX = 10_000
 
 @dataclass(slots=True, eq=False)
 class AdminGroupHandlers:
-    """Looks after consumer groups. `address` is this broker's, as clients see it.
+    """Manages consumer groups. `address` is this broker's, as clients see it.
     `forget_pops(group)` drops what pop counts of a group that is deleted."""
 
     groups: Groups

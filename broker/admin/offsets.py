@@ -45,7 +45,7 @@ OFFSET_MAX = (1 << 63) - 1
 
 @dataclass(slots=True, eq=False)
 class AdminOffsetHandlers:
-    """Looks after offsets. `mark((topic, queue))` wakes the pulls that wait there."""
+    """Manages offsets. `mark((topic, queue))` wakes the pulls that wait there."""
 
     config: BrokerConfig
     store: MessageStore

@@ -100,7 +100,7 @@ async def _after(registered: Coroutine[Any, Any, None]) -> Response:
 
 @dataclass(slots=True, eq=False)
 class AdminTopicHandlers:
-    """Looks after topics. `save_offsets()` writes the offsets to their file and tells whether that
+    """Manages topics. `save_offsets()` writes the offsets to their file and tells whether that
     succeeded. `forget_pops(topic)` drops what pop counts of a topic."""
 
     config: BrokerConfig

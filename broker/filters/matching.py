@@ -1,8 +1,9 @@
 """What a reader wants of a queue's messages, and the search for messages that match an expression.
 
 The consume queue decides about tags, inside the store. An SQL92 expression needs the properties in
-the log: `look` reads messages from the store in chunks, up to the limit of one pull, and keeps the
-matching ones. Bytes that can't be read as a record are returned, too, so that nothing is lost here.
+the log: `scan_matching` reads messages from the store in chunks, up to the limit of one pull, and
+keeps the matching ones. Bytes that can't be read as a record are returned, too, so that nothing is
+lost here.
 """
 
 from ...protocol.bodies.subscription import SubscriptionData
@@ -14,7 +15,7 @@ from ...store.base import status
 from ...store.base.kernels import Buffer
 from ...store.engine.store import Found, MessageStore
 
-LOOK_BYTES_MAX = 4 << 20  # of messages that one pull looks into, the last one may exceed it
+SCAN_BYTES_MAX = 4 << 20  # of messages that one pull scans, the last one may exceed it
 
 # The hashes of the wanted tags, a question about each message's properties, or None for all.
 Wanted = frozenset[int] | Predicate | None
@@ -64,7 +65,7 @@ def is_by_tags(expression_type: str | None) -> bool:
     return expression_type in (None, "", "TAG")
 
 
-def look(
+def scan_matching(
     store: MessageStore,
     topic: str,
     queue_id: int,
@@ -76,7 +77,7 @@ def look(
 ) -> Found:
     """The messages of a queue from `offset` on that match, as `MessageStore.get` finds others.
 
-    At most `entries_max` messages and about LOOK_BYTES_MAX bytes are looked at; `next_offset` is
+    At most `entries_max` messages and about SCAN_BYTES_MAX bytes are scanned; `next_offset` is
     behind the last one of them. At least one message when one matches there, and then not more
     than `messages_max` in `bytes_max` bytes.
     """
@@ -85,7 +86,7 @@ def look(
     if found.status not in _WITHIN:
         return found
     kept: list[Buffer] = []
-    size = looked_bytes = 0
+    size = scanned_bytes = 0
     end_offset = offset + entries_max
     while found.status in _WITHIN and found.next_offset > offset:
         pieces = list(map(bytes, found.records))
@@ -95,7 +96,7 @@ def look(
             room = 1
             found = store.get(topic, queue_id, offset, room, bytes_max)
             continue
-        looked_bytes += found.size
+        scanned_bytes += found.size
         following = found.next_offset
         for place, (piece, start, properties_at, end) in enumerate(records):
             if properties_at >= 0:
@@ -111,7 +112,7 @@ def look(
                 break
             kept.append(record)
         offset = following
-        if offset >= min(end_offset, found.max_offset) or looked_bytes >= LOOK_BYTES_MAX:
+        if offset >= min(end_offset, found.max_offset) or scanned_bytes >= SCAN_BYTES_MAX:
             break
         if len(kept) >= max(1, messages_max):
             break

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-STEP_MS = 2_000  # at most this long counts between two looks: the process may have been stopped
+STEP_MS = 2_000  # at most this long counts between two checks: the process may have been stopped
 
 
 class DiskWatch:

@@ -21,15 +21,15 @@ LAST_END = (1 << 63) - 1  # of the last epoch, which goes on
 
 @dataclass(slots=True, eq=False)
 class MemberHandlers:
-    """`address` is this broker's for clients, `ha_address` that for replication; `look()` has the
-    leader of the controllers asked for the last election; `handover` takes locks of the master
-    before."""
+    """`address` is this broker's for clients, `ha_address` that for replication. `poll_leader()`
+    has the leader of the controllers asked for the last election. `handover` takes locks of the
+    master before."""
 
     config: BrokerConfig
     store: MessageStore
     address: str
     ha_address: str
-    look: Callable[[], None]
+    poll_leader: Callable[[], None]
     handover: LockHandover
 
     def rows(self) -> list[Row]:
@@ -75,7 +75,7 @@ class MemberHandlers:
         self, header: NotifyRoleChanged, command: Command, connection: Connection
     ) -> Response:
         """Any peer can send this, so its content is not used: the leader is asked."""
-        self.look()
+        self.poll_leader()
         return OK
 
     def on_locks(self, header: None, command: Command, connection: Connection) -> Response:

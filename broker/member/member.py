@@ -51,7 +51,7 @@ class Membership:
     """The `election` that gives one broker its role, for as long as that broker lives.
 
     `alter(members)` proposes another sync state set to the controller, and returns once it is
-    answered. `look()` has the leader asked for the last election now. `replicas()` are the
+    answered. `poll_leader()` has the leader polled for the last election now. `replicas()` are the
     replicas that the leader knows, by id, each with its address. `now_ms` is a monotonic clock.
     `since_ms` is when the role was taken, since 1970; `switches` counts the roles since the start.
     `handover` has the locks of the master before.
@@ -62,7 +62,7 @@ class Membership:
     authority: Authority
     now_ms: Callable[[], int]
     alter: Callable[[frozenset[int]], Awaitable[None]]
-    look: Callable[[], None]
+    poll_leader: Callable[[], None]
     replicas: Callable[[], Mapping[int, str]]
     handover: LockHandover
     since_ms: int
@@ -191,7 +191,7 @@ class Member(Generic[OneBroker]):
             await self._give_away(broker)
         await self._close()
 
-    def look(self) -> None:
+    def poll_leader(self) -> None:
         """Ask the leader for the last election now."""
         self._news.set()
 
@@ -301,7 +301,7 @@ class Member(Generic[OneBroker]):
             self._authority,
             self._now_ms,
             self._alter,
-            self.look,
+            self.poll_leader,
             lambda: self._replicas,
             self._handover,
             self._wall_ms(),
@@ -347,7 +347,7 @@ class Member(Generic[OneBroker]):
             log.warning("the controller declined the sync state set %s: %s", sorted(wanted), wrong)
             if wrong.code == codes.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED:
                 state.is_lost = False  # one of RocketMQ's has this set already, and says no more
-            self.look()
+            self.poll_leader()
             return
         if broker is self.broker and set_epoch > state.set_epoch:
             broker.role.take_sync_set(members, set_epoch)

@@ -10,7 +10,7 @@ from ..roles.parts import Parts
 from .metrics_labels import NODE, Family, Node, spread
 
 STORAGE = (*NODE, "storage_type", "storage_medium")
-WHEEL_SECONDS_PER_STEP = 3_600  # looked at at once
+WHEEL_SECONDS_PER_STEP = 3_600  # counted in one step
 TIMER_BOUNDS_S = (5, 60, 300, 900, 3_600, 14_400, 28_800, 86_400)
 
 

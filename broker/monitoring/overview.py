@@ -15,7 +15,7 @@ Overview = dict[str, Any]
 
 
 def overview(broker: Parts, *, with_system: bool = False) -> Generator[None, None, Overview]:
-    """The steps of looking at the broker as it is now: topics and groups may be many, and requests
+    """The steps of describing the broker as it is now: topics and groups may be many, and requests
     are served between two steps. `with_system` shows the topics of the system as well."""
     behind: dict[tuple[str, str], int] = {}
     for topic, group, lag in lags(broker):

@@ -34,7 +34,7 @@ NAMES_PER_STEP = 500  # sorted at a time
 
 
 class SummaryHandlers:
-    """Looks at the broker's tables; changes nothing."""
+    """Reads the broker's tables; changes nothing."""
 
     def __init__(self, broker: Parts) -> None:
         self._broker = broker

@@ -1,4 +1,4 @@
-"""Looks for another living master of this broker's name ("split brain").
+"""Detects another living master of this broker's name ("split brain").
 
 Two masters of one name each take messages that the other lacks, and a name server's route flips
 between them: it knows the master that registered last. So a master asks each name server before it
@@ -25,7 +25,7 @@ from ..settings.config import SLAVE, BrokerConfig
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 3.0  # for a name server, and for another master
-ADDRESSES_MAX = 16  # addresses of one name that are looked at; the rest is passed over
+ADDRESSES_MAX = 16  # addresses of one name that are checked; the rest is ignored
 
 
 class DuplicateMasterError(OSError):
@@ -56,7 +56,7 @@ class OtherMasters:
             await asyncio.gather(*(self.ask(peers, server) for server in servers))
         finally:
             await peers.close()
-        await self._look()
+        await self._refresh()
         if not self.addresses:
             return
         if config.allow_duplicate_master:
@@ -91,12 +91,12 @@ class OtherMasters:
         if master and master != self._own and len(self._named) < ADDRESSES_MAX:
             self._named.add(master)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """See which of the masters that name servers know are alive, and warn about each."""
-        await self._look()
+        await self._refresh()
         self._warn()
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         if not self._named:
             return
         named = sorted(self._named)

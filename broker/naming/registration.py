@@ -188,7 +188,7 @@ class Registration:
         # Before it registers: a name server shows the master that registered last.
         await asyncio.gather(*map(self._ask_for_masters, self._servers))
         await self._register_topics(None)
-        await self._other_masters.look()
+        await self._other_masters.check()
 
     async def _ask_for_masters(self, server: str) -> None:
         config = self._config

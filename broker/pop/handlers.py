@@ -1,7 +1,7 @@
 """POP_MESSAGE (200050), PEEK_MESSAGE (200052), NOTIFICATION (200054), POLLING_INFO (200055).
 
 A pop takes messages and makes them invisible to the rest of its group for a while. A pop that finds
-nothing waits in `PopPolls`, which runs the same look-up again when a message comes. A peek only
+nothing waits in `PopPolls`, which runs the same read again when a message comes. A peek only
 reads, and never waits.
 """
 
@@ -57,8 +57,8 @@ PopRequest = PopMessage | PeekMessage | Notification | PollingInfo
 
 
 class PopHandlers:
-    """Handles the four requests. `mark((topic, queue id))` makes parked requests look at that
-    queue again."""
+    """Handles the four requests. `mark((topic, queue id))` has the queue's parked requests run
+    again."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class PopHandlers:
         if header.poll_ms > 0 and end_ms > now_ms:
             queues = self._queues(header.topic, header.group, header.queue_id)
             if self.polls.park(place, queues, end_ms, header, command, connection):
-                self._look_again(found)
+                self._mark_again(found)
                 return None
             code = codes.POLLING_FULL
         return self._nothing(header, found, code)
@@ -267,7 +267,7 @@ class PopHandlers:
             return self._popped(header, command, found, connection)
         if is_last:
             return self._nothing(header, found, codes.POLLING_TIMEOUT)
-        self._look_again(found)
+        self._mark_again(found)
         return None
 
     def _notify_again(
@@ -286,7 +286,7 @@ class PopHandlers:
             attempt_id=header.attempt_id,
         )
 
-    def _look_again(self, found: Popped) -> None:
+    def _mark_again(self, found: Popped) -> None:
         for key in found.again:
             self.mark(key)
 

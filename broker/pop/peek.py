@@ -54,13 +54,13 @@ class Peeks:
         retries = self._topics.get(retry_topic(header.topic, header.group, v2=is_v2))
         retries_first = chance % RETRIES_FIRST_IN == 0
         if retries is not None and retries_first:
-            self._look_through(found, header, retries, chance)
+            self._read_topic(found, header, retries, chance)
         if header.queue_id < 0:
-            self._look_through(found, header, topic, chance)
+            self._read_topic(found, header, topic, chance)
         else:
-            self._look(found, header, header.topic, header.queue_id)
+            self._read_queue(found, header, header.topic, header.queue_id)
         if retries is not None and not retries_first and found.count < header.max_messages:
-            self._look_through(found, header, retries, chance)
+            self._read_topic(found, header, retries, chance)
         if found.count:
             gets = self._stats.gets(header.topic, header.group)
             for counter in (gets, gets.total):
@@ -69,14 +69,14 @@ class Peeks:
                 counter.calls += 1
         return found
 
-    def _look_through(
+    def _read_topic(
         self, found: Peeked, header: PeekMessage, topic: TopicConfig, chance: int
     ) -> None:
         queues = topic.read_queue_nums
         for number in range(queues):
-            self._look(found, header, topic.topic_name or "", (chance + number) % queues)
+            self._read_queue(found, header, topic.topic_name or "", (chance + number) % queues)
 
-    def _look(self, found: Peeked, header: PeekMessage, topic: str, queue_id: int) -> None:
+    def _read_queue(self, found: Peeked, header: PeekMessage, topic: str, queue_id: int) -> None:
         """Add the messages of one queue to the result."""
         store = self._store
         offset = self._buffer.next_offset(topic, header.group, queue_id)

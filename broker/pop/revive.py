@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 LATE_ACK_MS = 2_000  # how long after its time a check point still takes acknowledgements
 DUE_AGAIN_MS = 100  # how soon a check point is tried again that waits for the timer
-ENTRIES_PER_LOOK = 32
+ENTRIES_PER_READ = 32
 # Of one queue per round; requests are served between two rounds.
 ENTRIES_PER_ROUND = 256
 MESSAGES_PER_ROUND = 500
@@ -149,17 +149,17 @@ class PopRevive:
         if queue.next < 0:
             queue.next = self._done_offset(queue) + 1
         queue.next = max(queue.next, least)
-        for _ in range(ENTRIES_PER_ROUND // ENTRIES_PER_LOOK):
+        for _ in range(ENTRIES_PER_ROUND // ENTRIES_PER_READ):
             if len(queue.points) >= READY_MAX:
                 return False
-            entries = store.entries(topic, queue.queue_id, queue.next, ENTRIES_PER_LOOK)
+            entries = store.entries(topic, queue.queue_id, queue.next, ENTRIES_PER_READ)
             for log_offset, _, _ in entries:
                 data = store.message_at(log_offset)
                 if data is not None:
                     self._stats.own_read(topic, REVIVE_GROUP, 1, len(data))
                     self._take(queue, data)
                 queue.next += 1
-            if len(entries) < ENTRIES_PER_LOOK:
+            if len(entries) < ENTRIES_PER_READ:
                 queue.read_ms = max(queue.read_ms, delivered_ms)
                 return False
         return True

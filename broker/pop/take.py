@@ -29,7 +29,7 @@ from ...store.base.errors import StoreError
 from ...store.base.kernels import Buffer
 from ...store.engine.store import Found, MessageStore
 from ...store.queues.consume_queue import ENTRY_BYTES
-from ..filters.matching import Wanted, look
+from ..filters.matching import Wanted, scan_matching
 from ..groups.offsets import Offsets
 from ..runtime.stats import Stats
 from ..settings.config import BrokerConfig
@@ -42,7 +42,7 @@ from .orders import PopOrders
 BYTES_MAX = 256 << 10  # from one queue in one pop; a single message may be larger
 RESPONSE_BYTES_MAX = 15 << 20  # of messages: with its header a response must fit into a frame
 FROM_START = 0  # initMode MIN
-LOOKS_MAX = 16  # reads of one queue in one pop while no message matches
+READS_MAX = 16  # reads of one queue in one pop while no message matches
 
 _SIZE = Struct(">i")
 _QUEUE_OFFSET = Struct(">q")
@@ -216,21 +216,21 @@ class Pops:
         if room <= 0 or self._is_over(*key):
             found.rest += max(0, store.max_offset(topic, queue_id) - offset)
             return
-        got = self._look(topic, queue_id, offset, room, wanted)
+        got = self._read(topic, queue_id, offset, room, wanted)
         if got.status in _WRONG_OFFSET:
             self._buffer.clear(*key)
             self._offsets.commit(*key, got.next_offset)
             offset = got.next_offset
-            got = self._look(topic, queue_id, offset, room, wanted)
-        looks = 1
+            got = self._read(topic, queue_id, offset, room, wanted)
+        reads = 1
         while got.status in _SKIPPED and got.next_offset > offset:
             self._skip(header, key, offset, got.next_offset)
             offset = got.next_offset
-            if looks == LOOKS_MAX and offset < got.max_offset:
+            if reads == READS_MAX and offset < got.max_offset:
                 found.again.append((topic, queue_id))
                 break
-            looks += 1
-            got = self._look(topic, queue_id, offset, room, wanted)
+            reads += 1
+            got = self._read(topic, queue_id, offset, room, wanted)
         if got.status == status.FOUND:
             has_room = not found.count or found.size + got.size <= RESPONSE_BYTES_MAX
             if not has_room or not self._note(found, header, key, offset, got):
@@ -249,11 +249,13 @@ class Pops:
             return 0
         return max(0, store.max_offset(topic, queue_id) - 1)
 
-    def _look(self, topic: str, queue_id: int, offset: int, room: int, wanted: Wanted) -> Found:
+    def _read(self, topic: str, queue_id: int, offset: int, room: int, wanted: Wanted) -> Found:
         if wanted is None or isinstance(wanted, frozenset):
             return self._store.get(topic, queue_id, offset, room, BYTES_MAX, wanted)
         entries_max = max(room, self._config.max_filter_message_size // ENTRY_BYTES)
-        return look(self._store, topic, queue_id, offset, room, BYTES_MAX, wanted, entries_max)
+        return scan_matching(
+            self._store, topic, queue_id, offset, room, BYTES_MAX, wanted, entries_max
+        )
 
     def _skip(
         self, header: PopMessage, key: tuple[str, str, int], offset: int, next_offset: int

@@ -60,7 +60,7 @@ class AdminColdDataHandlers:
         ]
 
     def on_check_rocksdb(self, header: None, command: Command, connection: Connection) -> Response:
-        """RocketMQ looks later, and finds that it has no queues in RocksDB."""
+        """RocketMQ checks later, and finds that it has no queues in RocksDB."""
         return Response(codes.SUCCESS, body=RocksdbCheck().encode())
 
     def on_export_rocksdb(self, header: None, command: Command, connection: Connection) -> Response:

@@ -32,7 +32,7 @@ from ...store.engine.store import Found, MessageStore
 from ...store.queues.consume_queue import ENTRY_BYTES
 from ..access import needs
 from ..filters.filters import Filters
-from ..filters.matching import Wanted, look, tags_of
+from ..filters.matching import Wanted, scan_matching, tags_of
 from ..groups.clients import Clients
 from ..groups.groups import Groups
 from ..groups.offsets import Offsets
@@ -209,7 +209,7 @@ class PullHandlers:
             moved = self._reset(header, topic, group)
             if moved is not None:
                 return moved
-        found = self._look(header, wanted)
+        found = self._read(header, wanted)
         if not is_parked:
             if self.config.cold_data_flow_control_enable and found.status == status.FOUND:
                 tags = wanted if isinstance(wanted, frozenset) else None
@@ -288,9 +288,9 @@ class PullHandlers:
                 "rejectPullConsumerEnable=false",
             )
 
-    def _look(self, header: PullMessage, wanted: Wanted) -> Found:
+    def _read(self, header: PullMessage, wanted: Wanted) -> Found:
         if wanted is not None and not isinstance(wanted, frozenset):
-            return self._look_into(header, wanted)
+            return self._read_matching(header, wanted)
         if header.sys_flag & BULK:
             messages_max = min(header.max_messages, BULK_MESSAGES_MAX)
             return self.store.get_many(
@@ -305,7 +305,7 @@ class PullHandlers:
             wanted,
         )
 
-    def _look_into(self, header: PullMessage, matches: Predicate) -> Found:
+    def _read_matching(self, header: PullMessage, matches: Predicate) -> Found:
         """The messages that match an expression, within the limits of one pull."""
         config, store = self.config, self.store
         if store.in_memory(header.topic, header.queue_id, header.offset):
@@ -316,7 +316,7 @@ class PullHandlers:
             bytes_max = config.max_transfer_bytes_on_message_in_disk
         messages_max = max(1, min(header.max_messages, messages_max))
         entries_max = max(config.max_filter_message_size // ENTRY_BYTES, messages_max)
-        return look(
+        return scan_matching(
             store,
             header.topic,
             header.queue_id,
@@ -416,9 +416,9 @@ class PullHandlers:
         self, header: PullMessage, found: Found, group: SubscriptionGroupConfig
     ) -> int:
         """The id of the broker to ask next: a slave if the messages have left the memory here."""
-        looked = found.next_offset > header.offset
+        scanned = found.next_offset > header.offset
         last = found.next_offset - 1
-        is_slow = looked and not self.store.in_memory(header.topic, header.queue_id, last)
+        is_slow = scanned and not self.store.in_memory(header.topic, header.queue_id, last)
         return self.role.suggested_broker(group, found, is_slow=is_slow)
 
     def _too_many(

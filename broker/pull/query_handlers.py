@@ -1,4 +1,4 @@
-"""Requests that look for messages: QUERY_MESSAGE (12), VIEW_MESSAGE_BY_ID (33) and a consume
+"""Requests that search messages: QUERY_MESSAGE (12), VIEW_MESSAGE_BY_ID (33) and a consume
 queue's entries, QUERY_CONSUME_QUEUE (321)."""
 
 from collections.abc import Generator
@@ -31,7 +31,7 @@ WHY_NOT_THERE = "no message begins there, or it was deleted by now (fileReserved
 
 @dataclass(slots=True, eq=False)
 class QueryHandlers:
-    """Looks for messages."""
+    """Searches messages."""
 
     config: BrokerConfig
     store: MessageStore
@@ -62,7 +62,7 @@ class QueryHandlers:
         return self.slices.respond(self._query(header), counted=False)
 
     def _query(self, header: QueryMessage) -> Generator[object, None, Response]:
-        """The steps of a look-up: first the keys of all earlier messages go into the index."""
+        """The steps of a search by key: first the keys of earlier messages go into the index."""
         left = self.store.index_backlog
         while left > 0:
             done = self.store.index_pending(KEYS_AT_ONCE)

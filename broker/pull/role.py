@@ -28,7 +28,7 @@ _CODES = {
 
 
 class PullRole(Protocol):
-    """The part of pulls that differs between a master and a slave. A miss is a look-up that found
+    """The part of pulls that differs between a master and a slave. A miss is a read that found
     no message."""
 
     @property
@@ -97,7 +97,7 @@ class MasterPullRole:
 # without a master, and until the client's route has the master again the client asks in a loop.
 MASTER_MS = 1_000
 # The results for an offset within the queue; all others mean that it is outside.
-LOOKED_AT = frozenset({status.FOUND, status.NO_MATCHED_MESSAGE, status.MESSAGE_WAS_REMOVING})
+SCANNED = frozenset({status.FOUND, status.NO_MATCHED_MESSAGE, status.MESSAGE_WAS_REMOVING})
 
 
 @dataclass(slots=True, eq=False)
@@ -125,18 +125,18 @@ class SlavePullRole:
         return self._is_master_there()
 
     def may_wait(self, header: PullMessage, missed: Found) -> bool:
-        return missed.status not in LOOKED_AT
+        return missed.status not in SCANNED
 
     def wait_ms(self, asked_ms: int) -> int:
         return min(asked_ms, MASTER_MS) if self._is_master_there() else asked_ms
 
     def code(self, header: PullMessage, missed: Found) -> int:
-        if missed.status in LOOKED_AT or self._is_master_there():
+        if missed.status in SCANNED or self._is_master_there():
             return codes.PULL_RETRY_IMMEDIATELY
         return codes.PULL_NOT_FOUND
 
     def next_offset(self, header: PullMessage, missed: Found) -> int:
-        return missed.next_offset if missed.status in LOOKED_AT else header.offset
+        return missed.next_offset if missed.status in SCANNED else header.offset
 
     def suggested_broker(
         self, group: SubscriptionGroupConfig, found: Found, *, is_slow: bool

@@ -53,7 +53,7 @@ Answer = Response | bytes | None
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A look-up in one item of a logical queue, from a physical offset on.
+    """A read in one item of a logical queue, from a physical offset on.
 
     Where it `is_followed`, this broker is a slave of the item's: its end may only be the slave's
     progress, so that no reader is sent on because of it.

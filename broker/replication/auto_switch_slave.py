@@ -1,9 +1,9 @@
 """The slave's end of AutoSwitch replication: it cuts its log where the master's parts from it.
 
-Connected, it says its controller id, gets the epochs of the master's log, and looks for the newest
-epoch that both know. What this log has behind the end of that epoch is copied to the folder `cut`
-and goes. Then the slave follows the master's log as one without a controller does. With SYNC_FLUSH
-it reports what its disk has.
+Connected, it says its controller id, gets the epochs of the master's log, and searches for the
+newest epoch that both know. What this log has behind the end of that epoch is copied to the folder
+`cut` and goes. Then the slave follows the master's log as one without a controller does. With
+SYNC_FLUSH it reports what its disk has.
 """
 
 import asyncio

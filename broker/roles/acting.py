@@ -90,7 +90,7 @@ class PairSlave(Slave):
         gates.locks = locks.gate.refusal
         acting = self._acting
         return PairHandlers(
-            b.store, b.address, b.ha_address, acting.look, acting.returning, locks
+            b.store, b.address, b.ha_address, acting.poll_name_servers, acting.returning, locks
         ).rows()
 
     def _due_work(self, peers: Peers, timers: ActingWork | None) -> DueWork:

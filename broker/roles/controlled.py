@@ -180,7 +180,7 @@ class ControlledSlave(Slave):
 def member_rows(b: Parts, member: Membership) -> list[Row]:
     """The requests that only a broker in controller mode serves."""
     return MemberHandlers(
-        b.config, b.store, b.address, b.ha_address, member.look, member.handover
+        b.config, b.store, b.address, b.ha_address, member.poll_leader, member.handover
     ).rows()
 
 

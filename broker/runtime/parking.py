@@ -2,7 +2,7 @@
 
 A parking lot has the requests of one kind. Each is parked at a place, which names what it waits
 for. The owner of the lot decides when the requests of a place run again, and in which order. A
-re-run calls the same look-up as a new request, so the two can't differ. A sweep answers the
+re-run calls the same function as a new request, so the two can't differ. A sweep answers the
 requests whose time is up.
 """
 
@@ -14,7 +14,7 @@ from ...protocol.aio.connection import Connection
 from ...protocol.command import Command, Response
 from ...protocol.errors import Refusal
 
-LOOKED_PER_PART = 2_000  # requests at which a sweep looks before it pauses
+CHECKED_PER_PART = 2_000  # requests that a sweep checks before it pauses
 
 Place = TypeVar("Place", bound=Hashable)
 # Runs a request again: header, command, connection, whether it is the last time. None: the request
@@ -105,15 +105,15 @@ class ParkingLot(Generic[Place]):
 
     def sweep_in_parts(self, now_ms: int) -> Iterator[None]:
         """The same, with pauses in which others may work, where many wait."""
-        looked = 0
+        checked = 0
         for place in list(self.parked):
-            if looked >= LOOKED_PER_PART:
-                looked = 0
+            if checked >= CHECKED_PER_PART:
+                checked = 0
                 yield
             requests = self.parked.get(place)
             if requests is None:
                 continue
-            looked += 1 + len(requests)
+            checked += 1 + len(requests)
             due = [r for r in requests if r.end_ms <= now_ms or r.connection.is_lost]
             if requests and not due:
                 continue

@@ -44,7 +44,7 @@ class DelayOffsets(Body):
 @dataclass(slots=True)
 class Due:
     """Messages of a level that are due, as they go to their topics. `before` has the offset of
-    each, `offset` the one behind the last that was looked at; `size` is in bytes."""
+    each, `offset` the one behind the last that was read; `size` is in bytes."""
 
     offset: int
     copies: list[Message] = field(default_factory=list)

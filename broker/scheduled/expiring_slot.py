@@ -16,9 +16,9 @@ from ...store.timer.timer_log import IS_RECALL, IS_ROLLED, IS_TIMER, NO_UNIT, Ti
 
 log = logging.getLogger(__name__)
 
-UNITS_PER_LOOK = 2_048  # followed in one part, where they lie side by side
-RUNS_PER_LOOK = 8  # the same where they don't
-RECALLS_PER_LOOK = 50  # messages read in one part
+UNITS_PER_PART = 2_048  # followed in one part, where they lie side by side
+RUNS_PER_PART = 8  # the same where they don't
+RECALLS_PER_PART = 50  # messages read in one part
 
 
 class ExpiringSlot:
@@ -73,8 +73,8 @@ class ExpiringSlot:
         return [(key, count) for key, count in left.items() if count]
 
     def _follow(self, timer_log: TimerLog) -> None:
-        left = UNITS_PER_LOOK
-        for _ in range(RUNS_PER_LOOK):
+        left = UNITS_PER_PART
+        for _ in range(RUNS_PER_PART):
             position = self._position
             if position == NO_UNIT or left <= 0:
                 return
@@ -106,7 +106,7 @@ class ExpiringSlot:
                     self._magics.append(magic)
 
     def _read_recalls(self, store: MessageStore) -> None:
-        for _ in range(min(RECALLS_PER_LOOK, len(self._recall_places))):
+        for _ in range(min(RECALLS_PER_PART, len(self._recall_places))):
             data = store.message_at(self._recall_places.pop())
             if data is None:
                 continue

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 BLANK_SLOTS = 60  # of a round of the wheel that stay unused
 ENTRIES_PER_STEP = 512  # of the queue, into the wheel, from what their sends reported
-LOOKS_PER_STEP = (
+READS_PER_STEP = (
     16  # units that must be read in the log: the longest that a sender may have to wait for
 )
 WheelEntry = tuple[int, str, bool]  # slot in ms, real topic, whether it takes another message back
@@ -69,20 +69,20 @@ class WheelIntake:
         now_ms, write_ms, first_slot_ms = moment
         late_ms = min(first_slot_ms, write_ms)
         until = min(end, offset + ENTRIES_PER_STEP)
-        size = looks = 0
+        size = reads = 0
         try:
             while offset < until:
                 offset += self._place_fresh(offset, until - offset, moment)
-                if offset == until or size >= BYTES_PER_STEP or looks >= LOOKS_PER_STEP:
+                if offset == until or size >= BYTES_PER_STEP or reads >= READS_PER_STEP:
                     break
                 entries = store.entries(WHEEL_TOPIC, QUEUE, offset, 1)
                 if not entries:
                     break
                 ((place, length, _),) = entries
-                looks += 1
+                reads += 1
                 size += length
                 fresh = self._fresh.one(offset)
-                found = self._look(place, length) if fresh is None else (*fresh, False)
+                found = self._read_entry(place, length) if fresh is None else (*fresh, False)
                 if found is not None:
                     out_ms, topic, is_recall = found
                     if out_ms < late_ms:
@@ -126,7 +126,7 @@ class WheelIntake:
             self._state.wheel.put_all(self._slots)
             self._slots.clear()
 
-    def _look(self, place: int, length: int) -> WheelEntry | None:
+    def _read_entry(self, place: int, length: int) -> WheelEntry | None:
         """What there is to know of a message of the queue; None when it is to be passed over."""
         is_known = self._state.is_known(place)
         record = None if is_known else waiting_message(self._store, place, length)

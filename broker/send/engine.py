@@ -179,7 +179,8 @@ def _digest() -> str:
 
 
 def _note_made() -> None:
-    """Later processes need not look; where the file can't be written, they do."""
+    """Note in a file that the machine code is made, so that later processes need not load it to
+    know. Without the file they do."""
     digest, file = _digest(), _made_file()
     known = [each for each in _all_made() if each != digest]
     with suppress(OSError), NamedTemporaryFile("w", dir=file.parent, delete=False) as written:

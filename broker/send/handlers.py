@@ -216,7 +216,7 @@ class SendHandlers:
         code: int | None,
     ) -> tuple[tuple[str, int], int, str, str, int | None, TimerSlot | None]:
         """The queue, system flag, type, properties, tag hash and timer slot of a message with
-        properties that need a closer look: it may be half, or have a delay."""
+        properties that need more than the usual: it may be half, or have a delay."""
         if properties.INNER_NUM in pairs:
             raise _no_batch()
         if properties.POP_CK in pairs:  # the client would pass it off as one that it popped

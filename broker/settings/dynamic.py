@@ -2,7 +2,7 @@
 
 A key of `DYNAMIC` takes effect at once. A key of `AT_START` takes effect at the next start. A key
 of RocketMQ without effect on this broker is kept and shown: RocketMQ takes each of its keys, and
-its tools and tests set keys without looking whether they matter. A path, a class, a command, an
+its tools and tests set keys without checking whether they matter. A path, a class, a command, an
 address, a name or a file size is refused (`conf/dynamic_keys.toml` has the lists). A key that
 neither RocketMQ nor the configuration has is passed over, as there, with a warning in the log.
 

@@ -43,13 +43,13 @@ QUEUE = 0
 ENDED_WAITING_MAX = 20_000  # offsets not yet written to the op topic
 DONE_MAX = 1_000_000  # ended half messages behind one that has not ended
 STEPS_PER_TICK = 500  # half messages checked before requests are served again
-OPS_PER_LOOK = 32
+OPS_PER_READ = 32
 HOUR_MS = 3_600_000
 
 
 @dataclass(slots=True)
 class Unresolved:
-    """Half messages with their offsets; `end` is the offset behind the last that was looked at."""
+    """Half messages with their offsets; `end` is the offset behind the last that was read."""
 
     end: int
     halves: list[tuple[int, Record]] = field(default_factory=list)
@@ -114,7 +114,7 @@ class Transactions:
                 self._read_ops(at)
                 if at in self._done:
                     self._pass(at)
-                elif not self._look(at, start_ms):
+                elif not self._check_half(at, start_ms):
                     more = False
                     break
                 at += 1
@@ -182,7 +182,7 @@ class Transactions:
         if self._next_op < 0:
             self._next_op = max(self._cursor(OP_TOPIC), store.min_offset(OP_TOPIC, QUEUE))
         while at not in self._done and len(self._done) < DONE_MAX:
-            entries = store.entries(OP_TOPIC, QUEUE, self._next_op, OPS_PER_LOOK)
+            entries = store.entries(OP_TOPIC, QUEUE, self._next_op, OPS_PER_READ)
             if not entries:
                 return
             for log_offset, _, _ in entries:
@@ -200,7 +200,7 @@ class Transactions:
     def _pass(self, half_offset: int) -> None:
         self._left[self._done.pop(half_offset)] -= 1
 
-    def _look(self, at: int, start_ms: int) -> bool:
+    def _check_half(self, at: int, start_ms: int) -> bool:
         """Check the half message at this offset; False when the round ends before it."""
         entries = self._store.entries(HALF_TOPIC, QUEUE, at, 1)
         if not entries:

@@ -156,7 +156,7 @@ class _Reader:
         known = self.fixed.get(queue, {})
         self.read_ends[queue] = end
         promised = self.promised.get(queue, {})
-        if promised and min(promised) < first:  # old files went; they are not looked at again
+        if promised and min(promised) < first:  # old files went; they are not checked again
             promised = {offset: body for offset, body in promised.items() if offset >= first}
             self.promised[queue] = promised
         for offset, body in promised.items():

@@ -153,11 +153,11 @@ def judge(log: Log, image: Image, least: int, most: int) -> Image:
         end = store.log_end
         assert least <= max(end, log.start) <= most
         assert not end or log.floor(end) == end or end == log.start
-        look(log, store, max(end, log.start))
+        compare(log, store, max(end, log.start))
         for place, data in log.chunks(max(end, log.start), seed=end):
             store.follower.append_raw(place, data)
             store.follower.derive_new()
-        look(log, store, log.start + len(log.data))
+        compare(log, store, log.start + len(log.data))
         store.close()
     return disk.killed()
 
@@ -174,7 +174,7 @@ def is_clean(image: Image, folder: Path) -> bool:
     return not check(folder / ROOT.name).is_damaged
 
 
-def look(log: Log, store: MessageStore, end: int) -> None:
+def compare(log: Log, store: MessageStore, end: int) -> None:
     place = log.start
     while data := store.raw(place, end - place if end > place else 0):
         assert data == log.data[place - log.start : place - log.start + len(data)]

@@ -1,4 +1,4 @@
-"""Faults put into the store on purpose: what looks for loss must find each of them.
+"""Faults put into the store on purpose: the checks for loss must find each of them.
 
 Without the fault the same workloads have none, so it is the fault that is found.
 """

@@ -1,4 +1,4 @@
-"""scripts/simulate: prints the history of a seed, or looks for one with a fault among many."""
+"""scripts/simulate: prints the history of a seed, or searches many for one with a fault."""
 
 import argparse
 import logging

@@ -442,9 +442,9 @@ class _History:
             await asyncio.sleep(0.5)
             if self._set_watch is not None:
                 is_calm = not self._heals and not self._starting
-                self._set_watch.look(self._machines.world.now, is_calm=is_calm)
+                self._set_watch.check(self._machines.world.now, is_calm=is_calm)
             masters = {name: self._cluster.broker(name) for name in self._cluster.masters}
-            self._lock_watch.look(self._machines.world.now)
+            self._lock_watch.check(self._machines.world.now)
             for name, broker in masters.items():
                 if broker is not None:
                     found = _offsets(broker)

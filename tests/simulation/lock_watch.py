@@ -17,7 +17,7 @@ class LockWatch:
         """The machine consumes in order with this consumer from now on, and no other."""
         self._consumers[machine] = consumer
 
-    def look(self, now: float) -> None:
+    def check(self, now: float) -> None:
         """Compare what the consumers believe."""
         holders: dict[MessageQueue, str] = {}
         for machine, consumer in self._consumers.items():

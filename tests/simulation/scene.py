@@ -1,7 +1,7 @@
 """Three brokers in controller mode under load in virtual time, while a test makes things happen.
 
 `play(act)` starts the cluster and a producer, waits until all three are in the sync state set, runs
-`act(scene)`, and then looks on for a while.
+`act(scene)`, and then watches for a while.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from .machines import Machines, simulated
 from .set_watch import SetWatch
 
 WHOLE_SECONDS = 60.0  # until all are in the set
-LOOK_SECONDS = 0.1  # between two looks
+CHECK_SECONDS = 0.1  # between two checks
 PAUSE_SECONDS = 0.02  # between two sends
 QUEUE = MessageQueue("t", SET, 0)
 
@@ -74,11 +74,11 @@ class Scene:
         async with Admin(cluster.name_servers) as admin:
             await asyncio.sleep(1)
             await admin.create_topic("t", 1)
-        watching = asyncio.create_task(self._look())
+        watching = asyncio.create_task(self._watch())
         deadline = self.now + WHOLE_SECONDS
         while not self._is_whole():
             assert self.now < deadline, "not all brokers get into the set"
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
         self.machines.add("producer").boot().create_task(self._produce())
         await asyncio.sleep(3)
         await act(self)
@@ -90,10 +90,10 @@ class Scene:
         state = None if broker is None else broker.sync_state
         return state is not None and len(state.members) == len(MEMBERS)
 
-    async def _look(self) -> None:
+    async def _watch(self) -> None:
         while True:
-            self.watch.look(self.now, is_calm=False)
-            await asyncio.sleep(LOOK_SECONDS)
+            self.watch.check(self.now, is_calm=False)
+            await asyncio.sleep(CHECK_SECONDS)
 
     async def lost(self) -> list[int]:
         """The offsets of acknowledged messages that the master does not have, or not there."""

@@ -12,7 +12,7 @@ from aerobee.broker.member.member import Member
 
 from .cluster import MEMBERS, SET, SetCluster
 
-LIMIT_SECONDS = 8.0 + 1.0  # 0.8 of controllerHeartBeatTimeoutMills, and what looking takes
+LIMIT_SECONDS = 8.0 + 1.0  # 0.8 of controllerHeartBeatTimeoutMills, and what checking takes
 # A slave asks each 2.5 s in rounds of 3 s, of which one may have begun just before.
 OFFSETS_SECONDS = 7.0
 
@@ -30,7 +30,7 @@ class SetWatch:
         self._calm_since = 0.0
         self._noted: list[tuple[float, float, int, Offsets]] = []
 
-    def look(self, now: float, *, is_calm: bool) -> None:
+    def check(self, now: float, *, is_calm: bool) -> None:
         """Compare with what was seen before. `is_calm`: no fault is going on."""
         members = self._cluster.members()
         if not is_calm or len(members) < len(MEMBERS):

@@ -60,7 +60,7 @@ def leave_a_queue_out(patch: Patch) -> None:
 
 
 def say_nothing_of_changes(patch: Patch) -> None:
-    """Members learn of one another only when they look, each 20 s."""
+    """Members learn of one another only when they poll, each 20 s."""
     patch.setattr(MemberNotices, "tell", lambda notices, group: None)
 
 

@@ -76,12 +76,12 @@ def test_a_master_that_only_a_following_controller_answers_refuses_changes_in_ti
         broker = scene.member(fault.name).broker
         assert broker is not None
 
-        def look() -> None:
+        def check() -> None:
             if not refused and broker.role.change_refusal() is not None:
                 refused.append(scene.now - fault.at)
 
         for tenth in range(120):
-            scene.machines.table["observer"].loop.call_later(tenth / 10, look)
+            scene.machines.table["observer"].loop.call_later(tenth / 10, check)
 
     scene = play(act, seconds=20)
     assert scene.watch.faults == []

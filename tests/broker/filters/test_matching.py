@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from aerobee.broker.filters import matching
-from aerobee.broker.filters.matching import RawProperties, look, tags_of
+from aerobee.broker.filters.matching import RawProperties, scan_matching, tags_of
 from aerobee.broker.filters.sql92_cache import compiled
 from aerobee.protocol.bodies.subscription import subscription
 from aerobee.protocol.message import properties
@@ -59,7 +59,7 @@ class Queue:
         return found
 
 
-def looked(
+def scanned(
     queue: Queue,
     offset: int = 0,
     *,
@@ -68,7 +68,7 @@ def looked(
     bytes_max: int = 1 << 20,
     entries_max: int = 800,
 ) -> tuple[Found, list[int]]:
-    found = look(
+    found = scan_matching(
         queue,  # type: ignore[arg-type]
         "T",
         0,
@@ -90,45 +90,45 @@ def every(step: int, count: int) -> list[bytes | None]:
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_matches_are_returned_and_the_next_offset_follows_the_scanned_range(whole: bool) -> None:
-    found, numbers = looked(Queue(every(10, 100), whole))
+    found, numbers = scanned(Queue(every(10, 100), whole))
     assert (found.status, numbers) == (status.FOUND, list(range(0, 100, 10)))
     assert (found.next_offset, found.min_offset, found.max_offset) == (100, 0, 100)
 
 
 def test_a_full_response_ends_before_the_next_match() -> None:
-    found, numbers = looked(Queue(every(10, 400)), messages_max=5)
+    found, numbers = scanned(Queue(every(10, 400)), messages_max=5)
     assert numbers == [0, 10, 20, 30, 40]
     assert found.next_offset == 50
 
 
 def test_the_byte_limit_ends_a_response_and_the_first_message_always_fits() -> None:
     size = len(record(10, {"a": "1"}))
-    found, numbers = looked(Queue(every(10, 100)), 10, bytes_max=2 * size)
+    found, numbers = scanned(Queue(every(10, 100)), 10, bytes_max=2 * size)
     assert (numbers, found.next_offset) == ([10, 20], 30)
-    found, numbers = looked(Queue(every(10, 100)), 10, bytes_max=1)
+    found, numbers = scanned(Queue(every(10, 100)), 10, bytes_max=1)
     assert (numbers, found.next_offset) == ([10], 20)
 
 
 def test_one_scan_is_limited_in_messages_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, numbers = looked(Queue(every(1_000, 999)), 1, entries_max=800)
+    found, numbers = scanned(Queue(every(1_000, 999)), 1, entries_max=800)
     assert (found.status, found.next_offset, numbers) == (status.NO_MATCHED_MESSAGE, 801, [])
-    monkeypatch.setattr(matching, "LOOK_BYTES_MAX", 1)
-    found, _ = looked(Queue(every(1_000, 999)), 1, entries_max=800)
+    monkeypatch.setattr(matching, "SCAN_BYTES_MAX", 1)
+    found, _ = scanned(Queue(every(1_000, 999)), 1, entries_max=800)
     assert found.next_offset == 1 + CHUNK
 
 
 @pytest.mark.parametrize("offset", [100, 120])
 def test_an_offset_without_a_message_has_the_status_of_the_store(offset: int) -> None:
-    found, numbers = looked(Queue(every(1, 100)), offset)
+    found, numbers = scanned(Queue(every(1, 100)), offset)
     assert (found.status, found.next_offset, numbers) == (status.OFFSET_OVERFLOW_ONE, offset, [])
 
 
 def test_deleted_messages_are_skipped() -> None:
     messages = every(1, 10)
     messages[2] = messages[3] = None
-    found, numbers = looked(Queue(messages), messages_max=4)
+    found, numbers = scanned(Queue(messages), messages_max=4)
     assert (numbers, found.next_offset) == ([0, 1, 4, 5], 6)
-    found, numbers = looked(Queue([None] * 50))
+    found, numbers = scanned(Queue([None] * 50))
     assert (found.status, found.next_offset) == (status.NO_MATCHED_MESSAGE, 50)
 
 
@@ -150,7 +150,7 @@ def test_successive_scans_return_every_match_once_under_any_limits(
     queue = Queue(messages, is_whole)
     numbers, offset = [], 0
     while offset < len(messages):
-        found, some = looked(
+        found, some = scanned(
             queue,
             offset,
             messages_max=messages_max,
@@ -167,9 +167,9 @@ def test_successive_scans_return_every_match_once_under_any_limits(
 def test_a_record_that_cannot_be_decoded_is_returned() -> None:
     damaged = bytearray(record(1, {"a": "2"}))
     damaged[84:88] = (1 << 31).to_bytes(4, "big")
-    _, numbers = looked(Queue([record(0, {"a": "2"})]))
+    _, numbers = scanned(Queue([record(0, {"a": "2"})]))
     assert numbers == []
-    found = look(
+    found = scan_matching(
         Queue([bytes(damaged)]),  # type: ignore[arg-type]
         "T",
         0,
@@ -188,7 +188,7 @@ def test_a_record_with_a_wrong_length_neither_stops_the_scan_nor_hides_others(si
     broken = bytearray(record(2, {"a": "1"}))
     broken[0:4] = size.to_bytes(4, "big", signed=True)
     messages[2] = bytes(broken)
-    found = look(
+    found = scan_matching(
         Queue(messages),  # type: ignore[arg-type]
         "T",
         0,

@@ -63,11 +63,11 @@ def test_a_full_table_gives_no_new_locks_until_some_expire() -> None:
 def test_a_full_table_is_not_looked_through_before_something_can_expire(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    looks: list[int] = []
+    scans: list[int] = []
 
     class Groups(dict[str, object]):
         def items(self) -> "dict_items[str, object]":
-            looks.append(len(self))
+            scans.append(len(self))
             return super().items()
 
     locks = QueueLocks(2)
@@ -75,7 +75,7 @@ def test_a_full_table_is_not_looked_through_before_something_can_expire(
     assert locks.lock("g", "c1", [Q0, Q1], 1_000) == [Q0, Q1]
     for now_ms in range(2_000, 2_100):
         assert locks.lock("h", "c2", [Q0, Q1], now_ms) == []
-    assert len(looks) == 1
+    assert len(scans) == 1
     assert "2 queues are locked, which is the limit" in caplog.text
     locks.unlock("g", "c1", [Q0])
     assert locks.lock("h", "c2", [Q0, Q1], 3_000) == [Q0]

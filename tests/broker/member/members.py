@@ -29,11 +29,11 @@ class Store:
     def __init__(self) -> None:
         self.written_end = 100
         self.is_whole = True
-        self.looks = 0
+        self.polls = 0
 
     @property
     def durable_end(self) -> int:
-        self.looks += 1
+        self.polls += 1
         return 100
 
 

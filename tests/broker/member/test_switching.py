@@ -122,7 +122,7 @@ async def test_fault_10_1_a_master_that_nobody_confirms_refuses_changes_and_stil
     await brokers.start_controller(brokers.folder / "controller", port)
     await until(lambda: broker.store.pause_reason is None)
     answer = await brokers.peers.request(one.address, codes.UPDATE_CONSUMER_OFFSET, offset)
-    assert answer.code == codes.SUBSCRIPTION_GROUP_NOT_EXIST  # it is looked at again
+    assert answer.code == codes.SUBSCRIPTION_GROUP_NOT_EXIST  # it is checked again
     assert await brokers.bodies(one, commit=1) == [b"x"]
     assert broker.offsets.to_body().offset_table == {"T@r": {1: 1}}
 

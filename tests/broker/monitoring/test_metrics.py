@@ -184,26 +184,26 @@ async def crowded(broker: Broker) -> Broker:
 async def test_the_metrics_of_many_topics_and_groups_are_collected_in_small_steps(
     crowded: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = most = steps = 0
+    reads = most = steps = 0
     max_offset = crowded.store.max_offset
 
     def counting(topic: str, queue_id: int) -> int:
-        nonlocal looks
-        looks += 1
+        nonlocal reads
+        reads += 1
         return max_offset(topic, queue_id)
 
     monkeypatch.setattr(crowded.store, "max_offset", counting)
     making = exposition(families(crowded))
     while True:
-        before = looks
+        before = reads
         try:
             next(making)
         except StopIteration as done:
             text = b"".join(done.value).decode()
             break
-        most, steps = max(most, looks - before), steps + 1
+        most, steps = max(most, reads - before), steps + 1
     assert text.count("rocketmq_consumer_lag_messages{") == MANY
-    assert looks >= 4 * MANY
+    assert reads >= 4 * MANY
     assert most <= 4 * SAMPLES_PER_STEP  # the queues of this many topics
     assert steps > 5 * MANY / SAMPLES_PER_STEP
 

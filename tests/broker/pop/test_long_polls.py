@@ -32,12 +32,12 @@ class Polls:
 
     def __init__(self, place_max: int = 9, *, once: bool = False) -> None:
         unused: Any = None
-        look: Any = self.look
+        serve: Any = self.serve
         self.polls = PopPolls(
-            LongPolls(unused, lambda: 0), look, place_max, 9, lambda: 0, once=once
+            LongPolls(unused, lambda: 0), serve, place_max, 9, lambda: 0, once=once
         )
 
-    def look(self, header: bool, command: Command, connection: Wire, is_last: bool) -> Any:
+    def serve(self, header: bool, command: Command, connection: Wire, is_last: bool) -> Any:
         return Response(0) if header or is_last else None
 
     def park(self, wire: Wire, opaque: int, end_ms: int, *, finds: bool = True) -> bool:

@@ -122,7 +122,7 @@ async def test_every_group_waits_once_all_together_have_read_too_much(reader: Re
     assert (await reader.pull(1, group="one")).code == codes.SYSTEM_BUSY
 
 
-async def test_only_what_is_not_in_memory_counts_where_the_broker_looks(reader: Reader) -> None:
+async def test_only_what_is_not_in_memory_counts_where_the_broker_checks(reader: Reader) -> None:
     await reader.caller.ask(codes.UPDATE_BROKER_CONFIG, None, b"coldDataScanEnable=true")
     await reader.pull(0, max_messages=2)  # these were written a moment ago
     assert (await reader.info())["runtimeTable"] == {}

@@ -37,12 +37,12 @@ class Messages:
 
     def __init__(self) -> None:
         self.there: set[int] = set()
-        self.looked: list[tuple[int, bool]] = []
+        self.served: list[tuple[int, bool]] = []
 
     def rerun(
         self, header: PullMessage, command: Command, connection: Wire, final: bool
     ) -> Response | None:
-        self.looked.append((header.queue_id, final))
+        self.served.append((header.queue_id, final))
         if header.queue_id in self.there:
             return Response(0)
         return Response(19) if final else None
@@ -135,7 +135,7 @@ def test_everybody_can_be_woken_at_once(long_polls: LongPolls, messages: Message
     long_polls.park(OTHER, hold(wire, 2, 1))
     long_polls.wake_all()
     long_polls.serve()
-    assert messages.looked == [(0, False), (1, False)]
+    assert messages.served == [(0, False), (1, False)]
 
 
 def test_who_watches_a_queue_is_told_after_its_pulls(
@@ -144,7 +144,7 @@ def test_who_watches_a_queue_is_told_after_its_pulls(
     told: list[tuple[tuple[str, int], int]] = []
 
     def watcher(key: tuple[str, int]) -> None:
-        told.append((key, len(messages.looked)))
+        told.append((key, len(messages.served)))
 
     long_polls.watch(QUEUE, watcher)
     assert QUEUE in long_polls.parked
@@ -192,7 +192,7 @@ def test_a_client_that_does_not_read_is_not_looked_for_until_it_does(
 def test_a_sweep_over_many_pauses_and_passes_over_what_was_served_meanwhile(
     long_polls: LongPolls, messages: Messages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parking, "LOOKED_PER_PART", 4)
+    monkeypatch.setattr(parking, "CHECKED_PER_PART", 4)
     wire = Wire()
     for queue_id in range(8):
         assert long_polls.park(("T", queue_id), hold(wire, queue_id, queue_id))

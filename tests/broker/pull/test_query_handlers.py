@@ -172,7 +172,9 @@ def test_an_offset_where_no_message_starts_is_refused(parts: Parts, offset: int)
 # --- 321 ------------------------------------------------------------------------------------------
 
 
-def look(parts: Parts, index: int, count: int, **fields: object) -> QueryConsumeQueueResponseBody:
+def queried(
+    parts: Parts, index: int, count: int, **fields: object
+) -> QueryConsumeQueueResponseBody:
     wanted = {"topic": "T", "queueId": 0, "index": index, "count": count}
     body = parts.ask(codes.QUERY_CONSUME_QUEUE, **(wanted | fields)).body
     assert isinstance(body, bytes)
@@ -181,20 +183,20 @@ def look(parts: Parts, index: int, count: int, **fields: object) -> QueryConsume
 
 def test_a_query_returns_the_entries_of_a_consume_queue(parts: Parts) -> None:
     offsets = [parts.put("T", TAGS=tag) for tag in ("a", "b", "c")]
-    found = look(parts, 1, 5)
+    found = queried(parts, 1, 5)
     assert (found.min_queue_index, found.max_queue_index) == (0, 3)
     assert [one.physic_offset for one in found.queue_data] == offsets[1:]
     assert [one.tags_code for one in found.queue_data] == [string_hash("b"), string_hash("c")]
     assert found.queue_data[0].physic_size == offsets[2] - offsets[1]
-    assert [one.physic_offset for one in look(parts, 0, 1).queue_data] == offsets[:1]
-    assert look(parts, 0, -1).queue_data == []
+    assert [one.physic_offset for one in queried(parts, 0, 1).queue_data] == offsets[:1]
+    assert queried(parts, 0, -1).queue_data == []
 
 
 def test_the_response_includes_the_groups_subscription(parts: Parts) -> None:
     parts.put("T")
-    assert look(parts, 0, 1, consumerGroup="G").filter_data == "G@T is not online!"
+    assert queried(parts, 0, 1, consumerGroup="G").filter_data == "G@T is not online!"
     parts.join("G", {"T": "a"})
-    found = look(parts, 0, 1, consumerGroup="G")
+    found = queried(parts, 0, 1, consumerGroup="G")
     assert found.filter_data == "null"
     assert found.subscription_data is not None
     assert found.subscription_data.sub_string == "a"
@@ -216,4 +218,4 @@ def test_the_number_of_entries_is_limited(parts: Parts, monkeypatch: pytest.Monk
     for _ in range(3):
         parts.put("T")
     monkeypatch.setattr(query_module, "ENTRIES_MAX", 2)
-    assert len(look(parts, 0, 3).queue_data) == 2
+    assert len(queried(parts, 0, 3).queue_data) == 2

@@ -243,7 +243,7 @@ async def test_a_waiting_pull_is_woken_only_by_a_message_that_matches(
     assert (bodies(answer), next_offset(answer)) == ([b"mine"], 10)
 
 
-async def test_a_match_behind_more_others_than_one_look_takes_is_not_waited_for(
+async def test_a_match_behind_more_others_than_one_scan_takes_is_not_waited_for(
     broker: Broker, caller: Caller
 ) -> None:
     await caller.send("T", a="8")

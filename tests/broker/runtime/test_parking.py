@@ -28,7 +28,7 @@ class Wire:
         self.postponed += 1
 
 
-def look(header: int, command: Command, connection: Wire, is_last: bool) -> Response | None:
+def serve(header: int, command: Command, connection: Wire, is_last: bool) -> Response | None:
     """Stands in for a handler: the header is the code of its response, 0 for none yet."""
     if header < 0:
         raise Refusal(-header, "refused")
@@ -37,7 +37,7 @@ def look(header: int, command: Command, connection: Wire, is_last: bool) -> Resp
 
 def lot(*, is_long_polling: bool = True, may_overstay: bool = False) -> ParkingLot[str]:
     return ParkingLot(
-        look,  # type: ignore[arg-type]
+        serve,  # type: ignore[arg-type]
         lambda: 30,
         is_long_polling=is_long_polling,
         may_overstay=may_overstay,

@@ -24,7 +24,7 @@ from aerobee.broker.scheduled.delivering import open_master_timers
 from aerobee.broker.scheduled.delivery_policy import DeliveryPolicy
 from aerobee.broker.scheduled.timer_parts import TimerParts
 from aerobee.broker.scheduled.timers import Timers
-from aerobee.broker.scheduled.wheel_intake import ENTRIES_PER_STEP, LOOKS_PER_STEP
+from aerobee.broker.scheduled.wheel_intake import ENTRIES_PER_STEP, READS_PER_STEP
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.broker.settings.delay_levels import parse_levels
 from aerobee.protocol.message import properties
@@ -491,7 +491,7 @@ def test_a_step_takes_fewer_messages_from_the_log_than_from_sends(
         if number < 200:
             one.delivery_policy.came_in([offset, start, end - start, place.out_ms], ["T"])
     one.timers.step(one.now_ms)
-    assert 200 < one.timers.state.queue_offset <= 200 + LOOKS_PER_STEP
+    assert 200 < one.timers.state.queue_offset <= 200 + READS_PER_STEP
     one.work()
     assert one.timers.state.waiting == 300
     one.at(START_MS + 10_000)

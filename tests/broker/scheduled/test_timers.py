@@ -226,7 +226,7 @@ async def test_a_time_that_can_not_be_is_refused_with_its_reason(
 ) -> None:
     broker, caller = await run(config())
     answer = await caller.send("T", b"never", pairs=pairs)
-    # RocketMQ fails over a level that is no number, before it looks at the message.
+    # RocketMQ fails over a level that is no number, before it reads the message.
     assert answer.code == (codes.SYSTEM_ERROR if "DELAY" in pairs else codes.MESSAGE_ILLEGAL)
     assert remark in (answer.remark or "")
     assert answer.fields()["MSG_REGION"] == "DefaultRegion"

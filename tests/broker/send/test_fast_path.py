@@ -57,7 +57,7 @@ INNER = (
     b"x\x01\n",
 )
 REFUSED = ("DELAY\x01no\x02", "TIMER_DELIVER_MS\x01-7\x02", "TIMER_DELAY_SEC\x01999999999999\x02")
-# What a broker looks at more closely, and names that only begin like it.
+# Properties that a broker reads more closely, and names that only begin like them.
 CLOSER = (
     "TRAN_MSG\x01no\x02",
     "POP_CK\x01handle\x02",
