@@ -129,7 +129,7 @@ class Broker(Parts):
         self.ha_slave = self.replica = self.acting = self.returning = self.sync_state = None
 
     async def start(self) -> None:
-        """Open the store, listen, register. StoreError or OSError with one plain sentence."""
+        """Open the store, listen, register. StoreError or OSError with one readable sentence."""
         try:
             await self._start()
         except BaseException:

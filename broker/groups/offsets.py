@@ -40,7 +40,7 @@ class Offsets(PersistentTable):
 
     def __init__(self, path: Path, now_ms: Callable[[], int], *, light: bool = False) -> None:
         super().__init__(path.with_name(LIGHT_FILE) if light else path, now_ms)
-        self._plain_path = path
+        self._main_path = path
         self._light = light
         self._table: dict[Pair, dict[int, int]] = {}
         self._pulled: dict[Pair, dict[int, int]] = {}
@@ -55,7 +55,7 @@ class Offsets(PersistentTable):
         """Read the file; ValueError naming it when neither it nor its .bak can be read."""
         found = json_file.load(self.path, ConsumerOffsetSerializeWrapper.decode)
         if found is None and self._light:
-            found = json_file.load(self._plain_path, ConsumerOffsetSerializeWrapper.decode)
+            found = json_file.load(self._main_path, ConsumerOffsetSerializeWrapper.decode)
         if found is None:
             return
         for key, offset in (found.lmq_offset_table or {}).items():

@@ -55,25 +55,25 @@ class StaticOffsets:
         return header.topic in self.static.table and header.lo is not False
 
     def on_query(
-        self, header: QueryConsumerOffset, plain: Callable[[QueryConsumerOffset], Answer]
+        self, header: QueryConsumerOffset, answer: Callable[[QueryConsumerOffset], Answer]
     ) -> Answer:
-        """`plain` answers for a queue that is not logical."""
+        """Answer for a logical queue. `answer` does so for a queue that is not logical."""
         items = self._items(header)
         if len(items) == 1 and items[0].logic_offset == 0:
-            return plain(_at(header, items[0]))
+            return answer(_at(header, items[0]))
         return self._query(header, items)
 
     def on_update(
-        self, header: UpdateConsumerOffset, plain: Callable[[UpdateConsumerOffset], Answer]
+        self, header: UpdateConsumerOffset, answer: Callable[[UpdateConsumerOffset], Answer]
     ) -> Answer:
-        """`plain` is as in `on_query`."""
+        """Update the offset in a logical queue. `answer` is as in `on_query`."""
         items = self._items(header)
         item = self._item_at(header, items, header.commit_offset)
         physical = msgspec.structs.replace(
             _at(header, item), commit_offset=max(0, to_physical(item, header.commit_offset))
         )
         if self._is_here(item):
-            return plain(physical)
+            return answer(physical)
         return self._passed_on(item, codes.UPDATE_CONSUMER_OFFSET, physical)
 
     async def on_search(self, header: SearchOffset) -> Response:

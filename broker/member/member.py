@@ -151,7 +151,7 @@ class Member(Generic[OneBroker]):
     async def start(self) -> None:
         """Open the ports and the store, and take the first role if a controller names one soon.
 
-        StoreError or OSError with one plain sentence.
+        StoreError or OSError with one readable sentence.
         """
         config = self.config
         self._identity = self._files.load()

@@ -14,7 +14,7 @@ VIP_PORT_DISTANCE = 2  # the fast port is the listen port minus this
 
 
 class Ports:
-    """The sockets for clients, for fast sends and for slaves. OSError with a plain sentence when
+    """The sockets for clients, for fast sends and for slaves. OSError with a readable sentence when
     one is taken. On a port that is given nothing listens before a broker serves."""
 
     def __init__(self, config: BrokerConfig) -> None:

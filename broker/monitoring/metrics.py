@@ -1,6 +1,6 @@
 """The metrics of a broker, with RocketMQ 5's names and labels.
 
-The hot path only adds to plain counters; the metrics are computed from them on request. Names,
+The hot path only adds to numbers; the metrics are computed from them on request. Names,
 labels and the meaning of each value follow RocketMQ's exporter for Prometheus
 (BrokerMetricsManager, DefaultStoreMetricsManager, PopMetricsManager, RemotingMetricsManager). Our
 own metrics begin with aerobee_. Values are produced while they are read, a few at a time, since

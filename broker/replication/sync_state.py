@@ -1,6 +1,6 @@
 """The sync state set as a master knows it: an acknowledged message is on all its members.
 
-Plain values and functions of them, so that tests can try every history.
+Values and functions of them without input or output, so that tests can try every history.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True, eq=False)
 class SyncState:
-    """Plain numbers, of brokers by their controller ids.
+    """Numbers, those of brokers by their controller ids.
 
     `members` is the set that the controller has confirmed, with its `set_epoch`. `proposed` is the
     set that the controller was asked for and has not answered yet; it is empty otherwise.

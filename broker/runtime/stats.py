@@ -1,6 +1,6 @@
 """Statistics of a broker: counters by topic and group, and their rates over time.
 
-A handler holds a `Counter` and adds to its plain attributes; nothing else happens on the hot path.
+A handler holds a `Counter` and adds to its attributes; nothing else happens on the hot path.
 `sample`, called every ten seconds with the time, remembers what changed; a rate is the difference
 of two remembered values, as in RocketMQ's BrokerStatsManager: over the last minute (from every
 sample), hour (from every ten minutes) and day (from every hour). An unchanged counter costs one

@@ -40,7 +40,7 @@ class Destination(NamedTuple):
 
 
 QueueKey = tuple[str, int]  # topic, queue id
-Placed = tuple[QueueKey, str, int]  # a `Destination` as a plain tuple, which is faster to create
+Placed = tuple[QueueKey, str, int]  # a `Destination` as an unnamed tuple, which is faster to create
 
 
 class DeliveryPolicy:

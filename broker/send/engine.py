@@ -1,10 +1,10 @@
-"""The compiled engine of a broker: machine code that takes plain sends (`fast_path.py`), and on a
-slave makes queues and index from the master's log.
+"""The compiled engine of a broker: machine code that takes the sends of the fast path
+(`fast_path.py`), and on a slave makes queues and index from the master's log.
 
-A process of its own makes the machine code while the broker serves in plain Python: that takes ten
-seconds, once for these sources on a machine. Later brokers load it from numba's cache in a third of
-a second. A master does so with its first message: it takes 50 MiB, which one without needs not.
-`python -m aerobee.broker.send.engine` makes it beforehand, as when an image is built.
+A process of its own makes the machine code while the broker serves in interpreted Python: that
+takes ten seconds, once for these sources on a machine. Later brokers load it from numba's cache in
+a third of a second. A master does so with its first message: it takes 50 MiB, which one without
+needs not. `python -m aerobee.broker.send.engine` makes it beforehand, as when an image is built.
 
 The cache is in the user's cache folder. In the package's own folder, which is numba's choice, it
 would stay behind when the package is uninstalled, and `import aerobee` would find an empty package.
@@ -81,8 +81,8 @@ class CompiledEngine:
         self._use(found)
 
     async def ready(self) -> bool:
-        """Want it, and wait until machine code does the sends; False where plain Python goes on
-        doing them."""
+        """Want it, and wait until machine code does the sends; False where interpreted
+        Python goes on doing them."""
         self.want()
         if self._task is not None:
             return await asyncio.shield(self._task)

@@ -1,4 +1,4 @@
-"""A running broker on a free port, without a name server, and a client that speaks plain frames."""
+"""A running broker on a free port, without a name server, and a client that speaks in frames."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping

@@ -1,6 +1,6 @@
 """gRPC clients that send and receive while servers fail, and what they were told.
 
-Three topics with one queue each: Plain, Ordered (two message groups, read by a group in order) and
+Three topics with one queue each: Normal, Ordered (two message groups, read by a group in order) and
 Paid (transactions). `Load.faults` says what can't be true at once:
 
 - an acknowledged message is lost, or was never delivered to a group;
@@ -39,13 +39,13 @@ from ..proxy.support import CLIENT_TYPES, TYPES, Client, new, resource
 from ..waiting import PROCESS, until
 from .ledger import Ledger
 
-PLAIN, ORDERED, PAID = "Plain", "Ordered", "Paid"
-TOPICS = {PLAIN: "NORMAL", ORDERED: "FIFO", PAID: "TRANSACTION"}
+NORMAL, ORDERED, PAID = "Normal", "Ordered", "Paid"
+TOPICS = {NORMAL: "NORMAL", ORDERED: "FIFO", PAID: "TRANSACTION"}
 # By group its topic, and whether the proxy renews what it gets.
-GROUPS = {"simple": (PLAIN, False), "pushed": (PLAIN, True), "ordered": (ORDERED, False)}
+GROUPS = {"simple": (NORMAL, False), "pushed": (NORMAL, True), "ordered": (ORDERED, False)}
 GROUPS["paid"] = PAID, False
 HALF_TOPIC, HALF_GROUP = "RMQ_SYS_TRANS_HALF_TOPIC", "CID_RMQ_SYS_TRANS"
-SENDERS = {PLAIN: 2, ORDERED: 2, PAID: 1}
+SENDERS = {NORMAL: 2, ORDERED: 2, PAID: 1}
 READERS = 2  # of each group
 CALL_SECONDS = 3.0  # of a send, an ack, an end
 INVISIBLE_SECONDS = 5
@@ -425,7 +425,7 @@ class Load:
         """Note all that the broker has."""
         peers = Peers()
         try:
-            for topic in (PLAIN, ORDERED):
+            for topic in (NORMAL, ORDERED):
                 bodies = await self._bodies(peers, topic)
                 for offset, body in enumerate(bodies):
                     self.ledger.delivered((topic, 0), offset, body.encode())

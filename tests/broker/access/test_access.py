@@ -38,7 +38,7 @@ from .conftest import ADMIN, ON, SHOP, Callers, Signing, allow
 ON_BOTH_ENGINES = True
 
 
-async def plain(port: int, *frames: bytes) -> list[Command]:
+async def exchange(port: int, *frames: bytes) -> list[Command]:
     """The responses to these bytes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"".join(frames))
@@ -55,17 +55,17 @@ async def test_a_user_without_rules_reads_only_the_unrestricted_broker_data(
     guarded: Broker, as_user: Callers
 ) -> None:
     assert guarded.access is not None
-    guarded.access.users.create(UserInfo("plain", "p"))
-    plain = as_user(("plain", "p"))
+    guarded.access.users.create(UserInfo("normal", "p"))
+    normal = as_user(("normal", "p"))
     for code in (
         codes.GET_ALL_TOPIC_CONFIG,
         codes.GET_BROKER_RUNTIME_INFO,
         codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
     ):
-        assert (await plain.ask(code)).code == codes.SUCCESS
+        assert (await normal.ask(code)).code == codes.SUCCESS
         assert (await as_user(None).ask(code)).code == codes.NO_PERMISSION  # it has to sign
     for code in (codes.GET_BROKER_CONFIG, codes.GET_ALL_CONSUMER_OFFSET):
-        assert (await plain.ask(code)).code == codes.NO_PERMISSION
+        assert (await normal.ask(code)).code == codes.NO_PERMISSION
 
 
 # --- authentication -------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ async def test_a_request_changed_after_signing_is_refused(guarded: Broker) -> No
         ({**fields, "Signature": "Jörg \u20ac"}, b"body"),
         ({key: value for key, value in fields.items() if key != "Signature"}, b"body"),
     ):
-        (answer,) = await plain(guarded.port, encode_request(code, 1, changed, body))
+        (answer,) = await exchange(guarded.port, encode_request(code, 1, changed, body))
         assert answer.code == codes.NO_PERMISSION, changed
         assert (answer.remark or "").startswith("check signature failed")
 
@@ -134,7 +134,7 @@ async def test_the_signature_covers_every_field_also_unknown_and_non_string_ones
         % (codes.GET_TOPIC_CONFIG, proof.encode())
     )
     frame = (len(header) + 4).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
-    (answer,) = await plain(guarded.port, frame)
+    (answer,) = await exchange(guarded.port, frame)
     assert answer.code == codes.SUCCESS
 
 
@@ -144,7 +144,7 @@ async def test_the_field_that_old_clients_add_after_signing_is_not_signed(
 ) -> None:
     fields = signed({"topic": "TBW102"}, b"", *ADMIN) | {"_UNIQUE_KEY_QUERY": "true"}
     frame = encode_request(codes.GET_TOPIC_CONFIG, 1, fields, version=version)
-    (answer,) = await plain(guarded.port, frame)
+    (answer,) = await exchange(guarded.port, frame)
     assert (answer.code == codes.SUCCESS) is served
 
 
@@ -152,7 +152,7 @@ async def test_the_field_that_old_clients_add_after_signing_is_not_signed(
 async def test_a_signature_is_valid_in_each_header_codec(guarded: Broker, codec: int) -> None:
     fields = signed({"topic": "TBW102"}, b"", *ADMIN)
     frame = encode_request(codes.GET_TOPIC_CONFIG, 1, fields, codec=codec)
-    (answer,) = await plain(guarded.port, frame)
+    (answer,) = await exchange(guarded.port, frame)
     assert answer.code == codes.SUCCESS
 
 
@@ -161,7 +161,7 @@ async def test_a_malformed_header_or_one_without_fields_is_refused(guarded: Brok
         header = b'{"code":30,"extFields":%s,"flag":0,"opaque":1,"version":479}' % ext
         frame = (len(header) + 4).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
         try:
-            (answer,) = await plain(guarded.port, frame)
+            (answer,) = await exchange(guarded.port, frame)
         except TimeoutError:
             raise AssertionError(ext) from None
         assert answer.code == codes.NO_PERMISSION, ext

@@ -46,8 +46,8 @@ async def test_only_a_bulk_pull_exceeds_the_limits_of_the_settings(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await filled(caller, 100)
-    plain = await caller.pull("T", max_messages=90)
-    assert [record.body for record in records(plain)] == [b"%d" % number for number in range(32)]
+    usual = await caller.pull("T", max_messages=90)
+    assert [record.body for record in records(usual)] == [b"%d" % number for number in range(32)]
     bulk = await caller.pull("T", max_messages=90, sys_flag=BULK)
     assert [record.body for record in records(bulk)] == [b"%d" % number for number in range(90)]
     assert bulk.header(PullMessageResponse).next_offset == 90

@@ -192,10 +192,10 @@ async def test_a_reset_is_told_as_a_logical_offset(cluster: StaticCluster) -> No
 async def test_ordinary_topics_of_the_broker_are_read_as_ever(cluster: StaticCluster) -> None:
     await cluster.create(T, ["a"])
     caller = cluster.callers["a"]
-    await caller.send("Plain", b"1")
-    waiting = asyncio.create_task(caller.pull("Plain", 1, suspend_ms=60_000))
+    await caller.send("Ordinary", b"1")
+    waiting = asyncio.create_task(caller.pull("Ordinary", 1, suspend_ms=60_000))
     await parked(cluster.brokers["a"], 1)
-    await caller.send("Plain", b"2")
+    await caller.send("Ordinary", b"2")
     answer = await waiting
     assert [each.body for each in records(answer)] == [b"2"]
     assert answer.header(PullMessageResponse).offset_delta is None
@@ -203,8 +203,8 @@ async def test_ordinary_topics_of_the_broker_are_read_as_ever(cluster: StaticClu
 
 async def test_a_broker_without_static_topics_looks_for_none(cluster: StaticCluster) -> None:
     broker = cluster.brokers["a"]
-    await cluster.callers["a"].send("Plain", b"1")
-    await cluster.callers["a"].pull("Plain")
+    await cluster.callers["a"].send("Ordinary", b"1")
+    await cluster.callers["a"].pull("Ordinary")
     assert broker.pulls.logical is None
     await cluster.create(T, ["a"])
     assert broker.pulls.logical is not None

@@ -146,8 +146,8 @@ async def test_an_end_that_does_not_match_the_half_message_is_refused(
 async def test_an_end_of_an_ordinary_message_is_refused(run: Run, config: Config) -> None:
     _, caller = await run(config())
     await caller.send("T", PGROUP="pg")
-    (plain,) = await stored(caller, "T")
-    answer = await end(caller, plain)
+    (ordinary,) = await stored(caller, "T")
+    answer = await end(caller, ordinary)
     assert "Find prepared transaction message failed" in (answer.remark or "")
 
 
