@@ -17,7 +17,7 @@ from ...store.timer.timer_log import WHEEL_TOPIC
 from ..scheduled.delays import Delays
 from ..scheduled.real_destination import number_of
 from ..transactions.transactions import Transactions
-from .escape import MESSAGES_MAX, Escape, Letter
+from .remote_delivery import MESSAGES_MAX, ForwardedMessage, RemoteDelivery
 from .timers import ActingWork
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class DueWork:
 
     def __init__(
         self,
-        escape: Escape,
+        remote_delivery: RemoteDelivery,
         delays: Delays,
         timers: ActingWork | None,
         transactions: Callable[[], Transactions],
@@ -61,7 +61,7 @@ class DueWork:
         group: str,
         now_ms: Callable[[], int],
     ) -> None:
-        self._escape = escape
+        self._remote_delivery = remote_delivery
         self._delays = delays
         self._timers = timers
         self._transactions = transactions
@@ -101,13 +101,13 @@ class DueWork:
         found = False
         for level in range(1, self._delays.levels + 1):
             due = self._delays.due(level, self._now_ms(), MESSAGES_MAX)
-            letters = [due_letter(one, self._group, self._precision_ms) for one in due.copies]
+            messages = [forwarded_due(one, self._group, self._precision_ms) for one in due.copies]
             done: list[bool] = []
             try:
-                await self._escape.send_all(letters, done)
+                await self._remote_delivery.send_all(messages, done)
             finally:
                 first = _first_missing(done)
-                end = due.offset if first == len(letters) else due.before[first]
+                end = due.offset if first == len(messages) else due.before[first]
                 self._delays.passed(level, end)
             found = found or bool(due.size)
         return found
@@ -123,10 +123,10 @@ class DueWork:
         if offers.part is None:
             return False
         copies = offers.part.copies
-        letters = [due_letter(one, self._group, self._precision_ms) for one, _ in copies]
+        messages = [forwarded_due(one, self._group, self._precision_ms) for one, _ in copies]
         done: list[bool] = []
         try:
-            await self._escape.send_all(letters, done)
+            await self._remote_delivery.send_all(messages, done)
         finally:
             offers.confirm(_first_missing(done))
         return True
@@ -137,14 +137,16 @@ class DueWork:
         if walk is None:
             return False
         waiting = walk.unresolved(self._now_ms(), MESSAGES_MAX)
-        letters: list[Letter] = [half_letter(half, self._group) for _, half in waiting.halves]
+        messages: list[ForwardedMessage] = [
+            forwarded_half(half, self._group) for _, half in waiting.halves
+        ]
         done: list[bool] = []
         try:
-            await self._escape.send_all(letters, done)
+            await self._remote_delivery.send_all(messages, done)
         finally:
             first = _first_missing(done)
-            walk.passed(waiting.end if first == len(letters) else waiting.halves[first][0])
-        return bool(letters)
+            walk.passed(waiting.end if first == len(messages) else waiting.halves[first][0])
+        return bool(messages)
 
 
 def _first_missing(done: list[bool]) -> int:
@@ -166,8 +168,8 @@ async def _repeat(step: Step, idle_s: float) -> None:
             await asyncio.sleep(0 if is_more else idle_s)
 
 
-def due_letter(message: Message, group: str, precision_ms: int) -> Letter:
-    """A message that is due. One for the wheel's topic is not, it only goes around once more: it
+def forwarded_due(message: Message, group: str, precision_ms: int) -> ForwardedMessage:
+    """The message to forward for a due one. One for the wheel's topic is not due yet: it
     goes to the other broker as a timer message for its time. `group` is for one without a producer
     group."""
     pairs = properties.decode(message.properties)
@@ -180,7 +182,7 @@ def due_letter(message: Message, group: str, precision_ms: int) -> Letter:
         topic = real_topic
         # A slot has the messages that are due by the end of its tick.
         pairs[properties.TIMER_DELIVER_MS] = str(out_ms + precision_ms)
-    return Letter(
+    return ForwardedMessage(
         topic,
         pairs.get(properties.PGROUP) or group,
         message.flag,
@@ -192,14 +194,15 @@ def due_letter(message: Message, group: str, precision_ms: int) -> Letter:
     )
 
 
-def half_letter(half: Record, group: str) -> Letter:
-    """A half message: the other broker asks the producer how its transaction ended."""
+def forwarded_half(half: Record, group: str) -> ForwardedMessage:
+    """The message to forward for a half message: the other broker asks the producer how its
+    transaction ended."""
     pairs = half.properties
     topic = pairs.get(properties.REAL_TOPIC, "")
     for name in HALF:
         pairs.pop(name, None)
     pairs[properties.TRAN_MSG] = "true"
-    return Letter(
+    return ForwardedMessage(
         topic,
         pairs.get(properties.PGROUP) or group,
         half.flag,

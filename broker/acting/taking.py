@@ -20,7 +20,7 @@ from ..scheduled.real_destination import real_place
 from ..scheduled.timer_delivery import recall_key, waiting_message
 from ..scheduled.timer_parts import TimerParts
 from ..scheduled.wheel_intake import Moment
-from .escape import stays
+from .remote_delivery import stays
 
 log = logging.getLogger(__name__)
 

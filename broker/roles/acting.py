@@ -9,11 +9,11 @@ from ...protocol.aio.peers import Peers
 from ..access.gates import RequestGates
 from ..acting.acting import ActingMaster
 from ..acting.due_work import DueWork
-from ..acting.escape import Escape
 from ..acting.handlers import PairHandlers, relayed
 from ..acting.master_finder import MasterFinder
 from ..acting.members import Members
 from ..acting.pair_locks import PairLocks
+from ..acting.remote_delivery import RemoteDelivery
 from ..acting.returning import ReturningMaster, Tables
 from ..acting.taking import TakenTimers
 from ..acting.timers import ActingWork
@@ -96,7 +96,7 @@ class PairSlave(Slave):
     def _due_work(self, peers: Peers, timers: ActingWork | None) -> DueWork:
         b, config = self._parts, self._parts.config
         return DueWork(
-            Escape(config, peers),
+            RemoteDelivery(config, peers),
             b.delays,
             timers,
             b.walk_transactions,

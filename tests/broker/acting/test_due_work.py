@@ -2,7 +2,7 @@
 
 import pytest
 from aerobee.broker import server
-from aerobee.broker.acting.escape import Escape, Letter
+from aerobee.broker.acting.remote_delivery import ForwardedMessage, RemoteDelivery
 from aerobee.broker.acting.timers import ActingWork
 from aerobee.broker.transactions.transactions import GROUP, HALF_TOPIC
 from aerobee.protocol import codes
@@ -97,13 +97,13 @@ async def test_a_cursor_waits_until_another_broker_has_taken_the_message(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     begun: set[bytes] = set()
-    send = Escape.send
+    send = RemoteDelivery.send
 
-    async def noted(escape: Escape, letter: Letter) -> None:
-        begun.add(letter.body)
-        await send(escape, letter)
+    async def noted(remote_delivery: RemoteDelivery, message: ForwardedMessage) -> None:
+        begun.add(message.body)
+        await send(remote_delivery, message)
 
-    monkeypatch.setattr(Escape, "send", noted)
+    monkeypatch.setattr(RemoteDelivery, "send", noted)
     await fill(pair)
     await pair.halt(pair.other)
     await pair.lose_master()
@@ -128,7 +128,7 @@ async def test_fault_10_10_a_broker_that_declines_is_asked_until_it_takes_the_me
     await pair.lose_master()
     pair.ahead_ms = 120_000
     acting = pair.acting
-    await until(lambda: acting._due_work is not None and acting._due_work._escape._warned)
+    await until(lambda: acting._due_work is not None and acting._due_work._remote_delivery._warned)
     assert pair.slave.delays.offsets == {}
     pair.other.store.resume("test")
     await caller.ask(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic("T", 1, 1, 6))

@@ -31,7 +31,7 @@ SEND_SECONDS = 3.0
 PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.1, 10.0  # after a failure, doubled with each in a row
 ROUTES_SECONDS = 10.0  # how long a route is used
 ROUTES_MAX = 1_000  # topics
-WARN_SECONDS = 10.0  # between two words about a topic's trouble
+WARN_SECONDS = 10.0  # between two warnings about a topic
 DEFAULT_TOPIC, DEFAULT_QUEUES = "TBW102", 8  # from which a broker makes a topic that it lacks
 REVIVE_PREFIX = "rmq_sys_REVIVE_LOG_"
 # The message is stored there; the last three say that a disk or a slave is late.
@@ -46,13 +46,13 @@ STORED = frozenset(
 
 
 def stays(topic: str) -> bool:
-    """Whether messages of this topic wait for the master: those are the check points of pops."""
+    """True if messages of this topic wait for the master: check points of pops do."""
     return topic.startswith(REVIVE_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    """A message as it is sent. Times in ms."""
+class ForwardedMessage:
+    """A message as it is sent to the other broker. Times in ms."""
 
     topic: str
     group: str  # of the producer
@@ -74,8 +74,8 @@ class Target:
 
 
 @dataclass(slots=True, eq=False)
-class Escape:
-    """Knows where each topic's messages can go."""
+class RemoteDelivery:
+    """Sends messages to brokers of other names; caches where each topic's messages can go."""
 
     _config: BrokerConfig
     _peers: Peers
@@ -83,62 +83,62 @@ class Escape:
     _next: int = field(init=False, default=0)  # counts up; which target and queue are next
     _warned: dict[str, float] = field(init=False, default_factory=dict)  # by topic
 
-    async def send_all(self, letters: Sequence[Letter], done: list[bool]) -> None:
-        """Send these, at most `MESSAGES_MAX`, side by side; returns once all are taken.
+    async def send_all(self, messages: Sequence[ForwardedMessage], done: list[bool]) -> None:
+        """Send up to `MESSAGES_MAX` messages side by side; returns once all are stored.
 
-        `done` gets True for each that is taken, also when this is cancelled meanwhile.
+        `done` gets True for each that is stored, also when this is cancelled meanwhile.
         """
-        done[:] = [False] * len(letters)
+        done[:] = [False] * len(messages)
 
-        async def one(number: int, letter: Letter) -> None:
-            await self.send(letter)
+        async def one(number: int, message: ForwardedMessage) -> None:
+            await self.send(message)
             done[number] = True
 
         async with asyncio.TaskGroup() as tasks:
-            for number, letter in enumerate(letters):
-                tasks.create_task(one(number, letter))
+            for number, message in enumerate(messages):
+                tasks.create_task(one(number, message))
 
-    async def send(self, letter: Letter) -> None:
-        """Send one; returns once a broker of another name has stored it. A check point of a pop
-        stays."""
-        if stays(letter.topic):
+    async def send(self, message: ForwardedMessage) -> None:
+        """Send a message; returns once a broker of another name has stored it. Check points of pops
+        are not sent."""
+        if stays(message.topic):
             return
         pause_s = PAUSE_SECONDS
         while True:
             wrong = "no broker of another name takes its messages"
             try:
-                targets = await self._targets(letter.topic)
+                targets = await self._targets(message.topic)
             except ValueError as malformed:
                 targets, wrong = [], f"what a name server says can't be read: {malformed}"
             for target in targets:
-                wrong = await self._try(letter, target)
+                wrong = await self._try(message, target)
                 if not wrong:
                     return
-            self._routes.pop(letter.topic, None)
-            self._warn(letter.topic, wrong)
+            self._routes.pop(message.topic, None)
+            self._warn(message.topic, wrong)
             await asyncio.sleep(pause_s * random.uniform(0.5, 1))  # noqa: S311
             pause_s = min(2 * pause_s, PAUSE_SECONDS_MAX)
 
-    async def _try(self, letter: Letter, target: Target) -> str:
-        """Send it there; what went wrong, "" when it is stored."""
+    async def _try(self, message: ForwardedMessage, target: Target) -> str:
+        """Send a message to a queue; returns what went wrong, "" when it is stored."""
         self._next += 1
         header = SendMessage(
-            letter.group,
-            letter.topic,
+            message.group,
+            message.topic,
             DEFAULT_TOPIC,
             DEFAULT_QUEUES,
             self._next % max(1, target.queues),
-            letter.sys_flag,
-            letter.born_ms,
-            letter.flag,
-            letter.properties,
-            letter.reconsume_times,
+            message.sys_flag,
+            message.born_ms,
+            message.flag,
+            message.properties,
+            message.reconsume_times,
             batch=False,
             broker_name=target.broker_name,
         )
         try:
             answer = await self._peers.request(
-                target.address, codes.SEND_MESSAGE_V2, header, letter.body, SEND_SECONDS
+                target.address, codes.SEND_MESSAGE_V2, header, message.body, SEND_SECONDS
             )
         except (OSError, TimeoutError) as wrong:
             return f"broker {target.broker_name}: {wrong}"
@@ -147,7 +147,7 @@ class Escape:
         return f"broker {target.broker_name} answers {answer.code} {answer.remark}"
 
     async def _targets(self, topic: str) -> list[Target]:
-        """The brokers to try, beginning with another one each time."""
+        """The queues to try, beginning with the next one each time."""
         loop = asyncio.get_running_loop()
         until, found = self._routes.get(topic, (0.0, []))
         if loop.time() >= until:
@@ -189,7 +189,7 @@ class Escape:
         return found
 
     async def _ask(self, code: int, header: GetRoute | None) -> bytes | None:
-        """What the first name server that knows says; None when none does."""
+        """The body of the first successful response of a name server; None without one."""
         for server in self._config.name_servers:
             with suppress(OSError, TimeoutError):
                 answer = await self._peers.request(server, code, header, timeout_s=SEND_SECONDS)
