@@ -46,11 +46,11 @@ Placed = tuple[QueueKey, str, int]  # a `Destination` as an unnamed tuple, which
 class DeliveryPolicy:
     """Chooses the destination of messages. `timers` is None where timerWheelEnable is false.
 
-    Call `came_in(numbers, topics)` with timer messages once they are stored; it is `Fresh.tell` of
-    `store/timer/recent`.
+    Call `on_timers_stored(numbers, topics)` with timer messages once they are stored; it is
+    `Fresh.tell` of `store/timer/recent`.
     """
 
-    came_in: Callable[[list[int], list[str]], None]
+    on_timers_stored: Callable[[list[int], list[str]], None]
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class DeliveryPolicy:
         self._queues: list[QueueKey] = [(SCHEDULE_TOPIC, n) for n in range(len(delays.levels_ms))]
         self._rooms: dict[int, int] = {}  # by slot in ms: messages it takes for certain
         if timers is not None:
-            self.came_in = timers.came_in
+            self.on_timers_stored = timers.on_timers_stored
 
     def level(self, text: str | None) -> int:
         """The level of a DELAY property: 0 without one, the last level for a higher number.

@@ -49,14 +49,14 @@ class TimerLag(NamedTuple):
 
 
 class Timers:
-    """The timers of a broker, with the work of its role. `came_in` gets the messages that their
-    sends report. Times in ms."""
+    """The timers of a broker, with the work of its role. `on_timers_stored` gets the messages that
+    their sends report. Times in ms."""
 
     def __init__(self, parts: TimerParts, work: TimerWork) -> None:
         self.state = parts.state
         self.metrics = parts.metrics
         self.meters = parts.tally.meters
-        self.came_in = parts.intake.tell
+        self.on_timers_stored = parts.intake.tell
         self.work = work
         self._tally = parts.tally
         self._store = parts.store

@@ -54,7 +54,7 @@ class SendFinish:
     def tell_timers(self, entries: list[int], topics: list[str]) -> None:
         """Tell the timers of messages on their wheel: four numbers and a topic for each."""
         if topics:
-            self._delivery_policy.came_in(entries, topics)
+            self._delivery_policy.on_timers_stored(entries, topics)
 
     def respond(self, end: int, responses: Responses, *, is_waiting: bool) -> None:
         """Send the responses to what ends there in the log, at once or when it is safe."""

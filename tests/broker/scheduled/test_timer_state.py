@@ -94,7 +94,7 @@ class Rig:
         place = self.delivery_policy.place(properties.encode(names).decode(), "T", 0)
         start, offset, end = self.put(place.topic, place.queue_id, body, place.text.encode())
         if self.tells:
-            self.delivery_policy.came_in([offset, start, end - start, place.out_ms], ["T"])
+            self.delivery_policy.on_timers_stored([offset, start, end - start, place.out_ms], ["T"])
 
     def put(self, topic: str, queue_id: int, body: bytes, raw: bytes) -> tuple[int, int, int]:
         placed = self.store.put(Message((topic, queue_id), 0, 0, self.now_ms, HOST, body, raw, 0))
@@ -489,7 +489,7 @@ def test_a_step_takes_fewer_messages_from_the_log_than_from_sends(
             ),
         )
         if number < 200:
-            one.delivery_policy.came_in([offset, start, end - start, place.out_ms], ["T"])
+            one.delivery_policy.on_timers_stored([offset, start, end - start, place.out_ms], ["T"])
     one.timers.step(one.now_ms)
     assert 200 < one.timers.state.queue_offset <= 200 + READS_PER_STEP
     one.work()
