@@ -40,7 +40,7 @@ from .election import Election
 from .identity import Identity, IdentityFiles
 from .leader import Declined, Leader
 from .lock_handover import LockHandover
-from .others import may_return, refuse_twin, refuse_usurped
+from .others import may_lead_again, refuse_twin, refuse_usurped
 from .ports import Ports
 
 log = logging.getLogger(__name__)
@@ -256,7 +256,7 @@ class Member(Generic[OneBroker]):
             with suppress(Declined):
                 found = await self._leader.replicas()
                 self._replicas = {each: await resolved(found[each]) for each in found}
-        if not known.epoch and not await self._may_return(election):
+        if not known.epoch and not await self._may_lead_again(election):
             return
         if election.epoch > known.epoch or self.broker is None:
             await self._open(election)
@@ -269,7 +269,7 @@ class Member(Generic[OneBroker]):
         elif election.is_master:
             await self._lose_hanging()
 
-    async def _may_return(self, election: Election) -> bool:
+    async def _may_lead_again(self, election: Election) -> bool:
         """Whether to take the first role since the start."""
         if self.broker is None or not (election.is_master and self._may_lack_end):
             return True
@@ -277,7 +277,7 @@ class Member(Generic[OneBroker]):
         limit_ms = self.config.controller_heart_beat_timeout_mills
         is_late = waited_ms >= limit_ms
         position = self.broker.position[:2]
-        if await may_return(self._leader, self._peers, election, position, is_late=is_late):
+        if await may_lead_again(self._leader, self._peers, election, position, is_late=is_late):
             return True
         self._tell(
             f"{election}, but it has crashed, and its log, which ends at {position[1]}, may lack "

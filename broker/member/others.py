@@ -70,7 +70,7 @@ def _twin(own_id: int, other: str, address: str) -> str:
 log = logging.getLogger(__name__)
 
 
-async def may_return(
+async def may_lead_again(
     leader: Leader,
     peers: Peers,
     election: Election,

@@ -4,7 +4,7 @@ from typing import cast
 
 from aerobee.broker.member.election import Election
 from aerobee.broker.member.leader import Declined, Leader
-from aerobee.broker.member.others import may_return
+from aerobee.broker.member.others import may_lead_again
 from aerobee.protocol.aio.peers import Peers
 
 from .logs import Other
@@ -37,7 +37,7 @@ async def asked(leader: StandIn, members: set[int], *, is_late: bool = False) ->
     peers = Peers()
     election = Election(1, 2, 1, "127.0.0.1:9", frozenset(members), 4)
     try:
-        return await may_return(cast(Leader, leader), peers, election, OWN, is_late=is_late)
+        return await may_lead_again(cast(Leader, leader), peers, election, OWN, is_late=is_late)
     finally:
         await peers.close()
 
