@@ -71,7 +71,7 @@ class RuntimeInfo:
         return {name: str(value) for name, value in found.items()}
 
     def _counted(self) -> dict[str, object]:
-        stats, mornings = self._stats, self._stats.mornings
+        stats, day_starts = self._stats, self._stats.day_starts
         totals, misses = stats.totals(), stats.misses
         puts, gets = totals.puts, totals.gets
         found_tps, miss_tps = stats.total_tps(gets, CALLS), stats.total_tps(misses)
@@ -87,11 +87,11 @@ class RuntimeInfo:
             "getMissTps": _rates(miss_tps),
             "getTotalTps": _rates(total_tps),
             "getTransferredTps": _rates(stats.total_tps(gets)),
-            "msgPutTotalYesterdayMorning": mornings.put_yesterday,
-            "msgPutTotalTodayMorning": mornings.put_today,
+            "msgPutTotalYesterdayMorning": day_starts.put_yesterday,
+            "msgPutTotalTodayMorning": day_starts.put_today,
             "msgPutTotalTodayNow": totals.users_puts.messages,
-            "msgGetTotalYesterdayMorning": mornings.got_yesterday,
-            "msgGetTotalTodayMorning": mornings.got_today,
+            "msgGetTotalYesterdayMorning": day_starts.got_yesterday,
+            "msgGetTotalTodayMorning": day_starts.got_today,
             "msgGetTotalTodayNow": totals.users_gets.messages,
         }
 

@@ -155,7 +155,7 @@ class Totals(NamedTuple):
     users_gets: Counter
 
 
-class Mornings(NamedTuple):
+class DayStartCounts(NamedTuple):
     """Messages of the users' topics, put and got, at the last two midnights."""
 
     put_yesterday: int = 0
@@ -193,7 +193,7 @@ class Stats:
         self._other_gets = PartialCounter(self._totals.users_gets)
         self.misses = Counter()
         self.failures = Counter()
-        self.mornings = Mornings()
+        self.day_starts = DayStartCounts()
         self._day = _local_day(now_ms())
         self._sampled_ms: dict[Window, int] = {}
 
@@ -404,9 +404,11 @@ class Stats:
         today = _local_day(now_ms)
         if today != self._day:
             self._day = today
-            _, put, _, got = self.mornings
+            _, put, _, got = self.day_starts
             now = self._totals
-            self.mornings = Mornings(put, now.users_puts.messages, got, now.users_gets.messages)
+            self.day_starts = DayStartCounts(
+                put, now.users_puts.messages, got, now.users_gets.messages
+            )
 
     # --- inside ---------------------------------------------------------------------------------
 

@@ -200,12 +200,12 @@ def test_midnight_starts_a_new_day(stats: Stats) -> None:
     today = time.localtime(START_MS / 1000)
     midnight = time.mktime((*today[:2], today[2] + 1, 0, 0, 0, 0, 0, -1))
     stats.sample(int(midnight * 1000) - 1)
-    assert stats.mornings == (0, 0, 0, 0)
+    assert stats.day_starts == (0, 0, 0, 0)
     stats.sample(int(midnight * 1000))
-    assert stats.mornings == (0, 4, 0, 1)
+    assert stats.day_starts == (0, 4, 0, 1)
     count(stats.puts("T"), 6)
     stats.sample(int(midnight * 1000) + 25 * HOUR_MS)
-    assert stats.mornings == (4, 10, 1, 1)
+    assert stats.day_starts == (4, 10, 1, 1)
 
 
 def test_keys_beyond_the_limit_share_a_counter(
