@@ -28,6 +28,7 @@ from ...protocol.headers.controller import ControllerHeartbeat
 from ...store.base.errors import StoreError
 from ...store.engine.store import MessageStore
 from ..groups.queue_locks import LeftLocks, LockTable
+from ..replication.log_position import LogPosition
 from ..replication.sync_state import SyncState
 from ..runtime.peers import open_peers
 from ..runtime.syncer import Syncer
@@ -93,7 +94,7 @@ class MemberBroker(Protocol):
     @property
     def role(self) -> MemberRole: ...
     @property
-    def position(self) -> tuple[int, int, int]: ...
+    def log_position(self) -> LogPosition: ...
     async def start(self) -> None: ...
     async def leave(self, reason: str) -> None: ...
 
@@ -137,7 +138,7 @@ class Member(Generic[OneBroker]):
         self._has_role = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._at_close = AsyncExitStack()  # closes what the start has opened
-        self._position = (0, 0, 0)  # epoch, end and confirmed end of the log when last open
+        self._log_position = LogPosition(0, 0, 0)  # when the store was open last
         self._open_ms = self._started_ms = now_ms()  # when a broker was there last
         self._may_lack_end = False  # of the log: a crash came before, and not each byte was synced
         self._fault = ""
@@ -276,11 +277,11 @@ class Member(Generic[OneBroker]):
         waited_ms = self._now_ms() - self._started_ms
         limit_ms = self.config.controller_heart_beat_timeout_mills
         is_late = waited_ms >= limit_ms
-        position = self.broker.position[:2]
+        position = self.broker.log_position
         if await may_lead_again(self._leader, self._peers, election, position, is_late=is_late):
             return True
         self._tell(
-            f"{election}, but it has crashed, and its log, which ends at {position[1]}, may lack "
+            f"{election}, but it has crashed, and its log, which ends at {position.end}, may lack "
             f"the end; another member of the sync state set {sorted(election.members)} with a "
             "longer log is to be the master, and members that don't answer are waited for up to "
             f"{limit_ms} ms"
@@ -410,14 +411,14 @@ class Member(Generic[OneBroker]):
     def _beat(self, own_id: int) -> ControllerHeartbeat:
         config = self.config
         if self.broker is not None:
-            self._position = self.broker.position
+            self._log_position = self.broker.log_position
             self._open_ms = self._now_ms()
         return ControllerHeartbeat(
             config.broker_cluster_name,
             self.address,
             config.broker_name,
             own_id,
-            *self._position,
+            *self._log_position,
             config.controller_heart_beat_timeout_mills,
             config.broker_election_priority,
         )

@@ -15,6 +15,7 @@ from ...protocol.bodies.controller import ReplicasInfo
 from ...protocol.bodies.ha import EpochEntryCache
 from ...protocol.errors import Refusal
 from ...store.base.errors import StoreError
+from ..replication.log_position import LogPosition
 from .election import Election
 from .identity import Identity
 from .leader import Declined, Leader
@@ -74,20 +75,20 @@ async def may_lead_again(
     leader: Leader,
     peers: Peers,
     election: Election,
-    position: tuple[int, int],
+    position: LogPosition,
     *,
     is_late: bool,
 ) -> bool:
     """Whether this broker may take the role of the master that it had before its crash.
 
-    `position` is the newest epoch and the end of its log. False: another member is elected, or is
+    `position` is how far its log goes. False: another member is elected, or is
     to be, or has not answered; ask again later. With `is_late` silent members are waited
     for no longer: one that the controller finds alive is elected, without one this broker goes on.
     """
     addresses = await leader.replicas()
     others = {one: addresses.get(one, "") for one in sorted(election.members - {election.own_id})}
     logs = await _logs(peers, others)
-    longer = {one: end for one, end in logs.items() if end > position}
+    longer = {one: end for one, end in logs.items() if end > position[:2]}
     silent = [one for one in others if one not in logs]
     if not longer and not silent:
         return True

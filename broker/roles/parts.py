@@ -29,6 +29,7 @@ from ..pop.service import PopParts
 from ..pull.handlers import PullHandlers
 from ..pull.long_polls import LongPolls
 from ..replication.counted_acks import CountedAcks
+from ..replication.log_position import LogPosition
 from ..replication.master import HaMaster
 from ..replication.replica import Replica
 from ..replication.slave import HaSlave
@@ -160,11 +161,11 @@ class Parts:
         return host_text((self.config.broker_ip2, self.ha_port))
 
     @property
-    def position(self) -> tuple[int, int, int]:
-        """Newest epoch, end and confirmed end of the log, as controllers compare them."""
+    def log_position(self) -> LogPosition:
+        """How far the log goes, as controllers compare it."""
         state, store = self.sync_state, self.store
         confirmed = store.whole_end if state is None else state.confirm_offset
-        return max(0, store.epochs.last_epoch), store.log_end, confirmed
+        return LogPosition(max(0, store.epochs.last_epoch), store.log_end, confirmed)
 
     def at_stop(self, close: Callable[[], Awaitable[None]]) -> None:
         """Call `close` when the broker stops, before what was given earlier."""

@@ -6,6 +6,7 @@ from typing import Any, Self, cast
 
 from aerobee.broker import server
 from aerobee.broker.member.member import Member, Membership
+from aerobee.broker.replication.log_position import LogPosition
 from aerobee.broker.replication.sync_state import SyncState
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.controller.config import ControllerConfig
@@ -48,7 +49,7 @@ class StandIn:
             SyncState(election.members, election.set_epoch) if election.is_master else None
         )
         self.store = Store()
-        self.position = (election.epoch, 100, 100)
+        self.log_position = LogPosition(election.epoch, 100, 100)
         self.events: list[str] = []
 
     async def start(self) -> None:

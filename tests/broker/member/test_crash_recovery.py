@@ -5,13 +5,14 @@ from typing import cast
 from aerobee.broker.member.election import Election
 from aerobee.broker.member.leader import Declined, Leader
 from aerobee.broker.member.others import may_lead_again
+from aerobee.broker.replication.log_position import LogPosition
 from aerobee.protocol.aio.peers import Peers
 
 from .logs import Other
 
 IN_VIRTUAL_TIME = True
 
-OWN = (2, 500)  # newest epoch and end of the log of broker 1
+OWN = LogPosition(2, 500, 0)  # of broker 1
 NOWHERE = "127.0.0.1:1"
 
 

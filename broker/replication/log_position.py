@@ -1,0 +1,11 @@
+"""How far a member's log goes, as controllers compare it."""
+
+from typing import NamedTuple
+
+
+class LogPosition(NamedTuple):
+    """The newest epoch, the end of the log, and how far the sync state set has confirmed it."""
+
+    epoch: int
+    end: int
+    confirmed: int
