@@ -11,7 +11,7 @@ from functools import partial
 from ..conf.secret import secret_of
 from ..protocol.aio.server import Refused, listen
 from ..protocol.aio.tls import server_context
-from .member.ports import VIP_PORT_DISTANCE
+from .controlled.ports import VIP_PORT_DISTANCE
 from .replication.prologue import Gates
 from .roles.parts import Parts
 

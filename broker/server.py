@@ -31,6 +31,7 @@ from ..store.log.commit_log import NOWHERE
 from ..store.log.walk import Progress
 from .access.access import open_access
 from .access.gates import RequestGates
+from .controlled.member import Membership
 from .filters.filters import Filters
 from .groups.clients import Clients, ConsumerGroup
 from .groups.groups import Groups
@@ -38,7 +39,6 @@ from .groups.member_notices import MemberNotices
 from .groups.offsets import Offsets
 from .groups.permissions import Permissions
 from .groups.queue_locks import QueueLocks
-from .member.member import Membership
 from .naming.other_masters import OtherMasters
 from .naming.registration import Registration
 from .pop.service import PopParts

@@ -10,9 +10,9 @@ from ...protocol.aio.connection import Row
 from ...protocol.aio.peers import Peers
 from ...protocol.bodies.topic import TopicConfig
 from ..access.gates import RequestGates
+from ..controlled.handlers import MemberHandlers
+from ..controlled.member import Membership
 from ..groups.queue_locks import CLIENT_LOCK_MS, QueueLockGate
-from ..member.handlers import MemberHandlers
-from ..member.member import Membership
 from ..replication.auto_switch_slave import RETRY_SECONDS, SWEEP_SECONDS, AutoSwitch
 from ..replication.master import HaMaster
 from ..replication.replica import ElectedMaster, Replica

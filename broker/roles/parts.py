@@ -16,13 +16,13 @@ from ..access.access import Access
 from ..acting.acting import ActingMaster
 from ..acting.returning import ReturningMaster
 from ..admin.topics import delete_topic
+from ..controlled.member import Membership
 from ..filters.filters import Filters
 from ..groups.clients import Clients
 from ..groups.groups import Groups
 from ..groups.offsets import Offsets
 from ..groups.permissions import Permissions
 from ..groups.queue_locks import QueueLocks
-from ..member.member import Membership
 from ..naming.other_masters import OtherMasters
 from ..naming.registration import Registration
 from ..pop.service import PopParts

@@ -325,7 +325,7 @@ async def _start_broker(
 ) -> tuple[int, str]:
     """Start a broker, in controller mode a member, and its endpoint; its port and the text about
     its HTTP port. `is_member`: of a group under a supervisor."""
-    from ...broker.member.member import Member
+    from ...broker.controlled.member import Member
     from ...broker.server import Broker
     from ..broker_endpoint import broker_endpoint, broker_exporters
 

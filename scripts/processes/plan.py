@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...broker.member.ports import VIP_PORT_DISTANCE
+from ...broker.controlled.ports import VIP_PORT_DISTANCE
 from ...broker.settings.config import HTTP_PORT_OFF, BrokerConfig, load_broker
 from ..output.command_error import CommandError
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from aerobee.broker import server
-from aerobee.broker.member.ports import VIP_PORT_DISTANCE, Ports
+from aerobee.broker.controlled.ports import VIP_PORT_DISTANCE, Ports
 from aerobee.broker.runtime.threads import Threads
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.harness.java_side import free_ports

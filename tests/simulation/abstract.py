@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from aerobee.broker.member.authority import Authority
+from aerobee.broker.controlled.authority import Authority
 from aerobee.broker.replication import sync_state
 from aerobee.broker.replication.sync_state import SyncState
 from aerobee.controller import replicas, rules

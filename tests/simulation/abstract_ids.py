@@ -1,7 +1,7 @@
 """All short histories of three brokers that apply for their ids, with the controller's own rules.
 
 The controller may start again at any moment: what it has answered is in its journal. A broker
-writes its application to its disk before it sends it, as `broker.member` does.
+writes its application to its disk before it sends it, as `broker.controlled` does.
 """
 
 from collections.abc import Iterator

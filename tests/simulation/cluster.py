@@ -10,7 +10,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-from aerobee.broker.member.member import Member
+from aerobee.broker.controlled.member import Member
 from aerobee.broker.server import Broker
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.controller.config import ControllerConfig

@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import count, pairwise
 from typing import Any
 
-from aerobee.broker.member.member import Member
+from aerobee.broker.controlled.member import Member
 from aerobee.client import Message, MessageQueue, Producer, SendStatus
 from aerobee.client.admin.admin import Admin
 from aerobee.client.errors import AerobeeError

@@ -8,7 +8,7 @@ nothing kept brokers from one another meanwhile.
 from collections.abc import Mapping
 from typing import Any
 
-from aerobee.broker.member.member import Member
+from aerobee.broker.controlled.member import Member
 
 from .cluster import MEMBERS, SET, SetCluster
 

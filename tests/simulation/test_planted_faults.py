@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aerobee.broker.member.authority import Authority
-from aerobee.broker.member.member import Member
+from aerobee.broker.controlled.authority import Authority
+from aerobee.broker.controlled.member import Member
 from aerobee.broker.replication.replica import Replica
 from aerobee.broker.replication.sync_state import SyncState
 from aerobee.controller import rules

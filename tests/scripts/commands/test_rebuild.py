@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from ...broker.member.members import NAME, Cluster
+from ...broker.controlled.members import NAME, Cluster
 from ...waiting import until
 from ..command import Inside
 

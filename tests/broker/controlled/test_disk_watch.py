@@ -1,6 +1,6 @@
 """When a disk counts as hanging."""
 
-from aerobee.broker.member.disk_watch import DiskWatch
+from aerobee.broker.controlled.disk_watch import DiskWatch
 
 from ...clocks import Clock
 

@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
-from aerobee.broker.member.controllers import Controllers, NoLeaderError
-from aerobee.broker.member.election import Election
-from aerobee.broker.member.identity import Identity, IdentityFiles
-from aerobee.broker.member.leader import Leader
-from aerobee.broker.member.member import Member
-from aerobee.broker.member.ports import Ports
+from aerobee.broker.controlled.controllers import Controllers, NoLeaderError
+from aerobee.broker.controlled.election import Election
+from aerobee.broker.controlled.identity import Identity, IdentityFiles
+from aerobee.broker.controlled.leader import Leader
+from aerobee.broker.controlled.member import Member
+from aerobee.broker.controlled.ports import Ports
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.controller.replicas import Event
 from aerobee.protocol import codes

@@ -4,8 +4,8 @@ from datetime import datetime
 from typing import Any
 
 from aerobee.broker import server
+from aerobee.broker.controlled.member import Member
 from aerobee.broker.groups.queue_locks import CLIENT_LOCK_MS
-from aerobee.broker.member.member import Member
 from aerobee.broker.monitoring.overview import note, overview
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.ha import EpochEntryCache

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 from aerobee.broker import server
-from aerobee.broker.member.member import Member, Membership
+from aerobee.broker.controlled.member import Member, Membership
 from aerobee.broker.replication.log_position import LogPosition
 from aerobee.broker.replication.sync_state import SyncState
 from aerobee.broker.settings.config import BrokerConfig

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from aerobee.broker.member.identity import Identity, IdentityFiles, parse
+from aerobee.broker.controlled.identity import Identity, IdentityFiles, parse
 from aerobee.store.base.errors import DamagedStore, StoreError
 
 APPLICATION = Identity("c", "broker-a", 3, "127.0.0.1:10911;1700000000000")

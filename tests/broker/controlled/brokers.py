@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from aerobee.broker import server
-from aerobee.broker.member.member import Member, Membership
+from aerobee.broker.controlled.member import Member, Membership
 from aerobee.broker.server import Broker
 from aerobee.broker.settings.config import BrokerConfig
 from aerobee.namesrv.config import NamesrvConfig

@@ -2,9 +2,9 @@
 
 from typing import cast
 
-from aerobee.broker.member.election import Election
-from aerobee.broker.member.leader import Declined, Leader
-from aerobee.broker.member.others import may_lead_again
+from aerobee.broker.controlled.election import Election
+from aerobee.broker.controlled.leader import Declined, Leader
+from aerobee.broker.controlled.others import may_lead_again
 from aerobee.broker.replication.log_position import LogPosition
 from aerobee.protocol.aio.peers import Peers
 

@@ -1,7 +1,7 @@
 """How long a master goes on without a proof that it is the master."""
 
 import pytest
-from aerobee.broker.member.authority import Authority
+from aerobee.broker.controlled.authority import Authority
 
 from ...clocks import Clock
 

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from aerobee.broker.controlled import lock_handover
+from aerobee.broker.controlled.election import Election
+from aerobee.broker.controlled.lock_handover import LockHandover
 from aerobee.broker.groups import queue_locks
 from aerobee.broker.groups.queue_locks import CLIENT_LOCK_MS, LeftLocks, LockTable
-from aerobee.broker.member import lock_handover
-from aerobee.broker.member.election import Election
-from aerobee.broker.member.lock_handover import LockHandover
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.aio.server import Server
 

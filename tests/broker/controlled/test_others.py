@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from aerobee.broker.member.election import Election
-from aerobee.broker.member.identity import Identity
-from aerobee.broker.member.others import epochs_of, refuse_twin, refuse_usurped
+from aerobee.broker.controlled.election import Election
+from aerobee.broker.controlled.identity import Identity
+from aerobee.broker.controlled.others import epochs_of, refuse_twin, refuse_usurped
 from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.bodies.controller import ReplicaIdentity, ReplicasInfo
 from aerobee.store.base.errors import StoreError
