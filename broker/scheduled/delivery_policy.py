@@ -29,7 +29,7 @@ ROOM_SHARE = 100  # a slot is checked again once 1/N of its room is used
 ROOMS_KEPT = 10_000  # slots whose room is remembered
 
 
-class Destination(NamedTuple):
+class DelayedRoute(NamedTuple):
     """Where a message is stored, and with which properties (`text`). `out_ms` is the time of its
     slot in the timer wheel, 0 for no timer."""
 
@@ -40,7 +40,7 @@ class Destination(NamedTuple):
 
 
 QueueKey = tuple[str, int]  # topic, queue id
-Placed = tuple[QueueKey, str, int]  # a `Destination` as an unnamed tuple, which is faster to create
+Placed = tuple[QueueKey, str, int]  # a `DelayedRoute` without names, which is faster
 
 
 class DeliveryPolicy:
@@ -87,14 +87,14 @@ class DeliveryPolicy:
             )
         return min(max(number, 0), len(self._delays.levels_ms))
 
-    def place(self, text: str, topic: str, queue_id: int) -> Destination:
+    def place(self, text: str, topic: str, queue_id: int) -> DelayedRoute:
         """The destination of a message for a queue; `text` is its properties.
 
         Refusal when its delay or time is not accepted.
         """
         pairs, key = properties.decode(text), (topic, queue_id)
         key, text, out_ms = self.placed(properties.ended(text), pairs, key, self._now_ms())
-        return Destination(*key, text, out_ms)
+        return DelayedRoute(*key, text, out_ms)
 
     def placed(self, text: str, pairs: Mapping[str, str], key: QueueKey, now_ms: int) -> Placed:
         """The destination of a message for the queue `key`; `text`, its properties, ends in \x02,

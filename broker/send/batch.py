@@ -46,11 +46,11 @@ class StoredTimers:
     """Stored messages on the timer wheel: their `entries` as the timers take them, four numbers
     each, and their `topics`."""
 
-    __slots__ = ("_broker_name", "_words", "_words_for", "entries", "topics")
+    __slots__ = ("_broker_name", "_handle_prefix", "_prefix_for", "entries", "topics")
 
     def __init__(self, broker_name: str) -> None:
         self._broker_name = broker_name
-        self._words, self._words_for = b"", (0, "")
+        self._handle_prefix, self._prefix_for = b"", (0, "")
         self.entries: list[int] = []
         self.topics: list[str] = []
 
@@ -64,11 +64,11 @@ class StoredTimers:
         size: int,
     ) -> bytes:
         """Add a message; returns the handle by which its sender can recall it."""
-        if self._words_for != (slot.ms, topic):
-            self._words_for = slot.ms, topic
+        if self._prefix_for != (slot.ms, topic):
+            self._prefix_for = slot.ms, topic
             # A millisecond inside of the slot: the recall's own time is rounded down.
-            self._words = words_before(topic, self._broker_name, slot.ms + 1)
+            self._handle_prefix = words_before(topic, self._broker_name, slot.ms + 1)
         if slot.is_reported:
             self.entries += (queue_offset, log_offset, size, slot.ms)
             self.topics.append(topic)
-        return encode_with(self._words, unique)
+        return encode_with(self._handle_prefix, unique)

@@ -37,7 +37,7 @@ from ..access.access import Access
 from ..runtime.arrivals import SMALL_BYTES, above_small
 from ..settings.config import BrokerConfig
 from .finish import SendFinish
-from .router import Destination, Router
+from .router import Router, SendRoute
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def prepare() -> None:
 
 class Responses:
     """The responses to the sends of one loop iteration: those to each of the `receivers` end at one
-    of the `ends` of `data`. `counts` says how many requests they are for, by `Destination.answer`.
+    of the `ends` of `data`. `counts` says how many requests they are for, by `SendRoute.answer`.
 
     The syncer keeps them while they wait, and then has them go out (`syncer.Responses`).
     """
@@ -252,7 +252,10 @@ class CompiledSends:
         if exceptional:
             return self._without(plain.pieces_of(exceptional), chunks, is_allowed=is_allowed)
         hosts = [connection.host for connection in senders]
-        stored = [RecordDestination(each.queue, each.more, each.delay_ms) for each in destinations]
+        stored = [
+            RecordDestination(each.queue, each.properties_suffix, each.delay_ms)
+            for each in destinations
+        ]
         if not store.put_plain(plain, stored, hosts, self._records):
             return [0] * len(senders)
         self._count(destinations)
@@ -262,14 +265,14 @@ class CompiledSends:
         self._finish.respond(store.log_end, responses, is_waiting=syncer is not None)
         return plain.taken
 
-    def _destinations(self) -> tuple[list[Destination], list[int]]:
+    def _destinations(self) -> tuple[list[SendRoute], list[int]]:
         """The destinations of the groups of sends, and the numbers of groups without one."""
         plain, router = self._plain, self._router
         if plain.forgot != self._forgot:
             router.forget_groups()
             self._forgot = plain.forgot
         now_ms = self._now_ms()
-        destinations: list[Destination] = []
+        destinations: list[SendRoute] = []
         exceptional: list[int] = []
         for number, messages, *_ in plain.parts:
             group, destination = plain.groups[number], None
@@ -281,7 +284,7 @@ class CompiledSends:
                 destinations.append(destination)
         return destinations, exceptional
 
-    def _responses(self, destinations: list[Destination], senders: list[Connection]) -> Responses:
+    def _responses(self, destinations: list[SendRoute], senders: list[Connection]) -> Responses:
         """The responses to the sends, which are stored."""
         plain = self._plain
         counts: dict[int, int] = {}
@@ -296,13 +299,13 @@ class CompiledSends:
         data = plain.answers if self._syncer is None else plain.answers[: ends[-1]].copy()
         return Responses(senders, data, ends, counts, self._latency, self._scheduler.release)
 
-    def _count(self, destinations: list[Destination]) -> None:
+    def _count(self, destinations: list[SendRoute]) -> None:
         """Count the messages, which are stored, and wake their readers."""
-        for (target, key, queue, more, _, _, kind, _), part in zip(
+        for (target, key, queue, suffix, _, _, kind, _), part in zip(
             destinations, self._plain.parts, strict=True
         ):
             number, messages, came, largest, requests = part
-            extra = queue.fixed_bytes + len(more)
+            extra = queue.fixed_bytes + len(suffix)
             size = came + messages * extra
             sizes: list[int] = []
             if self._records.extra_bytes:
@@ -320,7 +323,7 @@ class CompiledSends:
         sizes: list[int] = sends["size"][sends["group"] == number].tolist()
         return sizes
 
-    def _timers(self, destinations: list[Destination]) -> tuple[list[int], list[str]]:
+    def _timers(self, destinations: list[SendRoute]) -> tuple[list[int], list[str]]:
         """The entries and topics of the messages on the timer wheel."""
         plain = self._plain
         by_number = {

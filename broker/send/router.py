@@ -1,6 +1,6 @@
-"""Finds the destination of sends, once for each topic and queue.
+"""Finds the route of sends, once for each topic and queue.
 
-A destination stays known while its topic and its queue stay the same. Sends without one (unknown
+A route stays known while its topic and its queue stay the same. Sends without one (unknown
 topics, static topics, queues that are full or don't exist yet, delays that are refused) are
 exceptional: they are handled one by one (`handlers.py`), and `target` finds the queue of each.
 """
@@ -38,17 +38,17 @@ SEND_BATCH_OK = rpc_key(codes.SEND_BATCH_MESSAGE, codes.SUCCESS)
 RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes counts
 
 
-class Destination(NamedTuple):
+class SendRoute(NamedTuple):
     """Where a group of sends is stored: its topic, and the key of the queue that takes it with that
-    queue. Behind the properties of each message comes `more`. What waits is delivered `delay_ms`
-    after it is stored, -1 if that is not known now, or at `slot_ms` of the timer wheel, 0 for none.
-    `kind` is the type of the messages, and `answer` what the requests are counted under, for the
-    metrics."""
+    queue. Behind the properties of each message comes `properties_suffix`. What waits is delivered
+    `delay_ms` after it is stored, -1 if that is not known now, or at `slot_ms` of the timer wheel,
+    0 for none. `kind` is the type of the messages, and `answer` what the requests are counted
+    under, for the metrics."""
 
     target: Target
     key: tuple[str, int]
     queue: ConsumeQueue
-    more: bytes
+    properties_suffix: bytes
     delay_ms: int
     slot_ms: int
     kind: str
@@ -56,7 +56,7 @@ class Destination(NamedTuple):
 
 
 class Router:
-    """The destinations of groups of sends, by the numbers of the groups."""
+    """The routes of groups of sends, by the numbers of the groups."""
 
     def __init__(
         self,
@@ -77,19 +77,19 @@ class Router:
         self._now_ms = now_ms
         self._logical = LogicalTargets(topics.static)
         self._suffix = b""
-        self._known: dict[int, Destination] = {}
+        self._known: dict[int, SendRoute] = {}
 
     def forget(self, suffix: bytes) -> None:
-        """Forget all destinations: from now on this comes behind the properties of each message."""
+        """Forget all routes: from now on this comes behind the properties of each message."""
         self._suffix = suffix
         self.forget_groups()
 
     def forget_groups(self) -> None:
-        """Forget all destinations: the groups get other numbers."""
+        """Forget all routes: the groups get other numbers."""
         self._known.clear()
 
-    def find(self, number: int, group: "Group", messages: int, now_ms: int) -> Destination | None:
-        """The destination of this many messages of a group; None if they are exceptional."""
+    def find(self, number: int, group: "Group", messages: int, now_ms: int) -> SendRoute | None:
+        """The route of this many messages of a group; None if they are exceptional."""
         known = self._known.get(number)
         if known is not None and self._is_valid(known):
             return known
@@ -160,20 +160,20 @@ class Router:
             return self._topics.dead_letters(DLQ_PREFIX + name), 0
         return target, queue_id
 
-    def _is_valid(self, destination: Destination) -> bool:
-        target = destination.target
+    def _is_valid(self, route: SendRoute) -> bool:
+        target = route.target
         return (
             self._topics.targets.get(target.name) is target  # a topic that changes has another one
             and not target.special
-            and self._store.plain_queue(destination.key) is destination.queue
+            and self._store.plain_queue(route.key) is route.queue
         )
 
-    def _find(self, group: "Group", messages: int, now_ms: int) -> Destination | None:
+    def _find(self, group: "Group", messages: int, now_ms: int) -> SendRoute | None:
         target = self._topics.targets.get(group.topic)
         if target is None or target.special or not 0 <= group.queue_id < target.queues:
             return None
         key = own = target.keys[group.queue_id]
-        more, slot_ms = self._suffix, 0
+        properties_suffix, slot_ms = self._suffix, 0
         if group.waits:
             waits = f"{group.waits}\x02"
             try:
@@ -185,7 +185,7 @@ class Router:
             key, text, slot_ms = placed
             if not text.startswith(waits):  # a level over the last one: the text is another
                 return None
-            more = text[len(waits) :].encode() + more
+            properties_suffix = text[len(waits) :].encode() + properties_suffix
         queue = self._store.plain_queue(key)
         if queue is None or (queue.is_schedule and key is own):
             return None
@@ -194,4 +194,4 @@ class Router:
         answer = SEND_BATCH_OK if group.is_batch else SEND_V2_OK
         if group.is_oneway:
             answer |= ONEWAY
-        return Destination(target, key, queue, more, delay_ms, slot_ms, kind, answer)
+        return SendRoute(target, key, queue, properties_suffix, delay_ms, slot_ms, kind, answer)
