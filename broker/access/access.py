@@ -50,7 +50,7 @@ class Access:
         )
 
     def may_change_supers(self, command: Command) -> bool:
-        """Whether a super user has sent the request; Refusal when that is not proven.
+        """True if a super user has sent the request. Refusal when that is not proven.
 
         Without access control no request needs a signature, and nothing is proven, as in RocketMQ.
         """
@@ -69,8 +69,8 @@ class Access:
         return user, signing_key((user.password or "").encode())
 
     def may_send(self, code: int, user: UserInfo, topic: str, connection: Connection) -> bool:
-        """Whether this user, whose signature is proven, may send to the topic from there by a
-        request of this code."""
+        """True if this user, whose signature is proven, may send to the topic from the connection's
+        address by a request of this code."""
         return self.guard.allows(code, user, sending_needs(topic), connection)
 
 

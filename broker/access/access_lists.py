@@ -119,7 +119,7 @@ class AccessLists:
             self.delete(user)
 
     def denial(self, user: str, need: Need, ip: str) -> str | None:
-        """Why the user may not do this from that address; None if allowed."""
+        """The reason why the user may not do this from that address; None if the user may."""
         key = (user, need, ip)
         decisions = self._decisions
         if key in decisions:

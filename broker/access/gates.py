@@ -29,7 +29,7 @@ class Gate(Enum):
 
 
 class OnSlave(NamedTuple):
-    """What a slave answers: `code`, and a remark that says `why` and where its master is.
+    """The answer of a slave: `code`, and a remark with `why` and the master's address.
 
     The codes are those of a Java slave. Where a Java slave accepts a change that its next
     synchronization undoes, or delivers messages without keeping account, ours refuses.

@@ -261,7 +261,7 @@ def _topic_at(place: int, message_at: MessageAt) -> str | None:
 def _with_message(
     named: Needs, command: Command, fields: Fields, cluster: str, topic: str | None
 ) -> list[Need]:
-    """What the names of a request need, and to read the topic of the message that it is about."""
+    """The needs of a request's names, and the need to read the topic of the message in question."""
     found = named.of(command, fields, cluster)
     if topic is not None:
         group = fields.get("group") or fields.get("consumerGroup") or ""

@@ -36,7 +36,7 @@ class Copy(Protocol):
     follows: bool
 
     def lead(self) -> None:
-        """From now on it is newer than the master's."""
+        """Count as newer than the master's table from now on."""
 
 
 class ActingMaster:
@@ -137,7 +137,7 @@ class ActingMaster:
             await self._change(self._why_not(self._now_ms()))
 
     def _why_not(self, now_ms: int) -> str:
-        """Why it may not act; "" when it may."""
+        """The reason why this broker may not act; "" when it may."""
         config, silence_ms = self._config, self._config.broker_not_active_timeout_millis
         if self._group is None or now_ms - self._answered_ms > silence_ms:
             return "no name server answers"
@@ -173,7 +173,7 @@ class ActingMaster:
 
 
 def not_smallest(own_id: int, own_address: str, group: Group) -> str:
-    """Why the broker with this id and address is not the one to act; "" when it is."""
+    """The reason why the broker with this id and address is not the one to act; "" when it is."""
     listed = group.get(own_id, [])
     others = [address for address in listed if address != own_address]
     if others:

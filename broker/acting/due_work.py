@@ -150,7 +150,7 @@ class DueWork:
 
 
 def _first_missing(done: list[bool]) -> int:
-    """How many from the front are done."""
+    """The number of messages from the front that are done."""
     return done.index(False) if False in done else len(done)
 
 

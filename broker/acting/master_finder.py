@@ -32,8 +32,8 @@ class MasterFinder:
             replica.on_master(MasterAddresses(addresses[0], found.master_ha_address or ""))
 
     async def is_returning(self, told: HaAddresses) -> bool:
-        """Whether a master of this name answers at the addresses in this announcement, which
-        any peer can send."""
+        """True if a master of this name answers at the addresses in this announcement, which any
+        peer can send."""
         address, config = told.master_address or "", self._config
         found = await addresses_of(address, self._peers)
         if told.master_ha_address is None or found != HaAddresses(

@@ -46,8 +46,8 @@ HAND_OVER_SECONDS = 2.0  # a stop waits until another broker has taken the queue
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What is taken back. `timers` is None without a timer wheel; `save_offsets()` writes the
-    offsets, so that their version counts each change."""
+    """The tables that are taken back. `timers` is None without a timer wheel; `save_offsets()`
+    writes the offsets, so that their version counts each change."""
 
     offsets: Offsets
     delays: Delays

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 def is_older(theirs: DataVersion | None, own: DataVersion) -> bool:
-    """Whether a table with version `theirs` is older than one with `own`, as RocketMQ compares."""
+    """True if a table with version `theirs` is older than one with `own`, by RocketMQ's order."""
     found = theirs or DataVersion()
     return (found.state_version, found.counter, found.timestamp) < (
         own.state_version,

@@ -65,7 +65,8 @@ class ActingWork:
         self._following.follow(read_ms, queue_offset)
 
     def check(self) -> TimerCheck:
-        """As a master's; while it acts, and until its master has taken that, what was sent.
+        """The check of a master; while this broker acts, and until its master has taken it over,
+        the progress of what was sent.
 
         The check on the disk is older, and the master delivers again what its answer lacks.
         """

@@ -114,7 +114,8 @@ class AdminBrokerHandlers:
         return self.slices.respond(self._clean_unused())
 
     def on_pop_rollback(self, header: None, command: Command, connection: Connection) -> Response:
-        """What pop keeps in a key-value store is to be moved into files, where it is already."""
+        """Do nothing: RocketMQ moves pop's data from a key-value store into files; ours is in
+        files."""
         return OK
 
     def on_clean_queues(self, header: None, command: Command, connection: Connection) -> Response:

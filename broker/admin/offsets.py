@@ -189,7 +189,7 @@ class AdminOffsetHandlers:
         return Response(codes.SUCCESS, body=ResetOffsetBody(table).encode())
 
     def _wanted(self, header: ResetOffset, queue_id: int) -> int:
-        """Where a reset sets a queue; Refusal when there is no such place."""
+        """The offset that a reset sets in a queue; Refusal when there is no such offset."""
         topic, target = header.topic, header.offset
         if header.queue_id >= 0 and target is not None and target != -1:
             least = self.store.min_offset(topic, queue_id)
@@ -232,7 +232,7 @@ class AdminOffsetHandlers:
         return Response(codes.SUCCESS, body=body)
 
     def _target(self, header: ResetOffset, queue_id: int) -> int:
-        """Where a queue is to go on; Refusal when the group never was there."""
+        """The offset at which a queue is to go on; Refusal when the group never read it."""
         topic = header.topic
         consumed = self.offsets.get(topic, header.group, queue_id)
         if consumed == -1:

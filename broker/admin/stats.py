@@ -189,7 +189,7 @@ class AdminStatsHandlers:
     def _progress(
         self, topic: str, group: str, queues: int
     ) -> Iterator[tuple[MessageQueue, OffsetWrapper]]:
-        """How far a group is in each queue of a topic."""
+        """The progress of a group in each queue of a topic."""
         for queue_id in range(queues):
             consumed = max(0, self.offsets.get(topic, group, queue_id))
             last_ms = 0

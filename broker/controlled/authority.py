@@ -27,7 +27,7 @@ class Authority:
         self._named_ms = max(self._named_ms, asked_ms)
 
     def silent_ms(self, members: Collection[int], reports: Mapping[int, int]) -> int:
-        """How old the newest proof is, in ms; 0 for a master that is alone in the set.
+        """The age of the newest proof, in ms; 0 for a master that is alone in the set.
 
         `members` are the ids of the sync state set, the proposed ones included; `reports` has the
         time of the last report of each.
@@ -40,7 +40,8 @@ class Authority:
         return now - max(self._named_ms, reported)
 
     def refusal(self, members: Collection[int], reports: Mapping[int, int]) -> str | None:
-        """Why changes are refused, in one sentence for clients; None while they are taken."""
+        """The reason why changes are refused, in one sentence for clients; None while changes are
+        accepted."""
         silent = self.silent_ms(members, reports)
         if silent < self.limit_ms:
             return None

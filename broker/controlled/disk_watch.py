@@ -29,6 +29,6 @@ class DiskWatch:
 
     @property
     def hangs_ms(self) -> int:
-        """How long the oldest noted byte has been waiting, in ms; 0 while that is below the
-        limit."""
+        """The time for which the oldest noted byte has been waiting, in ms; 0 while that is below
+        the limit."""
         return self._waited_ms if self._waited_ms >= self._limit_ms else 0

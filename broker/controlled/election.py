@@ -20,12 +20,12 @@ class Election(NamedTuple):
 
     @property
     def has_master(self) -> bool:
-        """Whether some broker is the master."""
+        """True if some broker is the master."""
         return self.master_id is not None and bool(self.master_address)
 
     @property
     def is_master(self) -> bool:
-        """Whether this broker is the master."""
+        """True if this broker is the master."""
         return self.has_master and self.master_id == self.own_id
 
     def __str__(self) -> str:

@@ -50,7 +50,8 @@ class MemberHandlers:
     def on_addresses(
         self, header: HaAddresses, command: Command, connection: Connection
     ) -> Response:
-        """Where this master replicates. What a slave is told here it learns from its controller."""
+        """Answer where this master replicates. A slave ignores the addresses: its controller tells
+        it."""
         if self.config.is_slave:
             return OK
         found = HaAddresses(self.ha_address, self.store.durable_end, self.address)

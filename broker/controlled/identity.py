@@ -56,7 +56,7 @@ class IdentityFiles:
         self._name = name
 
     def load(self) -> Identity | None:
-        """This broker's identity; None before its first application has succeeded.
+        """Return this broker's identity; None before its first application has succeeded.
 
         DamagedStore for a file that can't be read; StoreError for the identity of another broker.
         """

@@ -49,7 +49,7 @@ class LockHandover:
         self._left.leave(table)
 
     def switch(self, before: Election, now: Election) -> None:
-        """This member takes another role."""
+        """Note that this member takes another role."""
         self._before, self._now, self._take = before, now, None
 
     def ask(self, take: Take) -> None:

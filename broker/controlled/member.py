@@ -77,7 +77,7 @@ DRAIN_SECONDS = 0.5  # how long responses to sends may take before the role is h
 
 
 class MemberRole(Protocol):
-    """What a member asks of its broker's role (`roles/role`)."""
+    """The methods of a broker's role that its member uses (`roles/role`)."""
 
     def refuse_changes(self, reason: str) -> None: ...
     def take_sync_set(self, members: Iterable[int], set_epoch: int) -> None: ...
@@ -85,7 +85,7 @@ class MemberRole(Protocol):
 
 
 class MemberBroker(Protocol):
-    """What a member asks of its broker (`Broker`)."""
+    """The attributes and methods of a broker that its member uses (`Broker`)."""
 
     store: MessageStore
     syncer: Syncer
@@ -146,7 +146,7 @@ class Member(Generic[OneBroker]):
 
     @property
     def address(self) -> str:
-        """Where clients find this broker, as "host:port"."""
+        """The address of this broker for clients, as "host:port"."""
         return host_text((self.config.broker_ip1, self.ports.port))
 
     async def start(self) -> None:
@@ -271,7 +271,7 @@ class Member(Generic[OneBroker]):
             await self._lose_hanging()
 
     async def _may_lead_again(self, election: Election) -> bool:
-        """Whether to take the first role since the start."""
+        """True if this broker may take its first role since the start."""
         if self.broker is None or not (election.is_master and self._may_lack_end):
             return True
         waited_ms = self._now_ms() - self._started_ms
@@ -433,7 +433,7 @@ class Member(Generic[OneBroker]):
             self._disk.see(store.written_end, store.durable_end)
 
     async def _lose_hanging(self) -> None:
-        """This master's disk hangs: have another member elected."""
+        """Have another member elected, because this master's disk hangs."""
         assert self.broker is not None
         self._tell(
             f"the disk has taken no sync for {self._hangs_ms} ms, the limit is "
@@ -457,7 +457,7 @@ class Member(Generic[OneBroker]):
                     self._handover.leave(locks)
 
     def _is_alone(self, broker: MemberBroker) -> bool:
-        """Whether no other broker can be elected."""
+        """True if no other broker can be elected."""
         state = broker.sync_state
         return state is not None and state.counted() <= {self.election.own_id}
 

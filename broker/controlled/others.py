@@ -79,11 +79,11 @@ async def may_lead_again(
     *,
     is_late: bool,
 ) -> bool:
-    """Whether this broker may take the role of the master that it had before its crash.
+    """True if this broker may take the role of the master that it had before its crash.
 
-    `position` is how far its log goes. False: another member is elected, or is
-    to be, or has not answered; ask again later. With `is_late` silent members are waited
-    for no longer: one that the controller finds alive is elected, without one this broker goes on.
+    `position` is how far its log goes. False: another member is or will be elected, or has not
+    answered; ask again later. With `is_late` silent members are no longer waited for: one that the
+    controller finds alive is elected, without such a member this broker goes on.
     """
     addresses = await leader.replicas()
     others = {one: addresses.get(one, "") for one in sorted(election.members - {election.own_id})}

@@ -34,7 +34,7 @@ class BloomFilter:
         return BloomFilterData(self.bits, positions)
 
     def is_valid(self, data: BloomFilterData | None) -> bool:
-        """Whether these bits can come from this filter."""
+        """True if these bits can come from this filter."""
         return data is not None and data.bit_num == self.bits and len(data.bit_pos) == self.hashes
 
 

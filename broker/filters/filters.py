@@ -58,7 +58,7 @@ class Filters(PersistentTable):
 
     @property
     def enabled(self) -> bool:
-        """Whether subscriptions by expressions are served, not only by tags."""
+        """True if subscriptions by expressions are served, not only by tags."""
         return self._config.enable_property_filter
 
     # --- for pulls and pops ---------------------------------------------------------------------
@@ -243,7 +243,7 @@ class Filters(PersistentTable):
         return True
 
     def _why_not(self, key: tuple[str, str], data: ConsumerFilterData) -> str | None:
-        """Why this filter can't be kept; None when it can."""
+        """The reason why this filter can't be kept; None when it can."""
         return _fault(data.expression, data.expression_type) or self._no_room(key, data)
 
     def _keep(self, key: tuple[str, str], data: ConsumerFilterData) -> None:
@@ -264,7 +264,7 @@ class Filters(PersistentTable):
         )
 
     def _no_room(self, key: tuple[str, str], data: ConsumerFilterData) -> str | None:
-        """Why there is no room for a filter, else None. Dead filters are dropped to make room."""
+        """Make room for a filter by dropping dead filters; returns why there is none, else None."""
         more = len(data.expression) - self._chars_of(key)
         for _ in range(2):
             count = len(self._table) + (key not in self._table)

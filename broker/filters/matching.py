@@ -61,7 +61,7 @@ def tags_of(subscription: SubscriptionData) -> frozenset[int] | None:
 
 
 def is_by_tags(expression_type: str | None) -> bool:
-    """Whether a subscription of this type is one by tags."""
+    """True if a subscription of this type is one by tags."""
     return expression_type in (None, "", "TAG")
 
 
@@ -127,12 +127,12 @@ _WITHIN = (status.FOUND, status.MESSAGE_WAS_REMOVING, status.NO_MATCHED_MESSAGE)
 
 
 def _places(piece: bytes, room: int) -> list[tuple[int, int, int]]:
-    """As `properties_places`, and one alone is not taken apart, whatever it says."""
+    """The places of a piece's records and their properties; one record alone is not taken apart."""
     return properties_places(piece) if room > 1 else [(0, -1, len(piece))]
 
 
 def is_hit(record: Buffer, matches: Predicate) -> bool:
-    """Whether an expression is true of a stored message, or can't be evaluated."""
+    """True if an expression is true of a stored message, or can't be evaluated."""
     try:
         raw = raw_properties_of(record)
     except Malformed:

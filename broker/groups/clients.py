@@ -53,12 +53,13 @@ class Member:
 
     @property
     def connection(self) -> Connection:
-        """Its connection, or that of the proxy before it."""
+        """The member's connection, or that of its proxy."""
         return self.key.connection
 
     @property
     def is_proxied(self) -> bool:
-        """Whether it is behind a proxy: it pops, and has neither queues nor offsets of its own."""
+        """True if the member is behind a proxy: it pops, and has neither queues nor offsets of its
+        own."""
         return bool(self.key.proxied_id)
 
 
@@ -93,7 +94,7 @@ class ConsumerGroup:
         self.subscription_check = SubscriptionCheck(self.name)
 
     def reads(self, topic: str) -> bool:
-        """Whether the group subscribes to a topic, or to the retry topic of one that it pops."""
+        """True if the group subscribes to a topic, or to the retry topic of one that it pops."""
         origin = normal_topic(topic, self.name)
         return topic in self.subscriptions or (
             origin in self.subscriptions
@@ -101,7 +102,7 @@ class ConsumerGroup:
         )
 
     def is_member(self, connection: Connection) -> bool:
-        """Whether a member has this connection, or is behind it."""
+        """True if a member has this connection, or is behind it."""
         return ClientKey(connection) in self.members or any(
             key.connection is connection for key in self.members
         )
@@ -335,7 +336,8 @@ class Clients:
                 self._forget_producer(member.client_id, key)
 
     def _forget_producer(self, client_id: str, key: ClientKey) -> None:
-        """It is not in one of its groups any more under this id; perhaps it is in others."""
+        """Forget the id of a producer that has left a group, unless it is in others under the same
+        id."""
         # A client that came back under the same id has another connection by now.
         if self._producer_ids.get(client_id) != key:
             return
@@ -403,7 +405,8 @@ class Clients:
     def _check_groups(
         self, kind: str, names: set[str], joined: set[str], groups: Collection[str]
     ) -> int:
-        """How many groups a connection joins with these; Refusal when they may not come."""
+        """The number of groups with no client yet that a connection joins; Refusal when it may not
+        join."""
         longest = max(map(len, names), default=0)
         if longest > JOINED_CHARS_MAX:
             raise Refusal(

@@ -104,7 +104,7 @@ class Groups:
             self.put_all(list(missing.values()))
 
     def find_quietly(self, name: str) -> SubscriptionGroupConfig | None:
-        """As `find`, but an illegal name is None too."""
+        """The result of `find`, but None also for an illegal name."""
         try:
             return self.find(name)
         except Refusal:
@@ -129,7 +129,7 @@ class Groups:
         self.file.changed(wanted)
 
     def _is_light(self, name: str) -> bool:
-        """Whether it is a group of light queues, each of which is there and in no table."""
+        """True for a group of light queues: each such group exists and is in no table."""
         return name.startswith(LMQ_PREFIX) and self._config.lmq_enable
 
     def delete(self, name: str) -> bool:
@@ -167,7 +167,7 @@ class Groups:
         return True
 
     def forbids(self, group: str, topic: str) -> bool:
-        """Whether reading the topic is switched off for the group."""
+        """True if reading the topic is switched off for the group."""
         masks = self.forbidden.get(group)
         return masks is not None and masks.get(topic, 0) & PERM_READ != 0
 

@@ -24,7 +24,7 @@ class MemberNotices:
         self._changed: set[str] = set()  # groups that have changed since their round began
 
     def tell(self, group: ConsumerGroup) -> None:
-        """This group has changed."""
+        """Notify the members of a group that it has changed."""
         if group.message_model == BROADCASTING:
             return  # each member reads all queues there
         if group.name in self._rounds:

@@ -191,7 +191,7 @@ class Offsets(PersistentTable):
         queues[queue_id] = offset
 
     def pull_offset(self, topic: str, group: str, queue_id: int) -> int:
-        """How far the group has read, -1 when it didn't since the start."""
+        """The offset up to which the group has pulled since the start; -1 when it has not."""
         return self._pulled.get((topic, group), {}).get(queue_id, -1)
 
     def topics_of(self, group: str) -> list[str]:

@@ -32,7 +32,7 @@ BODY_BYTES_MAX = FRAME_BYTES_MAX - (64 << 10)  # of the locks that are handed ov
 
 
 class QueueLockGate:
-    """Whether this broker gives locks. Closed at first. `now_ms` is a clock for timeouts.
+    """Decides when this broker gives locks. Closed at first. `now_ms` is a clock for timeouts.
 
     Closed, it refuses: a consumer goes on with a lock that it has, which an answer without the
     queue would end.
@@ -44,12 +44,12 @@ class QueueLockGate:
 
     @property
     def is_opening(self) -> bool:
-        """Whether locks are given, now or soon."""
+        """True if locks are given, now or soon."""
         return self._from_ms is not None
 
     @property
     def is_open(self) -> bool:
-        """Whether locks are given."""
+        """True if locks are given."""
         return self._from_ms is not None and self._now_ms() >= self._from_ms
 
     def open(self, *, after_ms: int = CLIENT_LOCK_MS) -> None:
@@ -62,7 +62,8 @@ class QueueLockGate:
         self._from_ms = None
 
     def refusal(self) -> str | None:
-        """Why no lock is given at this moment, None while locks are. The consumer asks again."""
+        """The reason why no lock is given at this moment, after which the consumer asks again; None
+        while locks are given."""
         if self.is_open:
             return None
         if self._from_ms is None:
@@ -149,7 +150,7 @@ class QueueLocks:
             self._groups.pop(group, None)
 
     def is_orderly(self, group: str, now_ms: int) -> bool:
-        """Whether a member of the group holds a lock that has not expired."""
+        """True if a member of the group holds a lock that has not expired."""
         locks = self._groups.get(group, {})
         return not all(lock.has_ended(now_ms) for lock in locks.values())
 

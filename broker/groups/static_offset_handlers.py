@@ -51,7 +51,7 @@ class StaticOffsets:
     forwarding: Forwarding
 
     def has(self, header: Header) -> bool:
-        """Whether the request is about a logical queue, so that it is answered here."""
+        """True if the request is about a logical queue, so that it is answered here."""
         return header.topic in self.static.table and header.lo is not False
 
     def on_query(
@@ -77,8 +77,8 @@ class StaticOffsets:
         return self._passed_on(item, codes.UPDATE_CONSUMER_OFFSET, physical)
 
     async def on_search(self, header: SearchOffset) -> Response:
-        """As if all items were one queue: RocketMQ takes the last item's answer from elsewhere, and
-        an offset 0 here for none."""
+        """Search all items as one queue. RocketMQ takes the last item's answer from elsewhere, and
+        answers 0 where this answers that there is none."""
         items = decided(self._items(header))
         if not items:
             return _offset(-1)

@@ -311,7 +311,7 @@ def _client(member: Member) -> tuple[str, str, str]:
 
 
 def _own(broker: Parts, node: Node) -> Iterator[Family]:
-    """What RocketMQ has no number for."""
+    """The metrics that RocketMQ lacks."""
     budget, counts, store = broker.server.scheduler.budget, broker.transaction_counts, broker.store
     gauges = [
         ("aerobee_connections", "Open client connections", len(broker.server.connections)),

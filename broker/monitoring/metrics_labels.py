@@ -32,10 +32,10 @@ def flag(value: bool) -> str:
 
 
 def is_system_group(group: str) -> bool:
-    """As RocketMQ's metrics decide it, whatever the case."""
+    """True if RocketMQ's metrics count the group as the system's, in any letter case."""
     return group.lower().startswith(SYSTEM_GROUP_PREFIX.lower())
 
 
 def is_system_pair(topic: str, group: str) -> bool:
-    """Whether one of the two is the system's."""
+    """True if the topic or the group is the system's."""
     return is_system_topic(topic) or is_system_group(group)

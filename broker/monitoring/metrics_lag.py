@@ -89,7 +89,7 @@ def lags(broker: Parts) -> Iterator[tuple[str, str, int]]:
 
 
 def pairs_of(broker: Parts, group: str) -> Iterator[Pair]:
-    """What one group subscribes to or has offsets in; its own retry topic last."""
+    """The topics that one group subscribes to or has offsets in; its own retry topic last."""
     live = broker.clients.consumer_group(group)
     seen: set[tuple[str, str, bool]] = set()
     if live is not None:
@@ -106,8 +106,8 @@ def pairs_of(broker: Parts, group: str) -> Iterator[Pair]:
 
 
 def _pairs(broker: Parts) -> Iterator[Pair | None]:
-    """What groups with members subscribe to, then what others have offsets in; None between two,
-    of which many may not count."""
+    """The pairs of groups with members, by subscription, and then of others, by offsets; None
+    before each step, since many steps may yield no pair."""
     seen: set[tuple[str, str, bool]] = set()
     for group in list(broker.clients.consumer_groups().values()):
         yield None
@@ -198,8 +198,8 @@ def lag_of(broker: Parts, pair: Pair) -> Lag:
 
 
 def is_at_most(broker: Parts, pair: Pair) -> bool:
-    """Whether the lag may count messages that the group's filter skips: no member is there to tell
-    the filter, or it is one that is not counted."""
+    """True if the lag may count messages that the group's filter skips: no member has told the
+    filter, or its matches are not counted."""
     members = broker.clients.consumer_group(pair.group)
     wanted = members and members.subscriptions.get(pair.topic)
     if pair.is_retry or not wanted:
@@ -210,7 +210,8 @@ def is_at_most(broker: Parts, pair: Pair) -> bool:
 def _earlier(
     broker: Parts, topic: str, queue_id: int, offset: int, end: int, before_ms: int
 ) -> int:
-    """When the message at this offset was stored, if that is earlier; 0: no message yet."""
+    """The store time of the message at this offset or `before_ms`, whichever is earlier; 0 stands
+    for no time."""
     if not 0 <= offset < end:
         return before_ms
     stored_ms = broker.store.store_ms_at(topic, queue_id, offset)

@@ -43,8 +43,8 @@ def fault(broker: Parts) -> str | None:
 
 
 def not_stored(broker: Parts) -> str | None:
-    """Why messages are not taken, or are taken and not synced; None while all is well, as on a
-    slave, which takes its master's."""
+    """The reason why messages are not accepted, or are accepted and not synced; None while all is
+    well, as on a slave, which copies its master's."""
     store = broker.store
     reason = store.refusal or (None if store.is_following else store.pause_reason)
     if reason is not None:
@@ -54,7 +54,7 @@ def not_stored(broker: Parts) -> str | None:
 
 
 def note(broker: Parts) -> str | None:
-    """What an operator should know of a broker that is well and ready; None for nothing."""
+    """A note for the operator about a broker that is well and ready; None for nothing."""
     others = broker.other_masters.addresses
     name = broker.config.broker_name
     reason = not_stored(broker)
@@ -67,7 +67,7 @@ def note(broker: Parts) -> str | None:
 
 
 def not_ready(broker: Parts) -> str | None:
-    """Why clients can't use this broker yet, in one sentence; None when they can."""
+    """The reason why clients can't use this broker yet, in one sentence; None when they can."""
     registered = broker.registration.registered
     if registered and not any(registered.values()):
         return f"no name server has taken the registration: {', '.join(registered)}"

@@ -29,7 +29,7 @@ ADDRESSES_MAX = 16  # addresses of one name that are checked; the rest is ignore
 
 
 class DuplicateMasterError(OSError):
-    """This broker may not start: another master of its name is alive."""
+    """Raised when this broker may not start, because another master of its name is alive."""
 
 
 class OtherMasters:
@@ -126,7 +126,7 @@ class OtherMasters:
         return address if cluster == own else f"{address} of cluster {cluster}"
 
     async def _is_master(self, peers: Peers, address: str) -> bool:
-        """Whether a master of this broker's name answers at the address."""
+        """True if a master of this broker's name answers at the address."""
         try:
             answer = await peers.request(address, codes.GET_BROKER_CONFIG, timeout_s=ANSWER_SECONDS)
         except ConnectionError:

@@ -43,7 +43,8 @@ TOPIC_TIMEOUT_S = 3.0  # for a topic that is registered by itself
 
 
 class MasterAddresses(NamedTuple):
-    """Where a slave's master is, both "" when there is none: its address, that for replication."""
+    """The addresses of a slave's master, for clients and for replication; both "" without a
+    master."""
 
     address: str
     ha_address: str

@@ -59,7 +59,7 @@ class PopBuffer:
         return len(self._points)
 
     def next_offset(self, topic: str, group: str, queue_id: int) -> int:
-        """Where the group's next pop of this queue begins; -1 when it never read it.
+        """The offset at which the group's next pop of this queue begins; -1 when it never read it.
 
         If another request has set the group's offset since, the line is dropped: its messages
         still come again unless they are acknowledged.
@@ -79,7 +79,8 @@ class PopBuffer:
         return sum(len(line.points) for line in self._lines.values())
 
     def latest(self, topic: str, group: str, queue_id: int) -> int:
-        """Where the group's next pop begins if its check points are still here; -1 if not."""
+        """The offset at which the group's next pop begins if its check points are still here; -1 if
+        not."""
         line = self._lines.get((topic, group, queue_id))
         if line is None or line.base != self._offsets.get(topic, group, queue_id):
             return -1
@@ -113,7 +114,8 @@ class PopBuffer:
         return True
 
     def skip(self, topic: str, group: str, queue_id: int, start: int, end: int) -> None:
-        """Nothing from `start` to `end` concerns the group: its offset may pass that."""
+        """Let the group's offset pass from `start` to `end`, where no message concerns the
+        group."""
         if (topic, group, queue_id) not in self._lines:
             self._offsets.commit(topic, group, queue_id, end)
             return

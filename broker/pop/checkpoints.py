@@ -50,12 +50,12 @@ class CheckPoint:
 
     @property
     def revive_ms(self) -> int:
-        """When its messages are visible again."""
+        """The time at which its messages are visible again."""
         return self.pop_ms + self.invisible_ms
 
     @property
     def is_acked(self) -> bool:
-        """Whether all its messages are acknowledged."""
+        """True if all its messages are acknowledged."""
         return self.acked == self.whole
 
     def ack(self, offset: int) -> bool:

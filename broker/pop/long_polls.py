@@ -48,7 +48,7 @@ class PopPolls(ParkingLot[PollKey]):
         self._places: dict[QueueKey, dict[PollKey, None]] = {}
 
     def waiting(self, topic: str, group: str, queue_id: int) -> int:
-        """How many wait under this topic, group and queue id."""
+        """The number of requests that wait under this topic, group and queue id."""
         return len(self.parked.get((topic, group, queue_id), ()))
 
     def park(

@@ -59,7 +59,7 @@ class PopOrders(PersistentTable):
         return ConsumerOrderInfoWrapper(table)
 
     def is_blocked(self, key: GroupQueueKey, attempt_id: str | None, invisible_ms: int = 0) -> bool:
-        """Whether a batch of the queue is still being consumed.
+        """True if a batch of the queue is still being consumed.
 
         The same attempt as the one before, asking again, may have the batch once more. A batch that
         was popped without an invisible time takes that of the next pop that asks.
@@ -145,7 +145,8 @@ class PopOrders(PersistentTable):
         return found
 
     def _visible_ms(self, batch: OrderInfo) -> int:
-        """When the last message that is not acknowledged is visible again; 0 when all are."""
+        """The time at which the last unacknowledged message is visible again; 0 when all are
+        acknowledged."""
         usual = batch.pop_time + (batch.invisible_time or 0)
         own = batch.next_visible_times or {}
         times = [

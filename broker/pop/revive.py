@@ -58,7 +58,7 @@ READY_MAX = 100_000  # check points of a queue that wait for their time
 
 @dataclass(slots=True)
 class _Queue:
-    """How far one revive queue is read; `done` are log ends and the entries done by then."""
+    """The progress in one revive queue; `done` are log ends and the entries done by then."""
 
     queue_id: int
     next: int = -1
@@ -134,7 +134,7 @@ class PopRevive:
         return [max(0, end - offset) for end, offset in zip(ends, done, strict=True)]
 
     def behind_ms(self, now_ms: int) -> list[int]:
-        """How long ago the entries were due that come next, by queue; 0 where none waits."""
+        """The time since the next entries were due, by queue; 0 where none waits."""
         return [
             max(0, now_ms - queue.read_ms) if count > 1 and queue.read_ms else 0
             for queue, count in zip(self._queues, self.behind(), strict=True)
@@ -268,7 +268,8 @@ class PopRevive:
         self._log.check_point(later)
 
     def _has_no_group(self, name: str) -> bool:
-        """Whether the group is gone. A deleted one is created again where allowed, as by a pop."""
+        """True if the group is gone. A deleted group is created again where allowed, as by a
+        pop."""
         try:
             return self._groups.find(name) is None
         except Refusal as wrong:

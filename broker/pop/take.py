@@ -101,7 +101,8 @@ class Pops:
     def has_message(
         self, topic: str, group: str, queue_id: int, *, order: bool, attempt_id: str | None
     ) -> bool:
-        """Whether a queue, or with -1 the topic, or the retry topic, has messages to pop."""
+        """True if a queue, or any queue of the topic for queue id -1, or a retry topic has messages
+        to pop."""
         numbers = self._queues(topic) if queue_id < 0 else [queue_id]
         for number in numbers:
             is_blocked = order and self._orders.is_blocked((topic, group, number), attempt_id)
@@ -145,7 +146,7 @@ class Pops:
         return range(0 if config is None else config.read_queue_nums)
 
     def _has_more(self, topic: str, group: str, queue_id: int) -> bool:
-        """Whether a queue has messages that the group may pop now."""
+        """True if a queue has messages that the group may pop now."""
         if self._is_over(topic, group, queue_id):
             return False
         offset = self._buffer.next_offset(topic, group, queue_id)
@@ -154,7 +155,7 @@ class Pops:
         return self._store.max_offset(topic, queue_id) > offset
 
     def _is_over(self, topic: str, group: str, queue_id: int) -> bool:
-        """Whether too many messages of the queue are with the group's consumers."""
+        """True if too many messages of the queue are in flight to the group's consumers."""
         config = self._config
         return config.enable_pop_message_threshold and (
             self._meters.in_flight(topic, group, queue_id) > config.pop_inflight_message_threshold

@@ -58,7 +58,8 @@ class ColdData:
     # --- pulls ----------------------------------------------------------------------------------
 
     def delays(self, header: PullMessage, command: Command, connection: Connection) -> bool:
-        """Whether a pull has to wait, and is kept. Refusal for a push consumer's."""
+        """Park a pull that has to wait; returns True if it is parked. Refusal for a push
+        consumer's."""
         if not self._is_slowed(header.group) or not self._is_cold(header):
             return False
         members = self._clients.consumer_group(header.group)

@@ -74,7 +74,7 @@ class LogicalPulls(Protocol):
     """Serves the pulls of static topics (see `static_handlers`)."""
 
     def has(self, header: PullMessage) -> bool:
-        """Whether the pull is of a logical queue."""
+        """True if the pull is of a logical queue."""
 
     def on_pull(
         self, header: PullMessage, command: Command, connection: Connection
@@ -143,7 +143,7 @@ class PullHandlers:
 
     @property
     def takes_progress(self) -> bool:
-        """Whether an offset that comes with a pull is kept at this moment."""
+        """True if an offset that comes with a pull is committed at this moment."""
         return self.change_refusal is None or self.change_refusal() is None
 
     def rerun(
@@ -454,7 +454,7 @@ class PullHandlers:
 
 
 def _is_short(header: PullMessage, command: Command) -> bool:
-    """Whether a pull is as small as clients usually send it: its memory need not be counted."""
+    """True if a pull is as small as clients usually send it: its memory need not be counted."""
     ext: Any = command.ext
     return (
         type(ext) is PullMessage

@@ -33,20 +33,20 @@ class PullRole(Protocol):
 
     @property
     def refusal(self) -> str | None:
-        """Why no pull is served at this moment; None while pulls are served."""
+        """The reason why no pull is served at this moment; None while pulls are served."""
         ...
 
     @property
     def ends_long_polls(self) -> bool:
-        """Whether parked pulls are answered at this moment, before their time is up."""
+        """True if parked pulls are answered at this moment, before their time is up."""
         ...
 
     def may_wait(self, header: PullMessage, missed: Found) -> bool:
-        """Whether a pull may wait for a message after this miss."""
+        """True if a pull may wait for a message after this miss."""
         ...
 
     def wait_ms(self, asked_ms: int) -> int:
-        """How long a pull waits that asks for `asked_ms`."""
+        """The time for which a pull waits that asks for `asked_ms`."""
         ...
 
     def code(self, header: PullMessage, missed: Found) -> int:

@@ -143,7 +143,7 @@ class StaticPulls:
     _forwarding: Forwarding
 
     def has(self, header: PullMessage) -> bool:
-        """Whether the pull is of a logical queue."""
+        """True if the pull is of a logical queue."""
         return header.lo is not False and header.topic in self._static.table
 
     def on_pull(

@@ -28,7 +28,7 @@ HEARTBEAT_MS = 1_000  # at most, between two reports; haSendHeartbeatInterval ma
 
 
 class AutoSwitch(NamedTuple):
-    """What a slave in controller mode does besides following. `HaSlave` gets its `connection`.
+    """The part of a slave in controller mode besides following. `HaSlave` gets its `connection`.
 
     `broker_id` is the controller id of this broker. `on_confirmed()` is called when more of the log
     may be read, `on_cut(offset)` after the log was cut at `offset`: tables with places in the log

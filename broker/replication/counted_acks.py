@@ -40,8 +40,9 @@ class CountedAcks:
 
     @property
     def sent_end(self) -> int:
-        """With SYNC_FLUSH only what is on the disk: after a power cut the log goes on with other
-        messages than a slave would have. What a slave passes on is on its master's disk."""
+        """The end of the log for slaves: with SYNC_FLUSH, of what is on the disk, since after a
+        power cut the log goes on with other messages than a slave would have. What a slave passes
+        on is on its master's disk."""
         store = self._ha.store
         if self._ha.config.is_slave:
             return store.written_end

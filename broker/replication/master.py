@@ -44,7 +44,7 @@ class Acks(Protocol):
         ...
 
     def may_come(self, host: str) -> bool:
-        """Whether a slave at this address may take the log."""
+        """True if a slave at this address may take the log."""
         ...
 
     def connection(self) -> asyncio.Protocol:
@@ -67,11 +67,11 @@ class Acks(Protocol):
         """A slave is gone."""
 
     def in_sync_count(self) -> int:
-        """How many slaves count as following."""
+        """The number of slaves that count as following."""
         ...
 
     async def stop(self) -> None:
-        """This master stops."""
+        """Stop, as this master stops."""
 
 
 class HaMaster:
@@ -118,7 +118,7 @@ class HaMaster:
         self.acks.sweep()
 
     def info(self) -> HARuntimeInfo:
-        """How slaves stand, as GET_BROKER_HA_STATUS (907) answers it."""
+        """The state of the slaves, as GET_BROKER_HA_STATUS (907) answers it."""
         found = [slave.info() for slave in self.slaves]
         return HARuntimeInfo(
             master=True,
@@ -128,7 +128,7 @@ class HaMaster:
         )
 
     def lost(self, slave: "LogSender") -> None:
-        """This connection is closed."""
+        """Forget a slave whose connection is closed."""
         self.slaves.remove(slave)
         self.heard()
         self.acks.lost()
@@ -263,7 +263,7 @@ class LogSender(asyncio.Protocol):
             self._write(self._heartbeat())
 
     def info(self) -> HAConnectionRuntimeInfo:
-        """How this slave stands."""
+        """The state of this slave."""
         return HAConnectionRuntimeInfo(
             addr=self.address,
             slave_ack_offset=self.acked,
@@ -285,14 +285,14 @@ class LogSender(asyncio.Protocol):
 
     @property
     def is_late(self) -> bool:
-        """Whether it lacks a part of the log, and may still get it."""
+        """True if the slave lacks a part of the log, and may still get it."""
         return 0 <= self.acked < self._master.store.written_end
 
     # ---- what each kind of replication does in its own way
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether the slave counts as one that follows."""
+        """True if the slave counts as one that follows."""
         raise NotImplementedError
 
     @property
@@ -300,7 +300,7 @@ class LogSender(asyncio.Protocol):
         return self.address
 
     def _take(self, data: bytes) -> None:
-        """These bytes came from the slave; Malformed for others than a slave sends."""
+        """Read bytes from the slave; Malformed for others than a slave sends."""
         raise NotImplementedError
 
     def _chunk(self, pieces: list[bytes]) -> int:
@@ -312,17 +312,17 @@ class LogSender(asyncio.Protocol):
         raise NotImplementedError
 
     def _heartbeat_ms(self) -> int:
-        """How long after the last bytes a heartbeat is sent."""
+        """The time after the last bytes at which a heartbeat is sent."""
         raise NotImplementedError
 
     def _why_lost(self) -> str | None:
-        """Why the log can't be given from `next` on, or None."""
+        """The reason why the log can't be sent from `next` on, or None."""
         raise NotImplementedError
 
     # ---- for these
 
     def _is_behind(self, place: int) -> bool:
-        """Whether the slave's log ends within this one; closes the connection where it doesn't."""
+        """True if the slave's log ends within this one; else the connection is closed."""
         end = self._master.store.written_end
         if place > end:
             self._refuse(

@@ -150,7 +150,7 @@ class SlaveGate(asyncio.Protocol):
 
     @property
     def rest(self) -> bytes:
-        """What came after the prologue."""
+        """The bytes that came after the prologue."""
         return self._side.rest
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -29,7 +29,7 @@ class ElectedMaster:
         self._peers = peers
 
     async def ha_address(self) -> str:
-        """Its address for replication, as it says itself; "" where it doesn't."""
+        """The master's address for replication, as the master says it; "" when it does not say."""
         return (await addresses_of(self.address, self._peers)).master_ha_address or ""
 
 
@@ -78,7 +78,7 @@ class Replica:
         return self._master.address
 
     def is_master_there(self) -> bool:
-        """Whether a reader can be sent to the master."""
+        """True if a reader can be sent to the master."""
         return self._follower.connected
 
     def on_master(self, master: MasterAddresses) -> None:

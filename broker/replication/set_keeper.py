@@ -40,7 +40,7 @@ class SetKeeper:
         alter: Callable[[frozenset[int]], Awaitable[None]],
         now_ms: Callable[[], int],
     ) -> None:
-        """As of `SyncSetAcks`."""
+        """Take the same arguments as `SyncSetAcks`."""
         self._broker_id = broker_id
         self._state = state
         self._alter = alter
@@ -110,7 +110,8 @@ class SetKeeper:
         return now - max(one.caught_up_ms, self._started_ms) <= late_ms
 
     def _joins(self, slave_id: int, one: Standing, now: int, epoch_start: int) -> bool:
-        """Whether a slave that is no member is to become one; it is waited for then."""
+        """True if a slave outside of the set is to become a member; messages then wait for its
+        ack."""
         is_near = now - one.caught_up_ms <= NEAR_MS
         if one.is_learner or one.acked < epoch_start or not is_near:
             self._joining.pop(slave_id, None)

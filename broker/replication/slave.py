@@ -84,12 +84,12 @@ class HaSlave:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection to the master."""
+        """True if there is a connection to the master."""
         return self._connection is not None
 
     @property
     def away_seconds(self) -> int:
-        """How long the master has been away; 0 while there is a connection to it."""
+        """The time for which the master has been away; 0 while there is a connection to it."""
         return 0 if self.connected else (self.now_ms() - self._away_since_ms) // 1000
 
     def set_master(self, address: str | None) -> None:
@@ -125,7 +125,7 @@ class HaSlave:
             self._connection.sweep()
 
     def info(self) -> HARuntimeInfo:
-        """How this slave stands, as GET_BROKER_HA_STATUS (907) answers it."""
+        """The state of this slave, as GET_BROKER_HA_STATUS (907) answers it."""
         return HARuntimeInfo(
             master=False,
             ha_client_runtime_info=HAClientRuntimeInfo(
@@ -298,12 +298,12 @@ class MasterConnection(asyncio.Protocol):
 
     @property
     def _is_compared(self) -> bool:
-        """Whether the two logs are equal up to where this one ended."""
+        """True if the two logs are equal up to where this one ended."""
         return self._equal_end >= self._end
 
     @property
     def _safe_end(self) -> int:
-        """Where the log ends, as the master is told."""
+        """The end of the log that is reported to the master."""
         return self._slave.store.log_end
 
     def _begin(self) -> None:
@@ -325,8 +325,8 @@ class MasterConnection(asyncio.Protocol):
         return bool(chunks)
 
     def _compared(self, place: int, chunk: bytes) -> tuple[int, bytes] | None:
-        """What comes behind the bytes that both logs have to have, and its place; None where there
-        is no more. DamagedStore when they differ there."""
+        """The bytes behind those that both logs have to have, and their offset; None without such
+        bytes. DamagedStore when the logs differ."""
         store, end = self._slave.store, self._end
         if place == self._equal_end < end:
             known = chunk[: end - place]

@@ -176,7 +176,7 @@ class SyncSetAcks:
             self._thaw_ms = now
 
     def _confirmed_end(self) -> int | None:
-        """How far every broker has the log that counts; None where one of them is not there."""
+        """The end of the log that every broker that counts has; None when one of them is away."""
         needed = self._keeper.needed()
         if not self._all_ack:
             needed &= {self.broker_id}
@@ -187,7 +187,7 @@ class SyncSetAcks:
         return confirmed_end(self.broker_id, end, needed, ends)
 
     def _acked_by_count(self) -> int:
-        """How far inSyncReplicas brokers have the log, this one included."""
+        """The end of the log that inSyncReplicas brokers have, this one included."""
         count = self._ha.config.in_sync_replicas - 1
         ends = sorted((each.acked for each in self._links), reverse=True)
         if count == 0:
@@ -293,7 +293,7 @@ class SlaveLink(LogSender):
         self._write(MasterHello(end, last, entries).encode())
 
     def _unfit(self, slave_id: int) -> str | None:
-        """Why a slave with this id is refused; None when it is taken."""
+        """The reason why a slave with this id is refused; None when it is accepted."""
         master, acks = self._master, self._acks
         if self.slave_id:
             return f"it says that it is {slave_id} after it has said {self.slave_id}"

@@ -56,7 +56,7 @@ class SyncState:
 def confirmed_end(
     own_id: int, end: int, needed: Iterable[int], ends: Mapping[int, int]
 ) -> int | None:
-    """How far every broker of `needed` has the log; None where one of them is not there, or where
+    """The end of the log that every broker of `needed` has; None when one of them is away, or when
     the master itself doesn't count, since the controller has another master.
 
     The master's own log ends at `end`; `ends` are the reported ends of the connected slaves, -1
@@ -71,6 +71,6 @@ def confirmed_end(
 
 
 def may_join(acked: int, confirmed: int, epoch_start: int) -> bool:
-    """Whether a slave whose log ends at `acked` may become a member: it has all that is confirmed,
+    """True if a slave whose log ends at `acked` may become a member: it has all that is confirmed,
     and it has reached the epoch of this master, which begins at `epoch_start`."""
     return acked >= confirmed and acked >= epoch_start

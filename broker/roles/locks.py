@@ -5,7 +5,7 @@ from .parts import Parts
 
 
 def left_locks(b: Parts) -> LeftLocks:
-    """Where a broker without a controller leaves its locks."""
+    """The file in which a broker without a controller leaves its locks."""
     return LeftLocks(b.root / "config" / "queueLocks.json")
 
 
@@ -26,5 +26,5 @@ def restore_young(b: Parts, left: LeftLocks) -> bool:
 
 
 def is_first_start(b: Parts) -> bool:
-    """Whether no broker has run on this store before."""
+    """True if no broker has run on this store before."""
     return b.is_new and not b.has_tables

@@ -138,7 +138,7 @@ class Master(Role):
     # --- inside ---------------------------------------------------------------------------------
 
     def _make_acks(self, ha: HaMaster) -> Acks:
-        """What decides how far slaves acknowledge the log."""
+        """The object that decides how far slaves acknowledge the log."""
         return self._parts.counted_acks(ha)
 
     def _compile(self) -> None:
@@ -160,7 +160,7 @@ class Master(Role):
         return iter(lambda: b.transactions.check(now_ms), False)
 
     def _take_locks(self, table: LockTable) -> None:
-        """These are all locks that were given before, so others can be given from now on."""
+        """Take all locks that the master before gave, so that others can be given from now on."""
         gate, b = self._lock_gate, self._parts
         if gate is not None and gate.is_opening and not gate.is_open:
             b.locks.restore(table, b.now_ms())

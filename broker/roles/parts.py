@@ -152,17 +152,17 @@ class Parts:
 
     @property
     def address(self) -> str:
-        """Where clients find this broker, as the name servers tell them."""
+        """The address of this broker for clients, as the name servers tell it."""
         return host_text((self.config.broker_ip1, self.port))
 
     @property
     def ha_address(self) -> str:
-        """Where slaves follow this broker."""
+        """The address of this broker for slaves."""
         return host_text((self.config.broker_ip2, self.ha_port))
 
     @property
     def log_position(self) -> LogPosition:
-        """How far the log goes, as controllers compare it."""
+        """The position of the log, as controllers compare it."""
         state, store = self.sync_state, self.store
         confirmed = store.whole_end if state is None else state.confirm_offset
         return LogPosition(max(0, store.epochs.last_epoch), store.log_end, confirmed)
@@ -195,8 +195,8 @@ class Parts:
         )
 
     def counted_acks(self, ha: HaMaster) -> CountedAcks:
-        """As many slaves as the settings say acknowledge the log. The syncer, which is made later,
-        is told how far they have it."""
+        """The acks for a log that as many slaves acknowledge as the settings say. They tell the
+        syncer, which is made later, how far the slaves have it."""
 
         def on_shortage(why: str) -> None:
             if why:

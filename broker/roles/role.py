@@ -36,7 +36,7 @@ class Role(Protocol):
         """Make the timers; None when they are off. StoreError when their files can't be read."""
 
     def pull_role(self) -> PullRole:
-        """What this role decides about pulls."""
+        """The decisions of this role about pulls."""
 
     def make_parts(self, gates: RequestGates) -> list[Row]:
         """Make the parts that only this role has, and set its gates; returns its own requests."""
@@ -57,34 +57,34 @@ class Role(Protocol):
 
     @property
     def on_master(self) -> Callable[[MasterAddresses], None] | None:
-        """What a name server's word about the master is told to; None on a master."""
+        """The callback for a master that a name server names; None on a master."""
         return None
 
     def change_refusal(self) -> str | None:
-        """Why changes are refused at this moment; None while they are taken, or without
-        `needs_authority`."""
+        """The reason why changes are refused at this moment; None while they are accepted, or
+        without `needs_authority`."""
         return None
 
     def may_deliver(self) -> bool:
-        """Whether a broker that delivers what is due may do so."""
+        """True if a broker that delivers due messages may do so now."""
         return True
 
     def reads_all(self) -> bool:
-        """Whether the whole log of the last run is readable. Timers and revivals would take what
+        """True if the whole log of the last run is readable. Timers and revivals would take what
         can't be read for lost."""
         return True
 
     def facts(self) -> Facts:
-        """What `/status` tells of this role."""
+        """The facts about this role in `/status`."""
 
     def note(self) -> str | None:
-        """What an operator should know of a broker that is well; None for nothing."""
+        """A note for the operator about a broker that is well; None for nothing."""
         return None
 
     # --- for the member that has made the broker for this role ----------------------------------
 
     def refuse_changes(self, reason: str) -> None:
-        """From now on refuse whatever changes something; reads go on."""
+        """Refuse all requests that change something from now on; reads go on."""
         return
 
     def take_sync_set(self, members: Iterable[int], set_epoch: int) -> None:

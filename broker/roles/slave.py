@@ -138,7 +138,8 @@ class Slave(Role):
         return Replica(sync, self._follower, b.wake_all, ha_master_address=fixed)
 
     def _make_own_parts(self, gates: RequestGates, peers: Peers) -> list[Row]:
-        """As `make_parts`, after what all slaves have."""
+        """Make the parts that not all slaves have, after those that all have; returns their rows,
+        as `make_parts` does."""
         restore_young(self._parts, left_locks(self._parts))
         return []
 

@@ -54,7 +54,7 @@ class Forwarding:
             self._under_way -= 1
 
     async def route(self, topic: str) -> TopicRouteData:
-        """Where a topic is; Refusal when no name server says it."""
+        """The route of a topic; Refusal when no name server has it."""
         try:
             answer = await self._ask_name_servers(
                 codes.GET_ROUTEINFO_BY_TOPIC, GetRoute(topic, standard_json=True)
@@ -67,7 +67,7 @@ class Forwarding:
         raise Refusal(codes.SYSTEM_ERROR, f"no route of topic {topic}: {wrong}")
 
     def refusal(self, broker_name: str, code: int, answer: Command) -> Refusal:
-        """What an answer means to the client that no answer was expected to be."""
+        """The Refusal for the client when another broker gave an unexpected answer."""
         return Refusal(
             codes.SYSTEM_ERROR,
             f"{codes.REQUEST_NAMES[code]} was declined by broker {broker_name} with "

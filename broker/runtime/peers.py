@@ -7,7 +7,8 @@ from ..settings.config import BrokerConfig
 
 
 def open_peers(config: BrokerConfig) -> Peers:
-    """With TLS and signatures as the settings ask for. OSError for an unusable certificate file."""
+    """Open peers with TLS and signatures as the settings say. OSError for an unusable certificate
+    file."""
     tls = None
     if config.use_tls:
         tls = client_context(

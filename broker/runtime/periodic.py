@@ -29,7 +29,7 @@ _END = object()
 
 
 class Cut(Enum):
-    """How the work of a job is cut, so that requests are served in between."""
+    """The way in which the work of a job is cut, so that requests are served in between."""
 
     WHOLE = auto()  # `work()` is short, or a coroutine function
     PARTS = auto()  # `work()` returns an iterator, each of whose items is a part

@@ -26,7 +26,7 @@ class PersistentTable(ABC):
         self._now_ms = now_ms
 
     def lead(self) -> None:
-        """From now on this table is newer than the master's that it followed."""
+        """Give this table a version newer than that of the master, which it followed."""
         before = self.version
         counter = before.counter + VERSIONS_AHEAD
         self.version = DataVersion(before.state_version, self._now_ms(), counter)

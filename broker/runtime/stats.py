@@ -63,7 +63,7 @@ class Counter:
 
     @property
     def changed(self) -> bool:
-        """Whether there are messages since the last sample."""
+        """True if there are messages since the last sample."""
         return self.messages != self._seen
 
     def rate(self, window: Window, field: int, now_ms: int) -> BrokerStatsItem:
@@ -225,7 +225,7 @@ class Stats:
         return self._send_backs.get(key) or _new(self._send_backs, key, Counter())
 
     def acknowledged(self, topic: str, group: str, messages: int) -> None:
-        """This many popped messages were acknowledged."""
+        """Count popped messages that were acknowledged."""
         key = (topic, group)
         (self._acks.get(key) or _new(self._acks, key, Counter())).messages += messages
         self._broker_acks.messages += messages

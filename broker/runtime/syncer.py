@@ -148,17 +148,18 @@ class Syncer:
 
     @property
     def for_responses(self) -> "Syncer | None":
-        """This syncer; None where responses wait for neither disk nor slaves."""
+        """The syncer for responses; None where responses wait for neither disk nor slaves."""
         return self if self._is_sync or self._has_slaves else None
 
     @property
     def is_full(self) -> bool:
-        """Whether too many responses wait: then no more messages are taken until some are sent."""
+        """True if too many responses wait: then no more messages are accepted until some are
+        sent."""
         return self._waiting >= WAITING_MAX
 
     @property
     def room(self) -> int:
-        """How many more responses may wait."""
+        """The number of responses that may wait besides those that do."""
         return max(0, WAITING_MAX - self._waiting)
 
     def drop(self) -> None:
@@ -305,7 +306,8 @@ class Syncer:
             self._thread.begin(plan)
 
     def _plan(self) -> SyncPlan | None:
-        """What is to be synced now; None when nothing is, or it can't be."""
+        """The plan for the next sync; None when there is nothing to sync, or no sync is
+        possible."""
         if self.failure is not None:
             self.sweep()
             self._wake()

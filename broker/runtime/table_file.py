@@ -115,7 +115,7 @@ class TableFile(Generic[Entry, Line]):
 
     @property
     def is_behind(self) -> bool:
-        """Whether the journal has changes that the file lacks."""
+        """True if the journal has changes that the file lacks."""
         return self._journal.end > 0
 
     def load(self, version: DataVersion | None) -> list[Line]:

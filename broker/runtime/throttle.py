@@ -22,7 +22,7 @@ class Throttle:
         self._quiet_steps = 0
 
     def quota(self) -> int:
-        """How many messages the next step may move."""
+        """The number of messages that the next step may move."""
         served = self._scheduler.served - self._served
         if served:
             self._served += served

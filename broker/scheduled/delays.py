@@ -88,7 +88,8 @@ class Delays(PersistentTable):
         self._queues = max(self._store.queues(SCHEDULE_TOPIC), default=-1) + 1
 
     def cut_at_log(self) -> None:
-        """Nothing beyond the end of a level's queue has been delivered: it is not there."""
+        """Set back levels that are beyond the end of their queue: messages that it lacks were not
+        delivered."""
         for level, offset in self.offsets.items():
             end = self._store.next_offset(SCHEDULE_TOPIC, level - 1)
             if offset > end:
@@ -155,7 +156,8 @@ class Delays(PersistentTable):
 
     @property
     def levels(self) -> int:
-        """How many levels may have messages, also those taken out of messageDelayLevel."""
+        """The number of levels that may have messages, including those taken out of
+        messageDelayLevel."""
         return max(len(self.levels_ms), self._queues)
 
     def due(self, level: int, now_ms: int, most: int) -> Due:
@@ -166,7 +168,7 @@ class Delays(PersistentTable):
         return found
 
     def passed(self, level: int, offset: int) -> None:
-        """What a level has before `offset` is delivered."""
+        """Note that a level is delivered up to `offset`."""
         if offset > self.offsets.get(level, 0):
             self.offsets[level] = offset
             self.changed = True

@@ -41,7 +41,7 @@ def open_master_timers(
 
 
 class Outlet(Protocol):
-    """Where the copies of due messages go."""
+    """The destination of copies of due messages."""
 
     def deliver(self, due: ExpiringSlot, now_ms: int, most: int) -> int:
         """Deliver the next messages of a slot; returns how many of its units are done with."""

@@ -30,8 +30,8 @@ ROOMS_KEPT = 10_000  # slots whose room is remembered
 
 
 class DelayedRoute(NamedTuple):
-    """Where a message is stored, and with which properties (`text`). `out_ms` is the time of its
-    slot in the timer wheel, 0 for no timer."""
+    """The queue that a message is stored in, and its properties (`text`). `out_ms` is the time of
+    its slot in the timer wheel, 0 for no timer."""
 
     topic: str
     queue_id: int
@@ -196,7 +196,7 @@ class DeliveryPolicy:
         return now_ms + wait_ms
 
     def _check_room(self, size: int, out_ms: int) -> int:
-        """How many messages a slot takes before the next check, 1 or more.
+        """The number of messages that a slot takes before the next check, 1 or more.
 
         Refusal when the slot is full, or when properties of `size` bytes leave no room for the
         ones that the broker adds.

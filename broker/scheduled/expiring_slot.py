@@ -50,7 +50,7 @@ class ExpiringSlot:
         return False
 
     def __len__(self) -> int:
-        """How many units are to be delivered."""
+        """The number of units that are to be delivered."""
         return len(self._places)
 
     def unit(self, number: int) -> tuple[int, int, int, int]:
@@ -59,7 +59,7 @@ class ExpiringSlot:
         return self._places[at], self._lengths[at], self._written[at], self._magics[at]
 
     def is_recalled(self, number: int, key: str) -> bool:
-        """Whether the message of this unit, which has this key, is taken back."""
+        """True if the message of this unit, which has this key, is recalled."""
         if key not in self.recalls:
             return False
         self._used[number] = key

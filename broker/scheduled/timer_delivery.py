@@ -142,7 +142,8 @@ class TimerDelivery:
         return self.copy(record, topic, queue_id, now_ms, NEVER_IN_WHEEL, rolled=False)
 
     def _is_place(self, topic: str, queue_id: int) -> bool:
-        """Whether a message may go there: clients can write any properties into its source."""
+        """True if a message may go to this queue: clients can write any properties into its
+        source."""
         if topic not in self._legal_topics:
             if topic in CLOSED_TOPICS:
                 return False

@@ -44,7 +44,7 @@ class TimerMetrics(PersistentTable):
             self.version = found.data_version or DataVersion()
 
     def add(self, topic: str, number: int) -> None:
-        """This many more messages of a topic wait."""
+        """Add to the number of waiting messages of a topic."""
         metric = self.counts.get(topic)
         if metric is None:
             if len(self.counts) >= TOPICS_MAX:

@@ -55,7 +55,7 @@ class TimerState:
         return time_ms // self.precision_ms * self.precision_ms
 
     def is_known(self, place: int) -> bool:
-        """Whether a message of the queue has its unit already, from before a crash."""
+        """True if a message of the queue has its unit already, from before a crash."""
         known = self._known
         if known is None:
             return False
@@ -101,7 +101,7 @@ class TimerState:
         self.note()
 
     def lead(self) -> None:
-        """From now on the check is newer than the master's that it followed."""
+        """Give the check a version newer than that of the master, which it followed."""
         self.follows = False
         self.check.changed_ms = self._now_ms()
         self.check.changes += VERSIONS_AHEAD
@@ -171,7 +171,8 @@ class TimerState:
         self._save()
 
     def unsynced(self) -> Progress | None:
-        """What `sync`, in any thread, and then `synced` have to deal with; None when nothing."""
+        """The progress for `sync`, in any thread, and then `synced`; None when there is nothing to
+        sync."""
         self._promote_pending()
         progress = self._progress()
         is_idle = not self._noted and progress.read_ms - self._synced_ms < IDLE_SYNC_MS

@@ -42,8 +42,8 @@ class TimerTally:
 
 
 class TimerMeters:
-    """What only RocketMQ's metrics show. By topic: messages that came into the wheel, that came out
-    of it, and how many seconds ahead of their time they came in."""
+    """Figures that only RocketMQ's metrics show. By topic: messages that came into the wheel, that
+    came out of it, and how many seconds ahead of their time they came in."""
 
     def __init__(self) -> None:
         self.enqueued: dict[str, int] = {}

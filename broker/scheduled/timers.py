@@ -111,7 +111,7 @@ class Timers:
         return dict(zip(NO_FIGURES, values, strict=True))
 
     def lag(self, now_ms: int) -> TimerLag:
-        """What RocketMQ's metrics say of the work that is behind."""
+        """The lag of the timers in the figures of RocketMQ's metrics."""
         state = self.state
         end = self._store.max_offset(WHEEL_TOPIC, QUEUE)
         behind = max(0, end - state.queue_offset)

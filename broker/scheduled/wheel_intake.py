@@ -35,7 +35,7 @@ Late = Callable[[int, int, int], None]
 
 
 class Moment(NamedTuple):
-    """When messages enter the wheel. Times in ms."""
+    """The time at which messages enter the wheel. Times in ms."""
 
     now_ms: int
     write_ms: int  # the tick that this is in
@@ -127,7 +127,7 @@ class WheelIntake:
             self._slots.clear()
 
     def _read_entry(self, place: int, length: int) -> WheelEntry | None:
-        """What there is to know of a message of the queue; None when it is to be passed over."""
+        """The wheel's entry for a message of the queue; None when the message is to be skipped."""
         is_known = self._state.is_known(place)
         record = None if is_known else waiting_message(self._store, place, length)
         if record is None:
@@ -210,7 +210,8 @@ class WheelIntake:
         return [slots[each].last for each in slots_ms]
 
     def _window_slots(self) -> int:
-        """How many ticks ahead a message is placed at most; later ones go around again."""
+        """The number of ticks ahead at which a message is placed at most; later ones go around
+        again."""
         config = self._config
         # It must go around before its file of the log is deleted.
         kept_ms = config.file_reserved_time * 3_600_000 * 2 // 3

@@ -148,7 +148,7 @@ def choose_cache_folder() -> None:
 
 
 def is_made() -> bool:
-    """Whether the cache has the machine code of these sources for this processor."""
+    """True if the cache has the machine code of these sources for this processor."""
     return _digest() in _all_made()
 
 

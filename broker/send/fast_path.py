@@ -201,7 +201,7 @@ class CompiledSends:
         self._forgot = 0
 
     def open(self) -> None:
-        """From now on the connections use it."""
+        """Let the connections use the compiled sends."""
         if EpollReader.can_be:
             self.batch.reader = EpollReader(self._scheduler, self.batch)
         self._scheduler.batch = self.batch
@@ -223,8 +223,8 @@ class CompiledSends:
                     connection.serve_unbatched(chunk[size:])
 
     def _take(self, chunks: Chunks[Connection], *, is_allowed: bool = False) -> list[int] | None:
-        """How many bytes of each chunk are stored, None where all are. With `is_allowed` access
-        control has checked every request of these chunks already."""
+        """Store the sends of the chunks; returns how many bytes of each chunk are stored, None for
+        all. With `is_allowed` access control has checked every request of these chunks already."""
         plain, store = self._plain, self._store
         senders = chunks.senders
         try:
@@ -318,7 +318,7 @@ class CompiledSends:
             self._finish.count(target, key, kind, messages, size, large, batches)
 
     def _sizes(self, number: int) -> list[int]:
-        """How large each message of the group with this number is in the log."""
+        """The size in the log of each message of the group with this number."""
         sends = self._plain.sends[: self._plain.count]
         sizes: list[int] = sends["size"][sends["group"] == number].tolist()
         return sizes

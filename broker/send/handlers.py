@@ -344,7 +344,7 @@ class SendHandlers:
     def _is_half(
         self, text: str, pairs: dict[str, str], header: SendMessage | SendMessageV1
     ) -> bool:
-        """Whether the message begins a transaction; Refusal when it may not."""
+        """True if the message begins a transaction; Refusal when it may not."""
         if pairs.get(properties.TRAN_MSG, "").lower() != "true":
             return False
         if (header.reconsume_times or 0) > 0 and self.delivery_policy.level(pairs.get("DELAY")) > 0:

@@ -39,11 +39,11 @@ RECONSUME_VERSION_MIN = 121  # V3_4_9: from here on a client's maxReconsumeTimes
 
 
 class SendRoute(NamedTuple):
-    """Where a group of sends is stored: its topic, and the key of the queue that takes it with that
-    queue. Behind the properties of each message comes `properties_suffix`. What waits is delivered
-    `delay_ms` after it is stored, -1 if that is not known now, or at `slot_ms` of the timer wheel,
-    0 for none. `kind` is the type of the messages, and `answer` what the requests are counted
-    under, for the metrics."""
+    """The queue for a group of sends: its topic, its key, and the queue itself. Behind the
+    properties of each message comes `properties_suffix`. What waits is delivered `delay_ms` after
+    it is stored, -1 if that is not known now, or at `slot_ms` of the timer wheel, 0 for none.
+    `kind` is the type of the messages, and `answer` is the key under which the metrics count the
+    requests."""
 
     target: Target
     key: tuple[str, int]

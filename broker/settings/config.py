@@ -497,33 +497,33 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
 
     @property
     def keeps_users(self) -> bool:
-        """Whether the broker keeps users, also while requests need no signature yet."""
+        """True if the broker keeps users, also while requests need no signature yet."""
         return self.authentication_enabled or bool(self.authentication_metadata_provider.strip())
 
     @property
     def keeps_access_lists(self) -> bool:
-        """Whether the broker keeps access lists, also while they are not enforced yet."""
+        """True if the broker keeps access lists, also while they are not enforced yet."""
         return self.authentication_enabled or bool(self.authorization_metadata_provider.strip())
 
     @property
     def acks_needed(self) -> int:
-        """How many slaves must have a message before its sender gets a response."""
+        """The number of slaves that must have a message before its sender gets a response."""
         return self.in_sync_replicas - 1 if self.broker_role == SYNC_MASTER else 0
 
     @property
     def is_slave(self) -> bool:
-        """Whether this broker is a slave, which stores only its master's log."""
+        """True if this broker is a slave, which stores only its master's log."""
         return self.broker_role == SLAVE
 
     @property
     def has_acting_master(self) -> bool:
-        """Whether a slave of this broker's name stands in for a master that is gone; in controller
+        """True if a slave of this broker's name stands in for a master that is gone; in controller
         mode another master is elected instead."""
         return self.enable_slave_acting_master and not self.enable_controller_mode
 
     @property
     def lmq_enable(self) -> bool:
-        """Whether messages have entries in the light queues (%LMQ%) that they name."""
+        """True if messages have entries in the light queues (%LMQ%) that they name."""
         return self.enable_lmq and self.enable_multi_dispatch
 
     @property

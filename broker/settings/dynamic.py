@@ -144,7 +144,7 @@ class DynamicSettings:
         return changed
 
     def _known(self, texts: Mapping[str, Found], source: str) -> dict[str, Found]:
-        """Those of the keys that RocketMQ or the configuration has."""
+        """The changes of keys that RocketMQ or the configuration has; warns about others."""
         known = {
             key: text
             for key, text in texts.items()
@@ -183,7 +183,7 @@ class DynamicSettings:
         return others[key] if key in others else text_of(values[KEYS.fields[key].name])
 
     def _current(self, key: str) -> str:
-        """What GET_BROKER_CONFIG shows of it."""
+        """The value of a key that GET_BROKER_CONFIG shows."""
         return self.later.get(key) or self._text(key)
 
     def _text(self, key: str) -> str:
@@ -233,7 +233,7 @@ def _shown(key: str) -> str:
 
 
 def _refused(key: str) -> Refusal:
-    """For a key that is never changed over the network."""
+    """The Refusal for a key that is never changed over the network."""
     return Refusal(
         codes.NO_PERMISSION,
         f"Can not update config in black list. {_shown(key)} may be a path, a size of files, a "

@@ -29,7 +29,8 @@ def networks_of(text: str) -> list[Network]:
 
 
 async def resolved(address: str) -> str:
-    """This "host:port" with an IP address for the name of a host; the same where it has none."""
+    """Resolve the host of a "host:port" to an IP address; returns it unchanged when that is
+    impossible."""
     host, _, port = address.rpartition(":")
     if not host or is_address(host.strip("[]")):
         return address
@@ -41,8 +42,8 @@ async def resolved(address: str) -> str:
 
 
 def is_allowed(host: str, networks: Iterable[Network], replicas: Iterable[str]) -> bool:
-    """Whether this address is loopback, in one of the networks, or that of a replica, each given
-    as "host:port"."""
+    """True if this address is loopback, in one of the networks, or that of a replica, each given as
+    "host:port"."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

@@ -19,7 +19,7 @@ _HOST_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
 
 
 def is_address(text: str) -> bool:
-    """Whether this is an IP address, of either version."""
+    """True if this is an IP address, of either version."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -28,13 +28,13 @@ def is_address(text: str) -> bool:
 
 
 def may_be_host(text: str) -> bool:
-    """Whether this is an IP address or could be the name of a host."""
+    """True if this is an IP address or could be the name of a host."""
     is_name = len(text) <= HOST_NAME_CHARS_MAX and _HOST_NAME.fullmatch(text) is not None
     return is_name or is_address(text)
 
 
 async def store_host(broker_ip1: str, port: int) -> bytes:
-    """What records are stored with, 8 or 20 bytes. OSError when the name has no address."""
+    """The store host of records, 8 or 20 bytes. OSError when the name has no address."""
     if is_address(broker_ip1):
         return host_bytes((broker_ip1, port))
     loop = asyncio.get_running_loop()

@@ -140,7 +140,8 @@ class StaticCleaner:
 def _leads(
     there: TopicQueueMappingDetail | None, queue_id: int, here: TopicQueueMappingDetail
 ) -> bool:
-    """Whether the broker of this mapping says itself that it leads the queue, as of now."""
+    """True if the broker of this mapping says itself that it leads the queue, in the current
+    epoch."""
     if there is None or (there.total_queues, there.epoch) != (here.total_queues, here.epoch):
         return False
     items = there.hosted_queues.get(queue_id, [])

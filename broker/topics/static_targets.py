@@ -40,7 +40,7 @@ class LogicalTargets:
         return queue_id
 
     def of(self, target: Target, queue_id: int) -> tuple[LogicalTarget, int]:
-        """What `target` is for sends to this logical queue, which `check` let through.
+        """The target for sends to this logical queue, which `check` let through.
 
         Refusal when the topic has no such physical queue.
         """

@@ -135,8 +135,8 @@ class Topics:
             self.put_all(wanted)
 
     def begin_epoch(self, epoch: int) -> None:
-        """This broker is the master of this epoch: name servers take its registration instead of
-        that of an older master."""
+        """Begin an epoch in which this broker is the master: name servers take its registration
+        instead of that of an older master."""
         now_ms = self._now_ms()
         self.file.changed({}, version=self.version.following(now_ms, epoch))
 
@@ -148,8 +148,8 @@ class Topics:
             self.on_change(config)
 
     def queue_left(self, name: str, queue_id: int) -> int:
-        """Where a message of this queue goes that has waited for its time: to the same one, or to
-        another if the topic takes messages in fewer queues by now."""
+        """The queue for a message that has waited for its time: the same, or another if the topic
+        has fewer write queues by now."""
         config = self._topics.get(name)
         if config is None or name in self.static.table:
             return queue_id
@@ -367,7 +367,7 @@ class Topics:
         return is_named or is_marked or is_static or self._is_closed(config)
 
     def _is_light(self, name: str) -> bool:
-        """Whether it is a light queue, which is a topic with one queue and in no table."""
+        """True for a light queue, which is a topic with one queue and in no table."""
         return name.startswith(LMQ_PREFIX) and self._config.lmq_enable
 
     def _on_static(self, name: str) -> None:
@@ -416,7 +416,7 @@ class Topics:
 
 
 def writes_forbidden(config: BrokerConfig, more: str = "") -> Refusal:
-    """For a broker whose brokerPermission lacks the bit for writing."""
+    """The Refusal of a broker whose brokerPermission lacks the bit for writing."""
     return Refusal(
         codes.NO_PERMISSION,
         f"the broker[{config.broker_ip1}] sending message is forbidden: its brokerPermission is "
@@ -425,7 +425,7 @@ def writes_forbidden(config: BrokerConfig, more: str = "") -> Refusal:
 
 
 def is_compacted(config: TopicConfig) -> bool:
-    """Whether only the last message of each key is wanted, so that each needs one."""
+    """True if only the last message of each key is wanted, so that each message needs a key."""
     return bool(config.attributes) and config.attributes.get(CLEANUP_POLICY) == COMPACTION
 
 

@@ -64,7 +64,7 @@ class TransactionCounts(PersistentTable):
         self._add(topic, 1)
 
     def not_begun(self, topic: str) -> None:
-        """It could not be stored."""
+        """Take back the count of a half message that could not be stored."""
         self._add(topic, -1)
 
     def committed(self, topic: str, born_ms: int) -> None:

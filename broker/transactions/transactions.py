@@ -156,7 +156,7 @@ class Transactions:
         self._save(self._cursor(HALF_TOPIC), half_offset)
 
     def _is_moved(self, half: Record) -> bool:
-        """Whether this is a copy of a half message that has ended under its first offset."""
+        """True if this is a copy of a half message that has ended under its first offset."""
         origin = number_of(half.properties.get(properties.TRAN_PREPARED_QUEUE_OFFSET), -1)
         if origin not in self._done:
             return False
@@ -326,7 +326,7 @@ class Transactions:
 
 
 def immunity_ms(pairs: dict[str, str], otherwise_ms: int) -> int | None:
-    """How long in ms a message asks not to be checked; None when it doesn't ask.
+    """The time in ms for which a message asks not to be checked; None when it doesn't ask.
 
     As in RocketMQ, -1 or a text that is no number stands for `otherwise_ms`.
     """
