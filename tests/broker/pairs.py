@@ -62,7 +62,7 @@ class Pair:
 
     @property
     def replica(self) -> Replica:
-        """What follows the master in the slave."""
+        """The part of the slave that follows the master."""
         assert self.slave.replica is not None
         return self.slave.replica
 

@@ -168,7 +168,7 @@ class StaticCluster:
         return TopicConfigAndQueueMapping.decode(answer.body)
 
     async def route(self, topic: str) -> TopicRouteData:
-        """What the name server answers a client."""
+        """The route that the name server answers a client."""
         answer = await next(iter(self.callers.values())).peers.request(
             f"127.0.0.1:{self.names.port}",
             codes.GET_ROUTEINFO_BY_TOPIC,

@@ -99,7 +99,7 @@ def steady_ms() -> int:
 
 
 def threads() -> Threads:
-    """What gives a broker on the running loop its threads."""
+    """The threads of a broker on the running loop."""
     loop = asyncio.get_running_loop()
     return SimulatedThreads(loop) if isinstance(loop, VirtualLoop) else Threads()
 

@@ -21,7 +21,7 @@ class Crash(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How many crash states there were, and in how many of them each fault occurred."""
+    """The number of crash states, and of those in which each fault occurred."""
 
     states: int
     faults: Counter[str]
@@ -53,7 +53,7 @@ def crashes(names: Names, *, sync_flush: bool) -> list[Crash]:
 
 
 def states(crash: Crash, most: int, draw: Random) -> Iterator[tuple[Image, bool]]:
-    """What a crash can leave, each with True for a power cut and False for a kill."""
+    """The states that a crash can leave, each with True for a power cut and False for a kill."""
     if most > 2 or draw.random() < 0.1:
         yield crash.killed, False
     for image in crash.cut.images(most, draw):

@@ -145,7 +145,7 @@ class Farm:
             os.kill(pid, signal.SIGCONT)
 
     def told(self, role: Role) -> str:
-        """What a process wrote to its standard error."""
+        """The standard error of a process."""
         return (self._folder / f"{role}.stderr").read_text()
 
 

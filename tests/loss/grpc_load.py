@@ -68,13 +68,13 @@ OPTIONS = [
 
 
 def is_committed(body: str) -> bool:
-    """Whether a transaction is to be committed; every second one is."""
+    """True if a transaction is to be committed; every second one is."""
     return int(body.rpartition(" ")[2]) % 2 == 0
 
 
 @dataclass(slots=True)
 class Read:
-    """What a group has seen. Times of the loop, in s."""
+    """The messages that a group has seen. Times of the loop, in s."""
 
     acknowledged: dict[str, float] = field(default_factory=dict)  # when the answer came
     unsure: set[str] = field(default_factory=set)  # acknowledged since they came, and not answered
@@ -131,7 +131,7 @@ class Load:
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """Something fails inside."""
+        """Mark that something fails inside."""
         self._moment += 1
         try:
             yield
@@ -139,7 +139,7 @@ class Load:
             self._moment += 1
 
     def forgive_all(self) -> None:
-        """What is sent by now may come again."""
+        """Let all messages that are sent by now come again."""
         for group, (topic, _) in GROUPS.items():
             self.read[group].forgiven |= self.sent[topic]
 
@@ -483,7 +483,8 @@ class Load:
         return int(answer.fields()["offset"])
 
     async def _is_all_decided(self) -> str:
-        """What the broker's checks have not come to; empty when nothing."""
+        """The transactions that the broker's checks have not come to, as a text; empty when
+        none."""
         peers = Peers()
         try:
             end = await self._end_of(peers, HALF_TOPIC)
@@ -500,7 +501,7 @@ class Load:
                 await peers.close()
 
     async def _is_nothing_left(self) -> str:
-        """What the broker still has for the groups; empty when nothing."""
+        """The messages that the broker still has for the groups, as a text; empty when none."""
         async with Admin(self._name_server) as admin:
             found = await admin.group_summaries(self._broker)
         assert found is not None, "the broker knows no summaries of groups"

@@ -77,7 +77,7 @@ class Ledger:
         return Ledger(self.events.copy())
 
     def faults(self) -> list[str]:
-        """What can't be true, a line each; empty when all is well."""
+        """The findings that can't be true, a line each; empty when all is well."""
         return _Reader().read(self.events)
 
     def check(self) -> None:

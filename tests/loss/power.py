@@ -262,7 +262,7 @@ class PowerDisk(Disk):
     # ---- what a test asks
 
     def killed(self) -> Image:
-        """What is there after the process was killed: all that it has written."""
+        """The image after the process was killed: all that it has written."""
         return {
             name: None if node is None else bytes(node.data[:]) for name, node in self.nodes.items()
         }

@@ -114,7 +114,7 @@ class Daemon:
 
     @property
     def errors(self) -> str:
-        """Its standard error."""
+        """The daemon's standard error."""
         path = self.folder / "stderr"
         return path.read_text(errors="replace") if path.exists() else ""
 

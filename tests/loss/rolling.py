@@ -36,7 +36,8 @@ MORE = 10  # messages of each key, and of all others together ten times that, be
 
 
 class Book:
-    """What was acknowledged and what was delivered; `faults` says what can't be true at once."""
+    """The acknowledged and the delivered messages; `faults` are findings that can't be true at
+    once."""
 
     def __init__(self) -> None:
         self.acknowledged: dict[bytes, float] = {}  # when, in seconds
@@ -75,7 +76,7 @@ class Book:
             )
 
     def is_complete(self) -> bool:
-        """Whether all that was acknowledged was delivered."""
+        """True if all that was acknowledged was delivered."""
         return self.acknowledged.keys() <= self.delivered.keys() and all(
             self.seen.get(key, 0) >= last for key, last in self.keys.items()
         )

@@ -128,7 +128,7 @@ def served(
 
 
 def problem(found: dict[Key, bytes], whole: Sound, hit: set[Key], told: Told) -> str | None:
-    """What is wrong, given that only the messages in `hit` were damaged; None for nothing.
+    """The fault, given that only the messages in `hit` were damaged; None for no fault.
 
     The checksum of a record covers its body only. A message whose other fields were damaged may
     appear at another place, and be found by another key.
@@ -181,8 +181,8 @@ def places_to_flip(whole: Sound, *, is_clean: bool) -> Iterator[tuple[str, int]]
 
 
 def chosen_places(whole: Sound, *, is_clean: bool) -> Iterator[tuple[str, int]]:
-    """Of these bytes all but most of the log's. Of that every byte of the unsynced and of some
-    more records, without most of their bodies; and some bytes of each body."""
+    """The places of all these bytes but most of the log's. Of the log every byte of the unsynced
+    and of some more records, without most of their bodies; and some bytes of each body."""
     records = sorted((begin, end, key) for key, (begin, end) in whole.places.items())
     unsynced = [one for one in records if one[0] >= whole.synced_end]
     some = {*records[::RECORDS_STEP], records[-1], *unsynced}

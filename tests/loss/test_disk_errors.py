@@ -119,7 +119,8 @@ def test_no_acknowledged_message_is_lost_whichever_call_fails(
 def test_a_shortage_refuses_messages_until_it_is_over(
     kind: str, number: int, do: str, calls: int, sync_flush: bool, quiet: None
 ) -> None:
-    """From each call on in turn, this many fail; then the work goes on without a restart."""
+    """Let this many calls fail, from each call on in turn; then the work goes on without a
+    restart."""
     wanted = False
     for nth in itertools.count(1):
         made = 0

@@ -163,7 +163,7 @@ def judge(log: Log, image: Image, least: int, most: int) -> Image:
 
 
 def is_clean(image: Image, folder: Path) -> bool:
-    """Whether `aerobee store check` reports no damage in these files."""
+    """True if `aerobee store check` reports no damage in these files."""
     for name, data in image.items():
         path = folder / name.removeprefix("/")
         if data is None:

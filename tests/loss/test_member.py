@@ -225,7 +225,7 @@ class Load:
         return master
 
     async def _read_all(self, peers: Peers, master: str) -> bool:
-        """Whether this broker let all its queues be read."""
+        """True if this broker let all its queues be read."""
         for queue_id in range(QUEUES):
             queue = TOPIC, queue_id
             fields = {"topic": TOPIC, "queueId": str(queue_id)}
@@ -244,7 +244,7 @@ class Load:
 
 
 class Faults:
-    """What happens to the master; each returns once another broker may lead."""
+    """The faults of a master; each returns once another broker may lead."""
 
     def __init__(self, brokers: Set) -> None:
         self.brokers = brokers
@@ -276,7 +276,7 @@ class Faults:
         await asyncio.to_thread(self.brokers.start_again, master)
 
     async def nothing(self, master: str) -> None:
-        """It goes on by itself."""
+        """Let the master go on by itself."""
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def acknowledge_before_the_sync(patch: Patch) -> None:
 
 
 def leave_the_tail_as_it_is(patch: Patch) -> None:
-    """What lies behind the end that recovery found is not zeroed."""
+    """Let recovery not zero the log behind the end that it found."""
     patch.setattr(Segment, "zero", lambda segment, at: False)
 
 

@@ -40,7 +40,7 @@ BROKERS = {
 
 
 def environment_of(service: Service) -> dict[str, str]:
-    """What the service's process sees in its container, as far as it is ours."""
+    """The environment of the service's process in its container, as far as it is ours."""
     image = {"AEROBEE_BIND_ADDRESS": "0.0.0.0", "AEROBEE_HTTP_PORT": "8080"}
     return image | service.environment
 

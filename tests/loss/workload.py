@@ -66,7 +66,7 @@ class Put(NamedTuple):
 
 @dataclass
 class Point:
-    """What a test must know about a moment to judge the result of a crash then."""
+    """The facts about a moment that a test needs to judge the result of a crash then."""
 
     ledger: Ledger
     forgiven: frozenset[bytes]  # acknowledged, but a power cut may take it (ASYNC_FLUSH)

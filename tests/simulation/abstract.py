@@ -66,7 +66,7 @@ class Node(NamedTuple):
 
     @property
     def safe_end(self) -> int:
-        """As of `StoreState`, whose rule for readers takes this for one."""
+        """The `safe_end` of `StoreState`, whose rule for readers takes this class for one."""
         return self.synced
 
 
@@ -217,7 +217,7 @@ def _checked(before: State, after: State) -> State:
 
 
 def leads(one: int, node: Node) -> bool:
-    """Whether this replica runs as a master."""
+    """True if this replica runs as a master."""
     return node.is_up and node.master == one
 
 
@@ -308,7 +308,7 @@ def _steps_of_controller(state: State) -> Iterator[Step]:
 
 
 def _died(state: State, one: int, kept: int) -> State:
-    """What it has written stays; without the power, at least what was synced."""
+    """Stop a replica: what it has written stays; without the power, at least what was synced."""
     node = state.nodes[one - 1]
     log = node.log[:kept]
     state = _put(
@@ -339,7 +339,7 @@ def _closed(state: State, one: int) -> State:
 
 
 def _started(node: Node) -> Node:
-    """Its role is not known yet."""
+    """Start a replica, whose role is not known yet."""
     return node._replace(is_up=True, epochs=epochs.cut_at(node.epochs, len(node.log) + 1))
 
 
@@ -407,7 +407,7 @@ def _has_authority(one: int, node: Node) -> bool:
 
 
 def _later(state: State) -> State:
-    """So much time passes that no proof counts any more; a report does not take so long."""
+    """Let so much time pass that no proof counts any more; a report does not take so long."""
     led = max(
         (node.epoch for one, node in zip(IDS, state.nodes, strict=True) if leads(one, node)),
         default=0,
@@ -587,7 +587,8 @@ def _with(node: Node, sync: SyncState) -> Node:
 
 
 class Controller(NamedTuple):
-    """What the controller decides by. `positions` are the newest epoch and the end of each log."""
+    """The facts that the controller decides by. `positions` are the newest epoch and the end of
+    each log."""
 
     master: int | None
     master_epoch: int

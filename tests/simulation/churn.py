@@ -75,7 +75,7 @@ class Member:
 
 @dataclass
 class Story:
-    """What happened: a line for each event, the faults, and how much there was of what."""
+    """The course of a run: a line for each event, the faults, and counts of what happened."""
 
     lines: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -325,7 +325,8 @@ class _Churn:
             self._in_order(member, message, text)
 
     def _repeat_seconds(self, queue: MessageQueue, first: float) -> float:
-        """For how long a message of this queue may come again that came first at this time."""
+        """The time for which a message of this queue may come again that came first at this
+        time."""
         kills = sum(when >= first and queue in held for when, held in self._kills)
         each = REPEAT_SECONDS + (LOCK_SECONDS if self._ordered and kills else 0)
         now = self._machines.world.now

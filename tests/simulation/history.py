@@ -61,7 +61,7 @@ Offsets = dict[str, dict[int, int]]
 
 @dataclass
 class Story:
-    """What happened: a line for each event, the faults, and a digest of it all."""
+    """The course of a run: a line for each event, the faults, and a digest of it all."""
 
     seed: int
     lines: list[str] = field(default_factory=list)
@@ -156,7 +156,7 @@ class _History:
         self.story.faults.append(text)
 
     def more_faults(self) -> list[str]:
-        """What the parts have found."""
+        """The faults that the parts have found."""
         watched = [] if self._set_watch is None else self._set_watch.faults
         return [*watched, *self._lock_watch.faults, *self._scheduled.faults]
 

@@ -7,7 +7,7 @@ from aerobee.client import Consumer, MessageQueue
 
 
 class LockWatch:
-    """To be told twice a second; `faults` are what can't be."""
+    """A check to be called twice a second; `faults` are findings that can't be."""
 
     def __init__(self) -> None:
         self.faults: list[str] = []

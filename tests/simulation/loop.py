@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 
 class Stuck(AssertionError):
-    """Nothing is left to run, but the awaited work has not ended."""
+    """Raised when nothing is left to run, but the awaited work has not ended."""
 
 
 class World:
@@ -64,7 +64,7 @@ class World:
         return task.result()
 
     def kill(self, loop: "Loop") -> None:
-        """Nothing of this loop runs any more, not even a `finally`."""
+        """Kill a loop: nothing of it runs any more, not even a `finally`."""
         if not loop.is_closed():
             loop.end()
             self._loops.remove(loop)
@@ -232,7 +232,7 @@ class Loop(asyncio.AbstractEventLoop):
         return future
 
     def job_seconds(self) -> float:
-        """How long the next job of a thread takes."""
+        """The time that the next job of a thread takes."""
         return self.slow * JOB_SECONDS * self.world.draw.random() ** 2
 
 

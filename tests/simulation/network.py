@@ -55,7 +55,7 @@ class Network:
     # ---- faults
 
     def stall(self, source: str, target: str) -> None:
-        """Nothing goes from one machine to the other until `heal`."""
+        """Let nothing go from one machine to the other until `heal`."""
         self._stalled[source, target] = self._stalled.get((source, target), 0) + 1
 
     def heal(self, source: str, target: str) -> None:
@@ -70,7 +70,7 @@ class Network:
             self.send(source, target, act)
 
     def is_stalled(self, source: str, target: str) -> bool:
-        """Whether nothing goes this direction now."""
+        """True if nothing goes in this direction now."""
         return (source, target) in self._stalled
 
     def cut(self, one: str, other: str) -> None:
@@ -114,7 +114,8 @@ class Network:
     async def connect(
         self, host: Host, factory: Callable[[], asyncio.BaseProtocol], ip: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """As `loop.create_connection`. ConnectionRefusedError; waits for ever for a stalled one."""
+        """Connect as `loop.create_connection` does. ConnectionRefusedError; waits for ever for a
+        stalled one."""
         loop = host.loop
         assert loop is not None
         target = self.host(ip)
@@ -166,7 +167,7 @@ class MachineLoop(Loop):
         backlog: int = 100,
         start_serving: bool = True,
     ) -> "Listener":
-        """As asyncio's; every machine has its own ports."""
+        """Listen as asyncio's loop does; every machine has its own ports."""
         if sock is not None:
             port = sock.port
         if port in self.host.listeners:
@@ -189,7 +190,7 @@ class MachineLoop(Loop):
 
 
 class BoundPort:
-    """What a machine has in place of a socket that is bound and does not listen."""
+    """A machine's stand-in for a socket that is bound and does not listen."""
 
     def __init__(self, host: Host, port: int) -> None:
         self.port = port
@@ -203,7 +204,7 @@ class BoundPort:
 
 
 class Listener:
-    """What `create_server` returns."""
+    """The result of `create_server`."""
 
     def __init__(
         self,
@@ -364,7 +365,7 @@ class End(asyncio.Transport):
 
     @property
     def is_known(self) -> bool:
-        """Whether the process of this end still runs."""
+        """True if the process of this end still runs."""
         return self._loop is self.host.loop
 
     def fail(self) -> None:
@@ -382,7 +383,7 @@ class End(asyncio.Transport):
         self._send(lambda: self.peer.fail())
 
     def read_by_peer(self, size: int) -> None:
-        """This many bytes left the buffers."""
+        """Note that this many bytes left the buffers."""
         self.unread -= size
         if self._is_paused and not self._is_lost and self.get_write_buffer_size() <= self._low:
             self._is_paused = False

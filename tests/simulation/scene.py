@@ -28,7 +28,7 @@ QUEUE = MessageQueue("t", SET, 0)
 
 
 class Scene:
-    """What a test sees: `cluster`, the times of acknowledgements, and what was `promised`: the
+    """The view of a test: `cluster`, the times of acknowledgements, and what was `promised`: the
     bodies of these messages by offset."""
 
     def __init__(self, machines: Machines, flush: str) -> None:
@@ -54,7 +54,7 @@ class Scene:
         return self.cluster.members()[name]
 
     def part(self, one: str, *others: str) -> None:
-        """Nothing goes between a machine and these, either way."""
+        """Let nothing go between a machine and these, either way."""
         ips = [self.machines.table[name].host.ip for name in (one, *others)]
         for ip in ips[1:]:
             self.machines.network.stall(ips[0], ip)

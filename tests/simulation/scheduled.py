@@ -47,7 +47,7 @@ class Scheduled:
         self._is_over = True
 
     def missing(self, but: str = "") -> list[str]:
-        """What was promised and has not come, but of this broker."""
+        """The messages that were promised and have not come, but those of this broker."""
         return [
             body.decode()
             for body, broker in self._promised.items()

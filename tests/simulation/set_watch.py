@@ -20,7 +20,7 @@ Offsets = Mapping[str, Mapping[int, int]]
 
 
 class SetWatch:
-    """To be told twice a second how the set stands; `faults` are what can't be."""
+    """A check of the set to be called twice a second; `faults` are findings that can't be."""
 
     def __init__(self, cluster: SetCluster) -> None:
         self.faults: list[str] = []

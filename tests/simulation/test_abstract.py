@@ -31,7 +31,7 @@ def test_no_history_of_a_first_master_breaks_a_promise(events: int) -> None:
 @EVENTS
 @pytest.mark.parametrize("first", [abstract.all_in_the_set, abstract.alone_in_the_set])
 def test_an_old_master_stops_before_its_time_is_over(first: "abstract.First", events: int) -> None:
-    """With time that passes there are more histories, so they are shorter by an event."""
+    """Histories are shorter by an event here: with time that passes there are more of them."""
     abstract.explore(first()._replace(is_timed=True), events - 1)
 
 

@@ -25,7 +25,7 @@ Patch = pytest.MonkeyPatch
 
 @pytest.fixture(autouse=True)
 def silence() -> Iterator[None]:
-    """To keep what servers log takes longer than what they do."""
+    """Switch off the servers' logs, which take longer than their work."""
     logging.disable()
     yield
     logging.disable(logging.NOTSET)

@@ -29,7 +29,7 @@ MANY = [pytest.param(FIRST_SEED + each, marks=pytest.mark.soak) for each in rang
 
 @pytest.fixture(autouse=True)
 def silence() -> Iterator[None]:
-    """To keep what servers log takes longer than what they do."""
+    """Switch off the servers' logs, which take longer than their work."""
     logging.disable()
     yield
     logging.disable(logging.NOTSET)

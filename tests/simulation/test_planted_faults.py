@@ -51,7 +51,7 @@ def keep_an_empty_epoch(patch: Patch) -> None:
 
 
 def elect_anybody(patch: Patch) -> None:
-    """Where no member of the set is alive, another replica is elected."""
+    """Let a replica outside of the set be elected when no member is alive."""
     patch.setattr(rules, "elect_master", partial(rules.elect_master, unclean=True))
 
 
@@ -108,7 +108,7 @@ def test_an_empty_epoch_that_is_kept_is_found(monkeypatch: Patch, tmp_path: Path
 
 
 def test_a_cut_that_is_not_synced_is_found(monkeypatch: Patch) -> None:
-    """What goes is cut in memory, and on the disk whenever that comes."""
+    """Cut in memory only; the disk has the cut at some later time."""
     monkeypatch.setattr(cutting, "_sync", lambda *given: None)
     with pytest.raises(AssertionError):
         test_cutting.test_a_crash_in_a_cut_leaves_all_of_the_end_or_nothing(None)

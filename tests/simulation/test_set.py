@@ -125,7 +125,7 @@ def test_without_the_whole_set_nobody_writes_before_one_of_it_is_back() -> None:
 
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_a_master_that_lost_its_unsynced_end_cuts_nobody(seed: int) -> None:
-    """It is back before the controller has missed it, as ASYNC_FLUSH leaves it."""
+    """The master is back before the controller has missed it, as ASYNC_FLUSH leaves it."""
     lost: list[list[int]] = []
     epochs: list[int] = []
 

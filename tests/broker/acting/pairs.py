@@ -65,7 +65,7 @@ class Pair(pairs.Pair):
         return [one.body for one in records(answer)] if answer.code == codes.SUCCESS else []
 
     async def route(self, topic: str = "T") -> dict[str, tuple[dict[int, str], int]]:
-        """By broker name the addresses by id, and the permission."""
+        """The addresses by id, and the permission, by broker name."""
         answer = await self.caller(self.slave).peers.request(
             self.namesrv.address, codes.GET_ROUTEINFO_BY_TOPIC, GetRoute(topic)
         )
@@ -77,7 +77,7 @@ class Pair(pairs.Pair):
         }
 
     async def lock(self, broker: Broker, client: str) -> bool:
-        """Whether this consumer gets the lock of queue 0 there."""
+        """True if this consumer gets the lock of queue 0 from the broker."""
         body = LockBatchRequestBody(
             consumer_group="ordered", client_id=client, mq_set=[MessageQueue("T", "broker-a", 0)]
         )

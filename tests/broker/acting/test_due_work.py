@@ -44,7 +44,7 @@ def half_messages(pair: Pair) -> int:
 
 
 def has_passed_all(pair: Pair) -> bool:
-    """Whether the progress of the acting master is beyond each message that was due."""
+    """True if the progress of the acting master is beyond each message that was due."""
     timers = pair.slave.timers
     assert timers is not None
     return (

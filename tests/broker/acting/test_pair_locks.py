@@ -21,7 +21,7 @@ class Broker:
         )
 
     def lock(self, client: str) -> bool:
-        """Whether this client gets the queue."""
+        """True if this client gets the queue."""
         if not self.pair.gate.is_open:
             return False
         return bool(self.locks.lock("g", client, [QUEUE], self.wall_ms))

@@ -62,7 +62,7 @@ class Brokers(Cluster):
         return await self.peers.request(member.address, code, header, body, LONG)
 
     async def lock(self, member: Member[Any], client_id: str) -> bool:
-        """Whether this client gets queue 1."""
+        """True if this client gets queue 1."""
         queue = MessageQueue("T", NAME, 1)
         body = LockBatchRequestBody("g", client_id, mq_set=[queue]).encode()
         code = codes.LOCK_BATCH_MQ
@@ -82,7 +82,7 @@ class Brokers(Cluster):
         return await self.add(self.member(member.election.own_id))
 
     async def bodies(self, member: Member[Any], commit: int | None = None) -> list[bytes]:
-        """What a pull gets, which commits this offset."""
+        """The bodies that a pull gets, which commits this offset."""
         flags = SUBSCRIPTION if commit is None else SUBSCRIPTION | COMMIT_OFFSET
         header = PullMessage("r", "T", 1, 0, 32, flags, commit or 0, 0, 0, "*")
         answer = await self.peers.request(member.address, codes.PULL_MESSAGE, header, b"", LONG)

@@ -39,7 +39,7 @@ class Store:
 
 
 class StandIn:
-    """What a member needs of its broker."""
+    """The parts of a broker that a member needs."""
 
     def __init__(self, config: BrokerConfig, *, membership: Membership) -> None:
         election = membership.election
@@ -70,7 +70,7 @@ class StandIn:
         return self
 
     def release_locks(self) -> None:
-        """It gave none."""
+        """Return None: this broker gave no locks."""
 
     async def drain(self, seconds: float) -> None:
         self.events.append("drained")
@@ -154,7 +154,7 @@ class Cluster:
         return found
 
     async def elect(self, broker_id: int) -> None:
-        """As mqadmin's electMaster."""
+        """Elect a master as mqadmin's electMaster does."""
         peers = Peers()
         header = ElectMaster("DefaultCluster", NAME, broker_id, True)
         code = codes.CONTROLLER_ELECT_MASTER

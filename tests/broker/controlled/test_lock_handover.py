@@ -28,7 +28,7 @@ class Next:
         self.handover = LockHandover(NAME, self.left, peers, lambda: self.ms)
 
     def become(self, before: int, now: int) -> None:
-        """It is the master of epoch `now`, and had a role in epoch `before`."""
+        """Become the master of epoch `now`, after a role in epoch `before`."""
         self.handover.switch(Election(2, before, 1, "a:1"), Election(2, now, 2, "b:1"))
         self.handover.ask(self.taken.append)
 

@@ -26,7 +26,7 @@ async def peers() -> AsyncIterator[Peers]:
 
 
 def known(address: str, master_id: int) -> ReplicasInfo:
-    """What a controller knows where id 2 is at this address."""
+    """The replicas that a controller knows when id 2 is at this address."""
     one = ReplicaIdentity(True, address, 2, "broker-a")
     return ReplicasInfo(in_sync_replicas=[one], master_broker_id=master_id)
 

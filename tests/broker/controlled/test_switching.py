@@ -25,7 +25,7 @@ AUTHORITY_MS = 8_000  # for so long a master that crashed may have given locks
 
 
 def age_ms(member: Member[Any]) -> int:
-    """For how long it has had its role."""
+    """The time for which the member has had its role."""
     membership = broker_of(member).membership
     assert membership is not None
     return server.wall_clock_ms() - membership.since_ms

@@ -40,7 +40,7 @@ async def tell(
 
 
 async def connections(caller: Caller, group: str) -> list[dict[str, object]]:
-    """What mqadmin consumerConnection shows."""
+    """The connections that mqadmin consumerConnection shows."""
     answer = await caller.ask(codes.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group})
     found: list[dict[str, object]] = json.loads(answer.body or b"{}").get("connectionSet", [])
     return found

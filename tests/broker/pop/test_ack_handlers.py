@@ -50,7 +50,8 @@ async def batch_ack(p: Popper, *acks: BatchAck) -> Command:
 
 
 def batch_of(p: Popper, text: str, numbers: list[int], **wanted: Any) -> BatchAck:
-    """What a client makes of the handles of one pop: a bit for each offset behind the first."""
+    """The batch that a client makes of the handles of one pop: a bit for each offset behind the
+    first."""
     each = parse_handle(text)
     bits = sum(1 << number for number in numbers)
     data = bits.to_bytes(-(-bits.bit_length() // 8), "little")

@@ -98,7 +98,8 @@ class History:
         await self.open()
 
     async def crash(self) -> None:
-        """As a kill leaves it: what was written is there, what was only in memory is not."""
+        """Crash the broker as a kill does: what was only in memory is lost, what was written
+        stays."""
         self.crashes += 1
         self.settings |= crashed(self.broker, self.folder / f"crash-{self.crashes}")
         await self.caller.peers.close()

@@ -41,7 +41,7 @@ async def seen(p: Popper, **wanted: Any) -> tuple[list[bytes], int]:
 
 @pytest.fixture
 def chance(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What is drawn next: the last of these."""
+    """The random numbers, of which the last is drawn each time."""
     drawn = [1]
     monkeypatch.setattr(random, "randrange", lambda _: drawn[-1])
     return drawn

@@ -183,7 +183,7 @@ class Node:
         return [str(entry) for entry in self.store.epochs.entries]
 
     def bodies(self, topic: str = "T") -> int:
-        """How many messages can be read."""
+        """The number of messages that can be read."""
         return self.store.max_offset(topic, 0)
 
     def _on_confirmed(self) -> None:

@@ -45,7 +45,7 @@ class Slave:
             self.store.follower.derive_new()
 
     def take_progress(self) -> None:
-        """How far the master says that its timers are, as it would answer now."""
+        """Take over the progress of the master's timers, as the master would answer now."""
         self.master.sync()
         check = self.master.timers.state.check
         self.following.follow(check.read_ms, check.queue_offset)

@@ -120,14 +120,14 @@ class Peer:
         self.side = SlaveSide(SECRET.encode(), bytes(32))
 
     async def answer(self) -> bytes:
-        """What comes next; b"" when the connection is closed."""
+        """The next bytes; b"" when the connection is closed."""
         async with asyncio.timeout(LONG):
             with suppress(ConnectionResetError):
                 return await self.reader.read(1_000)
         return b""
 
     async def all(self) -> bytes:
-        """What comes until the connection is closed."""
+        """The bytes that come until the connection is closed."""
         got = b""
         while more := await self.answer():
             got += more
@@ -203,7 +203,7 @@ async def test_an_address_has_few_connections_without_a_proof(
 async def test_an_address_that_may_not_come_takes_no_place(
     start: Start, come: Come, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In controller mode; here the rule of the addresses is set by the test."""
+    """Set the rule of the addresses, which applies in controller mode, by the test."""
     monkeypatch.setattr(prologue, "UNPROVEN_MAX", 1)
     monkeypatch.setattr(CountedAcks, "may_come", lambda self, host: host != "127.0.0.3")
     master = await start("master", ha_secret=SECRET)

@@ -17,7 +17,7 @@ SECOND = MasterAddresses("b:10911", "b:10912")
 
 
 class Both:
-    """What follows a master, the log and the rest of it; notes what it is told, in order."""
+    """The two followers of a master, of the log and of the rest; notes their calls in order."""
 
     def __init__(self) -> None:
         self.told: list[str] = []

@@ -41,12 +41,12 @@ class Rig:
             self.keeper.apply(wanted, self.state.set_epoch + 1)
 
     def stands(self, number: int, acked: int, behind_ms: int = 0, *, learner: bool = False) -> None:
-        """How this slave stands now: its end, and for how long it has been behind."""
+        """Set the state of this slave now: its end, and the time for which it has been behind."""
         self.standings[number] = Standing(acked, self.clock.ms - behind_ms, learner)
         self.state.last_report_ms[number] = self.clock.ms
 
     async def propose(self, confirmed: int = 100, epoch_start: int = 50) -> list[list[int]]:
-        """What is asked now."""
+        """The proposals that are made now."""
         before = len(self.asked)
         self.keeper.propose(self.standings, confirmed, epoch_start, LATE_MS)
         for _ in range(3):
@@ -132,7 +132,8 @@ async def test_a_question_without_an_answer_is_asked_again_and_counts(
 async def test_a_lost_question_counts_until_the_set_has_another_number(
     rig: Rig, clock: Clock
 ) -> None:
-    """It may get to the controller behind a later question, whose refusal changes nothing."""
+    """The lost question may get to the controller behind a later one, whose refusal changes
+    nothing."""
     rig.wrong = TimeoutError("no answer")
     rig.stands(2, 100)
     assert await rig.propose() == [[1, 2]]

@@ -401,7 +401,7 @@ async def test_a_member_that_never_comes_leaves_after_a_while(a: Node, clock: Cl
 
 
 async def test_a_slave_joins_while_messages_come_all_the_time(a: Node, connect: Connect) -> None:
-    """It is always a little behind, so the master waits for it for a moment."""
+    """The slave is always a little behind, so the master waits for it for a moment."""
     await a.lead(1)
     a.put(3)
     slave = await connect(2, 0)

@@ -51,7 +51,7 @@ asyncio.run(run())
 
 @pytest.fixture(autouse=True)
 def made_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if another process compiled the code and this process had none."""
+    """Act as if another process compiled the code and this process had none."""
     monkeypatch.setattr(engine, "is_made", lambda: False)
     monkeypatch.setattr(sys, "executable", "/bin/true")
     monkeypatch.setattr(CompiledEngine, "_found", None)

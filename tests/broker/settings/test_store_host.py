@@ -17,7 +17,7 @@ NO_NAME = "broker.example"
 
 
 def knowing(monkeypatch: pytest.MonkeyPatch, names: dict[str, list[str]]) -> None:
-    """From now on these names have these addresses, and no other name has one."""
+    """Give these names these addresses from now on, and no other name one."""
 
     def look_up(host: Any, port: Any, *_: object, **__: object) -> list[Any]:
         if host not in names:

@@ -25,7 +25,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[StaticCluster]:
 
 
 async def clean(cluster: StaticCluster) -> dict[str, dict[int, list[str | None]]]:
-    """What each broker then has of each queue: the brokers of its items."""
+    """Clean; returns the brokers of the items of each queue, by broker."""
     await asyncio.gather(*(broker.static_cleaner.run() for broker in cluster.brokers.values()))
     return {
         name: {
