@@ -17,7 +17,7 @@ from ...protocol.headers.admin import HaAddresses
 from ..replication.replica import Replica
 from ..replication.slave import HaSlave
 from ..settings.config import BrokerConfig
-from .due_work import DueWork
+from .due_forwarding import DueForwarding
 from .master_finder import MasterFinder
 from .members import Group, Members
 from .pair_locks import PairLocks
@@ -54,7 +54,7 @@ class ActingMaster:
         finder: MasterFinder,
         copies: tuple[Copy, ...],
         locks: PairLocks,
-        due_work: DueWork | None,
+        due_forwarding: DueForwarding | None,
         save_progress: Callable[[], Awaitable[None]],
         now_ms: Callable[[], int],
     ) -> None:
@@ -67,7 +67,7 @@ class ActingMaster:
         self._replica = replica
         self._finder = finder
         self._copies = copies
-        self._due_work = due_work
+        self._due_forwarding = due_forwarding
         self._save_progress = save_progress
         self._now_ms = now_ms
         self._answered_ms = -1  # when a name server answered last
@@ -161,12 +161,12 @@ class ActingMaster:
             for copy in self._copies:
                 copy.lead()
             self.locks.begin()
-            if self._due_work is not None:
-                self._due_work.begin()
+            if self._due_forwarding is not None:
+                self._due_forwarding.begin()
             return
         self.locks.end()
-        if self._due_work is not None:
-            await self._due_work.end()
+        if self._due_forwarding is not None:
+            await self._due_forwarding.end()
         for copy in self._copies:
             copy.follows = True
         await self._save_progress()

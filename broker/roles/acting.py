@@ -8,7 +8,7 @@ from ...protocol.aio.connection import Row
 from ...protocol.aio.peers import Peers
 from ..access.gates import RequestGates
 from ..acting.acting import ActingMaster
-from ..acting.due_work import DueWork
+from ..acting.due_forwarding import DueForwarding
 from ..acting.handlers import PairHandlers, relayed
 from ..acting.master_finder import MasterFinder
 from ..acting.members import Members
@@ -77,7 +77,7 @@ class PairSlave(Slave):
             MasterFinder(replica, config, peers),
             (b.offsets, b.delays, *(() if timers is None else (timers.state,))),
             locks,
-            self._due_work(peers, timers) if config.enable_remote_escape else None,
+            self._due_forwarding(peers, timers) if config.enable_remote_escape else None,
             self._save_progress,
             b.alive_ms,
         )
@@ -93,9 +93,9 @@ class PairSlave(Slave):
             b.store, b.address, b.ha_address, acting.poll_name_servers, acting.returning, locks
         ).rows()
 
-    def _due_work(self, peers: Peers, timers: ActingWork | None) -> DueWork:
+    def _due_forwarding(self, peers: Peers, timers: ActingWork | None) -> DueForwarding:
         b, config = self._parts, self._parts.config
-        return DueWork(
+        return DueForwarding(
             RemoteDelivery(config, peers),
             b.delays,
             timers,

@@ -47,7 +47,7 @@ HALF = (
 Step = Callable[[], Coroutine[Any, Any, bool]]
 
 
-class DueWork:
+class DueForwarding:
     """Begun and ended together with the acting. `transactions()` makes a new walk over the half
     topic, from its cursor. `group` stands for a producer group that is not known."""
 

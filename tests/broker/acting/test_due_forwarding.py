@@ -128,7 +128,11 @@ async def test_fault_10_10_a_broker_that_declines_is_asked_until_it_takes_the_me
     await pair.lose_master()
     pair.ahead_ms = 120_000
     acting = pair.acting
-    await until(lambda: acting._due_work is not None and acting._due_work._remote_delivery._warned)
+    await until(
+        lambda: (
+            acting._due_forwarding is not None and acting._due_forwarding._remote_delivery._warned
+        )
+    )
     assert pair.slave.delays.offsets == {}
     pair.other.store.resume("test")
     await caller.ask(codes.UPDATE_AND_CREATE_TOPIC, UpdateTopic("T", 1, 1, 6))
