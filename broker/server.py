@@ -402,7 +402,8 @@ class Broker(Parts):
             changed(topic)
 
     def _on_dynamic_settings(self) -> None:
-        """Effects of changed settings beyond the value that every part reads when it needs it."""
+        """Apply effects of changed settings beyond the value that every part reads when it needs
+        it."""
         config, on_change = self.config, self.dynamic_settings.on_change
         store, scheduler = self.store, self.server.scheduler
 

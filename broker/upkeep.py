@@ -1,4 +1,4 @@
-"""What a broker does by the clock: the table of its periodic work.
+"""The table of a broker's periodic work.
 
 Work that only one role has, such as a master's deliveries, is in the `jobs` of the role. What waits
 for other servers has a task of its own: the registration, a slave's copying, an acting master.

@@ -73,7 +73,7 @@ class AccessLists:
         return found
 
     def put(self, user: str, given: list[PolicyInfo] | None) -> None:
-        """Add these entries; one about a resource that is there already replaces that one.
+        """Add these entries. An entry about a resource that has one already replaces it.
 
         Refusal when something is wrong with one of them, or over the limit: then none is taken.
         """

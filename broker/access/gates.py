@@ -1,4 +1,4 @@
-"""What requests pass before their handlers: the one gate to everything that a broker does.
+"""The gates that requests pass before their handlers: the one way to everything that a broker does.
 
 A row of the request table names its gates. `RequestGates` knows which of them stand in this
 broker's role, and decides that once, when the table is made: a row without a gate is served
@@ -78,8 +78,8 @@ class RequestGates:
     """The gates of one broker, None for each that it doesn't have in its role.
 
     `authority` says why a master takes no changes, `locks` why no queue is locked; `master` is
-    where a slave's master is, "" when not known. `relayed` makes a handler tell that one the
-    request, `timed` makes it note its time.
+    the address of a slave's master, "" when not known. `relayed` makes a handler relay the request
+    to the master, `timed` makes it note its time.
     """
 
     timed: Around

@@ -105,12 +105,12 @@ class ActingMaster:
             await self._change("this broker stops")
 
     def poll_name_servers(self) -> None:
-        """A notice says that the smallest id has changed: ask the name servers soon."""
+        """Poll the name servers soon, since a notice says that the smallest id has changed."""
         self._news.set()
 
     async def returning(self, told: HaAddresses) -> None:
-        """A master announces its return: on return this broker does not act any more, if a master
-        of its name is there indeed."""
+        """Stop acting before this returns, if a master that announces its return is there
+        indeed."""
         if not self._follower.connected:
             if self._is_verifying:
                 return

@@ -1,4 +1,4 @@
-"""What an acting master does with messages that become due: it has other brokers take them.
+"""Forwards messages that become due at an acting master: other brokers take them.
 
 Each kind of waiting has a cursor: one for each delay level, the timer's slot, the offset in the
 half topic. A cursor passes a message only after another broker has taken it.
@@ -72,7 +72,7 @@ class DueForwarding:
         self._tasks: list[asyncio.Task[None]] = []
 
     def begin(self) -> None:
-        """Send what is due, until `end`."""
+        """Forward due messages until `end`."""
         self._walk = self._transactions()
         steps: list[tuple[Step, float]] = [
             (self.send_delayed, IDLE_SECONDS),

@@ -61,8 +61,8 @@ class PairHandlers:
     async def on_addresses(
         self, header: HaAddresses, command: Command, connection: Connection
     ) -> Response:
-        """A question is answered by a master; an announcement is for its slaves, and answered once
-        this one does not act any more."""
+        """Answer a question as a master. As a slave take a master's announcement, and answer once
+        this broker does not act any more."""
         if self.returning is not None:
             if header.master_ha_address is not None:
                 await self.returning(header)
@@ -85,9 +85,9 @@ class PairHandlers:
 
 
 def relayed(peers: Peers, master: Callable[[], str], handler: Handler) -> Handler:
-    """A handler of UPDATE_CONSUMER_OFFSET on a slave that tells the master, too, what a client
-    reports here because it takes the slave for the master still. `master()` is "" where there is
-    none."""
+    """A handler of UPDATE_CONSUMER_OFFSET on a slave that also reports to the master what a client
+    reports here because it still takes the slave for the master. `master()` is "" without a
+    master."""
 
     @wraps(handler)
     def take(header: UpdateConsumerOffset, command: Command, connection: Connection) -> Any:

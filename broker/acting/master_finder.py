@@ -22,7 +22,8 @@ class MasterFinder:
         self._peers = peers
 
     async def find(self, addresses: list[str]) -> None:
-        """The name servers list a master at these addresses; none: there is no master."""
+        """Follow the master that the name servers list at these addresses; without any there is no
+        master."""
         replica = self._replica
         if not addresses:
             if replica.master():

@@ -1,4 +1,4 @@
-"""Which brokers of this name are alive, as the name servers know them (901, 904)."""
+"""The living brokers of this name, as the name servers know them (901, 904)."""
 
 import asyncio
 import logging

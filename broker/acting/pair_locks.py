@@ -1,8 +1,8 @@
 """Queue locks of a pair: one of master and slave gives them, until it hands them over to the other.
 
 A broker that begins to give locks doesn't know the locks of the broker before, and waits until they
-have ended. It need not wait where that one hands all of them over: a master to its slave
-when it stops, an acting master to the master that returns. They are handed over once.
+have ended. It need not wait if the broker before hands all of them over: a master to its slave when
+it stops, an acting master to the master that returns. They are handed over once.
 """
 
 from collections.abc import Callable
@@ -51,8 +51,8 @@ class PairLocks:
         self.gate.close()
 
     def take(self, table: LockTable) -> None:
-        """The broker before gives no locks any more, and has given these. ValueError when they
-        can't be taken."""
+        """Take the locks that the broker before gave, which gives none any more. ValueError when
+        that is impossible."""
         if table.broker_name != self._name:
             raise ValueError(f"the locks are of broker {table.broker_name}, this is {self._name}")
         if self.gate.is_opening:
@@ -62,8 +62,8 @@ class PairLocks:
         self._known_ms, self._came = self._now_ms(), True
 
     def give(self) -> LockTable | None:
-        """All locks, once, for the broker that gives them from now on; None where this one doesn't
-        know all of them."""
+        """Give up all locks, once; returns them for the next broker that gives locks. None when
+        this broker doesn't know all of them."""
         is_known, self._known_ms = self._is_known, None
         return self._locks.table(self._wall_ms(), self._name) if is_known else None
 

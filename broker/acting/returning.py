@@ -1,7 +1,7 @@
 """A master whose slave acts for it while it is away.
 
 Before it registers, at its start and after the name servers have forgotten it, it takes offsets and
-progress back from the brokers of its name: it tells each where it replicates, waits until that one
+progress back from the brokers of its name: it tells each where it replicates, waits until the other
 follows its log, and asks for its tables and queue locks. Nothing that is due is delivered until
 then. Where no answer comes in time it goes on without: what the acting master did is then done once
 more. When it stops it hands its queue locks to the broker that acts next.

@@ -1,4 +1,4 @@
-"""What a master that returns takes over from the broker that acted for it.
+"""Takes the progress of the acting master over into a master that returns.
 
 Progress of deliveries only grows, so the greater one counts. Offsets of groups may go back, so
 there the newer version counts: a slave that was away must not take them back.
@@ -57,7 +57,7 @@ def take_offsets(
 
 
 def take_delays(delays: Delays, found: DelayOffsets) -> None:
-    """Take the progress of each delay level that is ahead of this one."""
+    """Take the progress of each delay level that is ahead of the progress here."""
     for level, offset in found.offset_table.items():
         if 0 < level <= delays.levels:
             delays.passed(level, offset)
@@ -75,7 +75,7 @@ class TakenTimers:
         self._until_ms = 0  # the first slot that the acting master has not sent
 
     async def take(self, read_ms: int, queue_offset: int, now_ms: int) -> None:
-        """The acting master has sent everything in the slots before `read_ms`, of the messages
+        """Skip what the acting master has sent: all in the slots before `read_ms`, of the messages
         before `queue_offset`. What never reached it, or stays here, is due here.
 
         One slot after the other: what is due here goes into a later slot, then this one is cleared.

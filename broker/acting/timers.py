@@ -58,8 +58,8 @@ class ActingWork:
         self._slots.drop()
 
     def follow(self, read_ms: int, queue_offset: int) -> None:
-        """The master has delivered all slots before `read_ms`, of the messages before
-        `queue_offset`; it may have taken what was sent here."""
+        """Take over the master's progress: it has delivered all slots before `read_ms`, of the
+        messages before `queue_offset`. It may have taken over what was sent here."""
         if self._sent is not None and read_ms >= self._sent[0]:
             self._sent = None
         self._following.follow(read_ms, queue_offset)
@@ -103,7 +103,7 @@ class Offers:
         self._taken_late = -1  # the place of the last one that was taken
 
     def confirm(self, done: int) -> None:
-        """Other brokers have taken the first `done` of the offered copies."""
+        """Note that other brokers have stored the first `done` of the offered copies."""
         part, due, late = self.part, self._slots.due, self._late
         self.part, self._late = None, -1
         if late >= 0:

@@ -1,4 +1,5 @@
-"""Whether a master may still take what changes something: sends, locks, offsets, pops and others.
+"""The authority of a master to accept what changes something: sends, locks, offsets, pops and
+others.
 
 Only members of the sync state set are elected. So a master is the only one as long as all other
 members report to it, or as the controllers' leader names it, or if it is alone in the set. Without
@@ -22,8 +23,8 @@ class Authority:
         self._named_ms = now_ms()  # it is made when the leader has named this master
 
     def named(self, asked_ms: int) -> None:
-        """The leader has named this broker as the master, in the answer to a request that was sent
-        at `asked_ms`."""
+        """Note that the leader has named this broker as the master, in the answer to a request that
+        was sent at `asked_ms`."""
         self._named_ms = max(self._named_ms, asked_ms)
 
     def silent_ms(self, members: Collection[int], reports: Mapping[int, int]) -> int:

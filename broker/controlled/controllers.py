@@ -52,7 +52,7 @@ class Controllers:
         return found
 
     async def find_leader(self) -> None:
-        """Ask the controllers, one after the other, which one leads; NoLeaderError."""
+        """Ask the controllers, one after the other, for the leader; NoLeaderError."""
         faults = []
         for address in self._addresses:
             try:

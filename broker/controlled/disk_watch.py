@@ -1,4 +1,4 @@
-"""Whether the disk makes progress: a master whose disk hangs gives its role away."""
+"""Watches the progress of the disk: a master whose disk hangs gives its role away."""
 
 from collections.abc import Callable
 

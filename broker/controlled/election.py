@@ -1,4 +1,4 @@
-"""What an election decided, seen by one member of the broker name."""
+"""The result of an election, seen by one member of the broker name."""
 
 from typing import NamedTuple
 

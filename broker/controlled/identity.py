@@ -1,4 +1,4 @@
-"""Which member of its broker name a broker is: files `brokerIdentity` and `brokerIdentity-temp`.
+"""The identity of a member of a broker name: files `brokerIdentity` and `brokerIdentity-temp`.
 
 A broker keeps its id for life. It asks a controller for the next id, writes `brokerIdentity-temp`
 with a check code, and applies for the id. If the answer is lost, it applies again with the same

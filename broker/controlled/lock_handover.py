@@ -1,8 +1,8 @@
 """Queue locks on their way from the master of one epoch to the master of the next.
 
 A new master gives no locks until those of the master before have ended, which it does not know. It
-need not wait when that one, which gives none any more, sends it all of them. Epochs follow each
-other without a gap, so no other master can have given locks between the two.
+need not wait when the master before, which gives none any more, sends it all of them. Epochs follow
+each other without a gap, so no other master can have given locks between the two.
 
 A master that is alone in its set leaves its locks in a file when it stops. It takes them back as
 long as no other master can have given locks: no master was elected since, or this one was elected
@@ -53,12 +53,12 @@ class LockHandover:
         self._before, self._now, self._take = before, now, None
 
     def ask(self, take: Take) -> None:
-        """The new master asks for the locks of the one before, which may come later or never."""
+        """Have `take` called with the locks of the master before, which may come later or never."""
         self._take = take
         self._match()
 
     def come(self, table: LockTable) -> None:
-        """A master that gives no locks any more hands its locks over. Its clock may be another
+        """Receive the locks of a master that gives none any more. Its clock may differ from this
         one."""
         if table.broker_name != self._name:
             log.warning("locks of %s were sent to %s", table.broker_name, self._name)

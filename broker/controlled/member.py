@@ -244,7 +244,7 @@ class Member(Generic[OneBroker]):
         await self._take(election, asked_ms)
 
     async def _take(self, election: Election, asked_ms: int) -> None:
-        """Act on the election that the leader tells; an older one is passed over."""
+        """Act on the election that the leader reports; an older one is ignored."""
         known = self.election
         if election.epoch >= known.epoch and not election.has_master:
             election = await self._leader.elect(election.own_id)
@@ -325,7 +325,7 @@ class Member(Generic[OneBroker]):
             self._old = None
 
     def _hand_over_locks(self, election: Election) -> None:
-        """The locks of the broker that has ended go to the elected master."""
+        """Send the locks of the broker that has ended to the elected master."""
         released, self._released = self._released, None
         self._handover.switch(self.election, election)
         if released is None or not election.has_master:
@@ -337,7 +337,7 @@ class Member(Generic[OneBroker]):
             self._sending = asyncio.create_task(send, name="locks")
 
     async def _alter(self, wanted: frozenset[int]) -> None:
-        """Propose another sync state set, and tell the broker which one holds."""
+        """Propose another sync state set, and tell the broker which set is valid."""
         broker = self.broker
         state = None if broker is None else broker.sync_state
         if broker is None or state is None:

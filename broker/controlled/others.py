@@ -1,4 +1,4 @@
-"""What other brokers of the name say about themselves, asked by a member before it takes a role.
+"""Questions to the other brokers of the name, asked by a member before it takes a role.
 
 A master may come back after a crash, before another one was elected. With ASYNC_FLUSH a power cut
 may have taken the end of its log, which the other members of the sync state set have. As the master
@@ -37,7 +37,7 @@ async def epochs_of(peers: Peers, address: str) -> EpochEntryCache | None:
 
 
 async def refuse_twin(peers: Peers, group: ReplicasInfo, own: Identity, address: str) -> None:
-    """StoreError when another living broker than this one, which is at `address`, has its id.
+    """Raise StoreError when another living broker, not this one at `address`, has its id.
 
     `group` is what the controller knows of the broker name.
     """

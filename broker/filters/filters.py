@@ -166,7 +166,7 @@ class Filters(PersistentTable):
         self._bury(data for data in self._of(group) if data.topic not in named)
 
     def unregister(self, group: str) -> None:
-        """The last member of the group has left."""
+        """Mark the filters of a group as dead: its last member has left."""
         self._bury(self._of(group))
 
     def clean(self, now_ms: int) -> None:

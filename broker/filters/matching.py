@@ -1,4 +1,4 @@
-"""What a reader wants of a queue's messages, and the search for messages that match an expression.
+"""The messages of a queue that a reader wants, and the search for those that match an expression.
 
 The consume queue decides about tags, inside the store. An SQL92 expression needs the properties in
 the log: `scan_matching` reads messages from the store in chunks, up to the limit of one pull, and

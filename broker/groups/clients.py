@@ -126,7 +126,7 @@ class ConsumerGroup:
         return self._id_list
 
     def members_changed(self) -> None:
-        """A member joined, left or has another id."""
+        """React to a member that joined, left or has another id."""
         self._ids = self._sorted_ids = self._id_list = None
 
 
@@ -248,7 +248,8 @@ class Clients:
         producer_group: str | None,
         consumer_group: str | None,
     ) -> None:
-        """A client leaves these groups: the one on this connection, or with this id behind it."""
+        """Remove a client from these groups: the one on this connection, or with this id behind
+        it."""
         key = self._proxied.get(connection, {}).get(client_id) or ClientKey(connection)
         if producer_group:
             self._leave_producers(producer_group, key)
@@ -258,7 +259,7 @@ class Clients:
             self._forget_proxied(key)
 
     def lost(self, connection: Connection) -> None:
-        """The connection closed: its clients leave every group."""
+        """Remove the clients of a closed connection from every group."""
         for key in (ClientKey(connection), *self._proxied.pop(connection, {}).values()):
             self._lost(key)
 

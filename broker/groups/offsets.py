@@ -69,9 +69,9 @@ class Offsets(PersistentTable):
         self._unsorted.clear()
 
     def cut_at(self, end_of: Callable[[str, int], int]) -> None:
-        """No group has consumed beyond the end of a queue, and the file says so from now on.
+        """Cut offsets beyond the ends of their queues, also in the file.
 
-        Else it would pass over the messages that get these offsets next.
+        Else a group would pass over the messages that get these offsets next.
         """
         cut = 0
         for (topic, _), queues in self._table.items():
@@ -120,7 +120,7 @@ class Offsets(PersistentTable):
         return ConsumerOffsetSerializeWrapper(table, self.version)
 
     def commit(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """The group has consumed everything below `offset`."""
+        """Note that the group has consumed everything below `offset`."""
         queues = self._table.get((topic, group))
         if queues is None:
             self._check_room()
@@ -147,7 +147,7 @@ class Offsets(PersistentTable):
             self.changed = True
 
     def clone(self, topic: str, source: str, target: str) -> None:
-        """The target has the offsets of the source and no others, unless the source has none."""
+        """Give the target the offsets of the source and no others, unless the source has none."""
         offsets = self.queues(topic, source)
         for queue_id, offset in offsets.items():
             self.commit(topic, target, queue_id, offset)
@@ -160,7 +160,7 @@ class Offsets(PersistentTable):
         return -1 if queues is None else queues.get(queue_id, -1)
 
     def reset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """The group is to go on at `offset`, whatever it reports until its next pull."""
+        """Have the group go on at `offset`, whatever it reports until its next pull."""
         if len(self.resets) >= KEYS_MAX and (topic, group, queue_id) not in self.resets:
             raise OverflowError(
                 f"{len(self.resets)} resets wait for their group's next pull, the limit is "

@@ -97,7 +97,7 @@ class Permissions:
             raise writes_forbidden(self.config)
 
     def require_writable(self, target: Target) -> None:
-        """The topic's own perm must allow writes."""
+        """Require that the topic's own perm allows writes."""
         if not target.config.perm & PERM_WRITE:
             raise Refusal(
                 codes.NO_PERMISSION,

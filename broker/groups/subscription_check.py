@@ -59,7 +59,7 @@ class SubscriptionCheck:
             self._judge()
 
     def left(self, key: Hashable) -> None:
-        """A member has left."""
+        """Forget a member that has left."""
         self._forget(key)
         self._judge()
 

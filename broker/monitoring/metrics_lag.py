@@ -1,4 +1,4 @@
-"""How far groups are behind: RocketMQ's five metrics of a topic and a group.
+"""The lag of groups: RocketMQ's five metrics of a topic and a group.
 
 RocketMQ has them only while a group has members. Here a group that is offline has them as well, for
 the topics in which it has offsets: that it has stopped is what an alert is for.

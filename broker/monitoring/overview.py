@@ -1,4 +1,4 @@
-"""What a broker tells of itself: facts, topics with rates, groups with lag."""
+"""The overview of a broker: facts, topics with rates, groups with lag."""
 
 from collections.abc import Generator
 from operator import itemgetter

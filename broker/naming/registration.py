@@ -120,7 +120,7 @@ class Registration:
         await self._peers.close()
 
     async def wait_registered(self, seconds: float) -> None:
-        """Returns when the name servers know all changes so far, or after the timeout."""
+        """Wait until the name servers know all changes so far, or for the timeout."""
         self._send_changes()
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=seconds)
@@ -148,7 +148,8 @@ class Registration:
         task.add_done_callback(self._tasks.pop)
 
     async def _tell_each(self, server: str, topics: dict[str, TopicConfig]) -> None:
-        """Each topic by a request of its own, which leaves a broker's other topics alone."""
+        """Register each topic by a request of its own, which leaves a broker's other topics
+        alone."""
         for name, known in topics.items():
             config = self._usable(known)
             queues = QueueData(
@@ -264,7 +265,7 @@ class Registration:
     def _take_master(
         self, server: str, answer: Command, on_master: Callable[[MasterAddresses], None]
     ) -> None:
-        """The master's addresses in the response to a slave's registration."""
+        """Note the master's addresses in the response to a slave's registration."""
         found = answer.header(RegisterBrokerResponse)
         self._masters[server] = MasterAddresses(found.master_addr or "", found.ha_addr or "")
         # One that was restarted a moment ago knows of no master yet: the others' word counts.
@@ -275,7 +276,7 @@ class Registration:
             on_master(master)
 
     def _put_in_order(self, server: str, body: bytes) -> None:
-        """The answer to a registration brings the order conf of all topics."""
+        """Take the order conf of all topics from the response to a registration."""
         try:
             names = KVTable.decode(body).table
             self._topics.put_in_order(names)

@@ -26,23 +26,24 @@ class PopMeters:
         self._in_flight: dict[tuple[str, str, int], int] = {}
 
     def wrote(self, group: str, topic: str, kind: str) -> None:
-        """An entry was written to the revive topic."""
+        """Count an entry written to the revive topic."""
         _add(self.revive_in, (group, topic, kind))
 
     def read(self, group: str, topic: str, queue_id: int, kind: str) -> None:
-        """An entry was read from a queue of the revive topic."""
+        """Count an entry read from a queue of the revive topic."""
         _add(self.revive_out, (group, topic, queue_id, kind))
 
     def retried(self, group: str, topic: str) -> None:
-        """A message of the topic was put into the retry topic."""
+        """Count a message of the topic that was put into the retry topic."""
         _add(self.retries, (group, topic))
 
     def popped(self, topic: str, group: str, queue_id: int, messages: int) -> None:
-        """Messages are with a consumer."""
+        """Count messages that go to a consumer."""
         _add(self._in_flight, (topic, group, queue_id), messages)
 
     def finished(self, topic: str, group: str, queue_id: int, messages: int) -> int:
-        """Messages were acknowledged, or are to be popped again. Returns how many are left."""
+        """Count messages that were acknowledged, or are to be popped again. Returns how many are
+        left."""
         key = (topic, group, queue_id)
         left = max(0, self._in_flight.get(key, 0) - messages)
         if left > 0:
@@ -52,20 +53,21 @@ class PopMeters:
         return left
 
     def in_flight(self, topic: str, group: str, queue_id: int) -> int:
-        """Messages of a queue that were popped since the start and are not finished."""
+        """The number of messages of a queue that were popped since the start and are not
+        finished."""
         return self._in_flight.get((topic, group, queue_id), 0)
 
     def clear(self, topic: str, group: str, queue_id: int) -> None:
-        """The group's offset in the queue was reset."""
+        """Forget the messages in flight of a queue in which the group's offset was reset."""
         self._in_flight.pop((topic, group, queue_id), None)
 
     def forget_topic(self, topic: str) -> None:
-        """A topic was deleted."""
+        """Forget the messages in flight of a deleted topic."""
         for key in [key for key in self._in_flight if key[0] == topic]:
             del self._in_flight[key]
 
     def forget_group(self, group: str) -> None:
-        """A group was deleted, with its offsets."""
+        """Forget the messages in flight of a deleted group."""
         for key in [key for key in self._in_flight if key[1] == group]:
             del self._in_flight[key]
 

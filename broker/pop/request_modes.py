@@ -1,4 +1,4 @@
-"""How groups read topics, by pull or by pop: messageRequestMode.json."""
+"""The way in which groups read topics, by pull or by pop: messageRequestMode.json."""
 
 from pathlib import Path
 

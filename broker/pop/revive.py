@@ -165,7 +165,7 @@ class PopRevive:
         return True
 
     def _take(self, queue: _Queue, data: bytes) -> None:
-        """One entry of the revive topic. Unreadable ones are skipped, as in RocketMQ."""
+        """Take one entry of the revive topic. Unreadable ones are skipped, as in RocketMQ."""
         try:
             record = decode_record(data)
         except Malformed as wrong:

@@ -81,7 +81,7 @@ class ColdData:
     def count(
         self, header: PullMessage, next_offset: int, tags_codes: Collection[int] | None
     ) -> None:
-        """A pull was given the messages up to `next_offset`."""
+        """Count the cold bytes of a pull that got the messages up to `next_offset`."""
         if is_system_group(header.group) or header.group in _TOOLS:
             return
         size = self._store.page_cache.read_cold(
@@ -134,7 +134,7 @@ class ColdData:
         self._thresholds[group] = threshold
 
     def remove_threshold(self, group: str) -> None:
-        """The group has cgColdReadThreshold again."""
+        """Reset the group's threshold to cgColdReadThreshold."""
         self._thresholds.pop(group, None)
 
     def info(self) -> Body:

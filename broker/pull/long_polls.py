@@ -42,7 +42,7 @@ class LongPolls(ParkingLot[QueueKey]):
                 del self.parked[key]
 
     def mark(self, key: QueueKey) -> None:
-        """A message was appended: run the queue's pulls at the end of this loop iteration."""
+        """Run the queue's pulls at the end of this loop iteration, since a message was appended."""
         if key in self.parked:
             self.marked[key] = None
 

@@ -1,4 +1,4 @@
-"""What the role of a broker (brokerRole) decides about its pulls.
+"""The decisions of a broker's role (brokerRole) about its pulls.
 
 A slave knows only a part of what its master knows: it may be behind, and its log may begin later.
 So it never corrects a reader's offset. While the master is up, a pull that finds nothing is sent to

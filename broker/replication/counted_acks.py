@@ -84,12 +84,12 @@ class CountedAcks:
         pass
 
     def note_alive(self, brokers: int) -> None:
-        """The name servers list this many brokers of this name, this one included."""
+        """Note how many brokers of this name the name servers list, this one included."""
         self._alive = brokers
         self._count()
 
     def heard(self) -> None:
-        """A slave has reported its end of the log."""
+        """Work out how far slaves have the log, after a slave has reported its end."""
         self._ha.heard()
         needed = self.acks_needed
         if not needed:

@@ -1,4 +1,4 @@
-"""How many bytes went over a connection of replication in a second: RocketMQ's FlowMonitor."""
+"""The bytes that went over a connection of replication in a second: RocketMQ's FlowMonitor."""
 
 from collections.abc import Callable
 

@@ -49,7 +49,9 @@ class FollowingWork(TimerWork):
         self._master_offset = 0  # of the queue: the master's wheel has everything before it
 
     def follow(self, read_ms: int, queue_offset: int) -> None:
-        """Let `step` go as far as the master did."""
+        """Take over the master's progress: it has delivered all slots before `read_ms`, and
+        everything that it put into them of the messages before `queue_offset`. The deliveries must
+        be in the log here."""
         self._master_ms = self.state.floor(read_ms)
         self._master_offset = queue_offset
 

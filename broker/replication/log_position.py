@@ -1,4 +1,4 @@
-"""How far a member's log goes, as controllers compare it."""
+"""The position of a member's log, as controllers compare it."""
 
 from typing import NamedTuple
 

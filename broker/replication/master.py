@@ -52,19 +52,19 @@ class Acks(Protocol):
         ...
 
     def begin(self) -> None:
-        """Slaves are about to be let in."""
+        """Prepare for slaves, which are about to be let in."""
 
     def sent(self) -> None:
-        """The log has grown, and slaves were sent the new part."""
+        """Note that the log has grown, and that slaves were sent the new part."""
 
     def synced(self) -> None:
-        """The disk has taken more of the log."""
+        """Note that the disk has more of the log."""
 
     def sweep(self) -> None:
         """Do what is due by time: about ten times a second."""
 
     def lost(self) -> None:
-        """A slave is gone."""
+        """Note that a slave is gone."""
 
     def in_sync_count(self) -> int:
         """The number of slaves that count as following."""
@@ -134,7 +134,7 @@ class HaMaster:
         self.acks.lost()
 
     def heard(self) -> None:
-        """A slave has reported its end of the log, or is gone."""
+        """Note that a slave has reported its end of the log, or is gone."""
         self._progress.set()
 
     async def stop(self) -> None:
@@ -332,7 +332,7 @@ class LogSender(asyncio.Protocol):
         return place <= end
 
     def _begin(self, place: int) -> None:
-        """The slave asks for the log from a place on; 0 says that it has nothing."""
+        """Begin at the place from which the slave asks for the log; 0 says that it has nothing."""
         store = self._master.store
         if place == 0:
             place = store.log_start

@@ -22,7 +22,8 @@ ANSWER_SECONDS = 3.0
 
 
 class ElectedMaster:
-    """The controllers name its `address` for clients, "" without a master; it tells the rest."""
+    """The master that the controllers name: its `address` for clients, "" without a master. The
+    master itself tells the rest."""
 
     def __init__(self, address: str, peers: Peers) -> None:
         self.address = address
@@ -34,7 +35,7 @@ class ElectedMaster:
 
 
 async def addresses_of(master: str, peers: Peers) -> HaAddresses:
-    """The addresses of the master at this one, as it says itself; none where it doesn't."""
+    """The addresses of the master at this address, as it says itself; none when it does not."""
     try:
         answer = await peers.ask(
             master, codes.EXCHANGE_BROKER_HA_INFO, HaAddresses(), ANSWER_SECONDS
@@ -82,7 +83,7 @@ class Replica:
         return self._follower.connected
 
     def on_master(self, master: MasterAddresses) -> None:
-        """A name server says where the master is, or that there is none."""
+        """Take the master's addresses from a name server, which may say that there is none."""
         elected = self._elected
         if elected is None or (master.address == elected.address and master.ha_address):
             self._take(master)
@@ -106,7 +107,7 @@ class Replica:
             self._news.clear()
 
     async def tick(self) -> None:
-        """One round: the tables, then, the first time, the log."""
+        """Do one round: the tables, then, the first time, the log."""
         missed = self._missed
         if missed is not None:
             self._ha_address = await missed.ha_address() or self._ha_address

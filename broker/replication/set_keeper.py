@@ -57,7 +57,8 @@ class SetKeeper:
         return self._state.counted() | self._joining.keys()
 
     def apply(self, members: frozenset[int], set_epoch: int) -> bool:
-        """The controller has this set. False when it is older than what is known."""
+        """Take over the set that the controller has confirmed; False when it is older than the
+        known one."""
         before = self._state.members
         is_taken = self._state.take(members, set_epoch)
         if is_taken and members != before:

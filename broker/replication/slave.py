@@ -103,7 +103,7 @@ class HaSlave:
             self._connection.close()
 
     def retry(self) -> None:
-        """Try to connect now, where there is no connection."""
+        """Try to connect now, unless there is a connection."""
         if self._connection is None:
             self._changed.set()
 
@@ -190,7 +190,8 @@ class HaSlave:
         log.warning("the connection to the master at %s is over", master)
 
     async def _connected(self, host: str, port: int) -> "MasterConnection":
-        """A connection, after the proof of the secret where there is one. OSError without it."""
+        """A connection, after the proof of the secret if there is one. OSError without a
+        connection."""
         loop = asyncio.get_running_loop()
         if not self._secret:
             _, connection = await loop.create_connection(
@@ -315,8 +316,8 @@ class MasterConnection(asyncio.Protocol):
         self._report()
 
     def _feed(self, data: bytes) -> bool:
-        """Take what the master has sent; whether a chunk is whole by now. Malformed or StoreError
-        when it does not fit."""
+        """Take bytes from the master; returns True if a chunk is whole by now. Malformed or
+        StoreError when it does not fit."""
         chunks = self._chunks.feed(data)
         for place, chunk in chunks:
             rest = self._compared(place, chunk)

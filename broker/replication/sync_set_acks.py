@@ -121,15 +121,15 @@ class SyncSetAcks:
         await self._keeper.stop()
 
     def apply(self, members: Iterable[int], set_epoch: int) -> None:
-        """The controller says that the sync state set is this one. An older `set_epoch` than the
-        last one changes nothing."""
+        """Take over the sync state set that the controller has confirmed. An older `set_epoch` than
+        the last one changes nothing."""
         if self._keeper.apply(frozenset(members), set_epoch):
             self._check_size()
             self.confirm()
             self._propose()
 
     def confirm(self) -> None:
-        """Work out how far the log is confirmed, and tell it."""
+        """Work out how far the log is confirmed, and report it."""
         end = self._confirmed_end()
         if end is not None:
             self._store.confirm(end)
@@ -145,7 +145,7 @@ class SyncSetAcks:
     # ---- for the connections
 
     def heard(self, slave: "SlaveLink") -> None:
-        """A slave has reported its end of the log.
+        """Take a slave's report of its end of the log into account.
 
         A report that waited while this process stood still is old: it is no proof that the slave
         has no newer master.
@@ -318,7 +318,7 @@ class SlaveLink(LogSender):
         return None
 
     def _report(self, ends: list[int]) -> None:
-        """The slave has reported these ends of its log."""
+        """Note the ends of the log that the slave has reported."""
         if not self.slave_id:
             self._refuse("it reports the end of its log without a handshake before")
         elif self._is_behind(max(ends)):

@@ -33,12 +33,13 @@ class SyncState:
         return self.members | self.proposed
 
     def propose(self, wanted: frozenset[int]) -> None:
-        """The controller is asked for this set."""
+        """Note that the controller is asked for this set."""
         self.proposed |= wanted
         self.is_answered = False
 
     def take(self, members: frozenset[int], set_epoch: int) -> bool:
-        """The controller has this set. False when it is older than what is known.
+        """Take over the set that the controller has confirmed; False when it is older than the
+        known one.
 
         A proposed set counts on where the controller has not answered: it may still get there,
         until the controller has a set with a larger number, which refuses older proposals.

@@ -1,1 +1,1 @@
-"""What a broker does because it is a master or a slave: `role` has the questions."""
+"""The behaviour of a broker as a master or as a slave: `role` has the questions."""

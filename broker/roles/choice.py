@@ -1,4 +1,4 @@
-"""Which role a broker has: by its settings, or as the controllers have elected."""
+"""The choice of a broker's role: by its settings, or as the controllers have elected."""
 
 from .acting import PairMaster, PairSlave
 from .controlled import ControlledMaster, ControlledSlave

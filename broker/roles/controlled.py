@@ -69,7 +69,8 @@ class ControlledMaster(Master):
         return member_rows(b, member)
 
     async def prepare(self) -> None:
-        """A new master has a topic for each queue of its log, and registers as the newest."""
+        """Make a topic for each queue of the log that lacks one, and register as the newest
+        master."""
         b = self._parts
         made = add_missing(b.topics, b.store.queue_keys())
         if made:
@@ -117,7 +118,8 @@ class ControlledMaster(Master):
         return self._acks
 
     def _check_authority(self) -> None:
-        """A master without authority stores nothing, neither of its clients nor of its own."""
+        """Pause the store while this master has no authority, so that it stores nothing, of its
+        clients or of its own."""
         why = self.change_refusal()
         store = self._parts.store
         if why is None:
@@ -169,7 +171,7 @@ class ControlledSlave(Slave):
         return self._member.election.epoch > 0 and super()._may_compile()
 
     def _on_cut(self, _: int) -> None:
-        """The end of the log was cut, since another master never had it."""
+        """Cut the tables after the end of the log was cut, which the new master never had."""
         b = self._parts
         b.offsets.cut_at(b.store.next_offset)
         b.delays.cut_at_log()

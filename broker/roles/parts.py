@@ -1,4 +1,4 @@
-"""What a broker consists of. `Broker` makes the parts, its role and its request table use them."""
+"""The parts of a broker. `Broker` makes the parts, its role and its request table use them."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -172,7 +172,8 @@ class Parts:
         self._closers.append(close)
 
     def wake(self, key: tuple[str, int]) -> None:
-        """The broker itself stored a message: wake its readers at the end of the loop iteration."""
+        """Wake the readers of a message that the broker itself stored, at the end of the loop
+        iteration."""
         self.long_polls.mark(key)
         self.server.scheduler.wake()
 

@@ -88,7 +88,7 @@ class Role(Protocol):
         return
 
     def take_sync_set(self, members: Iterable[int], set_epoch: int) -> None:
-        """The controller says that the sync state set is this one."""
+        """Take over the sync state set that the controller has confirmed."""
         return
 
     def release_locks(self) -> LockTable | None:

@@ -147,7 +147,7 @@ class Slave(Role):
         return self._parts.config.compiled_sends
 
     def _on_followed(self, keys: Iterable[tuple[str, int]]) -> None:
-        """The master's log brought new messages for these queues."""
+        """Wake the readers of these queues, for which the master's log brought new messages."""
         b = self._parts
         for key in keys:
             b.long_polls.mark(key)

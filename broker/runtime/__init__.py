@@ -1,1 +1,1 @@
-"""What every part of the broker uses: statistics, persistent tables, periodic tasks, fsync."""
+"""The tools of every part of the broker: statistics, persistent tables, periodic tasks, fsync."""

@@ -31,7 +31,7 @@ class Cleaner:
         self._asked: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """A round: check the disks, refuse or take messages, delete files."""
+        """Do a round: check the disks, refuse or accept messages, delete files."""
         by_hand = self._by_hand > 0
         self._by_hand = max(0, self._by_hand - 1)
         await self._take(lambda: self._store.cleaner.clean(by_hand=by_hand))

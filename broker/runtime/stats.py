@@ -231,14 +231,14 @@ class Stats:
         self._broker_acks.messages += messages
 
     def check_point(self, topic: str, group: str) -> None:
-        """A pop, or a change of the invisible time, has created a check point."""
+        """Count a check point that a pop, or a change of the invisible time, has created."""
         key = (topic, group)
         points = self._check_points
         (points.get(key) or _new(points, key, Counter())).messages += 1
         self._broker_check_points.messages += 1
 
     def put(self, topic: str, size: int) -> None:
-        """The broker itself stored a message of this many bytes there."""
+        """Count a message of this many bytes that the broker itself stored."""
         counter = self.puts(topic)
         counter.add(1, size)
         counter.arrivals.own_messages += 1
@@ -250,8 +250,8 @@ class Stats:
         places: Iterable[Placed | StoreError],
         source: tuple[str, int, str] | None = None,
     ) -> None:
-        """Messages that waited in a system topic were delivered to their own topics. Messages
-        without a destination are not counted.
+        """Count messages that waited in a system topic and were delivered to their own topics.
+        Messages without a destination are not counted.
 
         With a `source`, the topic, the queue and the group that read it, RocketMQ's metrics count
         them as read there and as delayed messages that came in.
@@ -272,7 +272,7 @@ class Stats:
             read.bytes += size
 
     def own_read(self, topic: str, group: str, messages: int, size: int) -> None:
-        """The broker itself has read messages, which is in no total."""
+        """Count messages that the broker itself has read, which are in no total."""
         counter = self._own_reads.get((topic, group))
         if counter is None:
             counter = _new(self._own_reads, (topic, group), Counter())
@@ -280,7 +280,7 @@ class Stats:
         counter.bytes += size
 
     def popped(self, topic: str, group: str, messages: int, size: int) -> None:
-        """A group popped messages, which `gets` counts as well."""
+        """Count messages that a group popped, which `gets` counts as well."""
         counter = self._pops.get((topic, group))
         if counter is None:
             counter = _new(self._pops, (topic, group), Counter())
@@ -288,7 +288,7 @@ class Stats:
         counter.bytes += size
 
     def dead_letter(self, topic: str, group: str) -> None:
-        """A message of a topic has gone to the dead letters of a group."""
+        """Count a message of a topic that has gone to the dead letters of a group."""
         counter = self._dead_letters.get((topic, group))
         if counter is None:
             counter = _new(self._dead_letters, (topic, group), Counter())
@@ -338,7 +338,7 @@ class Stats:
         return iter(list(self._gets.items()))
 
     def pops(self, topic: str, group: str) -> Counter | None:
-        """Messages of `gets` that were popped; None where none were."""
+        """Messages of `gets` that were popped; None if none were."""
         return self._pops.get((topic, group))
 
     def own_reads(self) -> Iterator[tuple[tuple[str, str], Counter]]:
@@ -380,7 +380,7 @@ class Stats:
             pass
 
     def sample_in_parts(self, now_ms: int) -> Iterator[None]:
-        """The same, with pauses in which others may work, where there are many counters."""
+        """Take the samples with pauses in which others may work, for many counters."""
         due = [window for window in (MINUTE, HOUR, DAY) if self._is_due(window, now_ms)]
         for window in (*due, TEN_SECONDS, TEN_MINUTES):
             self._sampled_ms[window] = now_ms

@@ -1,13 +1,12 @@
-"""A table in one of RocketMQ's JSON files, whose changes cost as much as they say.
+"""A table in one of RocketMQ's JSON files, with a journal: a change appends one line.
 
 Such a file is one JSON text with every entry, so a new topic among 10,000 would cost a text of
 megabytes, written twice and synced three times. A change goes into a journal beside the file
 instead (`store/files/json_journal.py`): one line, synced before the change is acknowledged. The
 broker writes the whole file about a second later, in slices and another thread, and when it stops.
 So the folder of a broker that was stopped has no journal, and RocketMQ can open it. After a crash
-`load` takes the changes from the journal. A journal in which the
-file's version doesn't occur is not this file's: another broker has written the file since, and the
-journal is dropped.
+`load` takes the changes from the journal. A journal in which the file's version doesn't occur is
+not this file's: another broker has written the file since, and the journal is dropped.
 
 A whole table is written into responses, too, and the encoding is the expensive part. So the text of
 an entry is kept (`EncodedEntries`): an entry is never changed in place, a new object takes its
@@ -173,7 +172,7 @@ class TableFile(Generic[Entry, Line]):
         return Mark(self.version, self._journal.end)
 
     def written(self, mark: Mark) -> None:
-        """The file has everything up to this mark."""
+        """Note that the file has everything up to this mark."""
         self._written = mark.version
         self._journal.forget(mark.end, self._first_line())
 

@@ -51,7 +51,8 @@ class Outlet(Protocol):
 
 
 class DeliveringWork(TimerWork):
-    """All of the queue enters the wheel, and what is due leaves it."""
+    """The work of timers that deliver: all of the queue enters the wheel, and what is due leaves
+    it."""
 
     def __init__(self, parts: TimerParts, slots: DueSlots, outlet: Outlet) -> None:
         self.state = parts.state

@@ -104,7 +104,7 @@ class DueSlots:
             part.end += 1
 
     def confirm(self, part: Part, done: int) -> None:
-        """The first `done` copies are delivered: the slot is done up to the next one."""
+        """Note that the first `done` copies are delivered: the slot is done up to the next one."""
         state, tally = self._state, self._tally
         end = part.end if done == len(part.copies) else part.copied[done]
         for unit, topic, magic in part.units:
@@ -116,7 +116,7 @@ class DueSlots:
         tally.touched = tally.touched or end > part.first
 
     def finish(self, due: ExpiringSlot) -> None:
-        """All of this slot is delivered: the wheel goes on behind it."""
+        """Move the wheel on behind a slot that is all delivered."""
         state, tally = self._state, self._tally
         number = state.wheel.get(due.slot_ms).number
         state.wheel.clear(due.slot_ms)
@@ -129,5 +129,5 @@ class DueSlots:
         tally.touched = True
 
     def drop(self) -> None:
-        """No slot is in delivery any more."""
+        """Forget the slot in delivery."""
         self.due, self._queue_target = None, -1

@@ -10,7 +10,7 @@ DIGITS_MAX = 18  # of a number in a property
 
 
 def real_place(raw: bytes) -> tuple[str, int]:
-    """Topic and queue of a message with these properties; "" and -1 where there are none."""
+    """The topic and queue of a message with these properties; "" and -1 without them."""
     topic, queue = properties.find(raw, b"REAL_TOPIC"), properties.find(raw, b"REAL_QID")
     return (topic or b"").decode(errors="replace"), number_of(queue, -1)
 

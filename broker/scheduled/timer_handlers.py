@@ -148,7 +148,7 @@ class RecallHandlers:
         return handle
 
     def _put(self, handle: RecallHandle, group: str | None, host: bytes) -> int:
-        """Store the recall; where it ends in the log."""
+        """Store the recall; returns where it ends in the log."""
         now_ms = self.now_ms()
         text = properties.encode(
             {

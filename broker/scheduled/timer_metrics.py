@@ -1,4 +1,4 @@
-"""How many timer messages of each topic wait: the file config/timermetrics."""
+"""Counts of the waiting timer messages of each topic: the file config/timermetrics."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice

@@ -1,4 +1,4 @@
-"""What timers are made of, whatever the role of their broker."""
+"""The parts of timers, whatever the role of their broker."""
 
 from collections.abc import Callable
 

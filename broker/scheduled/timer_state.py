@@ -92,7 +92,7 @@ class TimerState:
         self.note()
 
     def cut_at_log(self) -> None:
-        """The log was cut while it was in use: the wheel loses the messages behind its end."""
+        """Drop the messages behind the end of the log, which was cut while it was in use."""
         store = self._store
         found = recover(self.log, self.wheel, self.read_ms, store.log_end)
         self.waiting = found.waiting
@@ -192,7 +192,8 @@ class TimerState:
             raise
 
     def synced(self, progress: Progress) -> None:
-        """The files on disk go as far as this: so do RocketMQ's numbers, once the log does."""
+        """Note that the files on disk go as far as this: so do RocketMQ's numbers, once the log
+        does."""
         self._synced_ms = progress.read_ms
         self._pending = progress
         self._promote_pending()

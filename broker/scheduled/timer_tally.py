@@ -1,4 +1,4 @@
-"""What the work of the timers counts, and what a step of it leaves to be noted at its end."""
+"""The counts of the timers' work, and the changes that a step leaves to be noted at its end."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class TimerMeters:
         self.delays: dict[str, Histogram] = {}
 
     def came(self, topic: str, delays_ms: Sequence[int]) -> None:
-        """Messages came into the wheel, so long ahead of their time."""
+        """Count messages that came into the wheel, so many ms ahead of their time."""
         _add(self.enqueued, topic, len(delays_ms))
         found = self.delays.get(topic)
         if found is None:
@@ -62,7 +62,7 @@ class TimerMeters:
             found.record(seconds, number)
 
     def came_all(self, topics: Sequence[str], delays_ms: Sequence[int]) -> None:
-        """The same for messages of several topics."""
+        """Count messages of several topics that came into the wheel."""
         if topics.count(topics[0]) == len(topics):
             self.came(topics[0], delays_ms)
             return
@@ -73,7 +73,7 @@ class TimerMeters:
             self.came(topic, found)
 
     def left(self, topic: str) -> None:
-        """A message came out of the wheel."""
+        """Count a message that came out of the wheel."""
         _add(self.dequeued, topic, 1)
 
 

@@ -23,7 +23,7 @@ Header = SendMessage | SendMessageV1
 
 
 class Batches:
-    """Stores batches; `suffix` is what the broker adds to their properties."""
+    """Stores batches; the broker adds `suffix` to their properties."""
 
     def __init__(
         self,

@@ -107,7 +107,7 @@ class CompiledEngine:
 
 
 async def _make() -> None:
-    """Have another process fill numba's cache. RuntimeError with the last line of what it said."""
+    """Have another process fill numba's cache. RuntimeError with the last line of its errors."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

@@ -1,4 +1,4 @@
-"""What follows once sends are stored, whichever engine stored them: one book.
+"""The work that follows once sends are stored, whichever engine stored them: one book.
 
 Messages are counted, readers are woken, the timers learn of theirs, and the responses go out, at
 once or when disk and slaves have the messages.
@@ -14,8 +14,8 @@ from ..topics.topics import Target
 
 
 class SendFinish:
-    """Does what is left to do for stored sends. `syncer` is what responses wait for, None where
-    none waits."""
+    """Does the work that is left for stored sends. Responses wait for `syncer`; None when they need
+    not wait."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class SendFinish:
         puts.add(messages, size, kind, large, batches)
 
     def tell_timers(self, entries: list[int], topics: list[str]) -> None:
-        """Tell the timers of messages on their wheel: four numbers and a topic for each."""
+        """Report messages on the timer wheel to the timers: four numbers and a topic for each."""
         if topics:
             self._delivery_policy.on_timers_stored(entries, topics)
 

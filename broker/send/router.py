@@ -140,7 +140,8 @@ class Router:
         target: Target,
         queue_id: int,
     ) -> tuple[Target, int]:
-        """A message sent to a retry topic by a client: to the dead letters once it is too often."""
+        """The target of a message that a client sends to a retry topic: the dead letters after too
+        many retries."""
         name = header.topic[len(RETRY_PREFIX) :]
         group: SubscriptionGroupConfig | None = self._groups.find(name)
         if group is None:

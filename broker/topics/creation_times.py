@@ -1,4 +1,4 @@
-"""How long it takes to make or change topics and groups: two of RocketMQ's metrics."""
+"""The time that it takes to make or change topics and groups: two of RocketMQ's metrics."""
 
 from collections.abc import Coroutine
 from functools import wraps

@@ -32,5 +32,5 @@ class MissedDeletions:
         return sorted(path.name for path in self._folder.iterdir())
 
     def done(self, topic: str) -> None:
-        """The topic is deleted."""
+        """Note that the topic is deleted."""
         (self._folder / topic).unlink(missing_ok=True)

@@ -170,7 +170,7 @@ class Topics:
         self.put_all([config])
 
     def put_all(self, configs: list[TopicConfig]) -> None:
-        """The same for several, all or none, with one write. Light queues stay as they are."""
+        """Put several topics, all or none, with one write. Light queues stay as they are."""
         configs = [config for config in configs if not self._is_light(config.topic_name or "")]
         self._take(configs)
         self._changed(configs)
@@ -298,7 +298,8 @@ class Topics:
         return self.targets[name]
 
     def put_in_order(self, names: Iterable[str]) -> None:
-        """Topics that the name servers' order conf names are in order, as in RocketMQ, for good."""
+        """Mark the topics in the name servers' order conf as ordered, for good, as RocketMQ
+        does."""
         news = []
         for name in names:
             known = self._topics.get(name)
@@ -371,7 +372,8 @@ class Topics:
         return name.startswith(LMQ_PREFIX) and self._config.lmq_enable
 
     def _on_static(self, name: str) -> None:
-        """The mapping of a topic has changed, or is there for the first time, or no longer."""
+        """Update the target of a topic whose mapping has changed, or is there for the first time,
+        or no longer."""
         target = self.targets.get(name)
         if target is not None:
             target.special = self._is_special(target.config)

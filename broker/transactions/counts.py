@@ -1,5 +1,5 @@
-"""How many half messages wait, by the topic they are for: transactionMetrics.json; and how many
-ended in which way since the start."""
+"""Counts of waiting half messages, by the topic they are for: transactionMetrics.json; and of the
+ways in which they ended since the start."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -60,7 +60,7 @@ class TransactionCounts(PersistentTable):
         return filled(body, "transactionCount", entries, standard=standard)
 
     def begun(self, topic: str) -> None:
-        """A half message for this topic came in."""
+        """Count a half message for this topic."""
         self._add(topic, 1)
 
     def not_begun(self, topic: str) -> None:
@@ -68,7 +68,7 @@ class TransactionCounts(PersistentTable):
         self._add(topic, -1)
 
     def committed(self, topic: str, born_ms: int) -> None:
-        """One of them is a message now."""
+        """Count a half message that became a message."""
         self._add(topic, -1)
         _count(self._commits, topic)
         seconds = max(0, self._now_ms() - born_ms) // 1_000
@@ -80,17 +80,17 @@ class TransactionCounts(PersistentTable):
         found.record(seconds)
 
     def rolled_back(self, topic: str) -> None:
-        """One of them was taken back."""
+        """Count a half message that was taken back."""
         self._add(topic, -1)
         _count(self._rollbacks, topic)
 
     def gave_up(self, topic: str) -> None:
-        """One of them was checked too often or is too old."""
+        """Count a half message that was checked too often or is too old."""
         self._add(topic, -1)
         self.given_up += 1
 
     def resumed(self, topic: str) -> None:
-        """One that was given up is checked again."""
+        """Count a half message that was given up and is checked again."""
         self._add(topic, 1)
 
     def waiting(self) -> Iterator[tuple[str, int]]:
