@@ -1,6 +1,6 @@
 """Which properties of a sent message a broker acts on: one table for everything that reads sends.
 
-The compiled reader (`protocol/kernels/plain_reading.py`) looks each name up here, the handler of
+The compiled reader (`protocol/kernels/parse_sends.py`) looks each name up here, the handler of
 single sends (`broker/send/handlers.py`) takes its sets of names from here. A property that is not
 in the table is stored as it came.
 """

@@ -85,8 +85,8 @@ class MessageStore:
         self.write_staged = state.log.write_staged
         self.put = appender.put
         self.put_all = appender.put_all
-        self.put_plain = appender.put_plain
-        self.plain_queue = appender.plain_queue
+        self.put_table = appender.put_table
+        self.eligible_queue = appender.eligible_queue
         self.put_batch = batches.put_batch
         self.put_in_batch_queue = batch_queues.put
         self.index_pending = state.index_pending
