@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from ..base.errors import StoreError, plain_errors
+from ..base.errors import StoreError, readable_errors
 from ..engine.store import RESTORING
 from ..files import disk, json_file
 from ..files.listing import Row, entries_of
@@ -79,9 +79,9 @@ def restore(
     cut_at = -1 if until_ms is None else _cut(root / LOG, until_ms)
     write_abort(root)
     for folder in {(root / file.path).parent for file in files}:
-        with plain_errors(folder, "sync"):
+        with readable_errors(folder, "sync"):
             sync_folder(folder)
-    with plain_errors(root / RESTORING, "delete"):
+    with readable_errors(root / RESTORING, "delete"):
         disk.current.unlink(root / RESTORING)
         sync_folder(root)
     return Restored(chosen, len(files), work.all, cut_at)
@@ -138,7 +138,7 @@ class _Restoring:
             raise StoreError(f"the backup names {file.path}, which is no place in a store")
         make_folder(path.parent)
         is_table = file.path.startswith("config/")
-        with plain_errors(path, "write"):
+        with readable_errors(path, "write"):
             fd = disk.current.open(
                 path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE if is_table else 0o644
             )

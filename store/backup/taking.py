@@ -14,7 +14,7 @@ from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 
-from ..base.errors import StoreError, plain_errors
+from ..base.errors import StoreError, readable_errors
 from ..files import disk, json_file
 from ..files.listing import entries_of
 from ..files.segment import data_of
@@ -174,7 +174,7 @@ class _Taking:
 
     def _read(self, path: Path, name: str, *, is_full: bool) -> BackedUp | None:
         """Read a file and write the pieces that are new; None if retention has deleted it."""
-        with plain_errors(path, "read"):
+        with readable_errors(path, "read"):
             try:
                 fd = disk.current.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..base.errors import StoreError, plain_errors
+from ..base.errors import StoreError, readable_errors
 from ..files import json_file
 from ..files.segment import make_folder, sync_folder
 
@@ -50,7 +50,7 @@ class FolderTarget:
 
     def sizes(self, folder: str) -> dict[str, int]:
         found = {}
-        with plain_errors(self._root / folder, "read"):
+        with readable_errors(self._root / folder, "read"):
             for parent, _, names in os.walk(self._root / folder):
                 for name in names:
                     path = Path(parent, name)
@@ -58,7 +58,7 @@ class FolderTarget:
         return found
 
     def read(self, name: str) -> bytes | None:
-        with plain_errors(self._root / name, "read"):
+        with readable_errors(self._root / name, "read"):
             try:
                 return (self._root / name).read_bytes()
             except FileNotFoundError:
@@ -68,11 +68,11 @@ class FolderTarget:
         path = self._root / name
         make_folder(path.parent)
         json_file.replace(path, data, PRIVATE)
-        with plain_errors(path.parent, "sync"):
+        with readable_errors(path.parent, "sync"):
             sync_folder(path.parent)
 
     def delete(self, name: str) -> None:
-        with plain_errors(self._root / name, "delete"):
+        with readable_errors(self._root / name, "delete"):
             (self._root / name).unlink(missing_ok=True)
 
     def place(self, name: str) -> str:

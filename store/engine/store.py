@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from ..base.errors import Shortage, StoreError, WritesRefused, plain_errors
+from ..base.errors import Shortage, StoreError, WritesRefused, readable_errors
 from ..base.kernels import Kernels
 from ..base.retention import TopicRule
 from ..base.settings import StoreSettings
@@ -137,7 +137,7 @@ class MessageStore:
             for folder in (state.log_folder, self.root / "config"):
                 make_folder(folder)
             # A crash may have come before their names were on the disk.
-            with plain_errors(self.root, "sync"):
+            with readable_errors(self.root, "sync"):
                 for folder in {self.root.parent, state.log_folder.parent}:
                     sync_folder(folder)
             state.measure_memory()
@@ -222,7 +222,7 @@ class MessageStore:
                 self._sync_all()
                 self.syncs.note_counts(state.queues.counts(), state.log.written)
                 self.save_checkpoint(sync=True)
-                with plain_errors(self.root, "write in"), suppress(FileNotFoundError):
+                with readable_errors(self.root, "write in"), suppress(FileNotFoundError):
                     disk.current.unlink(self.root / "abort")
         finally:
             self._release()
@@ -424,7 +424,7 @@ class MessageStore:
         plan = self.syncs.plan(self.state.now_ms(), with_queues=True, thorough=True)
         if plan is None:
             return
-        with plain_errors(self.root, "sync"):
+        with readable_errors(self.root, "sync"):
             try:
                 plan.run()
             except Shortage:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...protocol.message.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK
-from ..base.errors import DamagedStore, plain_errors
+from ..base.errors import DamagedStore, readable_errors
 from ..base.kernels import Kernels
 from ..base.settings import StoreSettings
 from ..files import disk
@@ -74,7 +74,7 @@ class Index:
         if not disk.current.is_folder(self._folder):
             return
         size = file_bytes(self._slots, self._capacity)
-        with plain_errors(self._folder, "read"):
+        with readable_errors(self._folder, "read"):
             entries, strays = sorted_out(self._folder)
             warn_of(strays)
             for number, (name, _, found) in enumerate(entries):

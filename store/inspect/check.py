@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ...protocol.errors import Malformed
 from ...protocol.message.record import MAGIC_V1, MAGIC_V2, decode_record, is_crc_property_right
-from ..base.errors import StoreError, plain_errors
+from ..base.errors import StoreError, readable_errors
 from ..files import checkpoint as checkpoints
 from ..files import disk
 from ..files.listing import Row
@@ -192,7 +192,7 @@ class _LogCheck(Walk):
 
 def _first_byte(segment: Segment, at: int) -> int | None:
     """The first byte from `at` on that is not zero, or None; holes in the file take no time."""
-    with plain_errors(segment.path, "read"):
+    with readable_errors(segment.path, "read"):
         fd = disk.current.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             for place, chunk in data_of(fd, at, segment.size):

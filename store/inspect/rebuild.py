@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...protocol.names import LMQ_PREFIX
-from ..base.errors import StoreError, plain_errors
+from ..base.errors import StoreError, readable_errors
 from ..base.settings import StoreSettings
 from ..columns.view import StoreView
 from ..engine.store import MessageStore
@@ -60,7 +60,7 @@ def rebuild(
         write_abort(root, sync_failed=sync_had_failed(root))
         _forget_queues(root, view)
         _delete_queues(root, view)
-        with plain_errors(root / "index", "delete"):
+        with readable_errors(root / "index", "delete"):
             if disk.current.is_folder(root / "index"):
                 _delete_files(root / "index")
             sync_folder(root)
@@ -136,7 +136,7 @@ def _delete_queues(root: Path, view: StoreView) -> None:
             last = view.queue(topic, queue_id).array(end - 1, end) if end > first else None
             if last is not None and len(last) and 0 <= int(last["offset"][0]) < start:
                 continue
-            with plain_errors(folder, "delete"):
+            with readable_errors(folder, "delete"):
                 _delete_files(folder)
 
 

@@ -17,7 +17,7 @@ from ...protocol.message.record import (
     MAGIC_V2,
     RECORD_BYTES_MIN,
 )
-from ..base.errors import DamagedStore, MessageTooLarge, StoreError, WritesRefused, plain_errors
+from ..base.errors import DamagedStore, MessageTooLarge, StoreError, WritesRefused, readable_errors
 from ..base.settings import BLANK_BYTES_MIN
 from ..files import disk
 from ..files.segment import Segment
@@ -236,7 +236,7 @@ class CommitLog:
         size = min(segment.end, self.written, place + most) - place
         if size <= 0:
             return b""
-        with plain_errors(segment.path, "read"):
+        with readable_errors(segment.path, "read"):
             return disk.current.pread(segment.fd, size, place - segment.base)
 
     def _broken(self, segment: Segment, wrong: OSError | StoreError) -> StoreError:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...protocol.names import LMQ_PREFIX
 from ...protocol.open_files import open_files_max
-from ..base.errors import DamagedStore, StoreError, plain_errors
+from ..base.errors import DamagedStore, StoreError, readable_errors
 from ..base.settings import StoreSettings
 from ..files import disk
 from ..files.segments import warn_of
@@ -141,7 +141,7 @@ class Queues:
                 queue.release()  # readers may still hold it
         for folder in (self._folder, self._batch_folder):
             path = folder / topic
-            with plain_errors(path, "delete"):
+            with readable_errors(path, "delete"):
                 if disk.current.is_folder(path) and not disk.current.entries(path):
                     disk.current.remove_folder(path)
 
@@ -188,7 +188,7 @@ def is_legal(topic: str, queue_id: int) -> bool:
 def _folders(root: Path) -> list[tuple[str, int, Path]]:
     """Topic, queue id and folder of each queue below a folder."""
     found = []
-    with plain_errors(root, "read"):
+    with readable_errors(root, "read"):
         if not disk.current.is_folder(root):
             return []
         for topic in disk.current.entries(root):

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ...protocol.message.layout import Layout
 from ...protocol.message.record import MAGIC_BLANK
-from ..base.errors import plain_errors
+from ..base.errors import readable_errors
 from ..files.segment import Segment, sync_folder
 from ..files.segments import Segments, warn_of
 
@@ -210,7 +210,7 @@ class TimerLog:
             return
         segment = self.segments.last
         try:
-            with plain_errors(segment.path, "write"):
+            with readable_errors(segment.path, "write"):
                 segment.write(self._written - segment.base, b"".join(staged))
         except BaseException:
             self.drop_staged()
@@ -234,7 +234,7 @@ class TimerLog:
         if base > self.end:
             closed = segments.last
             blank = BLANK.pack(base - self.end, 0, MAGIC_BLANK)
-            with plain_errors(closed.path, "write"):
+            with readable_errors(closed.path, "write"):
                 closed.write(self.end - closed.base, blank)
         segments.add(base, reserve=segments.size)
         self._new_files = True

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...protocol.message.layout import Layout
-from ..base.errors import DamagedStore, plain_errors
+from ..base.errors import DamagedStore, readable_errors
 from ..files import disk
 from ..files.segment import Segment, sync_folder
 from .timer_log import IS_RECALL, NO_UNIT
@@ -228,7 +228,7 @@ class TimerWheel:
         self._write_at(self._at(slot_ms), data)
 
     def _write_at(self, at: int, data: bytes) -> None:
-        with plain_errors(self.path, "write"):
+        with readable_errors(self.path, "write"):
             self._segment.write(at, data)
         self._changed = True
 
@@ -236,7 +236,7 @@ class TimerWheel:
         return np.frombuffer(self._read(at * SLOT_BYTES, count * SLOT_BYTES), SLOT_TYPE)
 
     def _read(self, at: int, size: int) -> bytes:
-        with plain_errors(self.path, "read"):
+        with readable_errors(self.path, "read"):
             return disk.current.pread(self._segment.fd, size, at)
 
 
