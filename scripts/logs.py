@@ -18,7 +18,7 @@ from ..conf.kinds import LOG_FILE_MIB
 from ..conf.log_levels import LEVELS
 from .log_limit import LogLimit
 from .numbers import whole
-from .output.sanitize import PlainFormatter, json_line, plain
+from .output.sanitize import SanitizingFormatter, json_line, sanitize
 
 log = logging.getLogger(__name__)
 
@@ -137,12 +137,12 @@ def copy(member: str, line: str) -> None:
     logging.getLogger().handle(record)
 
 
-class LineFormatter(PlainFormatter):
+class LineFormatter(SanitizingFormatter):
     """A line of text; one of a child begins with its name."""
 
     def format(self, record: logging.LogRecord) -> str:
         if hasattr(record, "of_member"):
-            return f"{record.name} {plain(record.getMessage())}"
+            return f"{record.name} {sanitize(record.getMessage())}"
         return super().format(record)
 
 

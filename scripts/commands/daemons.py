@@ -25,7 +25,7 @@ from ..child_command import STAYS_DOWN
 from ..numbers import PORT
 from ..output.command_error import CommandError
 from ..output.progress import bytes_bar
-from ..output.sanitize import plain
+from ..output.sanitize import sanitize
 from ..processes import starting
 from ..serving import Stack
 from .daemon_options import add_file, add_print_config, add_settings, print_config, setting, warn
@@ -298,7 +298,7 @@ def broker(options: argparse.Namespace) -> int:
     try:
         return serving.run(parts)
     except (CommandError, DamagedStore) as wrong:
-        print(f"{STAYS_DOWN}{plain(' '.join(str(wrong).split()))}", flush=True)
+        print(f"{STAYS_DOWN}{sanitize(' '.join(str(wrong).split()))}", flush=True)
         raise
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..numbers import whole
 from ..output.command_error import CommandError
 from ..output.progress import bytes_bar
-from ..output.sanitize import json_line, plain
+from ..output.sanitize import json_line, sanitize
 from ..output.table import table_lines
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _check(options: argparse.Namespace, settings: "StoreSettings | None") -> int
 
 def _print_report(report: "Report") -> None:
     for finding in report.findings:
-        print(plain(finding.line))
+        print(sanitize(finding.line))
     counts = sum(part.damaged + part.notes for part in report.parts.values())
     if counts > len(report.findings):
         print(f"… and {counts - len(report.findings):,} more, counted below")
@@ -144,7 +144,7 @@ def _dump(options: argparse.Namespace, settings: "StoreSettings | None") -> int:
     if options.queue is not None and options.what == "log":
         lines = (line for line in lines if line.get("queue") == options.queue)
     for line in islice(lines, options.count):
-        print(json_line(line) if options.json else plain(_text(line)))
+        print(json_line(line) if options.json else sanitize(_text(line)))
     return 0
 
 
@@ -185,7 +185,7 @@ def _diff(options: argparse.Namespace, settings: "StoreSettings | None") -> int:
         print(json.dumps({"differences": differences.count, "parts": differences.counts}))
         return 1 if differences.count else 0
     for each in differences.found:
-        print(plain(f"{each.part}: {each.text}"))
+        print(sanitize(f"{each.part}: {each.text}"))
     left = differences.count - len(differences.found)
     if left:
         print(f"… and {left:,} more")

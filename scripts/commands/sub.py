@@ -25,7 +25,7 @@ from ..connecting import add_options, security
 from ..numbers import whole
 from ..output.command_error import CommandError
 from ..output.message_object import body_of, object_of
-from ..output.sanitize import json_line, plain_body
+from ..output.sanitize import json_line, sanitize_body
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ async def _print_messages(options: argparse.Namespace) -> None:
     async for record in source:
         line = json_line(object_of(record)).encode() if options.json else body_of(record)
         if on_terminal and not options.json:
-            line = plain_body(line)
+            line = sanitize_body(line)
         sys.stdout.buffer.write(line + b"\n")
         sys.stdout.buffer.flush()
         if left is not None:
