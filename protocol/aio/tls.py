@@ -96,13 +96,13 @@ class Certificate:
     def __init__(self, cert_path: str, key_path: str, protocols: Sequence[str], names: str) -> None:
         self._cert, self._key, self._names = cert_path, key_path, names
         self._protocols = list(protocols)
-        self._stamps = self._reported = self._look()
+        self._stamps = self._reported = self._read_stamps()
         self._newest = self.context = self._load()
         self.context.sni_callback = self._choose  # called for clients without SNI as well
 
     def renew(self) -> None:
         """Read the files again if they have changed."""
-        stamps = self._look()
+        stamps = self._read_stamps()
         if stamps != self._stamps:
             try:
                 self._newest = self._load()
@@ -117,8 +117,8 @@ class Certificate:
         self.renew()
         handshake.context = self._newest
 
-    def _look(self) -> list[tuple[int, int, int]]:
-        """What tells these files from changed ones."""
+    def _read_stamps(self) -> list[tuple[int, int, int]]:
+        """The time, size and inode of each file, which differ once a file has changed."""
         found = []
         for path in filter(None, (self._cert, self._key)):
             with suppress(OSError):
