@@ -35,8 +35,8 @@ COURSES = (
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was restored: the backup's name, its files and bytes, and where the log was cut, -1 if
-    it was not."""
+    """The result of a restore: the backup's name, number of files and bytes, and the offset at
+    which the log was cut, -1 if it was not."""
 
     name: str
     files: int
@@ -191,7 +191,7 @@ def _first_ms(segment: Segment) -> int:
 
 
 def _first_after(row: Row, start: int, until_ms: int) -> int | None:
-    """Where the first message begins, from `start` on, that was stored later."""
+    """The offset of the first message from `start` on that was stored after `until_ms`."""
     found: list[int] = []
 
     def on_record(passed: Passed) -> None:

@@ -31,7 +31,7 @@ LATE = ("config/topics.json", "config/subscriptionGroup.json")
 PASSED_OVER = frozenset({"lock", "abort", "abort.bak", "cut"})
 TRIES = 200  # to read a table and its journal while neither changes
 AHEAD_BYTES = 1 << 20  # of one hint to the disk
-ZEROS_BYTES = 64 << 10  # looked at together at the end of a piece
+ZEROS_BYTES = 64 << 10  # checked together at the end of a piece
 TRY_SECONDS = 0.01
 NAME_DIGITS = 17  # or more: a file of a row, named by its place or by a time
 
@@ -225,7 +225,7 @@ class _Taking:
 
 
 def _end_of_data(data: memoryview) -> int:
-    """Where the zeros at the end begin."""
+    """The start of the zeros at the end."""
     end = len(data)
     while end:
         start = max(0, end - ZEROS_BYTES)

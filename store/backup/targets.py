@@ -32,8 +32,8 @@ class Target(Protocol):
         """The name as an operator finds it."""
 
     def lack(self) -> str:
-        """Why it can have no blobs, such as "it does not exist"; empty if nothing speaks against
-        them."""
+        """The reason why the target can hold no blobs, such as "it does not exist"; empty if it
+        can."""
 
 
 def target_of(place: str) -> Target:

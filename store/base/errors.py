@@ -1,4 +1,4 @@
-"""The errors of the store. The text of each is one plain sentence for the operator."""
+"""The errors of the store. The text of each is one readable sentence for the operator."""
 
 import errno
 import os
@@ -45,7 +45,7 @@ class ArrowMissing(StoreError, ImportError):
 
 
 class SystemUnsupported(StoreError, ImportError):
-    """This operating system lacks calls that the store needs."""
+    """Raised where the operating system lacks calls that the store needs."""
 
 
 class PolarsMissing(StoreError, ImportError):

@@ -22,7 +22,7 @@ DELAY_LEVELS_MS = (
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """How a store is laid out and what it takes. The defaults are RocketMQ's."""
+    """The layout and the limits of a store. The defaults are RocketMQ's."""
 
     segment_bytes: int = 1 << 30  # mappedFileSizeCommitLog
     queue_file_bytes: int = 300_000 * QUEUE_UNIT_BYTES  # mappedFileSizeConsumeQueue

@@ -50,7 +50,7 @@ class StoreView:
         self.refresh()
 
     def refresh(self) -> None:
-        """Look again which files exist."""
+        """List the existing files again."""
         sizes = checkpoint.load(self.root / "checkpoint")
         self.log = Row(self._log_folder, sizes.segment_bytes)
         self._queues: dict[tuple[str, int], QueueView] = {}

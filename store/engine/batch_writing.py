@@ -2,7 +2,7 @@
 
 A record says in its properties how many messages it holds (INNER_NUM) and which offset the first of
 them has (INNER_BASE), so that a queue can be made again from the log. The messages of a batch lie
-in the body; a message that comes by itself is a plain record that counts as a batch of one.
+in the body; a message that comes by itself is an ordinary record that counts as a batch of one.
 """
 
 from ...protocol.message.properties import (

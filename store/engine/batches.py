@@ -1,4 +1,4 @@
-"""Batches in plain consume queues: the messages of one request become neighbours.
+"""Batches in simple queues: the messages of one request become neighbours.
 
 All messages of a batch are stored, or none.
 """
@@ -39,7 +39,7 @@ _Encoded = tuple[list[bytes], list[int], list[Pending], int]
 
 
 class BatchAppender:
-    """Stores batches in plain queues."""
+    """Stores batches in simple queues."""
 
     def __init__(self, state: StoreState) -> None:
         self._state = state
@@ -111,7 +111,7 @@ class BatchAppender:
         magic, topic_field, fixed_bytes = queue.magic, queue.topic_field, queue.fixed_bytes
         host, body_bytes_max = self._state.host, self._state.settings.max_message_bytes
         append_crc = self._state.settings.append_crc
-        is_plain = len(born_host) == len(host) == HOST_BYTES_V4 and not append_crc
+        is_fast = len(born_host) == len(host) == HOST_BYTES_V4 and not append_crc
         chunks: list[bytes] = []
         entries: list[int] = []
         pending: list[Pending] = []
@@ -130,7 +130,7 @@ class BatchAppender:
             body_bytes, properties_bytes = len(body), len(properties) + len(shared)
             if body_bytes > body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
                 raise too_large(body_bytes, properties_bytes, body_bytes_max)
-            if is_plain:
+            if is_fast:
                 size = fixed_bytes + body_bytes + properties_bytes
                 middle = middles.get(body_bytes)
                 if middle is None:

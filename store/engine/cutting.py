@@ -132,7 +132,7 @@ class Cutter:
         state.deleted.cut_at_log(offset)
 
     def unfinished(self) -> int | None:
-        """Where a cut began that a crash has interrupted; None without one."""
+        """The start of a cut that a crash interrupted; None without one."""
         return json_file.load(self._folder / NOTE, _noted)
 
     def redo(self, offset: int) -> None:
@@ -182,7 +182,7 @@ class Cutter:
 
 
 def _begins(commit_log: CommitLog, place: int) -> bool:
-    """Whether a message, the rest of a file, or a file begins at this place of the log."""
+    """True if a message, the rest of a file, or a file begins at this place of the log."""
     segment = commit_log.segments.find(place)
     assert segment is not None
     at = place - segment.base

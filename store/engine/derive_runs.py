@@ -88,7 +88,7 @@ class RunDerive(Derive):
 
 
 def by_queue(run: Run, rows: Positions) -> Iterator[tuple[str, int, Positions, NDArray[np.void]]]:
-    """For each queue of these messages: topic, id, its messages in order, and their entries."""
+    """Yield for each queue of these messages: topic, id, its messages in order, their entries."""
     if not len(rows):
         return
     ids = run.queue_ids[rows].astype(np.int64)

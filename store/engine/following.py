@@ -35,7 +35,7 @@ class Follower:
         self._damaged_at = -1  # the place of the damage that was logged last
 
     def follow(self, reason: str) -> None:
-        """From now on, take only another broker's log; `reason` is the text for senders."""
+        """Accept only another broker's log from now on; `reason` is the text for senders."""
         self._log.write_staged()
         self._log.pause(CAUSE, reason)
         self._state.is_following = True

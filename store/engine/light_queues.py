@@ -27,7 +27,7 @@ OFFSETS = INNER_MULTI_QUEUE_OFFSET.encode()
 
 
 def has_light(topic: str) -> bool:
-    """Whether messages of this topic may be in light queues."""
+    """True if messages of this topic may be in light queues."""
     return topic != SCHEDULE_TOPIC and not topic.startswith((RETRY_PREFIX, SYSTEM_TOPIC_PREFIX))
 
 

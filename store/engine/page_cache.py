@@ -56,7 +56,7 @@ class PageCache:
                     log.warning("%s is read as before: %s", segment.path, wrong.strerror)
 
     def _is_absent(self, place: int, size: int) -> bool:
-        """Whether some of these bytes of the log must come from the disk."""
+        """True if some of these bytes of the log must come from the disk."""
         segment: Segment | None = self._log.segments.find(place)
         if segment is None or not segment.is_mapped:
             return segment is not None

@@ -80,7 +80,7 @@ class StoreState:
         self.memory_bytes = memory_part(self.settings.memory_ratio_percent)
 
     def has_batch_queue(self, topic: str, queue_id: int) -> bool:
-        """Whether this queue is a batch queue, or becomes one. A queue never changes its kind."""
+        """True if this queue is a batch queue, or becomes one. A queue never changes its kind."""
         key = (topic, queue_id)
         return key in self.queues.batch or (
             topic in self.batch_topics and key not in self.queues.plain

@@ -247,8 +247,8 @@ class MessageStore:
         rules: Mapping[str, TopicRule],
         queue_left: Callable[[str, int], int],
     ) -> None:
-        """From now on follow these: topics whose new queues are batch queues, the retention of
-        topics that have their own, and `queue_left` as of this class."""
+        """Take over the topics whose new queues are batch queues, the retention of topics that have
+        their own, and `queue_left` as described at this class."""
         self.state.batch_topics = batch_topics
         self.state.topic_rules = rules
         self.queue_left = queue_left
@@ -264,13 +264,13 @@ class MessageStore:
 
     @property
     def refusal(self) -> str | None:
-        """Why no message is taken until a restart; None while messages are taken."""
+        """The reason why no message is taken until a restart; None while messages are taken."""
         return self.state.log.refusal
 
     @property
     def pause_reason(self) -> str | None:
-        """Why no message is taken at present; None while messages are taken. It ends without a
-        restart."""
+        """The reason why no message is taken at present; None while messages are taken. A pause
+        ends without a restart."""
         return next(iter(self.paused.values()), None)
 
     @property
@@ -283,11 +283,11 @@ class MessageStore:
         self.state.log.pause(cause, reason)
 
     def resume(self, cause: str) -> None:
-        """This cause of a `pause` is over: take messages, if it was the last."""
+        """Remove this cause of a `pause`; take messages again if it was the last."""
         self.state.log.resume(cause)
 
     def take_dropped(self) -> bool:
-        """Whether staged messages were dropped since the last call, as when a file was full."""
+        """Return whether staged messages were dropped since the last call."""
         dropped, self.state.dropped = self.state.dropped, False
         return dropped
 
@@ -350,7 +350,7 @@ class MessageStore:
 
     @property
     def is_following(self) -> bool:
-        """Whether the log is that of a master."""
+        """True if the log is that of a master."""
         return self.state.is_following
 
     @property
@@ -366,7 +366,7 @@ class MessageStore:
 
     @property
     def confirmed_end(self) -> int:
-        """In controller mode, the end of what all brokers of the sync state set have."""
+        """The end of the log that all brokers of the sync state set have, in controller mode."""
         return self.state.confirmed
 
     @property
@@ -376,7 +376,7 @@ class MessageStore:
 
     @property
     def readable_end_moves_with_sync(self) -> bool:
-        """Whether a sync makes messages readable (SYNC_FLUSH)."""
+        """True if a sync makes messages readable (SYNC_FLUSH)."""
         return self.state.settings.sync_flush
 
     @property

@@ -41,8 +41,8 @@ class TopicRetention:
                     queue.min_offset = max(queue.min_offset, self._sums[key][0])
 
     def needed(self) -> tuple[int, int]:
-        """Where the log begins to be needed: by a topic that has a time of its own, and by any
-        topic. `NO_PLACE` where none needs it."""
+        """The first offset of the log that a topic with a retention time of its own needs, and the
+        first that any topic needs; `NO_PLACE` if none does."""
         ruled = self._ruled()
         own = any_topic = NO_PLACE
         for key, queue in self._state.queues.plain.items():

@@ -75,7 +75,7 @@ def read(path: Path) -> bytes | None:
 
 
 def exists(path: Path) -> bool:
-    """Whether the file or its .bak is there, whatever is in it."""
+    """True if the file or its .bak is there, whatever is in it."""
     return any(disk.current.exists(candidate) for candidate in (path, _backup(path)))
 
 

@@ -72,7 +72,7 @@ def write_abort(root: Path, *, sync_failed: bool = False) -> None:
 
 
 def sync_had_failed(root: Path) -> bool:
-    """Whether the last run noted that a sync failed."""
+    """True if the last run noted that a sync failed."""
     return SYNC_FAILED in _abort_text(root)
 
 

@@ -225,7 +225,7 @@ class Segment:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the first bytes are zeros, so nothing was ever written to the file."""
+        """True if the first bytes are zeros, so nothing was ever written to the file."""
         with self.reader() as read:
             return not any(read(0, min(self.size, START_BYTES)))
 

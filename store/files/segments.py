@@ -153,6 +153,6 @@ class Segments:
         self.items.append(segment)
 
     def _is_proved(self, entries: list[disk.Entry]) -> bool:
-        """Whether the distance between two neighbours is the file size."""
+        """True if the distance between two neighbours is the file size."""
         bases = [int(entry.name) for entry in entries]
         return any(after - base == self.size for base, after in pairwise(bases))

@@ -142,7 +142,7 @@ class Index:
 
     @property
     def waiting(self) -> int:
-        """How many messages have keys that wait for a flush."""
+        """The number of messages with keys that wait for a flush."""
         return len(self.pending) + self._block_messages
 
     @property
@@ -329,5 +329,5 @@ def _extract(batch: list[Pending]) -> tuple[list[bytes], Sequence[int], Sequence
 
 
 def is_indexed(sys_flag: int) -> bool:
-    """Whether messages with this system flag have their keys in the index."""
+    """True if messages with this system flag have their keys in the index."""
     return sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK

@@ -125,7 +125,7 @@ class IndexFile:
 
     @property
     def is_sound(self) -> bool:
-        """Whether the numbers in the header are possible."""
+        """True if the numbers in the header are possible."""
         return (
             self.count <= self.capacity
             and 0 <= self.used_slots <= self.slot_count
@@ -203,7 +203,7 @@ class IndexFile:
             stop = start
 
     def covers(self, begin_ms: int, end_ms: int) -> bool:
-        """Whether the time range overlaps the file's."""
+        """True if the time range overlaps the file's."""
         return self.count > 1 and begin_ms <= self.end_ms and end_ms >= self.begin_ms
 
     def count_before(self, log_end: int) -> int:

@@ -246,7 +246,7 @@ class PlainCheck:
         return count
 
     def _is_inside(self, units: Entries, bad: Positions) -> bool:
-        """Whether entries follow the first bad one, so that it is damage and not the end."""
+        """True if entries follow the first bad one, so that it is damage and not the end."""
         return int(bad[-1]) - int(bad[0]) + 1 != len(bad) or int(bad[-1]) != len(units) - 1
 
     def _read(self, first: int, end: int) -> Entries:

@@ -222,7 +222,7 @@ class TimerFilesCheck:
 
 
 def _has_records(log: Row, places: Numbers, sizes: Numbers) -> npt.NDArray[np.bool_]:
-    """Whether a record of this size begins at each of these places of the log."""
+    """True for each of these places of the log at which a record of this size begins."""
     found = np.zeros(len(places), np.bool_)
     for segment in log.items:
         inside = (places >= segment.base) & (places + RECORD_START.size <= segment.end)

@@ -79,9 +79,9 @@ class CommitLog:
         return self.segments.start
 
     def set_end(self, end: int) -> None:
-        """Where the next record goes, once recovery has found it. No file begins behind it.
+        """Set the place of the next record, which recovery has found. No file begins behind it.
 
-        The file is opened, so that no write can want for a file number. StoreError when it can't.
+        The file is opened, so that no write can lack a file descriptor. StoreError if that fails.
         """
         self.end = self.written = end
         self.set_room()
@@ -150,7 +150,7 @@ class CommitLog:
         self.room_end = -1
 
     def resume(self, cause: str) -> None:
-        """This cause of a `pause` is over: go on, if it was the last."""
+        """Remove this cause of a `pause`; take records again if it was the last."""
         if self.paused.pop(cause, None) is not None and not self.paused and self.refusal is None:
             self.set_room()
 

@@ -113,7 +113,7 @@ class Walk:
         return run
 
     def _behind(self, segment: Segment, place: int) -> int | None:
-        """Where to go on behind what is no record; None when the log ends here."""
+        """The place to go on at behind bytes that are no record; None if the log ends here."""
         at = place - segment.base
         if segment.size - at >= BLANK.size:
             size, magic = BLANK.unpack_from(segment.view, at)
@@ -130,7 +130,7 @@ class Walk:
         return True
 
     def _following(self, segment: Segment, place: int) -> int:
-        """Where the next whole record or the next file begins."""
+        """The start of the next whole record or of the next file."""
         data = segment.view
         at = place - segment.base + 4
         while True:
@@ -195,7 +195,7 @@ def _whole_other(segment: Segment, place: int) -> Passed | None:
 
 
 def _lacks_sector(passed: Passed, segment: Segment) -> bool:
-    """Whether a power cut has left zeros in topic or properties, which have no crc.
+    """True if a power cut has left zeros in topic or properties, which have no crc.
 
     A disk writes whole sectors, and no sector's share of sound properties is all zeros: they begin
     with a name and end with a separator. The topic holds no zero at all.

@@ -46,11 +46,11 @@ class Unit(NamedTuple):
     number: int
 
     def has(self, offset: int) -> bool:
-        """Whether it has the message at this offset."""
+        """True if the unit has the message at this offset."""
         return self.base <= offset < self.base + self.number
 
     def is_sound(self, log_end: int) -> bool:
-        """Whether it can be one, of a record before `log_end`."""
+        """True if the values are possible for a record before `log_end`."""
         is_valid = self.log_offset >= 0 and self.size > 0 and self.base >= 0 and self.number > 0
         return is_valid and self.log_offset + self.size <= log_end
 
@@ -161,7 +161,7 @@ class BatchQueue:
 
     @property
     def can_spare_first_file(self) -> bool:
-        """Whether all units are on the disk: after a power cut, offsets continue behind the last
+        """True if all units are on the disk: after a power cut, offsets continue behind the last
         unit on the disk."""
         return self.synced >= self.next
 

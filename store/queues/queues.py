@@ -104,7 +104,7 @@ class Queues:
 
     @property
     def is_mended(self) -> bool:
-        """Whether a file was replaced or lengthened with zeros when the queues were opened."""
+        """True if a file was replaced or lengthened with zeros when the queues were opened."""
         return any(queue.segments.is_mended for queue in self.all())
 
     @property
@@ -177,7 +177,7 @@ class Queues:
 
 
 def is_legal(topic: str, queue_id: int) -> bool:
-    """Whether a queue can have this topic and id; a record with other ones is damaged."""
+    """True if a queue can have this topic and id; a record with other ones is damaged."""
     return (
         0 <= queue_id <= QUEUE_ID_MAX
         and len(topic) <= TOPIC_CHARS_MAX

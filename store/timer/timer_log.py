@@ -108,12 +108,12 @@ class TimerLog:
         self.end = self._written = self.segments.start
 
     def holds(self, end: int) -> bool:
-        """Whether the files contain the position `end`, which was recorded before."""
+        """True if the files contain the position `end`, which was recorded before."""
         items = self.segments.items
         return items[0].base <= end <= items[-1].end if items else end == 0
 
     def reaches(self, end: int) -> bool:
-        """Whether the units go as far as the position `end`, which was recorded before."""
+        """True if the units go as far as the position `end`, which was recorded before."""
         size = self.segments.size
         if (end - self.segments.start) % size == 0:  # a new file, without a unit yet
             end += (size - BLANK_BYTES) // UNIT_BYTES * UNIT_BYTES - size
@@ -121,13 +121,13 @@ class TimerLog:
 
     @property
     def has_room(self) -> bool:
-        """Whether one more unit fits into the last file."""
+        """True if one more unit fits into the last file."""
         items = self.segments.items
         return bool(items) and self.end + UNIT_BYTES + BLANK_BYTES <= items[-1].end
 
     @property
     def room(self) -> int:
-        """How many more units fit into the last file."""
+        """The number of units that still fit into the last file."""
         items = self.segments.items
         return max(0, items[-1].end - BLANK_BYTES - self.end) // UNIT_BYTES if items else 0
 
@@ -140,7 +140,7 @@ class TimerLog:
         topic_hashes: Sequence[int] | int,
         lasts_of: Callable[[list[int]], list[int]],
     ) -> list[tuple[int, int, int, int]]:
-        """Stage units of plain timer messages, one for each item; one hash may stand for all.
+        """Stage units of ordinary timer messages, one for each item; one hash may stand for all.
 
         There must be `room`. `lasts_of(slot_times_ms)` returns the position of the current last
         unit of each slot. Returns, for each slot, its time in ms, the positions of the first and

@@ -159,7 +159,7 @@ class TimerWheel:
         return None
 
     def count(self, from_ms: int, until_ms: int) -> int:
-        """How many messages are in the slots from `from_ms` on and before `until_ms`."""
+        """The number of messages in the slots from `from_ms` on and before `until_ms`."""
         tick, until = from_ms // self._precision_ms, until_ms // self._precision_ms
         until = min(until, tick + SLOTS)
         total = 0
