@@ -88,7 +88,7 @@ class Scheduled(Flow, Protocol):
     """A connection: its requests are served, and its responses written, tick by tick."""
 
     def limit_ahead(self) -> None:
-        """Its requests have to wait: read no more of them, if many wait."""
+        """Stop reading if many of the connection's requests wait; they can't be served now."""
 
     def unserved_codes(self) -> list[int]:
         """The codes of its requests that were decoded and wait for a later tick."""
@@ -102,7 +102,7 @@ class Batched(Protocol):
 
     @property
     def receivers(self) -> Sequence[Scheduled]:
-        """Their connections."""
+        """The connections that get the responses."""
 
     def write(self) -> None:
         """Write them."""
@@ -179,7 +179,7 @@ class Scheduler:
         self.plan_tick()
 
     def release(self, responses: Batched) -> None:
-        """These go out at the end of this tick."""
+        """Send these responses at the end of this tick."""
         self._ready.append(responses)
         self.plan_tick()
 
@@ -217,7 +217,7 @@ class Scheduler:
         self._heavy[connection] = self.loop.time()
 
     def watch(self, requests: Expiring) -> None:
-        """These wait for responses: look for overdue ones from now on."""
+        """Check these requests, which wait for responses, for overdue ones from now on."""
         self._waiting[requests] = None
         if not self._ticking:
             self._ticking = True

@@ -1,5 +1,5 @@
-"""TLS on the listening side, on the port that also speaks plainly, as RocketMQ does it; and what a
-server speaks it with to other servers.
+"""TLS on the listening side, on the port that also speaks plain text, as RocketMQ does it; and TLS
+of a server to other servers.
 
 The first byte of a connection tells: a TLS hello begins with 22, the length of a frame with 0 or 1.
 A plain connection is handed on with its first bytes and pays nothing after that. A server without a
@@ -36,8 +36,8 @@ _trusts: dict[str, ssl.SSLContext] = {}
 
 
 class Tls:
-    """Whether and how a server speaks TLS; `protocols` are offered by ALPN, `names` are the
-    settings of the two files.
+    """The TLS of a server. `protocols` are offered by ALPN, `names` are the settings of the two
+    files.
 
     OSError, in one sentence, for unusable files.
     """
@@ -61,7 +61,7 @@ class Tls:
         self._context = server_context(cert_path, key_path, protocols, names)
 
     async def context(self) -> ssl.SSLContext:
-        """What connections are made with; the first time a certificate may have to be made."""
+        """The context of new connections; the first call may have to make a certificate."""
         if self._context is None:
             if self._making is None:
                 self._making = asyncio.create_task(asyncio.to_thread(_self_signed))
@@ -74,7 +74,7 @@ class Tls:
 def server_context(
     cert_path: str, key_path: str = "", protocols: Sequence[str] = (), names: str = SETTINGS
 ) -> ssl.SSLContext:
-    """What a server speaks with; changed files are read again at the next handshake.
+    """The context of a server; changed files are read again at the next handshake.
 
     `protocols` are offered by ALPN, `names` are the settings of the two files. OSError, in one
     sentence, for unusable files that this process has not used before.
@@ -144,11 +144,12 @@ class Certificate:
 
 
 def client_context(*, auth_server: bool, trust_cert_path: str) -> ssl.SSLContext:
-    """What a server asks others with: with `auth_server` it looks at their certificates.
+    """The context with which a server connects to others; `auth_server`: it checks their
+    certificates.
 
-    By the authorities in that file, whatever the name, as in RocketMQ; or without a file by the
-    system's, and then by the name as well. OSError, in one sentence, for an unusable file that this
-    process has not used before.
+    Certificates are checked by the authorities in the file, whatever the name, as in RocketMQ; or
+    without a file by the system's, and then by the name as well. OSError, in one sentence, for an
+    unusable file that this process has not used before.
     """
     if not auth_server:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -339,7 +340,7 @@ def _context(cert: str | Path, key: str | Path | None) -> ssl.SSLContext:
 
 
 def _self_signed() -> ssl.SSLContext:
-    """With a certificate made now, which stands on the disk only while it is loaded.
+    """A context with a certificate made now, which is on the disk only while it is loaded.
 
     OSError without the package that makes it.
     """

@@ -342,7 +342,7 @@ def _chain(word: str, nodes: tuple[_Node, ...]) -> _Node:
     members: tuple[Evaluate, ...] = ()
     for node in nodes:
         members += node.alike[1] if node.alike[0] == word else (node.run,)
-    decided = word == "OR"  # the value that settles it
+    decided = word == "OR"  # the value that decides the result
 
     def evaluate(properties: Properties) -> bool | None:
         result: bool | None = not decided

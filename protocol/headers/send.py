@@ -57,7 +57,7 @@ class SendMessageV1(Header):
 
 
 class SendMessageResponse(Header):
-    """What a send answers. `msg_id` is the offset message id, for a batch a comma list of them."""
+    """The response to a send. `msg_id` is the offset message id, of a batch a comma list of ids."""
 
     msg_id: str = field(name="msgId")
     queue_id: Int32 = field(name="queueId")
@@ -174,8 +174,8 @@ def response_template(
 
 
 def response_parts(host_hex: bytes, region: bytes, *, trace_on: bool = True) -> list[bytes]:
-    """What stands between the values of `response_template`: before the first without a handle,
-    before and behind a handle, and behind each of the others; and what comes before the place of
+    """The texts between the values of `response_template`: before the first without a handle,
+    before and behind a handle, behind each of the other values; and the text before the offset of
     each further message of a batch."""
     found = []
     for has_handle in (False, True):
@@ -203,7 +203,7 @@ def send_response(
 
     The message id is `host_hex` and the log offset; a batch has the ids of its earlier messages in
     front, with commas. `transaction_id` (the UNIQ_KEY) may be any UTF-8, left out when empty;
-    the rest is plain ASCII, `recall_handle` base64.
+    the rest is ASCII, `recall_handle` base64.
     """
     if request.codec == CODEC_JSON and transaction_id.isalnum():
         values = (
@@ -245,6 +245,6 @@ class RecallMessage(Header):
 
 
 class RecallMessageResponse(Header):
-    """What a recall answers: the unique key of the message taken back."""
+    """The response to a recall: the unique key of the message taken back."""
 
     msg_id: str = field(name="msgId")

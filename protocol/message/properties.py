@@ -161,7 +161,7 @@ def _find_unusual(raw: bytes, needle: bytes, at: int) -> bytes | None:
 
 
 class _Needles(dict[bytes, bytes]):
-    """What `find` looks for, by the name of a property."""
+    """The bytes that `find` searches for, by the name of a property."""
 
     def __missing__(self, name: bytes) -> bytes:
         needle = b"\x02%b\x01" % name

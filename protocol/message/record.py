@@ -132,7 +132,7 @@ class Record(msgspec.Struct, gc=False):
 
     @property
     def is_body_intact(self) -> bool:
-        """Whether the body has the crc that was stored with it."""
+        """True if the body has the crc that was stored with it."""
         return self.body_crc == body_crc(self.body)
 
 
@@ -190,7 +190,7 @@ def decode_record(data: Data, at: int = 0) -> Record:
     """The record that begins at `at`; bytes behind it are left alone.
 
     Malformed when it is cut off, has an unknown magic, or its lengths contradict each other. The
-    body's crc is not looked at: ask `is_body_intact`.
+    body's crc is not checked: `is_body_intact` does that.
     """
     available = len(data) - at
     if available < RECORD_BYTES_MIN:
@@ -305,10 +305,10 @@ def raw_properties_of(data: Data) -> bytes:
 
 
 def properties_places(data: bytes) -> list[tuple[int, int, int]]:
-    """Of records that lie one after the other: where each begins, its properties and it ends.
+    """The places of adjacent records: the start of each, the start of its properties, its end.
 
-    The properties begin at -1 where another than the common kind of record is, or what can't be
-    read: ask `raw_properties_of`. What can't be told apart from what follows is one piece with it.
+    The start of the properties is -1 for a record of a rare kind, and for bytes that can't be read:
+    call `raw_properties_of`. Bytes that can't be told from what follows are one piece with it.
     """
     places = []
     at, end = 0, len(data)
@@ -403,7 +403,7 @@ def crc_property(record: Data) -> bytes:
 
 
 def is_crc_property_right(record: bytes) -> bool | None:
-    """Whether a whole record agrees with the crc property at its end; None when it has none."""
+    """True if a whole record agrees with the crc property at its end; None if it has none."""
     end = len(record) - RESERVED_CRC_BYTES
     found = record[end:]
     if end < RECORD_BYTES_MIN or not found.startswith(props.CRC32.encode() + b"\x01"):
