@@ -103,7 +103,7 @@ class RemoteTarget:
         self._root = str(root).rstrip("/")
 
     def sizes(self, folder: str) -> dict[str, int]:
-        with self._plain(folder, "list"):
+        with self._readable_errors(folder, "list"):
             self._files.invalidate_cache()
             try:
                 found: dict[str, Any] = self._files.find(self._path(folder), detail=True)
@@ -113,7 +113,7 @@ class RemoteTarget:
         return {path.lstrip("/")[start:]: int(info["size"]) for path, info in found.items()}
 
     def read(self, name: str) -> bytes | None:
-        with self._plain(name, "read"):
+        with self._readable_errors(name, "read"):
             try:
                 return bytes(self._files.cat_file(self._path(name)))
             except FileNotFoundError:
@@ -121,12 +121,12 @@ class RemoteTarget:
 
     def write(self, name: str, data: bytes | memoryview) -> None:
         path = self._path(name)
-        with self._plain(name, "write"):
+        with self._readable_errors(name, "write"):
             self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
             self._files.pipe_file(path, bytes(data))
 
     def delete(self, name: str) -> None:
-        with self._plain(name, "delete"):
+        with self._readable_errors(name, "delete"):
             self._files.rm_file(self._path(name))
 
     def place(self, name: str) -> str:
@@ -139,7 +139,7 @@ class RemoteTarget:
         return f"{self._root}/{name}"
 
     @contextmanager
-    def _plain(self, name: str, action: str) -> Iterator[None]:
+    def _readable_errors(self, name: str, action: str) -> Iterator[None]:
         try:
             yield
         except Exception as wrong:  # each service has errors of its own

@@ -71,9 +71,9 @@ def as_text(values: pa.BinaryArray) -> pa.StringArray:
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
-        plain = values.to_pylist()
+        texts = values.to_pylist()
         return pa.array(
-            [None if value is None else value.decode("utf-8", "replace") for value in plain],
+            [None if value is None else value.decode("utf-8", "replace") for value in texts],
             pa.string(),
         )
 

@@ -104,7 +104,7 @@ class QueueView:
         raise NotImplementedError
 
 
-class PlainQueueView(QueueView):
+class SimpleQueueView(QueueView):
     """A consume queue: entry i is for the message with offset i."""
 
     folder = "consumequeue"

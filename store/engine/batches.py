@@ -73,7 +73,7 @@ class BatchAppender:
                 f"a message of the batch has the property {INNER_MULTI_QUEUE_OFFSET}, which the "
                 "broker sets; leave it out, and send messages for light queues singly"
             )
-        queue = self._queues.plain.get(key) or self._new_queue(*key)
+        queue = self._queues.simple.get(key) or self._new_queue(*key)
         log = self._log
         parts, entries, pending, end = self._records(queue, batch, log.end, shared, store_ms)
         size = end - log.end

@@ -46,7 +46,7 @@ class BulkReader:
         one file of the queue and one of the log. Messages far back, which may be on the disk alone,
         come in a quarter of the bytes.
         """
-        queue = self._queues.plain.get((topic, queue_id))
+        queue = self._queues.simple.get((topic, queue_id))
         found = None
         if queue is not None and queue.min_offset <= offset:
             found = self._many(queue, offset, messages_max, bytes_max, tags_codes)

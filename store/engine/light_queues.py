@@ -51,7 +51,7 @@ def light_queues(
                 f"{LMQ_PREFIX} and up to {255 - len(LMQ_PREFIX)} of the characters a-z A-Z 0-9 _ - "
                 "% | +; correct the property"
             )
-    news = len({name for name in names if (name, 0) not in queues.plain})
+    news = len({name for name in names if (name, 0) not in queues.simple})
     if news and queues.light + news > settings.light_queues_max:
         raise StoreError(
             f"the message needs {news} new light queues, the store has {queues.light} and the "

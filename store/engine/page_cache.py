@@ -35,7 +35,7 @@ class PageCache:
         With `look` only messages that are not in memory count, and with `tags_codes` only messages
         with such tags.
         """
-        queue = self._queues.plain.get((topic, queue_id))
+        queue = self._queues.simple.get((topic, queue_id))
         if queue is None:
             return 0
         cold_end = self._log.end - hot_bytes

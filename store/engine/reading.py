@@ -95,7 +95,7 @@ class Reader:
         log = self._log
         if log.staged:
             log.write_staged()
-        queue = self._queues.plain.get((topic, queue_id))
+        queue = self._queues.simple.get((topic, queue_id))
         if queue is None:
             return self._get_batched(topic, queue_id, offset, messages_max, bytes_max, tags_codes)
         settings = self._state.settings
@@ -397,7 +397,7 @@ class Reader:
         Messages deleted from the head of the queue don't count. In a batch queue all messages
         count, because an entry there is a batch.
         """
-        queue = self._queues.plain.get((topic, queue_id))
+        queue = self._queues.simple.get((topic, queue_id))
         if queue is None:
             return max(0, end - start)
         start, end = max(start, queue.min_offset), min(end, queue.next)
@@ -472,7 +472,7 @@ class Reader:
 
     def queue_keys(self) -> list[tuple[str, int]]:
         """The topic and the id of every queue."""
-        return [*self._queues.plain, *self._queues.batch]
+        return [*self._queues.simple, *self._queues.batch]
 
     def topics(self) -> dict[str, list[int]]:
         """Every topic with a queue, and the ids of its queues."""

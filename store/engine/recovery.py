@@ -94,7 +94,7 @@ def _drop_all(state: StoreState) -> None:
     """Remove queues and index of a log that has no files, as Java does: they lead nowhere."""
     for queue in state.queues.all():
         queue.segments.cut(-1)
-    state.queues.plain.clear()
+    state.queues.simple.clear()
     state.queues.batch.clear()
     state.index.drop_after(-1)
     state.log.set_end(0)
@@ -211,7 +211,7 @@ def _drop_stale(state: StoreState) -> None:
     Java leaves what it cuts off in the files, and it counts again once the log has grown past it.
     """
     commit_log = state.log
-    for queue in state.queues.plain.values():
+    for queue in state.queues.simple.values():
         if queue.topic.startswith(LMQ_PREFIX):
             continue  # the messages have the offsets of their own queue
         offset = queue.next

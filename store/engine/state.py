@@ -83,7 +83,7 @@ class StoreState:
         """True if this queue is a batch queue, or becomes one. A queue never changes its kind."""
         key = (topic, queue_id)
         return key in self.queues.batch or (
-            topic in self.batch_topics and key not in self.queues.plain
+            topic in self.batch_topics and key not in self.queues.simple
         )
 
     @property

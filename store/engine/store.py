@@ -155,7 +155,7 @@ class MessageStore:
                 self._open_epochs()
             self._is_open = True
             state.opened_end = state.log.end
-            for queue in state.queues.plain.values():
+            for queue in state.queues.simple.values():
                 queue.opened = queue.next
             self.syncs.note_sizes()
             self._sync_all()

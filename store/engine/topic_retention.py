@@ -37,7 +37,7 @@ class TopicRetention:
             if rule.keep_bytes is not None:
                 for _ in self._add_up(key, queue, rule.keep_bytes):
                     yield
-                if state.queues.plain.get(key) is queue:
+                if state.queues.simple.get(key) is queue:
                     queue.min_offset = max(queue.min_offset, self._sums[key][0])
 
     def needed(self) -> tuple[int, int]:
@@ -45,7 +45,7 @@ class TopicRetention:
         first that any topic needs; `NO_PLACE` if none does."""
         ruled = self._ruled()
         own = any_topic = NO_PLACE
-        for key, queue in self._state.queues.plain.items():
+        for key, queue in self._state.queues.simple.items():
             if queue.min_offset >= queue.next:
                 continue
             place = queue.entry(max(queue.min_offset, queue.first_offset))[0]
@@ -60,7 +60,7 @@ class TopicRetention:
         rules = self._state.topic_rules
         return {
             key: (queue, rules[key[0]])
-            for key, queue in self._state.queues.plain.items()
+            for key, queue in self._state.queues.simple.items()
             if key[0] in rules
         }
 

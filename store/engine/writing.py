@@ -55,7 +55,7 @@ class Appender:
         self._queues = state.queues
         self._index = state.index
         # Direct references for the hot path.
-        self._plain_queues = state.queues.plain
+        self._simple_queues = state.queues.simple
         self._pending_keys = state.index.pending
 
     def put(self, message: Message, *, is_moved: bool = False) -> Placed:
@@ -73,7 +73,7 @@ class Appender:
         readers now: maxMessageSize, which may be smaller by now, doesn't hold for them, and the
         first error is the last result.
         """
-        log, queues, state = self._log, self._plain_queues, self._state
+        log, queues, state = self._log, self._simple_queues, self._state
         staged, pending = log.staged, self._pending_keys
         if len(pending) > state.index_pending_max:
             state.relieve_index()
@@ -149,7 +149,7 @@ class Appender:
 
     def eligible_queue(self, key: tuple[str, int]) -> ConsumeQueue | None:
         """This queue if `put_table` may append to it, else None."""
-        queue = self._plain_queues.get(key)
+        queue = self._simple_queues.get(key)
         return None if queue is None or queue.is_special else queue
 
     def put_table(

@@ -82,12 +82,12 @@ def settings_of(root: Path, log_folder: Path | None = None) -> StoreSettings:
     StoreError when an index file doesn't show its layout.
     """
     noted = checkpoints.load(root / "checkpoint")
-    plain = [path for _, _, path in queue_folders(root / "consumequeue")]
-    is_light = any(path.parent.name.startswith(LMQ_PREFIX) for path in plain)
+    simple_files = [path for _, _, path in queue_folders(root / "consumequeue")]
+    is_light = any(path.parent.name.startswith(LMQ_PREFIX) for path in simple_files)
     batch = [path for _, _, path in queue_folders(root / "batchconsumequeue")]
     found = {
         "segment_bytes": noted.segment_bytes or Row(log_folder or root / "commitlog").size,
-        "queue_file_bytes": noted.queue_file_bytes or _size(plain),
+        "queue_file_bytes": noted.queue_file_bytes or _size(simple_files),
         "batch_queue_file_bytes": noted.batch_queue_file_bytes or _size(batch),
     }
     for entry in entries_of(root / "index"):
