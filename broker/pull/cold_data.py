@@ -85,7 +85,7 @@ class ColdData:
             return
         size = self._store.page_cache.read_cold(
             header.topic, header.queue_id, header.offset, next_offset, tags_codes,
-            self._hot_bytes, look=self._config.cold_data_scan_enable,
+            self._hot_bytes, absent_only=self._config.cold_data_scan_enable,
         )  # fmt: skip
         if not size:
             return
@@ -164,7 +164,7 @@ class ColdData:
     def _is_cold(self, header: PullMessage) -> bool:
         found = self._store.page_cache.read_cold(
             header.topic, header.queue_id, header.offset, header.offset + 1, None,
-            self._hot_bytes, look=False,
+            self._hot_bytes, absent_only=False,
         )  # fmt: skip
         return found > 0
 

@@ -273,7 +273,7 @@ class Scheduler:
             return
         self.served += len(unflushed)
         if self._heavy or self.is_shared:
-            self._look_for_light([*unflushed, *taken])
+            self._choose_quantum([*unflushed, *taken])
         # Those of a batch are many, or large: they come last.
         for connection in unflushed:
             connection.flush()
@@ -315,7 +315,7 @@ class Scheduler:
         for connection in connections:
             connection.abort()
 
-    def _look_for_light(self, served: list[Scheduled]) -> None:
+    def _choose_quantum(self, served: list[Scheduled]) -> None:
         """Use the small quantum while a light client is active beside heavy senders."""
         now = self.loop.time()
         self._heavy = heavy = {

@@ -1,8 +1,8 @@
 """Turns compressed records and batches stored as one record into single uncompressed records.
 
-Decoding reads plain records only. This slow path is for compressed records and batches: each is
-written again as the broker would have stored it without compression or batching. Plain records are
-copied unchanged.
+Decoding reads single uncompressed records only. This slow path is for compressed records and
+batches: each is written again as the broker would have stored it without compression or batching.
+Other records are copied unchanged.
 """
 
 import numpy as np

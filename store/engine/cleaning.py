@@ -65,7 +65,7 @@ class Cleaner:
     def clean(self, *, by_hand: bool = False) -> Iterator[Step]:
         """One round, in steps, each to be finished before the next is asked for.
 
-        It looks at the disks and refuses messages or takes them again; then files go. `by_hand`
+        It checks the disks and refuses messages or takes them again; then files go. `by_hand`
         lets the expired ones go at any hour. StoreError when the disk fails.
         """
         now_ms = self._state.now_ms()

@@ -2,7 +2,7 @@
 
 The messages of a run are sorted by queue, in each queue in their order; where a queue goes on
 without a gap its entries are written in one piece, and where it has them already they are compared
-in one piece. Whatever is not so plain goes the way of single messages. The result is the same.
+in one piece. All other records are derived one by one. The result is the same.
 """
 
 from collections.abc import Iterator

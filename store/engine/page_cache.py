@@ -27,13 +27,13 @@ class PageCache:
         tags_codes: Collection[int] | None,
         hot_bytes: int,
         *,
-        look: bool,
+        absent_only: bool,
     ) -> int:
         """The total bytes of a queue's cold messages with offsets [start, end): the ones more than
         `hot_bytes` before the end of the log.
 
-        With `look` only messages that are not in memory count, and with `tags_codes` only messages
-        with such tags.
+        With `absent_only` only messages that are not in memory count, and with `tags_codes` only
+        messages with such tags.
         """
         queue = self._queues.simple.get((topic, queue_id))
         if queue is None:
@@ -42,7 +42,7 @@ class PageCache:
         found = 0
         for place, size, tags_code in queue.entries(start, end - start, queue.next):
             if place < cold_end and (tags_codes is None or tags_code in tags_codes):
-                found += size if not look or self._is_absent(place, size) else 0
+                found += size if not absent_only or self._is_absent(place, size) else 0
         return found
 
     def read_log_ahead(self, *, wanted: bool) -> None:

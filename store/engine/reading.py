@@ -1,4 +1,4 @@
-"""Reading: pulls, and look-ups of messages by offset, place, time and key.
+"""Reading: pulls, and lookups of messages by offset, place, time and key.
 
 Readers see nothing beyond `readable_end`. Records that are neighbours in the log are returned as
 one view of it, others as one copy: copying some kilobytes is cheaper than sending many small
@@ -34,7 +34,7 @@ NEAR_SCAN = 8  # entries scanned first for each message that a pull may take
 DAMAGED_MAX = 1_000  # places whose damage is logged
 SAMPLE_MAX = 20_000  # entries read to estimate how many messages have a tag (maxConsumeQueueScan)
 QUERY_MESSAGES_MAX = 64  # maxMsgsNumBatch
-QUERY_LOOKS_MAX = 10_000  # messages read in one query because one of their keys has the hash
+QUERY_READS_MAX = 10_000  # messages read in one query because one of their keys has the hash
 INDEX_PRECISION_MS = 1_000  # the index has the times of messages in seconds
 
 PLACE = Struct(">q")
@@ -453,7 +453,7 @@ class Reader:
         wanted = key.encode(errors="replace")
         found: dict[int, bytes] = {}
         places = self._index.find(topic, key, begin_ms - INDEX_PRECISION_MS, end_ms)
-        for place in islice(places, QUERY_LOOKS_MAX):
+        for place in islice(places, QUERY_READS_MAX):
             if len(found) >= limit or place < self._log.start:
                 break
             data = self.message_at(place)

@@ -1,6 +1,6 @@
 """Opening a store: where the log ends, and queues and index that agree with it.
 
-After a clean stop the checkpoint says it all, and only what doesn't add up is looked into. After a
+After a clean stop the checkpoint says it all, and only what doesn't add up is checked. After a
 crash every record behind the last safe place is checked, and the log ends before the first that
 is not whole. What lies behind the end becomes zeros, so that an old record can't come back
 when the log has grown up to it. Doing it twice changes nothing more.

@@ -67,7 +67,7 @@ class TopicRetention:
     def _first_since(self, queue: ConsumeQueue, moment_ms: int) -> int:
         """The offset of the first message that was stored at `moment_ms` or later.
 
-        Few expire between two rounds, so it is looked for near the least offset first.
+        Few expire between two rounds, so the search begins near the least offset.
         """
         low = max(queue.min_offset, queue.first_offset)
         end, step = queue.next, 1

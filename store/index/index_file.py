@@ -2,7 +2,7 @@
 
 The file has a header of 40 bytes, the slots and the entries. A slot has the number of the newest
 entry whose hash, modulo the number of slots, is the slot's number; 0 for none. Entries count from
-1, and entry 0 is never used. Each entry names the next older one of its slot, so a look-up walks
+1, and entry 0 is never used. Each entry names the next older one of its slot, so a lookup walks
 from new to old. Keys are added in batches; a batch changes the file as its keys one by one would.
 
 Slot n is at byte 40 + 4 n, n from 0, and entry m at 40 + 4 slots + 20 m. RocketMQ's texts count

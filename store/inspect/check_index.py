@@ -307,7 +307,7 @@ def layout_of(segment: Segment, slots: int, capacity: int) -> tuple[int, int] | 
 def _likely(segment: Segment) -> Iterator[int]:
     """The numbers of slots that fit the size and the first entries; many are tried at once.
 
-    A region without data looks like an entry, so the slots must lead to all of the first entries.
+    A region without data resembles an entry, so the slots must lead to all of the first entries.
     """
     size, view = segment.size, segment.view
     _, _, begin_offset, _, _, count = HEADER.unpack_from(view, 0)

@@ -52,7 +52,7 @@ IS_ROLLED = 2  # goes around once more: its time is further away than the wheel 
 IS_RECALL = 4  # recalls another message of its slot
 MAGIC_MASK = 0xF
 SIGNED_BLANK = MAGIC_BLANK - (1 << 32)
-UNITS_PER_LOOK = 1 << 16
+UNITS_PER_READ = 1 << 16
 
 
 class Unit(NamedTuple):
@@ -280,8 +280,8 @@ class TimerLog:
         """
         for segment in self.segments.items:
             count = segment.size // UNIT_BYTES
-            for start in range(0, count, UNITS_PER_LOOK):
-                size = min(UNITS_PER_LOOK, count - start)
+            for start in range(0, count, UNITS_PER_READ):
+                size = min(UNITS_PER_READ, count - start)
                 units = np.frombuffer(segment.view, UNIT_TYPE, size, start * UNIT_BYTES)
                 good = _count_good(units, log_end)
                 if good:

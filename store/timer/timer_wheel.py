@@ -36,7 +36,7 @@ ROUND_SLOTS = 7 * 86_400
 SLOTS = 2 * ROUND_SLOTS
 FILE_BYTES = SLOTS * SLOT_BYTES
 assert FILE_BYTES == 38_707_200
-SLOTS_PER_LOOK = 1 << 14
+SLOTS_PER_READ = 1 << 14
 NEAR_SLOTS = 32  # slots no further apart than this are written at once
 FEW = 4  # fewer slots than this are quicker one by one
 
@@ -148,7 +148,7 @@ class TimerWheel:
             return from_ms
         while tick < until:
             at = tick % SLOTS
-            count = min(SLOTS_PER_LOOK, SLOTS - at, until - tick)
+            count = min(SLOTS_PER_READ, SLOTS - at, until - tick)
             slots = self._slots(at, count)
             used = slots["tick"] == np.arange(tick, tick + count)
             used &= slots["last"] >= 0
@@ -165,7 +165,7 @@ class TimerWheel:
         total = 0
         while tick < until:
             at = tick % SLOTS
-            count = min(SLOTS_PER_LOOK, SLOTS - at, until - tick)
+            count = min(SLOTS_PER_READ, SLOTS - at, until - tick)
             slots = self._slots(at, count)
             used = slots["tick"] == np.arange(tick, tick + count)
             total += int(slots["number"][used].sum())
