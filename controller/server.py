@@ -18,7 +18,7 @@ from ..conf import log_levels
 from ..conf.users import signing
 from ..protocol import codes
 from ..protocol.aio.audit import AuditLog, open_audit_log
-from ..protocol.aio.clocks import steady_ms
+from ..protocol.aio.clocks import monotonic_ms
 from ..protocol.aio.connection import Connection
 from ..protocol.aio.guard import Guard, Refusals, protected
 from ..protocol.aio.peers import Peers
@@ -55,7 +55,7 @@ class Controller:
     """
 
     def __init__(
-        self, config: ControllerConfig | None = None, clock: Callable[[], int] = steady_ms
+        self, config: ControllerConfig | None = None, clock: Callable[[], int] = monotonic_ms
     ) -> None:
         config = config or ControllerConfig()
         self.port = 0

@@ -17,7 +17,7 @@ from ..conf import log_levels
 from ..conf.users import signing
 from ..protocol import codes
 from ..protocol.aio.audit import AuditLog, open_audit_log
-from ..protocol.aio.clocks import steady_ms
+from ..protocol.aio.clocks import monotonic_ms
 from ..protocol.aio.connection import Connection
 from ..protocol.aio.guard import protected
 from ..protocol.aio.peers import Peers
@@ -47,7 +47,7 @@ class NameServer:
     """
 
     def __init__(
-        self, config: NamesrvConfig | None = None, clock: Callable[[], int] = steady_ms
+        self, config: NamesrvConfig | None = None, clock: Callable[[], int] = monotonic_ms
     ) -> None:
         """ValueError when the key-value config or the users that the settings name can't be
         read."""

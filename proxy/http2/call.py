@@ -48,8 +48,8 @@ class CallConnection(Protocol):
     def consumed(self, call: "Call", count: int) -> None:
         """`count` bytes of a call were taken; the client may send as many again."""
 
-    def is_behind(self, call: "Call") -> bool:
-        """Whether a handler has to wait before it writes more."""
+    def over_unsent_limit(self, call: "Call") -> bool:
+        """True if a handler has to wait before it writes more."""
         ...
 
     def send(self, call: "Call", data: bytes) -> None:
@@ -155,7 +155,7 @@ class Call:
 
     async def drained(self) -> None:
         """Wait until the peer has taken enough of what was written."""
-        while not self.is_done and self.connection.is_behind(self):
+        while not self.is_done and self.connection.over_unsent_limit(self):
             self._writable = self._writable or asyncio.Event()
             self._writable.clear()
             await self._writable.wait()

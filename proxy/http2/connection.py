@@ -216,8 +216,8 @@ class Http2Connection(asyncio.Protocol):
             self._h2.acknowledge_received_data(count, call.stream_id)
             self.flush_soon()
 
-    def is_behind(self, call: Call) -> bool:
-        """Whether a handler has to wait before it writes more."""
+    def over_unsent_limit(self, call: Call) -> bool:
+        """True if a handler has to wait before it writes more."""
         return len(call.out) > CALL_OUT_BYTES_MAX or self._out_bytes > OUT_BYTES_MAX or self._paused
 
     def send(self, call: Call, data: bytes) -> None:

@@ -178,7 +178,9 @@ class Membership:
             return
         is_first = told.at.get(address, NEVER) == NEVER
         async with self._at_once:
-            if broker.keeps_apart is None and not await self._look(address, broker, client, header):
+            if broker.keeps_apart is None and not await self._probe(
+                address, broker, client, header
+            ):
                 return
             if broker.keeps_apart:
                 answer = await self._ask(address, codes.HEART_BEAT, header, told.body)
@@ -190,8 +192,10 @@ class Membership:
             now -= random.uniform(0.0, HEARTBEAT_SECONDS)  # noqa: S311
         told.at[address] = now
 
-    async def _look(self, address: str, broker: _Broker, client: Client, header: Heartbeat) -> bool:
-        """Whether a broker answers; then it has said whether it keeps clients apart."""
+    async def _probe(
+        self, address: str, broker: _Broker, client: Client, header: Heartbeat
+    ) -> bool:
+        """Ask a broker whether it keeps clients apart. Returns whether the broker answered."""
         no_groups = HeartbeatData(client.client_id).encode()
         answer = await self._ask(address, codes.HEART_BEAT, header, no_groups)
         if answer is None:
