@@ -29,7 +29,7 @@ from .access import Access
 from .config import NamesrvConfig
 from .handlers import Handlers
 from .master_changes import MasterChanges
-from .registration import Gone, Notice
+from .registration import Notice, Removed
 from .routes import RouteTable
 from .settings import Settings
 
@@ -117,14 +117,14 @@ class NameServer:
         if self.audit is not None:
             await self.audit.close()
 
-    def scan(self) -> Gone:
+    def scan(self) -> Removed:
         """Forget the brokers that were silent for too long and close their connections."""
-        gone = self.routes.expire(self._clock())
-        self._tell(gone, "silent for too long")
-        for connection in gone.connections:
+        removed = self.routes.expire(self._clock())
+        self._tell(removed, "silent for too long")
+        for connection in removed.connections:
             assert isinstance(connection, Connection)
             connection.close()
-        return gone
+        return removed
 
     def _schedule_scan(self, seconds: float) -> None:
         self._scan_timer = asyncio.get_running_loop().call_later(seconds, self._scan_round)
@@ -138,10 +138,10 @@ class NameServer:
     def _lost(self, connection: Connection) -> None:
         self._tell(self.routes.lost(connection), "its connection closed")
 
-    def _tell(self, gone: Gone, why: str) -> None:
-        for cluster, addr in gone.addresses:
+    def _tell(self, removed: Removed, why: str) -> None:
+        for cluster, addr in removed.addresses:
             log.warning("broker %s of cluster %s is gone: %s", addr, cluster, why)
-        for notice in gone.notices:
+        for notice in removed.notices:
             self._notify(notice)
 
     def _notify(self, notice: Notice) -> None:
