@@ -25,7 +25,7 @@ from .loads.loadgen import Load
 from .report import Held, Row, held
 from .tails import write_tables
 from .turns import (
-    SETTLE_SECONDS,
+    QUIET_SECONDS,
     Run,
     beside,
     repeating,
@@ -123,7 +123,7 @@ def _sends(run: Run, first: AerobeeCluster) -> Row:
                     stack.enter_context(
                         repeating(partial(_visit, own, cycle(LISTS)), THINK_SECONDS)
                     )
-                time.sleep(SETTLE_SECONDS)
+                time.sleep(QUIET_SECONDS)
                 yield
             process.send_signal(signal.SIGSTOP)
 

@@ -120,7 +120,7 @@ def keys(run: Run) -> list[Row]:
         wait = fill_keyed(side.store, messages)
         with running(side):
             for which in ("first", "the same again"):
-                rows.append(_looked_up(side, messages, which))
+                rows.append(_lookups(side, messages, which))
     say(f"index: {wait.rate:,.0f} messages/s, a key waits {wait.seconds_max:.2f} s at most")
     name = f"Longest wait for the index, {stored:,} messages with two keys"
     note = f"at {wait.rate:,.0f} messages/s; {wait.share:.0%} of the time goes into the index"
@@ -128,8 +128,8 @@ def keys(run: Run) -> list[Row]:
     return rows
 
 
-def _looked_up(side: AerobeeCluster, messages: int, which: str) -> Held:
-    """The row of one series of look-ups. The first reads pages that the system has taken out of
+def _lookups(side: AerobeeCluster, messages: int, which: str) -> Held:
+    """The row of one series of lookups. The first reads pages that the system has taken out of
     memory; the same keys again show the broker without the disk."""
     pid = side.broker_pid()
     cpu, reads = cpu_seconds([pid]), disk_waits(pid)

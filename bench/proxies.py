@@ -29,7 +29,7 @@ from .loads.loadgen import BATCH, LoadFailed
 from .rates import MILLION, SENDS
 from .report import Compared, Held, Row, held
 from .turns import (
-    SETTLE_SECONDS,
+    QUIET_SECONDS,
     Found,
     Result,
     Run,
@@ -359,7 +359,7 @@ def _against(found: Found, mode: str, name: str, unit: str, field: str, wanted: 
 
 
 def _memory(sides: dict[str, Side]) -> list[Row]:
-    time.sleep(SETTLE_SECONDS)
+    time.sleep(QUIET_SECONDS)
     used: Found = {kind: [{"mib": side.mib()}] for kind, side in sides.items()}
     name = "Resident after it, broker included"
     marks = {CLUSTER: "<= 0.2", LOCAL: "<= 0.25"}

@@ -28,7 +28,7 @@ from .report import Held, Row
 from .turns import Run, Settings, running, say
 
 TOPIC, GROUP, QUEUES = "Shared", "sharers", 6
-LOOK_SECONDS = 0.01
+POLL_SECONDS = 0.01
 WAIT_SECONDS = 120.0
 SENDERS, SEND_SECONDS = 8, 2.0
 SLAVE_ID = 1
@@ -128,7 +128,7 @@ async def _seconds(holds: Callable[[], bool]) -> float:
     begin = time.monotonic()
     async with asyncio.timeout(WAIT_SECONDS):
         while not holds():  # noqa: ASYNC110 - what a client has is not told
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
     return time.monotonic() - begin
 
 

@@ -43,7 +43,7 @@ from .loads.loadgen import Load
 from .rates import CASES, RECORD_BYTES, SENDS
 from .report import Held, Row, held
 from .turns import (
-    SETTLE_SECONDS,
+    QUIET_SECONDS,
     Found,
     Result,
     Run,
@@ -259,7 +259,7 @@ def _caught_up(run: Run, behind: ControllerSet) -> Held:
     slave.stop_broker(kill=False)
     behind.until(lambda found: sum(one.is_in_set for one in found.members) == 1)
     loadgen.fill(run.program, master.broker, "Filled", int(gib * GIB) // RECORD_BYTES)
-    time.sleep(SETTLE_SECONDS)
+    time.sleep(QUIET_SECONDS)
     bare = _bare_copy(run.folder / "bare", int(gib * GIB))
     begun: tuple[float, int] | None = None
 

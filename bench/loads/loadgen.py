@@ -60,7 +60,7 @@ class Load:
         return [word for name, value in named.items() for word in (f"--{name}", str(value))]
 
 
-def look_for(source: Path) -> None:
+def check_source(source: Path) -> None:
     """LoadFailed, with what to do, when the source of the generator is not there."""
     if not source.is_file():
         raise LoadFailed(
@@ -79,7 +79,7 @@ def build(source: Path, folder: Path, change: Change | None = None) -> Path:
 
     `change` replaces a text that the source has once.
     """
-    look_for(source)
+    check_source(source)
     name = source.stem
     if change is not None:
         name = f"{name}-{zlib.crc32(repr(change).encode()):08x}"

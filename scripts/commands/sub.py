@@ -29,7 +29,7 @@ from ..output.sanitize import json_line, sanitize_body
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.2  # between looks at a queue that has nothing new
+POLL_SECONDS = 0.2  # between polls of a queue that has nothing new
 RETRY_SECONDS = 1.0  # after a broker could not be asked, or a topic isn't there yet
 QUEUES_SECONDS = 30.0  # between looks for new queues and brokers
 PULL_MESSAGES = 256
@@ -70,7 +70,7 @@ async def _print_messages(options: argparse.Namespace) -> None:
     except Refusal as wrong:
         raise CommandError(wrong.remark) from None
     beginning = start_of(options.start, latest=True)
-    source = _look(options, beginning) if options.group is None else _consume(options, beginning)
+    source = _read(options, beginning) if options.group is None else _consume(options, beginning)
     left = options.count
     on_terminal = sys.stdout.isatty()  # to a pipe or file bodies are written unchanged
     if left == 0:
@@ -104,7 +104,7 @@ async def _consume(options: argparse.Namespace, start: StartFrom) -> AsyncGenera
                 message.settle()
 
 
-async def _look(options: argparse.Namespace, start: StartFrom) -> AsyncGenerator[Record, None]:
+async def _read(options: argparse.Namespace, start: StartFrom) -> AsyncGenerator[Record, None]:
     """Every message, from queues that are read concurrently."""
     wanted = {tag.strip() for tag in options.tags.split("||")} - {"*", ""}
     async with Reader(options.namesrv, security=security(options)) as reader:
