@@ -22,7 +22,7 @@ _LONG_POLLING = {"ReceiveMessage", "PullMessage"}
 
 
 def overview(proxy: Proxy, *, with_system: bool = False) -> Generator[None, None, Overview]:
-    """The steps of looking at the proxy as it is now; clients may be many."""
+    """The steps of reading the proxy's present state; clients may be many."""
     service, config = proxy.service, proxy.config
     clients: list[Overview] = []
     for client in service.clients:
@@ -64,7 +64,7 @@ def overview(proxy: Proxy, *, with_system: bool = False) -> Generator[None, None
 
 
 def note(proxy: Proxy) -> str | None:
-    """What an operator should know of a proxy that is well: nothing."""
+    """The note for the operator about a healthy proxy: none."""
     return None
 
 

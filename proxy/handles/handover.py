@@ -24,7 +24,7 @@ FRAME_BYTES_MAX = 64 << 20
 HANDED_MAX = 50_000  # handles in one answer
 TAKE_SECONDS = 1.0  # for the answer of another worker
 DIAL_SECONDS = 0.2  # between attempts to reach another worker
-FORGET_SECONDS = 5.0  # between looks for clients without handles
+FORGET_SECONDS = 5.0  # between checks for clients without handles
 _LENGTH = Struct(">I")
 
 Place = tuple[str, int, int]
@@ -84,7 +84,7 @@ _decode = msgspec.msgpack.Decoder(Message).decode
 
 
 class Handover:
-    """This worker's end. Make and start it inside a running loop."""
+    """The end of this worker. Make and start it inside a running loop."""
 
     def __init__(self, worker: Worker, keeper: Keeper) -> None:
         self._worker = worker
@@ -122,7 +122,7 @@ class Handover:
     # --- for the keeper -------------------------------------------------------------------------
 
     def keeps(self, client_id: str) -> None:
-        """This worker keeps a handle of this client."""
+        """Announce that this worker keeps a handle of this client."""
         if client_id not in self._announced:
             self._announced.add(client_id)
             self._tell(Keeps([client_id]))
@@ -130,7 +130,7 @@ class Handover:
     async def take(
         self, client_id: str, group: str = "", message_id: str = "", place: Place | None = None
     ) -> list[Kept]:
-        """What other workers keep of a client, or of one message; they keep it no longer."""
+        """Take over the handles of a client, or of one message, from other workers."""
         answers = []
         for number, client_ids in self._kept_at.items():
             link = self._links.get(number)

@@ -60,7 +60,7 @@ class Others(Protocol):
     """The other workers of this proxy."""
 
     def keeps(self, client_id: str) -> None:
-        """This worker keeps a handle of this client."""
+        """Announce that this worker keeps a handle of this client."""
 
     async def take(
         self,
@@ -69,7 +69,7 @@ class Others(Protocol):
         message_id: str = "",
         place: tuple[str, int, int] | None = None,
     ) -> list[Kept]:
-        """What they keep of a client, or of one message; they keep it no longer."""
+        """Take over the handles of a client, or of one message, from other workers."""
 
 
 class Keeper:
@@ -145,7 +145,7 @@ class Keeper:
                 self._put(kept)
 
     def has_handles(self, client_id: str) -> bool:
-        """Whether any handle of this client is kept here."""
+        """True if any handle of this client is kept here."""
         return client_id in self._of_client
 
     async def give_all(self, client_id: str, most: int) -> list[Kept]:

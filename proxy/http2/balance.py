@@ -37,7 +37,7 @@ class Worker:
 def shared_port(host: str, port: int) -> socket.socket:
     """A socket that is bound beside others of this user (SO_REUSEPORT), and does not listen.
 
-    OSError with a plain sentence when the port can't be had.
+    OSError with a readable sentence if the port can't be had.
     """
     if not hasattr(socket, "SO_REUSEPORT"):
         raise OSError("grpcWorkers needs SO_REUSEPORT, which this system lacks; set it to 1")

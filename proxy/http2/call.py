@@ -108,7 +108,7 @@ class Call:
 
     @property
     def authority(self) -> str:
-        """What the client dialled, as "host:port" or "host"; "" if it doesn't say."""
+        """The address that the client dialled, "host:port" or "host"; "" if it is not given."""
         return self.text(b":authority") or self.text(b"host")
 
     def remaining_s(self) -> float | None:

@@ -60,7 +60,7 @@ class Listener:
 
     async def start(self, host: str, port: int, worker: Worker | None = None) -> None:
         """Listen; a `worker` shares the port and its connections with the others. OSError with a
-        plain sentence when the port can't be had."""
+        readable sentence if the port can't be had."""
         if worker is None:
             self._server, self.port = await listen(self._accept, host, port)
         else:

@@ -82,7 +82,7 @@ class Topics:
         return found
 
     async def is_there(self, topic: str) -> bool:
-        """Whether the topic has a route; StatusError when that can't be known."""
+        """True if the topic has a route; StatusError when that can't be known."""
         try:
             await self.routes.get(topic)
         except StatusError as wrong:

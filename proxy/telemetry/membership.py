@@ -46,7 +46,7 @@ Group = tuple[str, str]  # a producer's group or "", a consumer's group or ""
 
 @dataclass(slots=True, eq=False)
 class _Broker:
-    """What a broker was told. `keeps_apart` is None until it is asked."""
+    """The heartbeats sent to a broker. `keeps_apart` is None until the broker has answered one."""
 
     connection: Connection | None = None
     keeps_apart: bool | None = None
@@ -57,7 +57,7 @@ class _Broker:
 
 @dataclass(slots=True, eq=False)
 class _Told:
-    """What brokers were told of a client, and when, by address."""
+    """The heartbeat sent to brokers about a client, and the times, by address."""
 
     settings: Any
     body: bytes
@@ -148,7 +148,7 @@ class Membership:
                     told.at[address] = NEVER
 
     async def _changed(self, client: Client, before: _Told | None) -> _Told:
-        """What is to be told from now on; groups that the client is not in any more are left."""
+        """The heartbeat to send from now on; unregisters the groups that the client has left."""
         settings, now_ms = client.settings, self._brokers.now_ms()
         producers, consumers = _data(client, now_ms)
         groups = [(each.group_name, "") for each in producers]

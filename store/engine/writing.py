@@ -148,7 +148,7 @@ class Appender:
         return due_ms(properties, store_ms, levels_ms, tags_code)
 
     def eligible_queue(self, key: tuple[str, int]) -> ConsumeQueue | None:
-        """This queue if `put_table` may append to it, else None."""
+        """The queue with this key if `put_table` may append to it, else None."""
         queue = self._simple_queues.get(key)
         return None if queue is None or queue.is_special else queue
 
