@@ -104,7 +104,7 @@ class ControllerConfig(EtcdSettings, frozen=True, rename="camel", kw_only=True):
 
     @property
     def speaks_tls(self) -> bool:
-        """Whether this controller speaks TLS to brokers."""
+        """True if this controller speaks TLS to brokers."""
         return self.tls_server_mode == "enforcing" if self.use_tls is None else self.use_tls
 
     @property

@@ -32,13 +32,13 @@ log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 5
 TRUSTED_PART = 0.9  # of the lease; the rest is for clocks that run at different speeds
-ROUND_SECONDS = 0.5  # between two looks at the leader's key
+ROUND_SECONDS = 0.5  # between two reads of the leader's key
 RENEW_SECONDS = 1.0
 FORMAT_VERSION = 1
 
 
 class Etcd(Protocol):
-    """What the engine asks of etcd: `EtcdGateway`, or a stand-in."""
+    """The requests of the engine to etcd: `EtcdGateway`, or a stand-in."""
 
     endpoints: list[str]
 
@@ -108,7 +108,7 @@ class EtcdEngine:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this controller's lease holds for certain."""
+        """True if this controller's lease holds for certain."""
         return self._term is not None and self._now_ms() < self._term.trusted_ms
 
     @property

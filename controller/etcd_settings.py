@@ -24,7 +24,7 @@ SECRET_KEYS = frozenset({"controllerEtcdPassword"})
 
 
 class EtcdSettings(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """How a controller reaches etcd. Only `controllerType=etcd` reads these."""
+    """The settings to reach etcd. Only `controllerType=etcd` reads them."""
 
     controller_etcd_endpoints: str = ""
     controller_etcd_prefix: str = "/aerobee/controller/"

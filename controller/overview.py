@@ -14,7 +14,7 @@ Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], float
 def overview(
     controller: Controller, *, with_system: bool = False
 ) -> Generator[None, None, Overview]:
-    """The steps of looking at the controller as it is now; requests are served between two.
+    """The steps of reading the controller's present state; requests are served between two.
 
     `with_system` is for daemons that have topics, and changes nothing here.
     """

@@ -100,7 +100,7 @@ class Controller:
     async def start(self) -> None:
         """Read the state and listen.
 
-        StoreError when the state can't be read; OSError with a plain sentence for a used port.
+        StoreError if the state can't be read; OSError with a readable sentence for a used port.
         """
         config = self.config
         if config.log_level:

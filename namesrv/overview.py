@@ -14,7 +14,7 @@ Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], float
 
 
 def overview(server: NameServer, *, with_system: bool = False) -> Generator[None, None, Overview]:
-    """The steps of looking at the name server as it is now: topics may be many, and requests are
+    """The steps of reading the name server's present state: topics may be many, and requests are
     served between two steps. `with_system` shows the topics of the system as well."""
     routes = server.routes
     own = _own_topics(server)
@@ -51,7 +51,7 @@ def overview(server: NameServer, *, with_system: bool = False) -> Generator[None
 
 
 def note(server: NameServer) -> str | None:
-    """What an operator should know of a name server that is well; None for nothing."""
+    """The note for the operator about a healthy name server; None without one."""
     doubled = [name for (_, name), masters in _masters(server).items() if len(masters) > 1]
     if not doubled:
         return None

@@ -199,7 +199,7 @@ class RouteTable:
     # --- answers --------------------------------------------------------------------------------
 
     def route(self, topic: str | None, *, acting_master: bool = False) -> TopicRouteData | None:
-        """Where the topic is; None when nowhere.
+        """The route of the topic; None without one.
 
         With `acting_master` a broker name whose master is gone shows its smallest id as master.
         """
@@ -379,7 +379,8 @@ class RouteTable:
     def _min_id_notice(
         self, addrs: dict[int, str], offline: str | None, ha_addr: str | None
     ) -> Notice:
-        """To all remaining brokers when one left; to all but the new one when one joined."""
+        """The notice of the smallest id: to all remaining brokers if one left; to all but the new
+        broker if one joined."""
         min_id = min(addrs)
         all_of_them = offline is not None or len(addrs) == 1
         targets = [addr for id_, addr in addrs.items() if all_of_them or id_ != min_id]

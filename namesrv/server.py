@@ -74,16 +74,16 @@ class NameServer:
 
     @property
     def master_changes(self) -> MasterChanges:
-        """How often the master of a broker name changed while the one before was alive."""
+        """The count of changes of a broker name's master while the earlier master was alive."""
         return self._handlers.master_changes
 
     @property
     def address(self) -> str:
-        """Where it listens, as "host:port"."""
+        """The address that the name server listens on, as "host:port"."""
         return f"{self.config.bind_address}:{self.port}"
 
     async def start(self) -> None:
-        """Listen. OSError with a plain sentence when the port can't be had."""
+        """Listen. OSError with a readable sentence if the port can't be had."""
         config = self.config
         if config.log_level:
             log_levels.use(config.log_level)
