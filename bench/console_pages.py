@@ -85,7 +85,7 @@ def _idle(run: Run) -> Held:
 
 
 def _pages(run: Run, first: AerobeeCluster) -> list[Row]:
-    """From the start to the full sample, and the times of pages then."""
+    """The time from the start to the full sample, and the times of pages then."""
     begin = time.monotonic()
     with _running(run, first.namesrv) as (site, ready_s):
         site.get("overview")

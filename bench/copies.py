@@ -137,7 +137,7 @@ def _back_up(folder: Path, store: Path, words: tuple[str, ...], is_over: threadi
 
 
 def _speeds(store: Path, folder: Path, number: int) -> Result:
-    """MB/s of a backup, and of a plain copy of as many bytes of the log."""
+    """MB/s of a backup, and of a copy of as many bytes of the log."""
     _drop(store)
     begin = time.perf_counter()
     taken = _ran("backup", str(store), str(folder / f"alone-{number}"), "--json")

@@ -1,4 +1,4 @@
-"""How the two brokers use the disk: the start on a log after kill -9, a look-up by key in a large
+"""How the two brokers use the disk: the start on a log after kill -9, a lookup by key in a large
 store, and how far the key index is behind a producer at full speed. The sides alternate where both
 can be measured; the side that is not being measured is idle.
 """
@@ -141,7 +141,7 @@ def _lookups(side: AerobeeCluster, messages: int, which: str) -> Held:
     name = f"Query by key, {messages:,} messages stored, p99, {which}"
     note = (
         f"median {p50:.2f} ms, the client's part included; CPU {cpu_ms:.2f} ms each; "
-        f"{reads:,} waits for the disk in {QUERIES:,} look-ups"
+        f"{reads:,} waits for the disk in {QUERIES:,} lookups"
     )
     return held(name, p99, "{:.2f} ms", "<= 2 ms", note)
 
@@ -201,7 +201,7 @@ def _start_on(side: Cluster, left: Path) -> float:
 
 
 def _query_ms(side: Cluster, messages: int) -> list[float]:
-    """Milliseconds of each look-up of a random message."""
+    """Milliseconds of each lookup of a random message."""
     draw = random.Random(7)  # noqa: S311 - which messages are asked for is no secret
     times = []
     with loadgen.connected(side.broker) as connection:

@@ -192,7 +192,7 @@ def send_request() -> Any:
 
 
 def telemetry_request() -> Any:
-    """What a simple consumer says of itself. RocketMQ's proxy refuses receives without it."""
+    """The settings of a simple consumer. RocketMQ's proxy refuses receives without them."""
     found = definitions.message("TelemetryCommand")()
     settings = found.settings
     settings.client_type = definitions.enum("ClientType")["SIMPLE_CONSUMER"]

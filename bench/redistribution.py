@@ -118,7 +118,7 @@ async def _events(first: AerobeeCluster, second: AerobeeCluster) -> list[tuple[s
 
 
 def _shares(members: list[Consumer]) -> list[int]:
-    """How many queues of the topic each member has; [] while two have the same one."""
+    """The number of queues of the topic that each member has; [] while two share a queue."""
     owned = [[queue for queue in one.queues if queue.topic == TOPIC] for one in members]
     together = [queue for each in owned for queue in each]
     return [len(each) for each in owned] if len(set(together)) == len(together) else []
@@ -133,7 +133,7 @@ async def _seconds(holds: Callable[[], bool]) -> float:
 
 
 def _kills(run: Run) -> list[Row]:
-    """What an asynchronous slave lacks when its master is killed under load."""
+    """The messages that an asynchronous slave lacks if its master is killed under load."""
     lacked, rates, behind = [], [], []
     for number in range(run.rounds):
         with ExitStack() as stack:

@@ -175,7 +175,8 @@ class ControllerSet:
         self.until(whole)
 
     def until(self, holds: Callable[[Replicas], bool]) -> tuple[Replicas, float]:
-        """What the controller says once it holds, and when that was, by `time.monotonic`."""
+        """Wait until `holds` is true of the controller's replicas; returns them and the time, by
+        `time.monotonic`."""
         return asyncio.run(self._until(holds))
 
     async def _until(self, holds: Callable[[Replicas], bool]) -> tuple[Replicas, float]:
@@ -211,7 +212,7 @@ class ControllerSet:
 
 
 def whole(found: Replicas) -> bool:
-    """Whether both brokers are alive in the sync state set."""
+    """True if both brokers are alive in the sync state set."""
     return sum(one.is_in_set and one.is_alive for one in found.members) == 2
 
 
@@ -251,7 +252,7 @@ def failover(run: Run) -> list[Row]:
 
 
 def _caught_up(run: Run, behind: ControllerSet) -> Held:
-    """How fast a slave gets what it lacks, from its first new byte until it has everything."""
+    """The speed at which a slave catches up, from its first new byte until it has everything."""
     master, slave = behind.brokers
     gib = run.gib
     loadgen.create_topic(master.broker, "Switched")

@@ -89,8 +89,8 @@ def timers(run: Run) -> list[Row]:
 
 
 def lateness(cluster: AerobeeCluster, level: int) -> list[int]:
-    """By how many ms messages of a delay level were stored for their readers after they were due,
-    ascending: a millisecond of it and more may be their way to the broker."""
+    """The ms by which messages of a delay level were late for their readers, ascending; a
+    millisecond of them and more may be the way to the broker."""
     topic = f"Level{level}"
     loadgen.create_topic(cluster.broker, topic)
     with Producer(cluster.namesrv, group="punctual") as producer:

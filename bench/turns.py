@@ -80,7 +80,7 @@ class Run:
         return loadgen.build(self.options.loadgen, self.folder, change)
 
     def load(self, load: Load, least: int = 1) -> Load:
-        """This part of a load."""
+        """The part of a load that `scale` says."""
         return replace(load, count=max(least, int(load.count * self.scale)))
 
     def java(

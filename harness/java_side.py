@@ -62,7 +62,7 @@ _held: deque[int] = deque()  # sockets
 
 
 class JavaMissing(RuntimeError):
-    """What the machine lacks, in one sentence."""
+    """The error for tools that the machine lacks, in one sentence."""
 
 
 class NotCompiled(RuntimeError):
@@ -70,7 +70,7 @@ class NotCompiled(RuntimeError):
 
 
 def missing() -> str | None:
-    """What is missing to run the Java side, or None."""
+    """The sentence about what is missing to run the Java side, or None."""
     for tool, package in (("java", "a JDK"), ("javac", "a JDK"), ("mvn", "Maven")):
         if shutil.which(tool) is None:
             return f"{tool} is not on the PATH; install {package} (JDK {JDK_MAJOR_MIN} or newer)"
@@ -190,7 +190,7 @@ def free_broker_port() -> int:
 
 
 def listens(port: int) -> bool:
-    """Whether a server listens on a port of loopback."""
+    """True if a server listens on a port of loopback."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 

@@ -65,7 +65,7 @@ class KafkaBroker:
             time.sleep(POLL_SECONDS)
 
     def pid(self) -> int:
-        """Its process id."""
+        """The process id of the broker."""
         assert self._process is not None
         return self._process.pid
 

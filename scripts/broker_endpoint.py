@@ -64,8 +64,8 @@ def broker_exporters(config: BrokerConfig, current: Current) -> list[Part]:
 
 
 def exporter(config: BrokerConfig, families: Families, in_slices: InSlices) -> Part | None:
-    """What `metricsExporterType` asks for: a port for Prometheus, requests to a collector of
-    OpenTelemetry, or lines of the log. CommandError when a package for it is missing."""
+    """The exporter that `metricsExporterType` asks for: a port for Prometheus, requests to a
+    collector of OpenTelemetry, or lines of the log. CommandError if its package is missing."""
     labels = [("aggregation", "delta")] if config.metrics_in_delta else []
     labels += pairs_of("metricsLabel", config.metrics_label)
 

@@ -32,7 +32,7 @@ class ChildStaysDown(CommandError):
 
 
 class Backoff:
-    """How long to wait before a child is started again."""
+    """The pauses before a child is started again."""
 
     def __init__(self) -> None:
         self._failures = 0
@@ -80,7 +80,7 @@ class ChildCommand:
 
     @property
     def pid(self) -> int:
-        """Its process id; 0 before its start."""
+        """The process id of the child; 0 before its start."""
         return 0 if self._process is None else self._process.pid
 
     async def start(self) -> None:
@@ -143,7 +143,7 @@ class ChildCommand:
         await asyncio.gather(*self._readers)
 
     async def ended(self) -> int:
-        """Its exit code, once it has ended."""
+        """Wait until the child has ended; returns its exit code."""
         return 0 if self._process is None else await self._process.wait()
 
     async def _watch(self) -> None:

@@ -62,7 +62,7 @@ class LogLimit(logging.Filter):
         atexit.register(self.end)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line is written now. Lines at debug always are."""
+        """Return whether the line is written now. Lines at debug always are."""
         if not _is_limited(record):
             return True
         # asyncio puts names and addresses of objects into the lines below the first.

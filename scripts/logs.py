@@ -107,7 +107,7 @@ def start(options: argparse.Namespace, settings: LogSettings | None = None) -> N
 
 
 def debug_at_signal() -> None:
-    """From now on SIGUSR1 turns aerobee's own lines of level debug on, and the next one off: for a
+    """Let SIGUSR1 turn aerobee's own lines of level debug on, and the next SIGUSR1 off: for a
     daemon without a file of settings. Call it inside the running loop."""
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _switch_debug)
 

@@ -39,14 +39,14 @@ Key = tuple[str, tuple[str, ...]]
 
 
 class Times(NamedTuple):
-    """When counting began, and now, ns since 1970."""
+    """The time when counting began, and the present time, ns since 1970."""
 
     start_ns: int
     now_ns: int
 
 
 class Differences:
-    """What counters and histograms grew by since the request before."""
+    """The growth of counters and histograms since the previous request."""
 
     def __init__(self) -> None:
         self._before: dict[Key, Value] = {}

@@ -5,7 +5,7 @@
 
 A part stands between two marks; the rest of a document is left alone. Some files are made as a
 whole. A block of code below a mark such as `<!-- examples/in_order.py -->` is that file. A test
-looks that nothing is behind, so a new room or a new request can't be forgotten.
+checks that nothing is out of date, so a new room or a new request can't be forgotten.
 """
 
 import argparse

@@ -115,7 +115,8 @@ def run(program: Path, address: str, topic: str, load: Load) -> dict[str, float]
 
 
 def refused_max(load: Load, code: str) -> float:
-    """How many requests may fail: on a loaded machine the real broker refuses a few as too busy."""
+    """The number of requests that may fail: a real broker on a loaded machine refuses a few as too
+    busy."""
     return load.count * REFUSED_SHARE_MAX if code == SYSTEM_BUSY else 0
 
 
@@ -158,7 +159,7 @@ def fill(
 
 
 def stored(address: str, topic: str, queues: int = 4) -> int:
-    """How many messages can be read from the queues of a topic."""
+    """The number of messages that can be read from the queues of a topic."""
     with connected(address) as connection:
         return sum(
             int(ask(connection, GET_MAX_OFFSET, queue, fields)["extFields"]["offset"])

@@ -112,7 +112,7 @@ async def drain(admin: Admin, options: argparse.Namespace) -> int:
 async def _waited(
     admin: Admin, address: str, left: list[Left], earliest: float, options: argparse.Namespace
 ) -> list[Left]:
-    """Look until the broker is empty; each change is shown."""
+    """Wait until the broker is empty; show each change."""
     shown: list[Left] = []
     while any(one.is_waited_for for one in left) or time.monotonic() < earliest:
         if left != shown:

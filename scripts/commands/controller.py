@@ -157,7 +157,7 @@ def _log(one: Replica) -> tuple[int, int]:
 
 
 def controller(options: argparse.Namespace) -> int:
-    """A controller by itself, or a look at a broker name at one that runs."""
+    """A controller by itself, or a view of a broker name of one that runs."""
     if options.rebuild:
         return rebuild(options)
     settings = [

@@ -255,7 +255,7 @@ def namesrv(options: argparse.Namespace) -> int:
 
 
 def broker(options: argparse.Namespace) -> int:
-    """A broker by itself, or a look at its settings."""
+    """A broker by itself, or a view of its settings."""
     from ...broker.settings.config import KEYS, describe, load_broker
 
     settings = [*options.settings, *setting("namesrvAddr", options.namesrv)]

@@ -23,7 +23,7 @@ from ..output.message_object import body_of, object_of, time_text
 from ..output.sanitize import json_line, sanitize, sanitize_body
 
 TOPICS = "topics of users"
-TOPICS_MAX = 500  # looked through without --topic; each is a request to each of its brokers
+TOPICS_MAX = 500  # searched without --topic; each is a request to each of its brokers
 
 
 def declare(_: str, parser: argparse.ArgumentParser) -> None:

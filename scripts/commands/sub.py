@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.2  # between polls of a queue that has nothing new
 RETRY_SECONDS = 1.0  # after a broker could not be asked, or a topic isn't there yet
-QUEUES_SECONDS = 30.0  # between looks for new queues and brokers
+QUEUES_SECONDS = 30.0  # between searches for new queues and brokers
 PULL_MESSAGES = 256
 COUNT = whole("is not a number of messages")
 WAITING_MAX = 64  # pulled batches that are not printed yet
@@ -213,7 +213,7 @@ class _Watch:
 
 
 class _NamesrvOrCount(argparse.Action):
-    """-n as in all commands; a plain number is a count, since no address is one."""
+    """-n as in all commands; a number alone is a count, since no address is one."""
 
     def __call__(
         self,

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 STARTING, SERVING, DOWN, STOPPED = "starting", "serving", "down", "stopped"
 RESTARTING, LEAVING, EMPTY = "starts again", "leaving", "empty"
 TOPICS_MAX = 10_000  # that some members have deleted and others not
-LEAVE_SECONDS = 5.0  # between two looks whether a member that leaves was read to its end
+LEAVE_SECONDS = 5.0  # between two checks whether a leaving member was read to its end
 
 
 @dataclass
@@ -40,7 +40,7 @@ class GroupMember:
 
     @property
     def is_serving(self) -> bool:
-        """Whether clients can use it."""
+        """True if clients can use the member."""
         return self.state in (SERVING, LEAVING)
 
     @property
@@ -51,7 +51,7 @@ class GroupMember:
 
     @property
     def address(self) -> str:
-        """Where it listens; "" before it did."""
+        """The address that the member listens on; "" before it is ready."""
         ready = "" if self.child is None else self.child.ready
         return ready.partition("is ready on ")[2].partition(" ")[0]
 
@@ -222,7 +222,7 @@ class BrokerGroup:
         member.state, member.reason = LEAVING if plan.is_leaving else SERVING, ""
         member.began.set()
         missed = MissedDeletions(plan.config.store_dir)
-        for topic in missed.topics():  # deleted elsewhere after it has looked, at its start
+        for topic in missed.topics():  # deleted elsewhere after its check, at its start
             child.say(json.dumps({"deleted": topic}))
             missed.done(topic)
         for other in self.members:
@@ -256,7 +256,7 @@ class BrokerGroup:
     async def _is_kept(
         self, member: GroupMember, what_keeps: Callable[[str], Awaitable[str]]
     ) -> bool:
-        """Whether a member that leaves still has something to be read."""
+        """True if a leaving member still has messages to be read."""
         try:
             member.reason = await what_keeps(member.address)
         except (AerobeeError, OSError) as wrong:

@@ -30,7 +30,7 @@ DRAINED = "drained"
 
 @dataclass(frozen=True)
 class MemberPlan:
-    """What sets a member apart from the others: its name, and its settings as `key=value`."""
+    """The values in which a member differs from the others: name, and settings as `key=value`."""
 
     name: str
     settings: tuple[str, ...]

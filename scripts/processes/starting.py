@@ -40,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _security(config: "BrokerConfig") -> "Security":
-    """With which the supervisor asks a member that leaves what it still has to hand out."""
+    """The access with which the supervisor asks a leaving member for its unread messages."""
     from ...broker.settings.access_settings import credentials_of
     from ...client.base.security import Security
 
