@@ -347,9 +347,14 @@ class RouteTable:
         self._drop_live(address)
         timeout_ms = EXPIRY_MS if registration.timeout_ms is None else registration.timeout_ms
         self.live[address] = Live(
-            now_ms, timeout_ms, registration.version, connection, registration.ha_addr,
-            registration.broker_name, registration.broker_id,
-        )  # fmt: skip
+            now_ms,
+            timeout_ms,
+            registration.version,
+            connection,
+            registration.ha_addr,
+            registration.broker_name,
+            registration.broker_id,
+        )
         self._addresses_of.setdefault(connection, {})[address] = None
 
     def _drop_live(self, address: Address) -> None:

@@ -16,8 +16,12 @@ class PopMessage(GroupQueue):
     """POP_MESSAGE (200050). `init_mode` 0: a new group begins at the start, 1: at the end."""
 
     may_miss: ClassVar = {
-        "queueId": "0", "maxMsgNums": "0", "invisibleTime": "0", "pollTime": "0", "initMode": "0",
-    }  # fmt: skip
+        "queueId": "0",
+        "maxMsgNums": "0",
+        "invisibleTime": "0",
+        "pollTime": "0",
+        "initMode": "0",
+    }
 
     max_messages: Int32 = field(name="maxMsgNums")
     invisible_ms: Int64 = field(name="invisibleTime")

@@ -32,14 +32,38 @@ SEND = np.dtype(
     [
         (name, np.int64)
         for name in (
-            "chunk", "group", "oneway", "opaque", "sys_flag", "born_ms", "flag", "times",
-            "body_at", "body_end", "text_at", "text_end", "unique_at", "unique_end",
-            "keys_at", "keys_end", "wait_at", "wait_end", "marks", "tags", "log_offset",
+            "chunk",
+            "group",
+            "oneway",
+            "opaque",
+            "sys_flag",
+            "born_ms",
+            "flag",
+            "times",
+            "body_at",
+            "body_end",
+            "text_at",
+            "text_end",
+            "unique_at",
+            "unique_end",
+            "keys_at",
+            "keys_end",
+            "wait_at",
+            "wait_end",
+            "marks",
+            "tags",
+            "log_offset",
             "queue_offset",
-            "size", "code", "batch", "answered", "name_at", "name_end", "sent_end",
+            "size",
+            "code",
+            "batch",
+            "answered",
+            "name_at",
+            "name_end",
+            "sent_end",
         )
     ]
-)  # fmt: skip
+)
 # The sends to one queue with the same delay, or none, and the same `marks`: the number of messages,
 # the bytes of their bodies and properties, the bytes of the largest, and the number of requests.
 # Places are in the names, which are kept between ticks, as the groups are.
@@ -47,11 +71,19 @@ GROUP = np.dtype(
     [
         (name, np.int64)
         for name in (
-            "topic_at", "topic_end", "queue_id", "wait_at", "wait_end", "marks", "count", "bytes",
-            "largest", "requests",
+            "topic_at",
+            "topic_end",
+            "queue_id",
+            "wait_at",
+            "wait_end",
+            "marks",
+            "count",
+            "bytes",
+            "largest",
+            "requests",
         )
     ]
-)  # fmt: skip
+)
 SEND_BYTES_MIN = 64  # few are shorter; more than have room are left to the slow path
 ENTRY_BYTES_MIN = 22  # of a batch
 STORED_EXTRA_MAX = 512  # bytes that a record has besides body and own properties, and more

@@ -110,10 +110,23 @@ class SendTable:
             self.forget()
         consumed = np.empty(len(ends), np.int64)
         self.count, totals, done, signed = read_sends(
-            self.data, np.array(ends, np.int64), body_bytes_max, text_bytes_max,
-            self.texts, self.sends, self._groups, self._known, self._names, self._slots,
-            self._found, self._spans, self._values, self.contents, self._signed, consumed,
-        )  # fmt: skip
+            self.data,
+            np.array(ends, np.int64),
+            body_bytes_max,
+            text_bytes_max,
+            self.texts,
+            self.sends,
+            self._groups,
+            self._known,
+            self._names,
+            self._slots,
+            self._found,
+            self._spans,
+            self._values,
+            self.contents,
+            self._signed,
+            consumed,
+        )
         self.consumed = None if done == len(data) else consumed.tolist()
         found = iter(self._found[: TOTALS_NUMBERS * totals].tolist())
         self.group_totals = list(zip(found, found, found, found, found, strict=True))
@@ -151,9 +164,8 @@ class SendTable:
         group; groups without recall handles are not in it.
         """
         handles = 2 * max(map(len, handle_prefixes.values())) if handle_prefixes else 0
-        most = self.count * (len(self._template) + ANSWER_VALUES_MAX + handles) + 3 * len(
-            self.texts
-        )
+        each_max = len(self._template) + ANSWER_VALUES_MAX + handles
+        most = self.count * each_max + 3 * len(self.texts)
         if most > len(self.answers):
             self.answers = np.empty(2 * most, np.uint8)
         ends = np.empty(self.chunks, np.int64)
@@ -163,7 +175,15 @@ class SendTable:
             texts = np.frombuffer(b"".join(all_prefixes), np.uint8)
             text_ends = np.fromiter(accumulate(map(len, all_prefixes)), np.int64, len(all_prefixes))
         write_responses(
-            self.texts, self.sends, self._groups, self.count, self._template, self._template_ends,
-            texts, text_ends, self.answers, ends,
-        )  # fmt: skip
+            self.texts,
+            self.sends,
+            self._groups,
+            self.count,
+            self._template,
+            self._template_ends,
+            texts,
+            text_ends,
+            self.answers,
+            ends,
+        )
         return ends

@@ -177,9 +177,18 @@ class Signatures:
             return found
         states = np.concatenate([_states(key) for key in keys])
         _check(
-            table.data, table.contents, table.contents.ctypes.data, signed.ravel(), users, states,
-            self._state, self._state.ctypes.data, self._digest, self._digest.ctypes.data, found,
-        )  # fmt: skip
+            table.data,
+            table.contents,
+            table.contents.ctypes.data,
+            signed.ravel(),
+            users,
+            states,
+            self._state,
+            self._state.ctypes.data,
+            self._digest,
+            self._digest.ctypes.data,
+            found,
+        )
         return found
 
 

@@ -71,10 +71,22 @@ LAYOUT = Layout(
     }
 )
 (
-    SIZE_AT, MAGIC_AT, BODY_CRC_AT, QUEUE_ID_AT, FLAG_AT, QUEUE_OFFSET_AT, LOG_OFFSET_AT,
-    SYS_FLAG_AT, BORN_MS_AT, BORN_HOST_AT, STORE_MS_AT, STORE_HOST_AT, RECONSUME_TIMES_AT,
-    PREPARED_OFFSET_AT, BODY_LENGTH_AT,
-) = LAYOUT.at.values()  # fmt: skip
+    SIZE_AT,
+    MAGIC_AT,
+    BODY_CRC_AT,
+    QUEUE_ID_AT,
+    FLAG_AT,
+    QUEUE_OFFSET_AT,
+    LOG_OFFSET_AT,
+    SYS_FLAG_AT,
+    BORN_MS_AT,
+    BORN_HOST_AT,
+    STORE_MS_AT,
+    STORE_HOST_AT,
+    RECONSUME_TIMES_AT,
+    PREPARED_OFFSET_AT,
+    BODY_LENGTH_AT,
+) = LAYOUT.at.values()
 HEAD = LAYOUT.struct
 HEAD_BYTES = LAYOUT.size
 # The same in pieces, for hosts of any size.
@@ -199,9 +211,22 @@ def decode_record(data: Data, at: int = 0) -> Record:
         )
     # Nearly every record has IPv4 hosts and a short topic: it is read in one piece.
     (
-        size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag, born_ms, born_host,
-        store_ms, store_host, reconsume_times, prepared_offset, body_bytes,
-    ) = HEAD.unpack_from(data, at)  # fmt: skip
+        size,
+        magic,
+        crc,
+        queue_id,
+        flag,
+        queue_offset,
+        log_offset,
+        sys_flag,
+        born_ms,
+        born_host,
+        store_ms,
+        store_host,
+        reconsume_times,
+        prepared_offset,
+        body_bytes,
+    ) = HEAD.unpack_from(data, at)
     if magic == MAGIC_V1 and not sys_flag & HOSTS_V6:
         end = at + size
         place = at + HEAD_BYTES + body_bytes
@@ -211,12 +236,24 @@ def decode_record(data: Data, at: int = 0) -> Record:
                 (properties_bytes,) = PROPERTIES_LENGTH.unpack_from(data, topic_end)
                 if topic_end + 2 + properties_bytes == end:
                     return Record(
-                        size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag,
-                        born_ms, born_host, store_ms, store_host, reconsume_times,
-                        prepared_offset, bytes(data[at + HEAD_BYTES : place]),
+                        size,
+                        magic,
+                        crc,
+                        queue_id,
+                        flag,
+                        queue_offset,
+                        log_offset,
+                        sys_flag,
+                        born_ms,
+                        born_host,
+                        store_ms,
+                        store_host,
+                        reconsume_times,
+                        prepared_offset,
+                        bytes(data[at + HEAD_BYTES : place]),
                         bytes(data[place + 1 : topic_end]).decode(errors="replace"),
                         bytes(data[topic_end + 2 : end]),
-                    )  # fmt: skip
+                    )
     return _decode_field_by_field(data, at)
 
 
@@ -267,10 +304,24 @@ def _decode_field_by_field(data: Data, at: int) -> Record:
             f"{place + properties_bytes - at}"
         )
     return Record(
-        size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag, born_ms, born_host,
-        store_ms, store_host, reconsume_times, prepared_offset, body, topic,
+        size,
+        magic,
+        crc,
+        queue_id,
+        flag,
+        queue_offset,
+        log_offset,
+        sys_flag,
+        born_ms,
+        born_host,
+        store_ms,
+        store_host,
+        reconsume_times,
+        prepared_offset,
+        body,
+        topic,
         bytes(data[place:end]),
-    )  # fmt: skip
+    )
 
 
 def store_ms_of(data: Data) -> int:
@@ -362,9 +413,22 @@ def decode_all(data: Data) -> list[Record]:
     while at < total:
         if total - at >= RECORD_BYTES_MIN:
             (
-                size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag, born_ms,
-                born_host, store_ms, store_host, reconsume_times, prepared_offset, body_bytes,
-            ) = unpack(data, at)  # fmt: skip
+                size,
+                magic,
+                crc,
+                queue_id,
+                flag,
+                queue_offset,
+                log_offset,
+                sys_flag,
+                born_ms,
+                born_host,
+                store_ms,
+                store_host,
+                reconsume_times,
+                prepared_offset,
+                body_bytes,
+            ) = unpack(data, at)
             end = at + size
             body_at = at + HEAD_BYTES
             topic_at = body_at + body_bytes
@@ -379,12 +443,25 @@ def decode_all(data: Data) -> list[Record]:
                         name, topic = found, found.decode(errors="replace")
                     records.append(
                         Record(
-                            size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag,
-                            born_ms, born_host, store_ms, store_host, reconsume_times,
-                            prepared_offset, data[body_at:topic_at], topic,
+                            size,
+                            magic,
+                            crc,
+                            queue_id,
+                            flag,
+                            queue_offset,
+                            log_offset,
+                            sys_flag,
+                            born_ms,
+                            born_host,
+                            store_ms,
+                            store_host,
+                            reconsume_times,
+                            prepared_offset,
+                            data[body_at:topic_at],
+                            topic,
                             data[properties_at:end],
                         )
-                    )  # fmt: skip
+                    )
                     at = end
                     continue
         record = decode_record(data, at)

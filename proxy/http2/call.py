@@ -60,10 +60,28 @@ class Call:
     """A call that is being served."""
 
     __slots__ = (
-        "_arrived", "_ended", "_messages", "_method", "_unread_bytes", "_writable", "answer_by",
-        "arriving", "connection", "deadline", "has_headers", "is_done", "is_remote_open",
-        "metadata", "on_received", "out", "path", "stream_id", "task", "timer", "trailers",
-    )  # fmt: skip
+        "_arrived",
+        "_ended",
+        "_messages",
+        "_method",
+        "_unread_bytes",
+        "_writable",
+        "answer_by",
+        "arriving",
+        "connection",
+        "deadline",
+        "has_headers",
+        "is_done",
+        "is_remote_open",
+        "metadata",
+        "on_received",
+        "out",
+        "path",
+        "stream_id",
+        "task",
+        "timer",
+        "trailers",
+    )
 
     def __init__(
         self,

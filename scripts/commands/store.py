@@ -84,9 +84,12 @@ def _check_options(options: argparse.Namespace) -> None:
     elif options.what is not None and options.what not in WHATS:
         raise CommandError(f"{options.what!r} can't be dumped; give one of: {', '.join(WHATS)}")
     given = {
-        "what to dump": options.what, "--topic": options.topic, "--queue": options.queue,
-        "--from": options.start, "-n": options.count,
-    }  # fmt: skip
+        "what to dump": options.what,
+        "--topic": options.topic,
+        "--queue": options.queue,
+        "--from": options.start,
+        "-n": options.count,
+    }
     named = [name for name, value in given.items() if value is not None]
     if options.action != "dump" and named:
         raise CommandError(f"{named[0]} is for dump; {options.action} takes the whole store")

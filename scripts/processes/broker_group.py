@@ -191,8 +191,9 @@ class BrokerGroup:
                 member.began.set()
                 log.error(
                     "%s stays down, the others go on: %s; mend it, then send SIGHUP to this "
-                    "process", *(name, wrong),
-                )  # fmt: skip
+                    "process",
+                    *(name, wrong),
+                )
                 return
             except (CommandError, OSError) as wrong:
                 reason = str(wrong)
@@ -294,7 +295,7 @@ class BrokerGroup:
                         "topic %s comes back with %s, which is away: its deletion can't be noted: "
                         "%s; delete the topic again when all members serve",
                         *(topic, member.plan.name, wrong),
-                    )  # fmt: skip
+                    )
 
 
 def _tell_fault(restarting: asyncio.Task[None]) -> None:

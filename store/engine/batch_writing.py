@@ -68,10 +68,24 @@ class BatchQueueAppender:
         if len(body) > body_bytes_max or len(properties) > PROPERTIES_BYTES_MAX:
             raise too_large(len(body), len(properties), body_bytes_max)
         record = Record(
-            0, 0, 0, queue_id, flag, base, 0, sys_flag | INNER_BATCH, born_ms, born_host, store_ms,
-            self._state.host, message.reconsume_times, 0, body, topic,
+            0,
+            0,
+            0,
+            queue_id,
+            flag,
+            base,
+            0,
+            sys_flag | INNER_BATCH,
+            born_ms,
+            born_host,
+            store_ms,
+            self._state.host,
+            message.reconsume_times,
+            0,
+            body,
+            topic,
             with_room_for_crc(properties) if self._state.settings.append_crc else properties,
-        )  # fmt: skip
+        )
         log_offset = record.log_offset = log.end
         data = encode_record(record)
         size = len(data)

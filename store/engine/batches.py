@@ -147,10 +147,24 @@ class BatchAppender:
             else:
                 raw = properties + shared
                 record = Record(
-                    0, 0, 0, queue_id, flag, queue_offset, base, sys_flag, born_ms, born_host,
-                    store_ms, host, reconsume_times, 0, body, topic,
+                    0,
+                    0,
+                    0,
+                    queue_id,
+                    flag,
+                    queue_offset,
+                    base,
+                    sys_flag,
+                    born_ms,
+                    born_host,
+                    store_ms,
+                    host,
+                    reconsume_times,
+                    0,
+                    body,
+                    topic,
                     with_room_for_crc(raw) if append_crc else raw,
-                )  # fmt: skip
+                )
                 encoded = encode_record(record)
                 chunks.append(with_crc(encoded) if append_crc else encoded)
                 size = len(encoded)

@@ -83,9 +83,18 @@ class Appender:
         places: Results = []
         for message in messages:
             (
-                key, flag, sys_flag, born_ms, born_host, body, properties, tags_code,
-                reconsume_times, prepared_offset, unique,
-            ) = message  # fmt: skip
+                key,
+                flag,
+                sys_flag,
+                born_ms,
+                born_host,
+                body,
+                properties,
+                tags_code,
+                reconsume_times,
+                prepared_offset,
+                unique,
+            ) = message
             queue = queues.get(key)
             body_bytes, properties_bytes = len(body), len(properties)
             try:
@@ -113,15 +122,27 @@ class Appender:
                     tags_code = self._due_code(key[1], properties, store_ms, tags_code)
                 staged += (
                     HEAD.pack(
-                        size, queue.magic, crc32(body) & CRC_MASK, key[1], flag, queue_offset,
-                        log_offset, sys_flag, born_ms, born_host, store_ms, host, reconsume_times,
-                        prepared_offset, body_bytes,
+                        size,
+                        queue.magic,
+                        crc32(body) & CRC_MASK,
+                        key[1],
+                        flag,
+                        queue_offset,
+                        log_offset,
+                        sys_flag,
+                        born_ms,
+                        born_host,
+                        store_ms,
+                        host,
+                        reconsume_times,
+                        prepared_offset,
+                        body_bytes,
                     ),
                     body,
                     queue.topic_field,
                     PROPERTIES_LENGTH.pack(properties_bytes),
                     properties,
-                )  # fmt: skip
+                )
                 log.end = end
                 ENTRY.pack_into(queue.view, at, log_offset, size, tags_code)
                 queue.at = at + ENTRY_BYTES
@@ -247,10 +268,24 @@ class Appender:
         if self._state.settings.append_crc:
             properties = with_room_for_crc(properties)
         record = Record(
-            0, 0, 0, queue.queue_id, message.flag, queue_offset, 0, sys_flag, message.born_ms,
-            message.born_host, store_ms, self._state.host, message.reconsume_times,
-            message.prepared_offset, message.body, queue.topic, properties,
-        )  # fmt: skip
+            0,
+            0,
+            0,
+            queue.queue_id,
+            message.flag,
+            queue_offset,
+            0,
+            sys_flag,
+            message.born_ms,
+            message.born_host,
+            store_ms,
+            self._state.host,
+            message.reconsume_times,
+            message.prepared_offset,
+            message.body,
+            queue.topic,
+            properties,
+        )
         size = queue.fixed_bytes + len(message.body) + len(properties)
         size += len(message.born_host) + len(self._state.host) - 2 * HOST_BYTES_V4
         if log.end + size > log.room_end:

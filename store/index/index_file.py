@@ -91,8 +91,13 @@ class IndexFile:
         self._slots = np.frombuffer(view, ">i4", slots, HEADER_BYTES)
         self._entries = np.frombuffer(view, ENTRY_TYPE, capacity, self._entries_at)
         (
-            self.begin_ms, self.end_ms, self.begin_offset, self.end_offset, self.used_slots, count,
-        ) = HEADER.unpack_from(view, 0)  # fmt: skip
+            self.begin_ms,
+            self.end_ms,
+            self.begin_offset,
+            self.end_offset,
+            self.used_slots,
+            count,
+        ) = HEADER.unpack_from(view, 0)
         self.count: int = max(1, count)
         self.synced_count = 0
         self._reserved = 0
@@ -237,9 +242,15 @@ class IndexFile:
 
     def _write_header(self, *, first: bool = False) -> None:
         HEADER.pack_into(
-            self.segment.view, 0, self.begin_ms, self.end_ms, self.begin_offset, self.end_offset,
-            self.used_slots, 0 if first else self.count,
-        )  # fmt: skip
+            self.segment.view,
+            0,
+            self.begin_ms,
+            self.end_ms,
+            self.begin_offset,
+            self.end_offset,
+            self.used_slots,
+            0 if first else self.count,
+        )
 
     def _reserve(self, end: int) -> None:
         if end <= self._reserved:

@@ -149,9 +149,10 @@ def _diff_logs(one: _Log, two: _Log, names: tuple[str, str], found: Differences)
             byte = at + next(i for i in range(size) if left[i] != right[i])
             record = one.record_at(byte)
             found.add(
-                LOG, f"the logs part at {byte:,}, in the record at {record:,}; look at it with "
+                LOG,
+                f"the logs part at {byte:,}, in the record at {record:,}; look at it with "
                 f"`aerobee store dump {names[0]} --from {record} -n 1`",
-            )  # fmt: skip
+            )
             return
     for name, log in zip(names, (one, two), strict=True):
         if log.end == end and any(bytes(next(log.pieces(end, end + LENGTH_BYTES), (0, b""))[1])):

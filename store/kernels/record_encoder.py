@@ -321,10 +321,23 @@ class RecordEncoder:
             row[0], row[1] = queue.next, entries_at
             entries_at += messages * ENTRY_BYTES
         written, keys = make_records(
-            table.data, table.texts, table.sends, count, self._destinations, self._queues,
-            self._shared, self._hosts, self._host_ends, self._host, base, store_ms,
-            self._records, self._entries, self._hashes, self._places,
-        )  # fmt: skip
+            table.data,
+            table.texts,
+            table.sends,
+            count,
+            self._destinations,
+            self._queues,
+            self._shared,
+            self._hosts,
+            self._host_ends,
+            self._host,
+            base,
+            store_ms,
+            self._records,
+            self._entries,
+            self._hashes,
+            self._places,
+        )
         assert written == size
         return (
             self._records[:size].tobytes(),
@@ -339,9 +352,7 @@ class RecordEncoder:
         if row is None:
             row = self._rows[queue] = len(self._rows)
             places = self._share(queue.topic_field)
-            self._queues[row] = (
-                0, 0, queue.magic, *places, queue.topic_hash, queue.queue_id
-            )  # fmt: skip
+            self._queues[row] = (0, 0, queue.magic, *places, queue.topic_hash, queue.queue_id)
         self._destinations[number] = (row, *self._share(suffix), delay_ms)
         self._known[number] = destination
 

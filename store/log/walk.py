@@ -150,9 +150,22 @@ def whole_record(segment: Segment, place: int) -> Passed | None:
     if segment.size - at < RECORD_BYTES_MIN:
         return None
     (
-        size, magic, crc, queue_id, _, queue_offset, own_place, sys_flag, _, _, store_ms, _, _, _,
+        size,
+        magic,
+        crc,
+        queue_id,
+        _,
+        queue_offset,
+        own_place,
+        sys_flag,
+        _,
+        _,
+        store_ms,
+        _,
+        _,
+        _,
         body_bytes,
-    ) = HEAD.unpack_from(segment.view, at)  # fmt: skip
+    ) = HEAD.unpack_from(segment.view, at)
     if own_place != place or not RECORD_BYTES_MIN <= size <= segment.size - at:
         return None
     if magic != MAGIC_V1 or sys_flag & V6:
@@ -189,9 +202,15 @@ def _whole_other(segment: Segment, place: int) -> Passed | None:
     if not record.is_body_intact:
         return None
     return Passed(
-        place, record.size, record.topic, record.queue_id, record.queue_offset, record.sys_flag,
-        record.store_ms, record.raw_properties,
-    )  # fmt: skip
+        place,
+        record.size,
+        record.topic,
+        record.queue_id,
+        record.queue_offset,
+        record.sys_flag,
+        record.store_ms,
+        record.raw_properties,
+    )
 
 
 def _lacks_sector(passed: Passed, segment: Segment) -> bool:

@@ -104,9 +104,17 @@ class BatchQueue:
             self.new_files = True
         segment = self.segments.last
         UNIT.pack_into(
-            segment.view, place - segment.base,
-            log_offset, size, tags_code, store_ms, base, number, NOT_COMPACTED, 0,
-        )  # fmt: skip
+            segment.view,
+            place - segment.base,
+            log_offset,
+            size,
+            tags_code,
+            store_ms,
+            base,
+            number,
+            NOT_COMPACTED,
+            0,
+        )
         if self._count == self._first:
             self.min_offset = base
         self._count += 1

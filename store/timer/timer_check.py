@@ -79,9 +79,14 @@ class TimerCheck:
     def numbers(self) -> bytes:
         """RocketMQ's part, which is also the body of GET_TIMER_CHECK_POINT's response."""
         return NUMBERS.pack(
-            self.read_ms, self.flushed, self.queue_offset, self.master_queue_offset,
-            self.state_version, self.changed_ms, self.changes,
-        )  # fmt: skip
+            self.read_ms,
+            self.flushed,
+            self.queue_offset,
+            self.master_queue_offset,
+            self.state_version,
+            self.changed_ms,
+            self.changes,
+        )
 
 
 def load(path: Path) -> TimerCheck | None:

@@ -196,10 +196,17 @@ class TimerLog:
         position = self.end
         self._staged.append(
             UNIT.pack(
-                UNIT_BYTES, previous, magic, written_ms, slot_ms - written_ms, log_offset,
-                record_bytes, topic_hash, 0,
+                UNIT_BYTES,
+                previous,
+                magic,
+                written_ms,
+                slot_ms - written_ms,
+                log_offset,
+                record_bytes,
+                topic_hash,
+                0,
             )
-        )  # fmt: skip
+        )
         self.end = position + UNIT_BYTES
         return position
 
