@@ -160,7 +160,9 @@ class Side:
     async def call(self, rpc: str, request: Any, seconds: float = 10.0) -> Any:
         """The answer to one call."""
         raw = await one_call(
-            *(("127.0.0.1", self.port), f"{SERVICE}/{rpc}", request.SerializeToString()),
+            ("127.0.0.1", self.port),
+            f"{SERVICE}/{rpc}",
+            request.SerializeToString(),
             grpcgen.CLIENT,
             seconds=seconds,
         )

@@ -18,8 +18,11 @@ ENVIRONMENT_PREFIX = "AEROBEE_"
 # Of the commands that are clients: no settings of a daemon, which must not keep or show them.
 CLIENT_VARIABLES = frozenset(
     {
-        *("AEROBEE_ACCESS_KEY", "AEROBEE_SECRET_KEY"),
-        *("AEROBEE_TLS", "AEROBEE_TLS_CA", "AEROBEE_TLS_INSECURE"),
+        "AEROBEE_ACCESS_KEY",
+        "AEROBEE_SECRET_KEY",
+        "AEROBEE_TLS",
+        "AEROBEE_TLS_CA",
+        "AEROBEE_TLS_INSECURE",
     }
 )
 

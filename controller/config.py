@@ -16,12 +16,26 @@ Count = Annotated[int, Meta(ge=1, le=1_000)]
 
 ALWAYS_BLACK = frozenset(
     {
-        *("bindAddress", "listenPort", "controllerType", "controllerStorePath"),
-        *("tlsServerCertPath", "tlsServerKeyPath", "tlsServerMode"),
-        *("useTLS", "tlsClientAuthServer", "tlsClientTrustCertPath"),
-        *("authenticationEnabled", INIT_USER, INNER_CREDENTIALS, "auditLog"),
-        *("configBlackList", "configStorePath", "controllerDLegerGroup", "controllerDLegerSelfId"),
-        *("controllerDLegerPeers", *ETCD_KEYS),
+        "bindAddress",
+        "listenPort",
+        "controllerType",
+        "controllerStorePath",
+        "tlsServerCertPath",
+        "tlsServerKeyPath",
+        "tlsServerMode",
+        "useTLS",
+        "tlsClientAuthServer",
+        "tlsClientTrustCertPath",
+        "authenticationEnabled",
+        INIT_USER,
+        INNER_CREDENTIALS,
+        "auditLog",
+        "configBlackList",
+        "configStorePath",
+        "controllerDLegerGroup",
+        "controllerDLegerSelfId",
+        "controllerDLegerPeers",
+        *ETCD_KEYS,
     }
 )
 FILE, ETCD = "file", "etcd"

@@ -15,9 +15,14 @@ TimeoutMs = Annotated[int, Meta(ge=100, le=3_000)]
 
 ETCD_KEYS = frozenset(
     {
-        *("controllerEtcdEndpoints", "controllerEtcdPrefix", "controllerEtcdTimeoutMills"),
-        *("controllerEtcdUser", "controllerEtcdPassword"),
-        *("controllerEtcdCaPath", "controllerEtcdCertPath", "controllerEtcdKeyPath"),
+        "controllerEtcdEndpoints",
+        "controllerEtcdPrefix",
+        "controllerEtcdTimeoutMills",
+        "controllerEtcdUser",
+        "controllerEtcdPassword",
+        "controllerEtcdCaPath",
+        "controllerEtcdCertPath",
+        "controllerEtcdKeyPath",
     }
 )
 SECRET_KEYS = frozenset({"controllerEtcdPassword"})

@@ -66,7 +66,9 @@ def alter_sync_set(
         return _no_set(failed, "Broker metadata is not existed")
     ids = sorted(set(wanted.sync_state_set))
     is_present = (header.master_broker_id, header.master_epoch, wanted.sync_state_set_epoch) == (
-        *(group.master_id, group.master_epoch, group.sync_set_epoch),
+        group.master_id,
+        group.master_epoch,
+        group.sync_set_epoch,
     )
     if ids == group.sync_set and not is_present:
         why = "The newSyncStateSet is equal with oldSyncStateSet, no needed to update syncStateSet"

@@ -112,7 +112,8 @@ class Controller:
                 on_lost=self._lost,
                 idle_seconds=config.server_channel_max_idle_time_seconds,
                 tls=Tls(
-                    *(config.tls_server_mode, config.tls_server_cert_path),
+                    config.tls_server_mode,
+                    config.tls_server_cert_path,
                     config.tls_server_key_path,
                 ),
             )
@@ -177,8 +178,10 @@ class Controller:
         if not self.config.notify_broker_role_changed or group is None:
             return
         notice = NotifyRoleChanged(
-            *(header.master_address, header.master_epoch),
-            *(header.sync_state_set_epoch, header.master_broker_id),
+            header.master_address,
+            header.master_epoch,
+            header.sync_state_set_epoch,
+            header.master_broker_id,
         )
         body = SyncStateSet(group.sync_set, group.sync_set_epoch).encode()
         for broker_id, member in group.members.items():

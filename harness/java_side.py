@@ -26,8 +26,15 @@ from .child import Reporter
 ROCKETMQ_VERSION = "5.3.3"
 # What older clients run as well; where they differ, a class in tests/interop/older stands in.
 OLDER_PROGRAMS = (
-    *("Orders", "Report", "Admin", "Produce", "Consume", "PullConsume", "Transact"),
-    *("Ask", "Answer"),
+    "Orders",
+    "Report",
+    "Admin",
+    "Produce",
+    "Consume",
+    "PullConsume",
+    "Transact",
+    "Ask",
+    "Answer",
 )
 # Each stands for a version, with a folder of tests/interop that has a pom.xml and programs.
 PROXY, GRPC = f"{ROCKETMQ_VERSION}-proxy", "5.0.8-grpc"
@@ -325,7 +332,11 @@ def _train(path: str, archive: Path) -> None:
             *OPEN_PACKAGES,
             f"-Duser.home={home}",
             f"-Drocketmq.home.dir={home}",
-            *("-cp", path, "Training", address, *map(str, files)),
+            "-cp",
+            path,
+            "Training",
+            address,
+            *map(str, files),
         ]
         try:
             subprocess.run(argv, capture_output=True, timeout=TRAINING_SECONDS, check=True)  # noqa: S603 - no shell

@@ -71,15 +71,18 @@ def families(server: NameServer) -> Iterator[Family]:
     for name, text, value in numbers:
         yield name, "gauge", text, (), [((), value)]
     yield (
-        *("aerobee_namesrv_masters", "gauge"),
+        "aerobee_namesrv_masters",
+        "gauge",
         "Live addresses registered as master of a broker name, 1 is right",
         ("cluster", "broker"),
         [(key, len(masters)) for key, masters in _masters(server).items()],
     )
     yield (
-        *("aerobee_namesrv_master_changes_total", "counter"),
+        "aerobee_namesrv_master_changes_total",
+        "counter",
         "Changes of a broker name's master while the master before was alive",
-        *((), [((), server.master_changes.count)]),
+        (),
+        [((), server.master_changes.count)],
     )
 
 

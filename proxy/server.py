@@ -175,7 +175,9 @@ class Proxy:
             Keeper(brokers, topics, popped, config),
             clients,
             Commands(
-                *(brokers, clients, recent),
+                brokers,
+                clients,
+                recent,
                 seconds=config.grpc_proxy_relay_request_timeout_in_seconds,
             ),
             Membership(brokers, topics, clients, float(config.transaction_heartbeat_period_second)),

@@ -87,7 +87,11 @@ class ChildCommand:
         """Start it and wait until it serves; CommandError if it doesn't."""
         own = {name: text for name, text in os.environ.items() if name not in OF_PARENT}
         self._process = process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "aerobee.scripts.cli", self._command, "--with-parent"),
+            sys.executable,
+            "-m",
+            "aerobee.scripts.cli",
+            self._command,
+            "--with-parent",
             *self._words,
             stdin=PIPE,
             stdout=PIPE,
@@ -150,7 +154,9 @@ class ChildCommand:
         code = await self.ended()
         log.error(
             "the %s ended with code %d; start one with `aerobee %s`",
-            *(self._command, code, self._command),
+            self._command,
+            code,
+            self._command,
         )
 
 

@@ -92,7 +92,10 @@ class LogLimit(logging.Filter):
         if kind is None or kind.last is None:
             return
         line = logging.LogRecord(
-            *(kind.last.name, kind.last.levelno, "", 0),
+            kind.last.name,
+            kind.last.levelno,
+            "",
+            0,
             "and %s more in %g s, the last: %s",
             (f"{kind.more:,}", SECONDS, kind.last.getMessage()),
             None,

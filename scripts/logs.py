@@ -125,8 +125,12 @@ def words(options: argparse.Namespace, config: LogSettings) -> list[str]:
     """The arguments with which a child logs in the same way, to standard error."""
     levels = ",".join(filter(None, (options.log_default[0], config.log_level)))
     return [
-        *("--set", f"logLevel={levels}", "--set", f"logFormat={config.log_format}"),
-        *("--set", "logFile="),
+        "--set",
+        f"logLevel={levels}",
+        "--set",
+        f"logFormat={config.log_format}",
+        "--set",
+        "logFile=",
     ]
 
 

@@ -43,8 +43,18 @@ def _word(text: str) -> str:
 
 
 _WORDS = (
-    *("NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS"),
-    *("CONTAINS", "STARTSWITH", "ENDSWITH"),
+    "NOT",
+    "AND",
+    "OR",
+    "BETWEEN",
+    "IN",
+    "TRUE",
+    "FALSE",
+    "NULL",
+    "IS",
+    "CONTAINS",
+    "STARTSWITH",
+    "ENDSWITH",
 )
 _NAME = "/[A-Za-z_$][A-Za-z0-9_$]*/"
 _FIELD = r"/[A-Za-z_$][A-Za-z0-9_$]*(\.[A-Za-z0-9_$]+)*/"

@@ -16,7 +16,13 @@ ANY, CLUSTER, NAMESPACE, TOPIC, GROUP = "Any", "Cluster", "Namespace", "Topic", 
 LITERAL, PREFIXED, WHOLE = range(3)  # patterns, the one that decides first first
 ALL = "All"
 PUB, SUB, CREATE, UPDATE, DELETE, GET, LIST = (
-    *("Pub", "Sub", "Create", "Update", "Delete", "Get", "List"),
+    "Pub",
+    "Sub",
+    "Create",
+    "Update",
+    "Delete",
+    "Get",
+    "List",
 )
 ALLOW, DENY = "Allow", "Deny"
 USER_PREFIX = "User:"  # of the subject of an access list

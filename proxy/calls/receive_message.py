@@ -146,7 +146,11 @@ def _keep(service: Service, receive: ReceiveRequest, found: list[Delivery]) -> N
     service.clients.seen(receive.client_id)
     for each in found:
         service.keeper.keep(
-            *(receive.client_id, receive.group, receive.topic, each.message_id, each.receipt),
+            receive.client_id,
+            receive.group,
+            receive.topic,
+            each.message_id,
+            each.receipt,
             attempt=each.attempt,
         )
 

@@ -217,8 +217,14 @@ class Handover:
         self.handed += len(found)
         return [
             Handed(
-                *(each.group, each.topic, each.message_id, each.receipt.full_text),
-                *(each.first_pop_ms, each.attempt, each.renews, each.times),
+                each.group,
+                each.topic,
+                each.message_id,
+                each.receipt.full_text,
+                each.first_pop_ms,
+                each.attempt,
+                each.renews,
+                each.times,
             )
             for each in found
         ]
@@ -236,8 +242,15 @@ class Handover:
 def _kept(client_id: str, handed: Handed) -> Kept:
     receipt: Receipt = read(handed.handle)
     return Kept(
-        *(client_id, handed.group, handed.topic, handed.message_id, receipt),
-        *(handed.first_pop_ms, handed.attempt, handed.renews, handed.times),
+        client_id,
+        handed.group,
+        handed.topic,
+        handed.message_id,
+        receipt,
+        handed.first_pop_ms,
+        handed.attempt,
+        handed.renews,
+        handed.times,
     )
 
 

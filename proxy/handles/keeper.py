@@ -27,8 +27,24 @@ RENEWALS_MAX = 200  # at once
 # How long each renewal keeps a message invisible; the last one repeats. In ms.
 STEPS_MS = (60_000, 180_000, 300_000, 600_000, 1_800_000, 3_600_000)
 DELAYS_MS = (
-    *(1_000, 5_000, 10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000),
-    *(420_000, 480_000, 540_000, 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000),
+    1_000,
+    5_000,
+    10_000,
+    30_000,
+    60_000,
+    120_000,
+    180_000,
+    240_000,
+    300_000,
+    360_000,
+    420_000,
+    480_000,
+    540_000,
+    600_000,
+    1_200_000,
+    1_800_000,
+    3_600_000,
+    7_200_000,
 )  # of a group's retries by default
 RETRIES_BEFORE = 2  # a first retry waits for the third delay
 
@@ -275,7 +291,9 @@ class Keeper:
                 if is_final or kept.failures >= self._config.max_renew_retry_times:
                     log.warning(
                         "message %s of group %s is not kept invisible any longer: %s",
-                        *(kept.message_id, kept.group, wrong.message),
+                        kept.message_id,
+                        kept.group,
+                        wrong.message,
                     )
                     self.drop(kept)
                 return

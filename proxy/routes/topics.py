@@ -120,7 +120,10 @@ class Topics:
         """Make a topic of this type on each broker, as its first message does by option."""
         await self._brokers.learn_all()
         header = UpdateTopic(
-            *(topic, NEW_TOPIC_QUEUES, NEW_TOPIC_QUEUES, PERM_READ | PERM_WRITE),
+            topic,
+            NEW_TOPIC_QUEUES,
+            NEW_TOPIC_QUEUES,
+            PERM_READ | PERM_WRITE,
             attributes=f"+{TYPE_ATTRIBUTE}={kind}",
         )
         for name in self._brokers.names():

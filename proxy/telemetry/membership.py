@@ -277,7 +277,9 @@ def _data(client: Client, version: int) -> tuple[list[ProducerData], list[Consum
         if len(client.topics) > GROUPS_MAX:
             log.warning(
                 "client %s publishes to %d topics; brokers show the first %d",
-                *(client.client_id, len(client.topics), GROUPS_MAX),
+                client.client_id,
+                len(client.topics),
+                GROUPS_MAX,
             )
         return [ProducerData(topic) for topic in client.topics[:GROUPS_MAX]], []
     wanted = subscriptions_of(client, version)

@@ -19,8 +19,14 @@ from ..output.table import Columns, Row, print_rows
 
 # VERSION is RocketMQ's, which clients go by; AEROBEE that of the program, "-" for a Java broker.
 COLUMNS: Columns = (
-    *("CLUSTER", "BROKER", "ROLE", "ADDRESS", "VERSION", "AEROBEE"),
-    *("IN/S", "OUT/S"),
+    "CLUSTER",
+    "BROKER",
+    "ROLE",
+    "ADDRESS",
+    "VERSION",
+    "AEROBEE",
+    "IN/S",
+    "OUT/S",
 )
 LEFT: Columns = ("WHAT", "GROUP", "TOPIC", "QUEUE", "MESSAGES", "KEEPS IT")
 PERMISSION = "brokerPermission"

@@ -30,7 +30,8 @@ def add_file(parser: argparse.ArgumentParser, *names: str, kinds: str) -> None:
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """The option for single settings."""
     parser.add_argument(
-        *("--set", "-s"),
+        "--set",
+        "-s",
         action="append",
         default=[],
         dest="settings",

@@ -141,7 +141,8 @@ def up(options: argparse.Namespace) -> int:
     for_namesrv = [
         f"kvConfigPath={config.store_dir / UP_KV_CONFIG}",
         *for_namesrv,
-        *(f"bindAddress={config.bind_address}", f"listenPort={options.namesrv_port}"),
+        f"bindAddress={config.bind_address}",
+        f"listenPort={options.namesrv_port}",
     ]
     for_namesrv += setting("tlsServerMode", config.tls_server_mode)
     for_namesrv += setting("tlsServerCertPath", config.tls_server_cert_path)
@@ -174,8 +175,14 @@ def up(options: argparse.Namespace) -> int:
         grpc = ""
         if options.grpc is not None:
             words = [
-                *("--listen-port", str(options.grpc), "--log-level", "warning"),
-                *("--set", f"bindAddress={bind}", "--set", f"consoleUrl={final.console_url}"),
+                "--listen-port",
+                str(options.grpc),
+                "--log-level",
+                "warning",
+                "--set",
+                f"bindAddress={bind}",
+                "--set",
+                f"consoleUrl={final.console_url}",
             ]
             grpc = await _proxy(stack, address, *words, own=_proxy_variables(config))
         return (

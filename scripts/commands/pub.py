@@ -45,7 +45,8 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     add("--tags", "--tag", dest="tags", metavar="TAG", help="the tag of each message")
     add("--key", action="append", default=[], dest="keys", metavar="KEY", help="may be repeated")
     add(
-        *("-p", "--property"),
+        "-p",
+        "--property",
         action="append",
         default=[],
         dest="properties",

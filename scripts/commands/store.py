@@ -52,7 +52,8 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     add("-n", "--count", type=NUMBER, metavar="N", help=f"dump: lines ({LINES_DEFAULT})")
     add("-c", dest="file", type=Path, metavar="FILE", help="the broker's settings, for file sizes")
     add(
-        *("--set", "-s"),
+        "--set",
+        "-s",
         action="append",
         default=[],
         dest="settings",

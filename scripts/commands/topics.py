@@ -250,8 +250,12 @@ async def _show(admin: Admin, name: str, *, as_json: bool) -> int:
     stats = await admin.topic_stats(name)
     queues: list[Row] = [
         (
-            *(queue.broker_name, queue.queue_id, max(0, one.min_offset), one.max_offset),
-            *(one.max_offset - max(0, one.min_offset), latest([one.last_update_timestamp])),
+            queue.broker_name,
+            queue.queue_id,
+            max(0, one.min_offset),
+            one.max_offset,
+            one.max_offset - max(0, one.min_offset),
+            latest([one.last_update_timestamp]),
         )
         for queue, one in sorted(stats.offset_table.items())
     ]

@@ -147,7 +147,9 @@ class BrokerGroup:
             if not member.is_serving:
                 log.error(
                     "the restart in turn ends here, so that the other members go on: %s is %s: %s",
-                    *(member.plan.name, member.state, member.reason),
+                    member.plan.name,
+                    member.state,
+                    member.reason,
                 )
                 return
         log.info("all %d members have restarted", len(staying))
@@ -192,7 +194,8 @@ class BrokerGroup:
                 log.error(
                     "%s stays down, the others go on: %s; mend it, then send SIGHUP to this "
                     "process",
-                    *(name, wrong),
+                    name,
+                    wrong,
                 )
                 return
             except (CommandError, OSError) as wrong:
@@ -250,7 +253,8 @@ class BrokerGroup:
         member.state = EMPTY
         log.info(
             "%s was read to its end and is stopped; its store %s is needed no more",
-            *(member.plan.name, member.plan.config.store_dir),
+            member.plan.name,
+            member.plan.config.store_dir,
         )
         return ""
 
@@ -294,7 +298,9 @@ class BrokerGroup:
                     log.error(
                         "topic %s comes back with %s, which is away: its deletion can't be noted: "
                         "%s; delete the topic again when all members serve",
-                        *(topic, member.plan.name, wrong),
+                        topic,
+                        member.plan.name,
+                        wrong,
                     )
 
 

@@ -74,7 +74,8 @@ async def start_group(
         log.warning(
             "%d processes are more than the %d processors that this process may use; they share "
             "them, which makes none of them faster",
-            *(count, cores()),
+            count,
+            cores(),
         )
     words = [word for each in settings for word in ("--set", each)] + logs.words(options, config)
     if file is not None:

@@ -27,9 +27,16 @@ from .targets import PRIVATE, Target
 
 # How far the broker had come. Restored up to a moment, they are those of a backup before it.
 COURSES = (
-    *("checkpoint", "timerwheel", "timerlog/", "config/consumerOffset.json"),
-    *("config/lmqConsumerOffset.json", "config/delayOffset.json", "config/timercheck"),
-    *("config/timermetrics", "config/consumerOrderInfo.json", "config/transactionMetrics"),
+    "checkpoint",
+    "timerwheel",
+    "timerlog/",
+    "config/consumerOffset.json",
+    "config/lmqConsumerOffset.json",
+    "config/delayOffset.json",
+    "config/timercheck",
+    "config/timermetrics",
+    "config/consumerOrderInfo.json",
+    "config/transactionMetrics",
 )
 
 

@@ -94,9 +94,7 @@ class Follower:
             run = None
             new_bytes = commit_log.written - place
             if new_bytes >= RUN_BYTES_MIN:
-                run = read_run(
-                    *(segment, place, min(new_bytes, RUN_BYTES)), self._state.kernels.runs
-                )
+                run = read_run(segment, place, min(new_bytes, RUN_BYTES), self._state.kernels.runs)
             if run is not None:
                 found |= self._take_run(derive, run)
                 continue

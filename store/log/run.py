@@ -150,7 +150,7 @@ class Run:
             rows, starts, ends = rows[kept], starts[kept], ends[kept]
         topic_of = self.topic_of[rows]
         hashes = hashes_of_keys(
-            *(self.properties, starts, ends, self.topics, topic_of), kernels=self.kernels
+            self.properties, starts, ends, self.topics, topic_of, kernels=self.kernels
         )
         return rows, hashes
 

@@ -197,9 +197,15 @@ def test_plain_sends_are_read_as_the_slow_path_reads_them(table: SendTable, data
         *(
             send(i=TEXT + f"{name}\x011\x02")
             for name in (
-                *("TRAN_MSG", "TIMER_DEL_UNIQKEY", "TIMER_OUT_MS", "POP_CK", "INNER_NUM"),
-                *("INNER_MULTI_DISPATCH", "__STARTDELIVERTIME"),
-                *("DELAY\x011\x02TIMER_DELAY_MS", "DELAY\x011\x02DELAY"),
+                "TRAN_MSG",
+                "TIMER_DEL_UNIQKEY",
+                "TIMER_OUT_MS",
+                "POP_CK",
+                "INNER_NUM",
+                "INNER_MULTI_DISPATCH",
+                "__STARTDELIVERTIME",
+                "DELAY\x011\x02TIMER_DELAY_MS",
+                "DELAY\x011\x02DELAY",
             )
         ),
         send().replace(b'"code":310', b'"code":311'),

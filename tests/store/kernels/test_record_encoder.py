@@ -70,8 +70,17 @@ def properties(number: int, text: str) -> str:
 
 def frame(number: int, request: Request) -> bytes:
     header = SendMessage(
-        *("pg", request.topic, "TBW102", QUEUES, request.queue_id, request.sys_flag, 5_000),
-        *(request.flag, properties(number, request.text), request.times, False),
+        "pg",
+        request.topic,
+        "TBW102",
+        QUEUES,
+        request.queue_id,
+        request.sys_flag,
+        5_000,
+        request.flag,
+        properties(number, request.text),
+        request.times,
+        False,
         batch=request.is_batch,
     )
     if request.is_batch:
@@ -100,8 +109,15 @@ def store_one_by_one(
             code = raw_tags_code(raw)
             store.put(
                 Message(
-                    *(key, request.flag, request.sys_flag, 5_000, host, request.bodies[0]),
-                    *(raw, code, request.times),
+                    key,
+                    request.flag,
+                    request.sys_flag,
+                    5_000,
+                    host,
+                    request.bodies[0],
+                    raw,
+                    code,
+                    request.times,
                 )
             )
 
