@@ -151,7 +151,7 @@ def _kills(run: Run) -> list[Row]:
             note=f"{rate}; what a process has handed to the system arrives after its end",
         ),
         Held(
-            "bytes that it had not confirmed, at 20 looks a second",
+            "bytes that it had not confirmed, at 20 checks a second",
             f"{statistics.median(behind):,.0f}, at most {max(behind):,}",
             note="what the loss of the machine, or of the network, can take",
         ),

@@ -182,9 +182,9 @@ def beside(
 def repeating(
     work: Callable[[threading.Event], object], pause_seconds: float = 0
 ) -> Iterator[None]:
-    """Do `work` again and again in a thread, with a pause between; what it raises is raised.
+    """Do `work` again and again in a thread, with a pause between; its error is raised here.
 
-    Its argument is set when the block has ended.
+    The event that `work` gets is set when the block has ended.
     """
     is_over, begun = threading.Event(), threading.Event()
 

@@ -113,7 +113,7 @@ class EtcdEngine:
 
     @property
     def leading(self) -> Leading:
-        """The controller that leads, as far as this one knows."""
+        """The controller that leads, as far as this controller knows."""
         return self._own if self.is_leader else self._other
 
     def open(self) -> None:
@@ -234,7 +234,7 @@ class EtcdEngine:
                 await self._etcd.revoke(term.lease)
 
     async def _take_lead(self, term: _Term) -> bool:
-        """Put the leader's key where there is none; whether that was done."""
+        """Put the leader's key if there is none; returns whether it was put."""
         key, own = self._leader_key, self._own
         value = msgspec.json.encode(_LeaderValue(own.controller_id, own.address))
         done = await self._etcd.put_if([Same(key, "CREATE", 0)], key, value, term.lease)

@@ -70,8 +70,8 @@ class Differences:
 def metric_requests(
     families: Iterable[Family], times: Times, differences: Differences | None = None
 ) -> Generator[None, None, list[ExportMetricsServiceRequest]]:
-    """A generator that returns the requests; it yields between a few samples. With `differences`
-    counters and histograms are what they grew by."""
+    """Make the requests; yields between a few samples. With `differences`, counters and histograms
+    have their growth."""
     done: list[ExportMetricsServiceRequest] = []
     room = 0  # for points in the last request
     for name, kind, text, labels, samples in families:

@@ -34,7 +34,7 @@ PROGRAM = re.compile(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write or name what is behind; 1 if something stays behind."""
+    """Write or name the parts that are out of date; 1 if some stay so."""
     parser = argparse.ArgumentParser(description="The parts of documents made from the code.")
     parser.add_argument("--write", action="store_true", help="into the documents")
     options = parser.parse_args(argv)

@@ -2,9 +2,9 @@
 of a server to other servers.
 
 The first byte of a connection tells: a TLS hello begins with 22, the length of a frame with 0 or 1.
-A plain connection is handed on with its first bytes and pays nothing after that. A server without a
-certificate of its own makes one when the first hello comes (with the extra `tls`): that hides what
-is said, but does not prove the identity of the server.
+A connection in plain text is passed on with its first bytes and pays nothing after that. A server
+without a certificate of its own makes one when the first hello comes (with the extra `tls`): that
+hides what is said, but does not prove the identity of the server.
 """
 
 import asyncio

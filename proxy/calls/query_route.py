@@ -84,7 +84,7 @@ async def query_assignment(service: Service, call: Call, client_id: str, request
 
 
 def dialled(service: Service, call: Call, given: Any) -> Any:
-    """The endpoints that this client is told."""
+    """The endpoints to name to this client."""
     port = None if service.config.use_endpoint_port_from_request else service.own_port()
     return endpoints(given, call.authority, call.connection.local, port)
 

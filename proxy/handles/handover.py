@@ -261,7 +261,7 @@ def _write(writer: asyncio.StreamWriter, message: Message) -> None:
 
 
 async def _read(reader: asyncio.StreamReader) -> Message | None:
-    """The next message; None at the end, or after what is no message."""
+    """The next message; None at the end, or after bytes that are no message."""
     with suppress(asyncio.IncompleteReadError, ConnectionError):
         (size,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
         if size > FRAME_BYTES_MAX:

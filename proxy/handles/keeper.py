@@ -244,7 +244,7 @@ class Keeper:
             self._spawn(self._visible_soon(group, topic, each))
 
     async def renew_due(self) -> None:
-        """Renew what becomes visible within the time ahead; forget what is over."""
+        """Renew the handles of messages that become visible soon; forget those that are over."""
         now, ahead = self._brokers.now_ms(), self._config.renew_ahead_time_millis
         due = []
         for kept in list(self._kept.values()):

@@ -121,7 +121,7 @@ class Clients:
             self._clients[client_id] = Client(client_id, heard_at=self._clock())
 
     def put(self, client_id: str, settings: Any, call: Call) -> Client:
-        """A client said what it is; StatusError when there are too many."""
+        """Add a client, or renew its settings; StatusError if there are too many clients."""
         found = self._clients.get(client_id)
         if found is None:
             if len(self._clients) >= CLIENTS_MAX:
@@ -165,7 +165,7 @@ class Clients:
         return list(self._producers)
 
     def producer_of(self, topic: str) -> Client | None:
-        """A connected producer of this topic; another one at each call."""
+        """A connected producer of this topic; the next in turn at each call."""
         found = self._producers.get(topic)
         if not found:
             return None

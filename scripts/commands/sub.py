@@ -132,7 +132,7 @@ class _Watch:
         self._found: asyncio.Queue[list[Record] | Exception] = asyncio.Queue(WAITING_MAX)
 
     def begin(self) -> None:
-        """Look for the topic's queues and read them."""
+        """Find the topic's queues and read them."""
         self._do(self._find_queues())
 
     async def next_batch(self) -> list[Record]:
@@ -158,7 +158,7 @@ class _Watch:
         self._tasks.append(asyncio.create_task(tell()))
 
     async def _find_queues(self) -> None:
-        """Look for new queues, or for the topic itself, at intervals."""
+        """Search for new queues, or for the topic itself, at intervals."""
         first = True
         while True:
             try:

@@ -90,9 +90,9 @@ class GroupDeletions:
 class BrokerGroup:
     """The members of one command. `words` are the arguments of `aerobee broker` for each.
 
-    `restart_pause` is in seconds: how long clients have between two members of a restart in turn to
-    see in their routes that the one before is back. `what_keeps(address)` says what a member that
-    leaves still has to be read, "" when nothing.
+    `restart_pause` is the time in seconds between two members of a restart in turn, in which
+    clients see in their routes that the earlier member is back. `what_keeps(address)` names the
+    unread messages of a leaving member, "" without any.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ class MemberPlan:
 
     @property
     def ports(self) -> list[int]:
-        """All ports that it listens on. Without the ones that it chooses itself."""
+        """All ports that the member listens on, except those that it chooses itself."""
         port = self.config.listen_port
         fast = max(0, port - VIP_PORT_DISTANCE)
         page = self.config.http_port or 0

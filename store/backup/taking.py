@@ -59,8 +59,8 @@ def take(
     pace: Pace = lambda _: None,
     progress: Progress = lambda *_: None,
 ) -> Taken:
-    """Take a backup of the store in `root`. StoreError when there is none, or the target has the
-    backups of another one. What an interrupted one has written already is not written again."""
+    """Take a backup of the store in `root`. Pieces that an interrupted backup has written are not
+    written again. StoreError if there is no store, or the target has backups of a different one."""
     if not (log_folder or root / LOG).is_dir():
         raise StoreError(
             f"{root} is no store: it has no folder {LOG}; give the folder that the broker has as "

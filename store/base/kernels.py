@@ -29,8 +29,8 @@ class RunKernels(Protocol):
         """
 
     def hashes(self, data: NDArray[np.uint8], starts: Numbers, ends: Numbers, out: Numbers) -> bool:
-        """Replace each hash of `out`, of 32 bits, by the one of its text with `data[start:end]`
-        behind. False, and `out` is to be thrown away, when one of these is not ASCII.
+        """Replace each hash in `out`, of 32 bits, by the hash of its text followed by
+        `data[start:end]`. False if one of these texts is not ASCII: `out` is useless then.
         """
 
 

@@ -130,6 +130,6 @@ def too_large(body_bytes: int, properties_bytes: int, body_bytes_max: int) -> Me
 
 
 def with_crc(data: bytes) -> bytes:
-    """A record whose last property, so far zeros, is the crc of what comes before it."""
+    """The record with its last property, so far zeros, set to the crc of the bytes before it."""
     covered = data[:-RESERVED_CRC_BYTES]
     return covered + crc_property(covered)

@@ -46,8 +46,8 @@ class Follower:
     def append_raw(self, place: int, data: bytes) -> None:
         """Append `data`, the bytes of the other log from offset `place` on.
 
-        Without data it only checks that the other log continues where this one ends. StoreError
-        when it doesn't and this log is not empty, or when the bytes can't be written; nothing has
+        Without data it only checks that the other log continues at the end of our log. StoreError
+        if it doesn't and our log is not empty, or if the bytes can't be written; nothing has
         changed then.
         """
         commit_log = self._log

@@ -243,7 +243,7 @@ class Reader:
     def _checked(
         self, queue: ConsumeQueue, number: int, place: int, size: int, record: memoryview | None
     ) -> memoryview | None:
-        """The record, if it is whole and the one that belongs to this offset of the queue."""
+        """The record, if it is whole and belongs to this offset of the queue."""
         if record is not None and len(record) == size:
             segment = self._log.segments.find(place)
             passed = None if segment is None else whole_record(segment, place)

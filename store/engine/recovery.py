@@ -32,8 +32,8 @@ def recover(
 ) -> int:
     """Find the end of the log, cut and mend queues and index; returns the last store time.
 
-    The files are loaded by this. `progress(done, all)` is called with bytes of the log. `doubted`:
-    a sync had failed, so the system may take for synced what is not, and all is written again.
+    It loads the files. `progress(done, all)` is called with bytes of the log. `doubted`: a sync had
+    failed, so the system may count unsynced pages as synced, and all of them are written again.
     """
     commit_log, index, checkpoint = state.log, state.index, state.checkpoint
     _load(state, is_clean=is_clean)

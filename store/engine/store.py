@@ -345,7 +345,7 @@ class MessageStore:
 
     @property
     def safe_end(self) -> int:
-        """A power cut leaves the log up to here: with SYNC_FLUSH what is on the disk, else all."""
+        """The end of the log that a power cut leaves: with SYNC_FLUSH its end on the disk."""
         return self.state.safe_end
 
     @property
@@ -360,8 +360,8 @@ class MessageStore:
 
     @property
     def readable_end(self) -> int:
-        """Readers see the log up to here: with SYNC_FLUSH only what is on the disk, in controller
-        mode only what is confirmed."""
+        """The end of the log that readers see: with SYNC_FLUSH its end on the disk, in controller
+        mode its confirmed end."""
         return self.state.readable_end
 
     @property

@@ -107,9 +107,9 @@ class Epochs:
         self._keep(cut_at(self._entries, offset))
 
     def drop_before(self, offset: int) -> None:
-        """The log begins at `offset` now: drop the epochs that end before it.
+        """Drop the epochs that end before `offset`, at which the log begins now.
 
-        One that ends right there stays: a log that ends there as well can go on with this one.
+        An epoch that ends right there stays: a log that ends there, too, can continue with ours.
         """
         entries = self._entries
         self._keep(

@@ -187,8 +187,8 @@ class Segment:
                 disk.current.close(fd)
 
     def sync(self) -> None:
-        """Wait until the disk has what was written. OSError as the system gives it; Shortage when
-        the file can't be opened now: nothing was synced then that could have failed.
+        """Wait until the disk has the written bytes. OSError as the system gives it; Shortage if
+        the file can't be opened now: then no sync was tried.
 
         May run in another thread: a file that was deleted meanwhile is ignored.
         """
@@ -290,7 +290,7 @@ class Segment:
     @property
     def status(self) -> os.stat_result | None:
         """The file's `os.stat`: its last write, its room; None when it is gone."""
-        with readable_errors(self.path, "look at"):
+        with readable_errors(self.path, "examine"):
             try:
                 return disk.current.stat(self.path)
             except FileNotFoundError:

@@ -173,10 +173,10 @@ class CommitLog:
     # ---- the log of another broker
 
     def append_raw(self, data: bytes) -> None:
-        """Write what another log has at this one's end; nothing is staged. It ends within a file.
+        """Write bytes of another log at the end of our log, without staging them.
 
-        StoreError when it runs over the end of a file, which it can't where both have files of one
-        size, or when the disk doesn't take it.
+        StoreError if they run over the end of a file, which can't happen if both logs have files of
+        one size, or if the disk doesn't take them.
         """
         if self.refusal is not None:
             raise WritesRefused(self.refusal)
@@ -227,7 +227,7 @@ class CommitLog:
     def raw(self, place: int, most: int) -> bytes:
         """Up to `most` bytes as they lie in the file from this place on, within one file.
 
-        None are there behind what is written, or before the first file. StoreError when the file
+        There are no bytes behind the written ones, or before the first file. StoreError if the file
         can't be read.
         """
         segment = self.segments.find(place)

@@ -118,7 +118,7 @@ def chain(data: bytes) -> tuple[list[int], int]:
 def survey(data: bytes, starts: list[int] | Positions, end: int) -> tuple[Records, str | None]:
     """The records that begin at `starts` and lie side by side up to `end`.
 
-    With the first that is not well-formed they end; then the text says what is wrong with that one.
+    They end before the first record that is not well-formed; then the text names its error.
     """
     try:
         return _located(data, starts, end), None

@@ -125,7 +125,8 @@ class Walk:
         return following if self.damaged(segment, place, following) else None
 
     def damaged(self, segment: Segment, place: int, following: int) -> bool:
-        """Told of a record that is not whole, and of where it goes on; False to stop there."""
+        """Called for a record that is not whole, with the place at which the walk goes on. False
+        ends the walk."""
         log.error("the record at %d of the log is damaged; going on at %d", place, following)
         return True
 

@@ -174,8 +174,8 @@ class BatchQueue:
         return self.synced >= self.next
 
     def units(self, offset: int, count: int, log_end: int) -> list[Unit]:
-        """Up to `count` units from the one with message `offset` on; their records lie before
-        `log_end`. Damaged ones, which a later unit shows not to be beyond that, are left out."""
+        """Up to `count` units from that with message `offset` on. Units that are damaged, or whose
+        records end behind `log_end`, are left out."""
         low, high = self._first, self._count
         while low < high:
             middle = (low + high) // 2

@@ -256,9 +256,9 @@ class TimerLog:
         return found if found.size == UNIT_BYTES and not found.magic & ~MAGIC_MASK else None
 
     def run_to(self, position: int, most: int) -> Run | None:
-        """The run of adjacent units that ends with the one at this position; at most `most` units.
+        """The run of adjacent units that ends with the unit at this position; at most `most` units.
 
-        Each unit of a run is the one before the next in their slot. None if there is no unit here.
+        In their slot, each unit of a run precedes the next. None if there is no unit here.
         """
         if self.unit(position) is None:
             return None
