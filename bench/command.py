@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     folder = Path(tempfile.mkdtemp(prefix="aerobee-bench-", dir=options.scratch))
     try:
         if options.only != ["spark"]:  # which fills its topics through our client
-            loadgen.look_for(options.loadgen)
+            loadgen.check_source(options.loadgen)
         # Else the first broker would go without its machine code for the first part.
         if importlib.util.find_spec("numba") is not None:
             subprocess.run([sys.executable, "-m", "aerobee.broker.send.engine"], check=True)

@@ -25,7 +25,7 @@ from .loads.loadgen import Load
 from .report import Held, Row, held
 from .tails import write_tables
 from .turns import (
-    SETTLE_SECONDS,
+    QUIET_SECONDS,
     Run,
     beside,
     repeating,
@@ -85,7 +85,7 @@ def _idle(run: Run) -> Held:
 
 
 def _pages(run: Run, first: AerobeeCluster) -> list[Row]:
-    """From the start to the full sample, and the times of pages then."""
+    """The time from the start to the full sample, and the times of pages then."""
     begin = time.monotonic()
     with _running(run, first.namesrv) as (site, ready_s):
         site.get("overview")
@@ -123,7 +123,7 @@ def _sends(run: Run, first: AerobeeCluster) -> Row:
                     stack.enter_context(
                         repeating(partial(_visit, own, cycle(LISTS)), THINK_SECONDS)
                     )
-                time.sleep(SETTLE_SECONDS)
+                time.sleep(QUIET_SECONDS)
                 yield
             process.send_signal(signal.SIGSTOP)
 

@@ -20,7 +20,7 @@ from .rates import RECORD_BYTES
 from .report import Row, held
 from .turns import (
     COMMAND,
-    SETTLE_SECONDS,
+    QUIET_SECONDS,
     Result,
     Run,
     beside,
@@ -99,13 +99,13 @@ def backups(run: Run) -> list[Row]:
         loadgen.fill(run.program, ours.broker, TOPIC, int(run.gib * GIB / RECORD_BYTES))
         loadgen.create_topic(ours.broker, "Beside")
         for number in range(run.rounds):
-            time.sleep(SETTLE_SECONDS)
+            time.sleep(QUIET_SECONDS)
             speeds.append(_speeds(ours.store, run.folder, number))
             say(f"backup: {speeds[-1]}")
 
         def others(_: Cluster) -> Iterator[tuple[str, AbstractContextManager[None]]]:
             for what, words in BACKUPS.items():
-                time.sleep(SETTLE_SECONDS)
+                time.sleep(QUIET_SECONDS)
                 yield what, _backing_up(run.folder, ours.store, words)
 
         found = beside(run, BESIDE, "Beside", {"aerobee": ours}, others)
@@ -122,7 +122,7 @@ def backups(run: Run) -> list[Row]:
 def _backing_up(folder: Path, store: Path, words: tuple[str, ...]) -> Iterator[None]:
     """Take one backup after the other until the block ends."""
     with repeating(partial(_back_up, folder, store, words)):
-        time.sleep(SETTLE_SECONDS)  # until the command reads
+        time.sleep(QUIET_SECONDS)  # until the command reads
         yield
 
 
@@ -137,7 +137,7 @@ def _back_up(folder: Path, store: Path, words: tuple[str, ...], is_over: threadi
 
 
 def _speeds(store: Path, folder: Path, number: int) -> Result:
-    """MB/s of a backup, and of a plain copy of as many bytes of the log."""
+    """MB/s of a backup, and of a copy of as many bytes of the log."""
     _drop(store)
     begin = time.perf_counter()
     taken = _ran("backup", str(store), str(folder / f"alone-{number}"), "--json")

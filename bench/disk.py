@@ -1,4 +1,4 @@
-"""How the two brokers use the disk: the start on a log after kill -9, a look-up by key in a large
+"""How the two brokers use the disk: the start on a log after kill -9, a lookup by key in a large
 store, and how far the key index is behind a producer at full speed. The sides alternate where both
 can be measured; the side that is not being measured is idle.
 """
@@ -120,7 +120,7 @@ def keys(run: Run) -> list[Row]:
         wait = fill_keyed(side.store, messages)
         with running(side):
             for which in ("first", "the same again"):
-                rows.append(_looked_up(side, messages, which))
+                rows.append(_lookups(side, messages, which))
     say(f"index: {wait.rate:,.0f} messages/s, a key waits {wait.seconds_max:.2f} s at most")
     name = f"Longest wait for the index, {stored:,} messages with two keys"
     note = f"at {wait.rate:,.0f} messages/s; {wait.share:.0%} of the time goes into the index"
@@ -128,8 +128,8 @@ def keys(run: Run) -> list[Row]:
     return rows
 
 
-def _looked_up(side: AerobeeCluster, messages: int, which: str) -> Held:
-    """The row of one series of look-ups. The first reads pages that the system has taken out of
+def _lookups(side: AerobeeCluster, messages: int, which: str) -> Held:
+    """The row of one series of lookups. The first reads pages that the system has taken out of
     memory; the same keys again show the broker without the disk."""
     pid = side.broker_pid()
     cpu, reads = cpu_seconds([pid]), disk_waits(pid)
@@ -141,7 +141,7 @@ def _looked_up(side: AerobeeCluster, messages: int, which: str) -> Held:
     name = f"Query by key, {messages:,} messages stored, p99, {which}"
     note = (
         f"median {p50:.2f} ms, the client's part included; CPU {cpu_ms:.2f} ms each; "
-        f"{reads:,} waits for the disk in {QUERIES:,} look-ups"
+        f"{reads:,} waits for the disk in {QUERIES:,} lookups"
     )
     return held(name, p99, "{:.2f} ms", "<= 2 ms", note)
 
@@ -201,7 +201,7 @@ def _start_on(side: Cluster, left: Path) -> float:
 
 
 def _query_ms(side: Cluster, messages: int) -> list[float]:
-    """Milliseconds of each look-up of a random message."""
+    """Milliseconds of each lookup of a random message."""
     draw = random.Random(7)  # noqa: S311 - which messages are asked for is no secret
     times = []
     with loadgen.connected(side.broker) as connection:

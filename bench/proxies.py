@@ -29,7 +29,7 @@ from .loads.loadgen import BATCH, LoadFailed
 from .rates import MILLION, SENDS
 from .report import Compared, Held, Row, held
 from .turns import (
-    SETTLE_SECONDS,
+    QUIET_SECONDS,
     Found,
     Result,
     Run,
@@ -160,7 +160,9 @@ class Side:
     async def call(self, rpc: str, request: Any, seconds: float = 10.0) -> Any:
         """The answer to one call."""
         raw = await one_call(
-            *(("127.0.0.1", self.port), f"{SERVICE}/{rpc}", request.SerializeToString()),
+            ("127.0.0.1", self.port),
+            f"{SERVICE}/{rpc}",
+            request.SerializeToString(),
             grpcgen.CLIENT,
             seconds=seconds,
         )
@@ -192,7 +194,7 @@ def send_request() -> Any:
 
 
 def telemetry_request() -> Any:
-    """What a simple consumer says of itself. RocketMQ's proxy refuses receives without it."""
+    """The settings of a simple consumer. RocketMQ's proxy refuses receives without them."""
     found = definitions.message("TelemetryCommand")()
     settings = found.settings
     settings.client_type = definitions.enum("ClientType")["SIMPLE_CONSUMER"]
@@ -359,7 +361,7 @@ def _against(found: Found, mode: str, name: str, unit: str, field: str, wanted: 
 
 
 def _memory(sides: dict[str, Side]) -> list[Row]:
-    time.sleep(SETTLE_SECONDS)
+    time.sleep(QUIET_SECONDS)
     used: Found = {kind: [{"mib": side.mib()}] for kind, side in sides.items()}
     name = "Resident after it, broker included"
     marks = {CLUSTER: "<= 0.2", LOCAL: "<= 0.25"}

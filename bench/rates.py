@@ -240,7 +240,7 @@ def sent(program: Path, topic: str, load: Load, side: Cluster, number: int) -> R
     """One run of a load against a side, by the generator that its mode needs."""
     where = (side.broker, topic, load)
     match load.mode:
-        case "signed" | "plain":
+        case "signed" | "unsigned":
             user = SHOP if load.mode == "signed" else ""
             return run_alone(signedgen.send, *where, user, SECRET)
         case "tls":
@@ -259,14 +259,14 @@ def access(run: Run) -> list[Row]:
 
 
 def _cost(run: Run) -> Held:
-    """Signed sends to a broker with access control beside plain ones to a broker without.
+    """Signed sends to a broker with access control beside unsigned ones to a broker without.
 
     Both are new. One generator makes both loads, its frames before the clock starts.
     """
     load = run.load(COST)
-    modes = {"checked": load, "plain": replace(load, mode="plain")}
-    checked, plain = run.ours("checked", _checked(run.folder)[0]), run.ours("plain")
-    sides = {"checked": checked, "plain": plain}
+    modes = {"checked": load, "unsigned": replace(load, mode="unsigned")}
+    checked, unsigned = run.ours("checked", _checked(run.folder)[0]), run.ours("unsigned")
+    sides = {"checked": checked, "unsigned": unsigned}
 
     def once(kind: str, number: int) -> Result:
         each = modes[kind] if number else replace(modes[kind], count=COST.count)

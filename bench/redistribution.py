@@ -28,7 +28,7 @@ from .report import Held, Row
 from .turns import Run, Settings, running, say
 
 TOPIC, GROUP, QUEUES = "Shared", "sharers", 6
-LOOK_SECONDS = 0.01
+POLL_SECONDS = 0.01
 WAIT_SECONDS = 120.0
 SENDERS, SEND_SECONDS = 8, 2.0
 SLAVE_ID = 1
@@ -118,7 +118,7 @@ async def _events(first: AerobeeCluster, second: AerobeeCluster) -> list[tuple[s
 
 
 def _shares(members: list[Consumer]) -> list[int]:
-    """How many queues of the topic each member has; [] while two have the same one."""
+    """The number of queues of the topic that each member has; [] while two share a queue."""
     owned = [[queue for queue in one.queues if queue.topic == TOPIC] for one in members]
     together = [queue for each in owned for queue in each]
     return [len(each) for each in owned] if len(set(together)) == len(together) else []
@@ -128,12 +128,12 @@ async def _seconds(holds: Callable[[], bool]) -> float:
     begin = time.monotonic()
     async with asyncio.timeout(WAIT_SECONDS):
         while not holds():  # noqa: ASYNC110 - what a client has is not told
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
     return time.monotonic() - begin
 
 
 def _kills(run: Run) -> list[Row]:
-    """What an asynchronous slave lacks when its master is killed under load."""
+    """The messages that an asynchronous slave lacks if its master is killed under load."""
     lacked, rates, behind = [], [], []
     for number in range(run.rounds):
         with ExitStack() as stack:
@@ -151,7 +151,7 @@ def _kills(run: Run) -> list[Row]:
             note=f"{rate}; what a process has handed to the system arrives after its end",
         ),
         Held(
-            "bytes that it had not confirmed, at 20 looks a second",
+            "bytes that it had not confirmed, at 20 checks a second",
             f"{statistics.median(behind):,.0f}, at most {max(behind):,}",
             note="what the loss of the machine, or of the network, can take",
         ),

@@ -43,7 +43,7 @@ from .loads.loadgen import Load
 from .rates import CASES, RECORD_BYTES, SENDS
 from .report import Held, Row, held
 from .turns import (
-    SETTLE_SECONDS,
+    QUIET_SECONDS,
     Found,
     Result,
     Run,
@@ -175,7 +175,8 @@ class ControllerSet:
         self.until(whole)
 
     def until(self, holds: Callable[[Replicas], bool]) -> tuple[Replicas, float]:
-        """What the controller says once it holds, and when that was, by `time.monotonic`."""
+        """Wait until `holds` is true of the controller's replicas; returns them and the time, by
+        `time.monotonic`."""
         return asyncio.run(self._until(holds))
 
     async def _until(self, holds: Callable[[Replicas], bool]) -> tuple[Replicas, float]:
@@ -211,7 +212,7 @@ class ControllerSet:
 
 
 def whole(found: Replicas) -> bool:
-    """Whether both brokers are alive in the sync state set."""
+    """True if both brokers are alive in the sync state set."""
     return sum(one.is_in_set and one.is_alive for one in found.members) == 2
 
 
@@ -251,7 +252,7 @@ def failover(run: Run) -> list[Row]:
 
 
 def _caught_up(run: Run, behind: ControllerSet) -> Held:
-    """How fast a slave gets what it lacks, from its first new byte until it has everything."""
+    """The speed at which a slave catches up, from its first new byte until it has everything."""
     master, slave = behind.brokers
     gib = run.gib
     loadgen.create_topic(master.broker, "Switched")
@@ -259,7 +260,7 @@ def _caught_up(run: Run, behind: ControllerSet) -> Held:
     slave.stop_broker(kill=False)
     behind.until(lambda found: sum(one.is_in_set for one in found.members) == 1)
     loadgen.fill(run.program, master.broker, "Filled", int(gib * GIB) // RECORD_BYTES)
-    time.sleep(SETTLE_SECONDS)
+    time.sleep(QUIET_SECONDS)
     bare = _bare_copy(run.folder / "bare", int(gib * GIB))
     begun: tuple[float, int] | None = None
 

@@ -56,7 +56,7 @@ class Compared:
 
     @property
     def holds(self) -> bool:
-        """Whether the mark was reached."""
+        """True if the mark was reached."""
         return reaches(self.ours if self.unit.startswith("times") else self.ratio, self.wanted)
 
     def cells(self) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ def held(name: str, value: float, form: str, wanted: str = "", note: str = "") -
 
 
 def reaches(value: float, wanted: str) -> bool:
-    """Whether a value reaches a mark such as ">= 2,000/s"; every one reaches the empty mark."""
+    """True if a value reaches a mark such as ">= 2,000/s"; every one reaches the empty mark."""
     if not wanted:
         return True
     mark = _MARK.match(wanted)
@@ -207,7 +207,7 @@ def table(titles: Sequence[str], sides: str, rows: Iterable[Sequence[str]]) -> l
 
 
 def _ticks() -> list[int] | None:
-    """What all cores together have done since the start, by kind."""
+    """The ticks of all cores together since the start, by kind of work."""
     try:
         return [int(each) for each in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     except (OSError, ValueError):

@@ -46,7 +46,7 @@ KAFKA, BROKER, FILES = "from Kafka", "through the broker", "from its files"
 
 @dataclass
 class Taken:
-    """What the queries of one kind took, each with seconds and processor seconds."""
+    """The costs of the queries of one kind: seconds and processor seconds of each."""
 
     seconds: list[float] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Taken:
 
 
 class Place:
-    """Where rows are read from: `load` gives the table of a size and a number of tasks."""
+    """The source of rows: `load` gives the table of a size and a number of tasks."""
 
     def __init__(self, name: str, broker_pid: int, load: Callable[[int, int], Any]) -> None:
         self.name = name
@@ -162,7 +162,7 @@ def _rows(places: list[Place], size: int, count: int, rounds: int) -> list[Held]
 
 
 def _fixed(places: list[Place]) -> list[Held]:
-    """What a warm query costs however few rows it reads: it reads one."""
+    """The fixed cost of a warm query: it reads one row."""
     found = []
     for name, each in _taken(places, FIXED_SIZE, CORES, FIXED_QUERIES).items():
         seconds, processor = 1 / each.rate(1), each.micros(1) / 1e6

@@ -30,8 +30,8 @@ ROUNDS = 3
 
 
 def timers(run: Run) -> list[Row]:
-    """Fill a broker, look at its memory, send plain messages before all is due and meanwhile."""
-    messages, plain = run.options.messages, run.program
+    """Fill a broker, measure its memory, send ordinary messages before all is due and meanwhile."""
+    messages, program = run.options.messages, run.program
     due_s = int(time.time()) + messages // run.options.fill_rate + LEAD_SECONDS
     timed = run.built(loadgen.property_of("TIMER_DELIVER_MS", str(due_s * 1_000)))
     cluster = run.ours()
@@ -39,7 +39,7 @@ def timers(run: Run) -> list[Row]:
     quiet: dict[str, list[Result]] = {load.name: [] for load in SENDS}
     loud: dict[str, list[Result]] = {load.name: [] for load in SENDS}
 
-    def look() -> None:
+    def measure() -> None:
         resident.append(resident_mib(cluster.broker_pid())["VmRSS"])
 
     with running(cluster):
@@ -47,11 +47,11 @@ def timers(run: Run) -> list[Row]:
             loadgen.create_topic(cluster.broker, topic)
         fill = Load("timer messages", "send", messages, conns=4, inflight=64)
         rate = loadgen.run(timed, cluster.broker, "Due", fill)["msgs_per_s"]
-        look()
+        measure()
         late = {level: lateness(cluster, level) for level in LEVELS}
         for load in SENDS * ROUNDS:
-            quiet[load.name].append(loadgen.run(plain, cluster.broker, "Plain", load))
-        look()
+            quiet[load.name].append(loadgen.run(program, cluster.broker, "Plain", load))
+        measure()
         if time.time() > due_s:
             raise loadgen.LoadFailed("the messages were due too early; lower --fill-rate")
         time.sleep(due_s - time.time() + 1.5)
@@ -59,12 +59,12 @@ def timers(run: Run) -> list[Row]:
         drained = number = 0
         while drained < messages or number < len(SENDS):
             load = SENDS[number % len(SENDS)]
-            found = loadgen.run(plain, cluster.broker, "Plain", load)
+            found = loadgen.run(program, cluster.broker, "Plain", load)
             drained = loadgen.stored(cluster.broker, "Due")
             if drained < messages or number < len(SENDS):  # all of it meanwhile
                 loud[load.name].append(found)
             number += 1
-            look()
+            measure()
         seconds = time.monotonic() - begin
     rows: list[Row] = [
         Held("sent", f"{rate:,.0f} messages/s"),
@@ -89,8 +89,8 @@ def timers(run: Run) -> list[Row]:
 
 
 def lateness(cluster: AerobeeCluster, level: int) -> list[int]:
-    """By how many ms messages of a delay level were stored for their readers after they were due,
-    ascending: a millisecond of it and more may be their way to the broker."""
+    """The ms by which messages of a delay level were late for their readers, ascending; a
+    millisecond of them and more may be the way to the broker."""
     topic = f"Level{level}"
     loadgen.create_topic(cluster.broker, topic)
     with Producer(cluster.namesrv, group="punctual") as producer:

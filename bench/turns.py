@@ -27,7 +27,7 @@ from .loads import loadgen
 from .loads.loadgen import Change, Load
 from .report import Compared, Held, Row, held
 
-SETTLE_SECONDS = 2.0  # for what brokers do after a load: keys, disk, memory
+QUIET_SECONDS = 2.0  # for what brokers do after a load: keys, disk, memory
 QUICK_PART = 0.1
 BESIDE_MIN = 500  # requests of a load whose p99 is measured
 FIGURES = {
@@ -80,7 +80,7 @@ class Run:
         return loadgen.build(self.options.loadgen, self.folder, change)
 
     def load(self, load: Load, least: int = 1) -> Load:
-        """This part of a load."""
+        """The part of a load that `scale` says."""
         return replace(load, count=max(least, int(load.count * self.scale)))
 
     def java(
@@ -141,7 +141,7 @@ def in_turns(
     found: Found = {kind: [] for kind in sides}
     for number in range(run.rounds + 1):
         for kind, side in sides.items():
-            time.sleep(SETTLE_SECONDS)
+            time.sleep(QUIET_SECONDS)
             before = cpu_seconds(pids(side)) if pids else 0
             result = once(side, number)
             if pids:
@@ -167,7 +167,7 @@ def beside(
         loadgen.run(program, side.broker, topic, load)
     for _ in range(run.rounds):
         for kind, side in sides.items():
-            time.sleep(SETTLE_SECONDS)
+            time.sleep(QUIET_SECONDS)
             alone = loadgen.run(program, side.broker, topic, load)["p99_us"]
             for other, work in others(side):
                 with work:
@@ -182,9 +182,9 @@ def beside(
 def repeating(
     work: Callable[[threading.Event], object], pause_seconds: float = 0
 ) -> Iterator[None]:
-    """Do `work` again and again in a thread, with a pause between; what it raises is raised.
+    """Do `work` again and again in a thread, with a pause between; its error is raised here.
 
-    Its argument is set when the block has ended.
+    The event that `work` gets is set when the block has ended.
     """
     is_over, begun = threading.Event(), threading.Event()
 

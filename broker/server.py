@@ -15,7 +15,7 @@ import msgspec
 
 from ..conf import log_levels
 from ..protocol.aio.audit import open_audit_log
-from ..protocol.aio.clocks import steady_ms
+from ..protocol.aio.clocks import monotonic_ms
 from ..protocol.aio.connection import Row
 from ..protocol.aio.memory_budget import MemoryBudget
 from ..protocol.aio.rpc_latency import RpcLatency
@@ -109,7 +109,7 @@ class Broker(Parts):
         self.config = msgspec.structs.replace(config)  # a copy: `DynamicSettings` changes it
         self.now_ms = now_ms
         self.alive_ms = alive_ms or now_ms
-        self.lock_gate_ms = alive_ms or steady_ms  # a wall clock that jumps gives no lock early
+        self.lock_gate_ms = alive_ms or monotonic_ms  # a wall clock that jumps gives no lock early
         self.client_ms = client_ms or now_ms
         self.started_ms = 0
         self.port = 0

@@ -10,8 +10,8 @@ ORDER = (USED, ACCEPTED, UNKNOWN)
 
 
 class Described(NamedTuple):
-    """One key: its value, the one that it has by default ("" when it has none), where the value
-    stands (`DEFAULT`, or a file, a variable, an option), and whether the key is used."""
+    """One key: its value, its default ("" without one), the origin of the value (`DEFAULT`, or a
+    file, a variable, an option), and whether the key is used."""
 
     key: str
     value: str

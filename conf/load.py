@@ -58,7 +58,7 @@ class Keys(Generic[Kind]):
         return ACCEPTED if key in self.accepted else UNKNOWN
 
     def nearest(self, key: str) -> str | None:
-        """The known key that looks most like this one."""
+        """The known key that is most similar to `key`."""
         names = {name.lower(): name for name in [*self.accepted, *self.fields]}
         found = difflib.get_close_matches(key.lower(), names, 1)
         return names[found[0]] if found else None

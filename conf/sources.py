@@ -1,7 +1,7 @@
 """The sources of settings: a file, the environment, the command line. All of them are texts here.
 
 A file is a RocketMQ properties file (`broker.conf` as users have it) or, by its ending .yaml, .yml
-or .json, YAML with the same key names, one plain value a key (JSON is YAML, too). YAML is read for
+or .json, YAML with the same key names, one scalar a key (JSON is YAML, too). YAML is read for
 its texts only: `04` stays `04` and `on` stays `on`, and no object of any kind is created.
 """
 
@@ -18,8 +18,11 @@ ENVIRONMENT_PREFIX = "AEROBEE_"
 # Of the commands that are clients: no settings of a daemon, which must not keep or show them.
 CLIENT_VARIABLES = frozenset(
     {
-        *("AEROBEE_ACCESS_KEY", "AEROBEE_SECRET_KEY"),
-        *("AEROBEE_TLS", "AEROBEE_TLS_CA", "AEROBEE_TLS_INSECURE"),
+        "AEROBEE_ACCESS_KEY",
+        "AEROBEE_SECRET_KEY",
+        "AEROBEE_TLS",
+        "AEROBEE_TLS_CA",
+        "AEROBEE_TLS_INSECURE",
     }
 )
 

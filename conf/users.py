@@ -60,7 +60,8 @@ def super_users(init_user: str, inner: str) -> list[UserInfo]:
 
 
 def signing(text: str) -> Callable[[dict[str, str] | None, bytes], dict[str, str]] | None:
-    """What signs a request with these innerClientAuthenticationCredentials; None without."""
+    """The function that signs a request with these innerClientAuthenticationCredentials; None if
+    the text is empty."""
     own = credentials_of(text)
     if own is None:
         return None

@@ -5,7 +5,7 @@ from functools import cache
 
 @cache
 def own_version() -> str:
-    """As the installed package says; "unknown" for a bare folder of sources."""
+    """The version of the installed package; "unknown" for a bare folder of sources."""
     from importlib.metadata import PackageNotFoundError, version  # slow, and a daemon is to start
 
     try:

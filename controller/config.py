@@ -16,12 +16,26 @@ Count = Annotated[int, Meta(ge=1, le=1_000)]
 
 ALWAYS_BLACK = frozenset(
     {
-        *("bindAddress", "listenPort", "controllerType", "controllerStorePath"),
-        *("tlsServerCertPath", "tlsServerKeyPath", "tlsServerMode"),
-        *("useTLS", "tlsClientAuthServer", "tlsClientTrustCertPath"),
-        *("authenticationEnabled", INIT_USER, INNER_CREDENTIALS, "auditLog"),
-        *("configBlackList", "configStorePath", "controllerDLegerGroup", "controllerDLegerSelfId"),
-        *("controllerDLegerPeers", *ETCD_KEYS),
+        "bindAddress",
+        "listenPort",
+        "controllerType",
+        "controllerStorePath",
+        "tlsServerCertPath",
+        "tlsServerKeyPath",
+        "tlsServerMode",
+        "useTLS",
+        "tlsClientAuthServer",
+        "tlsClientTrustCertPath",
+        "authenticationEnabled",
+        INIT_USER,
+        INNER_CREDENTIALS,
+        "auditLog",
+        "configBlackList",
+        "configStorePath",
+        "controllerDLegerGroup",
+        "controllerDLegerSelfId",
+        "controllerDLegerPeers",
+        *ETCD_KEYS,
     }
 )
 FILE, ETCD = "file", "etcd"
@@ -104,7 +118,7 @@ class ControllerConfig(EtcdSettings, frozen=True, rename="camel", kw_only=True):
 
     @property
     def speaks_tls(self) -> bool:
-        """Whether this controller speaks TLS to brokers."""
+        """True if this controller speaks TLS to brokers."""
         return self.tls_server_mode == "enforcing" if self.use_tls is None else self.use_tls
 
     @property

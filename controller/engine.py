@@ -32,7 +32,7 @@ class Engine(Protocol):
 
     @property
     def is_leader(self) -> bool:
-        """Whether this controller leads at this moment."""
+        """True if this controller leads at this moment."""
 
     @property
     def leading(self) -> Leading:

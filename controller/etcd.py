@@ -32,13 +32,13 @@ log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 5
 TRUSTED_PART = 0.9  # of the lease; the rest is for clocks that run at different speeds
-ROUND_SECONDS = 0.5  # between two looks at the leader's key
+ROUND_SECONDS = 0.5  # between two reads of the leader's key
 RENEW_SECONDS = 1.0
 FORMAT_VERSION = 1
 
 
 class Etcd(Protocol):
-    """What the engine asks of etcd: `EtcdGateway`, or a stand-in."""
+    """The requests of the engine to etcd: `EtcdGateway`, or a stand-in."""
 
     endpoints: list[str]
 
@@ -108,12 +108,12 @@ class EtcdEngine:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this controller's lease holds for certain."""
+        """True if this controller's lease holds for certain."""
         return self._term is not None and self._now_ms() < self._term.trusted_ms
 
     @property
     def leading(self) -> Leading:
-        """The controller that leads, as far as this one knows."""
+        """The controller that leads, as far as this controller knows."""
         return self._own if self.is_leader else self._other
 
     def open(self) -> None:
@@ -234,7 +234,7 @@ class EtcdEngine:
                 await self._etcd.revoke(term.lease)
 
     async def _take_lead(self, term: _Term) -> bool:
-        """Put the leader's key where there is none; whether that was done."""
+        """Put the leader's key if there is none; returns whether it was put."""
         key, own = self._leader_key, self._own
         value = msgspec.json.encode(_LeaderValue(own.controller_id, own.address))
         done = await self._etcd.put_if([Same(key, "CREATE", 0)], key, value, term.lease)

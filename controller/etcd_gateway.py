@@ -350,7 +350,7 @@ def _decoded(body: bytes, kind: type[Kind]) -> Kind:
 
 
 def _fault(body: bytes) -> str:
-    """What an error answer says, in one line."""
+    """The text of an error response, in one line."""
     try:
         found = msgspec.json.decode(body, type=_Fault)
         text = found.message or found.error

@@ -15,16 +15,21 @@ TimeoutMs = Annotated[int, Meta(ge=100, le=3_000)]
 
 ETCD_KEYS = frozenset(
     {
-        *("controllerEtcdEndpoints", "controllerEtcdPrefix", "controllerEtcdTimeoutMills"),
-        *("controllerEtcdUser", "controllerEtcdPassword"),
-        *("controllerEtcdCaPath", "controllerEtcdCertPath", "controllerEtcdKeyPath"),
+        "controllerEtcdEndpoints",
+        "controllerEtcdPrefix",
+        "controllerEtcdTimeoutMills",
+        "controllerEtcdUser",
+        "controllerEtcdPassword",
+        "controllerEtcdCaPath",
+        "controllerEtcdCertPath",
+        "controllerEtcdKeyPath",
     }
 )
 SECRET_KEYS = frozenset({"controllerEtcdPassword"})
 
 
 class EtcdSettings(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """How a controller reaches etcd. Only `controllerType=etcd` reads these."""
+    """The settings to reach etcd. Only `controllerType=etcd` reads them."""
 
     controller_etcd_endpoints: str = ""
     controller_etcd_prefix: str = "/aerobee/controller/"

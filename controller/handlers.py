@@ -60,7 +60,8 @@ class Handlers:
             Row(codes.CONTROLLER_ALTER_SYNC_STATE_SET, headers.AlterSyncStateSet, self.on_alter),
             Row(codes.CONTROLLER_ELECT_MASTER, headers.ElectMaster, self.on_elect),
             Row(
-                *(codes.CONTROLLER_REGISTER_BROKER, headers.RegisterBrokerToController),
+                codes.CONTROLLER_REGISTER_BROKER,
+                headers.RegisterBrokerToController,
                 self.on_register,
             ),
             Row(
@@ -140,7 +141,9 @@ class Handlers:
         leading, peers = self._engine.leading, self.peers
         fields = headers.GetMetadataResponse(
             self.config.controller_dleger_group,
-            *(leading.controller_id or None, leading.address or None, self._engine.is_leader),
+            leading.controller_id or None,
+            leading.address or None,
+            self._engine.is_leader,
             "".join(f"{one}:{address};" for one, address in peers.items()),
         ).to_fields()
         return Response(codes.SUCCESS, fields)

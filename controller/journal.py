@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..store.base.errors import DamagedStore, StoreError, plain_errors
+from ..store.base.errors import DamagedStore, StoreError, readable_errors
 from ..store.files import disk, json_file
 from ..store.files.lock import StoreLock
 from ..store.files.segment import make_folder, sync_folder
@@ -107,7 +107,7 @@ class FileEngine:
             for offset, event in enumerate(events)
         )
         try:
-            with plain_errors(self._journal, "write"):
+            with readable_errors(self._journal, "write"):
                 view, at = memoryview(lines), 0
                 while at < len(lines):
                     at += disk.current.pwrite(self._fd, view[at:], self._end + at)
@@ -122,7 +122,7 @@ class FileEngine:
         """Write all `groups`, then empty the journal. StoreError on failure; no event is lost."""
         text = msgspec.json.encode(_Snapshot(FORMAT_VERSION, self._number, self.groups))
         json_file.replace(self._folder / SNAPSHOT, _sealed(text))
-        with plain_errors(self._journal, "cut"):
+        with readable_errors(self._journal, "cut"):
             sync_folder(self._folder)
             disk.current.truncate(self._fd, 0)
             self._end = 0  # also when the sync fails: the next line goes to the beginning
@@ -142,7 +142,7 @@ class FileEngine:
             snapshot = _read_snapshot(path, text)
             self.groups, self._number = snapshot.groups, snapshot.number
         whole = self._replay(json_file.read(self._journal) or b"")
-        with plain_errors(self._journal, "open"):
+        with readable_errors(self._journal, "open"):
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
             self._fd = disk.current.open(self._journal, flags, 0o644)
             disk.current.truncate(self._fd, whole)
@@ -178,7 +178,7 @@ class FileEngine:
     def _take_back(self) -> None:
         """Truncate a failed write, so that a later start doesn't read it."""
         try:
-            with plain_errors(self._journal, "cut"):
+            with readable_errors(self._journal, "cut"):
                 disk.current.truncate(self._fd, self._end)
                 disk.current.sync(self._fd)
         except StoreError as wrong:

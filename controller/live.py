@@ -96,12 +96,12 @@ class LiveBrokers:
         return keys
 
     def is_alive(self, key: Key) -> bool:
-        """Whether the broker's last heartbeat is still valid."""
+        """True if the broker's last heartbeat is still valid."""
         found = self._brokers.get(key)
         return found is not None and not self._is_over(found)
 
     def is_dead(self, key: Key) -> bool:
-        """Whether the broker is known to be dead; if never heard, `TIMEOUT_MS` after `begin`."""
+        """True if the broker is known to be dead; if never heard, `TIMEOUT_MS` after `begin`."""
         led_ms, found = self._now_ms() - self._begun_ms, self._brokers.get(key)
         if found is None:
             return led_ms > TIMEOUT_MS
@@ -110,7 +110,7 @@ class LiveBrokers:
         return self._is_over(found) and led_ms > found.timeout_ms
 
     def address(self, key: Key) -> str | None:
-        """Where a live broker is, as its last heartbeat says; None for any other."""
+        """The address of a live broker, from its last heartbeat; None for any other."""
         found = self._brokers.get(key)
         return None if found is None or self._is_over(found) else found.address
 

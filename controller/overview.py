@@ -14,7 +14,7 @@ Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], float
 def overview(
     controller: Controller, *, with_system: bool = False
 ) -> Generator[None, None, Overview]:
-    """The steps of looking at the controller as it is now; requests are served between two.
+    """The steps of reading the controller's present state; requests are served between two.
 
     `with_system` is for daemons that have topics, and changes nothing here.
     """
@@ -84,22 +84,30 @@ def families(controller: Controller) -> Iterator[Family]:
     for name, text, value in numbers:
         yield name, "gauge", text, (), [((), value)]
     yield (
-        *("aerobee_controller_elections_total", "counter"),
-        *("Masters elected since the start", (), [((), controller.elections)]),
+        "aerobee_controller_elections_total",
+        "counter",
+        "Masters elected since the start",
+        (),
+        [((), controller.elections)],
     )
     for name, text, attribute in (
         ("aerobee_controller_master_epoch", "How many masters the name has had", "master_epoch"),
         ("aerobee_controller_sync_set_epoch", "The number of the set", "sync_set_epoch"),
     ):
         yield (
-            *(name, "gauge", text, ("cluster", "broker")),
+            name,
+            "gauge",
+            text,
+            ("cluster", "broker"),
             [
                 ((group.cluster, broker), getattr(group, attribute))
                 for broker, group in controller.groups.items()
             ],
         )
     yield (
-        *("aerobee_controller_sync_set_members", "gauge", "Members of the sync state set"),
+        "aerobee_controller_sync_set_members",
+        "gauge",
+        "Members of the sync state set",
         ("cluster", "broker"),
         [
             ((group.cluster, broker), len(group.sync_set))

@@ -74,7 +74,7 @@ class SyncSetChanged(_Event, tag="syncSetChanged", frozen=True):
 
 
 class MembersRemoved(_Event, tag="membersRemoved", frozen=True):
-    """These members are removed; without ids the whole name is."""
+    """The removal of these members; without ids, of the whole name."""
 
     ids: list[int]
 

@@ -66,7 +66,9 @@ def alter_sync_set(
         return _no_set(failed, "Broker metadata is not existed")
     ids = sorted(set(wanted.sync_state_set))
     is_present = (header.master_broker_id, header.master_epoch, wanted.sync_state_set_epoch) == (
-        *(group.master_id, group.master_epoch, group.sync_set_epoch),
+        group.master_id,
+        group.master_epoch,
+        group.sync_set_epoch,
     )
     if ids == group.sync_set and not is_present:
         why = "The newSyncStateSet is equal with oldSyncStateSet, no needed to update syncStateSet"
@@ -235,10 +237,10 @@ def register(
 
 
 def twin(groups: Groups, live: LiveBrokers, key: Key, address: str) -> str:
-    """Why the broker at `address` may not use this id; "" when it may.
+    """The reason why the broker at `address` may not use this id; "" if it may.
 
-    The id belongs to the broker at another address as long as that one is alive, or may be: a
-    controller that has just begun to lead has not heard of it yet.
+    The id belongs to a broker at another address as long as that broker is alive, or may be: a
+    controller that has just begun to lead has no heartbeat of that broker yet.
     """
     _, name, broker_id = key
     owner, group = live.address(key), groups.get(name)
@@ -344,7 +346,7 @@ def _elected(
 
 
 def _has_longest_log(group: ReplicaGroup, live: LiveBrokers, broker_id: int) -> bool:
-    """Whether this broker is alive and no other of the name has more, as heartbeats tell."""
+    """True if this broker is alive and no other of the name has more, as heartbeats tell."""
     own = live.position(_key(group, broker_id))[:2]
     return live.is_alive(_key(group, broker_id)) and all(
         live.position(_key(group, one))[:2] <= own for one in group.members

@@ -18,7 +18,7 @@ from ..conf import log_levels
 from ..conf.users import signing
 from ..protocol import codes
 from ..protocol.aio.audit import AuditLog, open_audit_log
-from ..protocol.aio.clocks import steady_ms
+from ..protocol.aio.clocks import monotonic_ms
 from ..protocol.aio.connection import Connection
 from ..protocol.aio.guard import Guard, Refusals, protected
 from ..protocol.aio.peers import Peers
@@ -55,7 +55,7 @@ class Controller:
     """
 
     def __init__(
-        self, config: ControllerConfig | None = None, clock: Callable[[], int] = steady_ms
+        self, config: ControllerConfig | None = None, clock: Callable[[], int] = monotonic_ms
     ) -> None:
         config = config or ControllerConfig()
         self.port = 0
@@ -100,7 +100,7 @@ class Controller:
     async def start(self) -> None:
         """Read the state and listen.
 
-        StoreError when the state can't be read; OSError with a plain sentence for a used port.
+        StoreError if the state can't be read; OSError with a readable sentence for a used port.
         """
         config = self.config
         if config.log_level:
@@ -112,7 +112,8 @@ class Controller:
                 on_lost=self._lost,
                 idle_seconds=config.server_channel_max_idle_time_seconds,
                 tls=Tls(
-                    *(config.tls_server_mode, config.tls_server_cert_path),
+                    config.tls_server_mode,
+                    config.tls_server_cert_path,
                     config.tls_server_key_path,
                 ),
             )
@@ -177,8 +178,10 @@ class Controller:
         if not self.config.notify_broker_role_changed or group is None:
             return
         notice = NotifyRoleChanged(
-            *(header.master_address, header.master_epoch),
-            *(header.sync_state_set_epoch, header.master_broker_id),
+            header.master_address,
+            header.master_epoch,
+            header.sync_state_set_epoch,
+            header.master_broker_id,
         )
         body = SyncStateSet(group.sync_set, group.sync_set_epoch).encode()
         for broker_id, member in group.members.items():

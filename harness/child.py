@@ -23,7 +23,7 @@ STDERR_TAIL_BYTES = 4_000
 
 
 class ChildFailed(RuntimeError):
-    """The process ended, or did not say in time what it was waited for."""
+    """Raised if the process ended, or did not print the expected line in time."""
 
 
 class Child:

@@ -26,8 +26,15 @@ from .child import Reporter
 ROCKETMQ_VERSION = "5.3.3"
 # What older clients run as well; where they differ, a class in tests/interop/older stands in.
 OLDER_PROGRAMS = (
-    *("Orders", "Report", "Admin", "Produce", "Consume", "PullConsume", "Transact"),
-    *("Ask", "Answer"),
+    "Orders",
+    "Report",
+    "Admin",
+    "Produce",
+    "Consume",
+    "PullConsume",
+    "Transact",
+    "Ask",
+    "Answer",
 )
 # Each stands for a version, with a folder of tests/interop that has a pom.xml and programs.
 PROXY, GRPC = f"{ROCKETMQ_VERSION}-proxy", "5.0.8-grpc"
@@ -62,7 +69,7 @@ _held: deque[int] = deque()  # sockets
 
 
 class JavaMissing(RuntimeError):
-    """What the machine lacks, in one sentence."""
+    """The error for tools that the machine lacks, in one sentence."""
 
 
 class NotCompiled(RuntimeError):
@@ -70,7 +77,7 @@ class NotCompiled(RuntimeError):
 
 
 def missing() -> str | None:
-    """What is missing to run the Java side, or None."""
+    """The sentence about what is missing to run the Java side, or None."""
     for tool, package in (("java", "a JDK"), ("javac", "a JDK"), ("mvn", "Maven")):
         if shutil.which(tool) is None:
             return f"{tool} is not on the PATH; install {package} (JDK {JDK_MAJOR_MIN} or newer)"
@@ -190,7 +197,7 @@ def free_broker_port() -> int:
 
 
 def listens(port: int) -> bool:
-    """Whether a server listens on a port of loopback."""
+    """True if a server listens on a port of loopback."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
@@ -325,7 +332,11 @@ def _train(path: str, archive: Path) -> None:
             *OPEN_PACKAGES,
             f"-Duser.home={home}",
             f"-Drocketmq.home.dir={home}",
-            *("-cp", path, "Training", address, *map(str, files)),
+            "-cp",
+            path,
+            "Training",
+            address,
+            *map(str, files),
         ]
         try:
             subprocess.run(argv, capture_output=True, timeout=TRAINING_SECONDS, check=True)  # noqa: S603 - no shell

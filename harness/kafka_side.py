@@ -16,7 +16,7 @@ from .child import Child, ChildFailed
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 FLAGS = ("-server", "-Xms1g", "-Xmx1g")  # as the Java broker of the other comparisons has
 READY_SECONDS = 120
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 
 
 class KafkaBroker:
@@ -62,10 +62,10 @@ class KafkaBroker:
         while not java_side.listens(self._port):
             if self._process.process.poll() is not None or time.monotonic() > deadline:
                 raise ChildFailed(f"Kafka does not listen: {self._process.tail()}")
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def pid(self) -> int:
-        """Its process id."""
+        """The process id of the broker."""
         assert self._process is not None
         return self._process.pid
 

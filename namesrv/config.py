@@ -23,9 +23,16 @@ Seconds = Annotated[int, Meta(ge=0, le=86_400)]
 SECRET_KEYS = {INIT_USER, INNER_CREDENTIALS}
 START_KEYS = frozenset(
     {
-        *("tlsServerCertPath", "tlsServerKeyPath", "tlsServerMode"),
-        *("authenticationEnabled", "authorizationEnabled", "namesrvAuthenticationRequired"),
-        *("authUsersPath", INIT_USER, INNER_CREDENTIALS, "auditLog"),
+        "tlsServerCertPath",
+        "tlsServerKeyPath",
+        "tlsServerMode",
+        "authenticationEnabled",
+        "authorizationEnabled",
+        "namesrvAuthenticationRequired",
+        "authUsersPath",
+        INIT_USER,
+        INNER_CREDENTIALS,
+        "auditLog",
     }
 )
 OWN_KEYS = START_KEYS | {"logLevel"}

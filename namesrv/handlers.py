@@ -163,10 +163,10 @@ class Handlers:
     def on_unregister(
         self, header: headers.BrokerIdentity, command: Command, connection: Connection
     ) -> Response:
-        gone = self._routes.unregister(
+        removed = self._routes.unregister(
             header.cluster, header.broker_addr, header.broker_name, header.broker_id
         )
-        for notice in gone.notices:
+        for notice in removed.notices:
             self._notify(notice)
         return Response()
 

@@ -14,7 +14,7 @@ Family = tuple[str, str, str, Sequence[str], Iterable[tuple[Sequence[str], float
 
 
 def overview(server: NameServer, *, with_system: bool = False) -> Generator[None, None, Overview]:
-    """The steps of looking at the name server as it is now: topics may be many, and requests are
+    """The steps of reading the name server's present state: topics may be many, and requests are
     served between two steps. `with_system` shows the topics of the system as well."""
     routes = server.routes
     own = _own_topics(server)
@@ -51,7 +51,7 @@ def overview(server: NameServer, *, with_system: bool = False) -> Generator[None
 
 
 def note(server: NameServer) -> str | None:
-    """What an operator should know of a name server that is well; None for nothing."""
+    """The note for the operator about a healthy name server; None without one."""
     doubled = [name for (_, name), masters in _masters(server).items() if len(masters) > 1]
     if not doubled:
         return None
@@ -71,15 +71,18 @@ def families(server: NameServer) -> Iterator[Family]:
     for name, text, value in numbers:
         yield name, "gauge", text, (), [((), value)]
     yield (
-        *("aerobee_namesrv_masters", "gauge"),
+        "aerobee_namesrv_masters",
+        "gauge",
         "Live addresses registered as master of a broker name, 1 is right",
         ("cluster", "broker"),
         [(key, len(masters)) for key, masters in _masters(server).items()],
     )
     yield (
-        *("aerobee_namesrv_master_changes_total", "counter"),
+        "aerobee_namesrv_master_changes_total",
+        "counter",
         "Changes of a broker name's master while the master before was alive",
-        *((), [((), server.master_changes.count)]),
+        (),
+        [((), server.master_changes.count)],
     )
 
 

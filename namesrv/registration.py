@@ -70,7 +70,7 @@ class Live:
 
 
 @dataclass(slots=True)
-class Gone:
+class Removed:
     """Addresses that were dropped, connections to be closed, and what others should hear."""
 
     addresses: list[Address] = field(default_factory=list)

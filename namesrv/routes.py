@@ -19,7 +19,7 @@ from ..protocol.bodies.route import MASTER_ID, BrokerData, QueueData, TopicRoute
 from ..protocol.bodies.topic import PERM_READ, PERM_WRITE, TopicList
 from ..protocol.bodies.topic_queue_mapping import TopicQueueMappingInfo
 from ..protocol.errors import Refusal
-from .registration import Address, Gone, Live, Notice, Registered, Registration
+from .registration import Address, Live, Notice, Registered, Registration, Removed
 
 EXPIRY_MS = 120_000  # for a broker without a timeout of its own
 TOPICS_MAX = 1_000_000  # topics known at once
@@ -48,69 +48,78 @@ class RouteTable:
     # --- brokers come and go --------------------------------------------------------------------
 
     def register(
-        self, said: Registration, now_ms: int, connection: Hashable, *, delete_missing: bool = False
+        self,
+        registration: Registration,
+        now_ms: int,
+        connection: Hashable,
+        *,
+        delete_missing: bool = False,
     ) -> Registered | None:
         """Take a registration in; None when it has one topic only and the broker is unknown.
 
         A broker sends a single topic after creating it, so such a request must follow a full
         registration. Refusal when a limit is reached; nothing is changed then.
         """
-        broker = self.brokers.get(said.broker_name)
-        if len(said.topics) == 1 and (broker is None or said.broker_id not in broker.broker_addrs):
+        broker = self.brokers.get(registration.broker_name)
+        if len(registration.topics) == 1 and (
+            broker is None or registration.broker_id not in broker.broker_addrs
+        ):
             return None
-        self._check_room(said)
-        self.clusters.setdefault(said.cluster, set()).add(said.broker_name)
+        self._check_room(registration)
+        self.clusters.setdefault(registration.cluster, set()).add(registration.broker_name)
         if broker is None:
-            broker = BrokerData(said.cluster, said.broker_name, {})
-            self.brokers[said.broker_name] = broker
-        elif broker.cluster != said.cluster:  # no address is shown in a cluster of others
-            self._leave_cluster(broker.cluster or "", said.broker_name)
-            broker.cluster = said.cluster
-        broker.enable_acting_master = bool(said.acting_master)
-        broker.zone_name = said.zone
+            broker = BrokerData(registration.cluster, registration.broker_name, {})
+            self.brokers[registration.broker_name] = broker
+        elif broker.cluster != registration.cluster:  # no address is shown in a cluster of others
+            self._leave_cluster(broker.cluster or "", registration.broker_name)
+            broker.cluster = registration.cluster
+        broker.enable_acting_master = bool(registration.acting_master)
+        broker.zone_name = registration.zone
         addrs = broker.broker_addrs
-        min_id_changes = bool(addrs) and said.broker_id < min(addrs)
+        min_id_changes = bool(addrs) and registration.broker_id < min(addrs)
         # A slave that became the master keeps its address: it must not stay under the old id.
-        for other in [id_ for id_, addr in addrs.items() if addr == said.addr]:
-            if other != said.broker_id:
+        for other in [id_ for id_, addr in addrs.items() if addr == registration.addr]:
+            if other != registration.broker_id:
                 del addrs[other]
-        address = (said.cluster, said.addr)
-        if self._is_outdated(said, addrs.get(said.broker_id)):
+        address = (registration.cluster, registration.addr)
+        if self._is_outdated(registration, addrs.get(registration.broker_id)):
             self._drop_live(address)
             return Registered()
-        before = addrs.get(said.broker_id)
-        addrs[said.broker_id] = said.addr
-        is_master = said.broker_id == MASTER_ID
+        before = addrs.get(registration.broker_id)
+        addrs[registration.broker_id] = registration.addr
+        is_master = registration.broker_id == MASTER_ID
         is_prime_slave = (
-            said.acting_master is not None and not is_master and said.broker_id == min(addrs)
+            registration.acting_master is not None
+            and not is_master
+            and registration.broker_id == min(addrs)
         )
         if is_master or is_prime_slave:
             read_only = is_prime_slave and broker.enable_acting_master
-            self._take_topics(said, not before, read_only, delete_missing)
-        self._set_live(address, said, now_ms, connection)
-        if said.filter_servers:
-            self._filter_servers[address] = said.filter_servers
-        elif said.filter_servers is not None:
+            self._take_topics(registration, not before, read_only, delete_missing)
+        self._set_live(address, registration, now_ms, connection)
+        if registration.filter_servers:
+            self._filter_servers[address] = registration.filter_servers
+        elif registration.filter_servers is not None:
             self._filter_servers.pop(address, None)
-        notice = self._min_id_notice(addrs, None, said.ha_addr) if min_id_changes else None
+        notice = self._min_id_notice(addrs, None, registration.ha_addr) if min_id_changes else None
         others: tuple[str, ...] = ()
-        if is_master and before and before != said.addr:
+        if is_master and before and before != registration.addr:
             others = tuple(
-                addr if cluster == said.cluster else f"{addr} of cluster {cluster}"
-                for cluster, addr in self.masters_of(said.broker_name)
-                if addr != said.addr
+                addr if cluster == registration.cluster else f"{addr} of cluster {cluster}"
+                for cluster, addr in self.masters_of(registration.broker_name)
+                if addr != registration.addr
             )
-        return self._registered(said, addrs, notice, others)
+        return self._registered(registration, addrs, notice, others)
 
-    def unregister(self, cluster: str, addr: str, broker_name: str, broker_id: int) -> Gone:
+    def unregister(self, cluster: str, addr: str, broker_name: str, broker_id: int) -> Removed:
         """Forget one address of a broker name; with its last address the name and its topics."""
         address = (cluster, addr)
-        gone = Gone([address])
+        removed = Removed([address])
         self._drop_live(address)
         self._filter_servers.pop(address, None)
         broker = self.brokers.get(broker_name)
         if broker is None:
-            return gone
+            return removed
         addrs = broker.broker_addrs
         was_min = bool(addrs) and broker_id == min(addrs)
         for id_ in [id_ for id_, known in addrs.items() if known == addr]:
@@ -121,8 +130,8 @@ class RouteTable:
             if MASTER_ID not in addrs:
                 self.wipe_write_perm(broker_name)
             if was_min:
-                gone.notices.append(self._min_id_notice(addrs, addr, None))
-        return gone
+                removed.notices.append(self._min_id_notice(addrs, addr, None))
+        return removed
 
     def heard(self, cluster: str, addr: str, now_ms: int) -> None:
         """The address gave a sign of life; an unknown one doesn't count."""
@@ -130,18 +139,18 @@ class RouteTable:
         if live is not None:
             live.heard_ms = now_ms
 
-    def expire(self, now_ms: int) -> Gone:
+    def expire(self, now_ms: int) -> Removed:
         """Forget the addresses that were silent for longer than their timeout."""
         late = [
             (address, live)
             for address, live in self.live.items()
             if live.heard_ms + live.timeout_ms < now_ms
         ]
-        gone = self._forget(address for address, _ in late)
-        gone.connections = list(dict.fromkeys(live.connection for _, live in late))
-        return gone
+        removed = self._forget(address for address, _ in late)
+        removed.connections = list(dict.fromkeys(live.connection for _, live in late))
+        return removed
 
-    def lost(self, connection: Hashable) -> Gone:
+    def lost(self, connection: Hashable) -> Removed:
         """Forget the addresses that registered on this connection: it is closed."""
         return self._forget(list(self._addresses_of.get(connection, ())))
 
@@ -190,7 +199,7 @@ class RouteTable:
     # --- answers --------------------------------------------------------------------------------
 
     def route(self, topic: str | None, *, acting_master: bool = False) -> TopicRouteData | None:
-        """Where the topic is; None when nowhere.
+        """The route of the topic; None without one.
 
         With `acting_master` a broker name whose master is gone shows its smallest id as master.
         """
@@ -271,15 +280,17 @@ class RouteTable:
             on = self.topics.get(topic)
             yield topic if on and is_wanted(on) else None
 
-    def _check_room(self, said: Registration) -> None:
-        if (said.cluster, said.addr) not in self.live and len(self.live) >= self._addresses_max:
+    def _check_room(self, registration: Registration) -> None:
+        if (registration.cluster, registration.addr) not in self.live and len(
+            self.live
+        ) >= self._addresses_max:
             raise Refusal(
                 codes.SYSTEM_ERROR,
                 f"register broker failed: {len(self.live)} broker addresses are registered, the "
                 f"limit is {self._addresses_max}",
             )
-        if len(self.topics) + len(said.topics) > self._topics_max:
-            self._check_topics(sum(topic not in self.topics for topic in said.topics))
+        if len(self.topics) + len(registration.topics) > self._topics_max:
+            self._check_topics(sum(topic not in self.topics for topic in registration.topics))
 
     def _check_topics(self, more: int) -> None:
         if len(self.topics) + more > self._topics_max:
@@ -289,24 +300,27 @@ class RouteTable:
                 f"{self._topics_max}; delete topics that are not used",
             )
 
-    def _is_outdated(self, said: Registration, holder: str | None) -> bool:
-        """Whether another address has the id and a higher state version than this one."""
-        if holder is None or holder == said.addr:
+    def _is_outdated(self, registration: Registration, holder: str | None) -> bool:
+        """True if another address has the id and a higher state version than this one."""
+        if holder is None or holder == registration.addr:
             return False
-        live = self.live.get((said.cluster, holder))
-        return live is not None and live.version.state_version > said.version.state_version
+        live = self.live.get((registration.cluster, holder))
+        return live is not None and live.version.state_version > registration.version.state_version
 
     def _take_topics(
-        self, said: Registration, first: bool, read_only: bool, delete_missing: bool
+        self, registration: Registration, first: bool, read_only: bool, delete_missing: bool
     ) -> None:
-        broker_name = said.broker_name
+        broker_name = registration.broker_name
         # As in RocketMQ not by a broker with static topics.
-        if delete_missing and not said.mappings:
+        if delete_missing and not registration.mappings:
             for topic in [t for t, on in self.topics.items() if broker_name in on]:
-                if topic not in said.topics:
+                if topic not in registration.topics:
                     self._remove_queues(topic, broker_name)
-        changed = first or self.version_of(said.cluster, said.addr) != said.version
-        for key, config in said.topics.items():
+        changed = (
+            first
+            or self.version_of(registration.cluster, registration.addr) != registration.version
+        )
+        for key, config in registration.topics.items():
             topic = config.topic_name or key
             on = self.topics.get(topic)
             if not changed and on is not None and broker_name in on:
@@ -323,19 +337,24 @@ class RouteTable:
             else:
                 on[broker_name] = queue
         if changed:
-            for topic, info in said.mappings.items():
+            for topic, info in registration.mappings.items():
                 if topic in self.topics and info.bname == broker_name:
                     self.mappings.setdefault(topic, {})[broker_name] = info
 
     def _set_live(
-        self, address: Address, said: Registration, now_ms: int, connection: Hashable
+        self, address: Address, registration: Registration, now_ms: int, connection: Hashable
     ) -> None:
         self._drop_live(address)
-        timeout_ms = EXPIRY_MS if said.timeout_ms is None else said.timeout_ms
+        timeout_ms = EXPIRY_MS if registration.timeout_ms is None else registration.timeout_ms
         self.live[address] = Live(
-            now_ms, timeout_ms, said.version, connection, said.ha_addr,
-            said.broker_name, said.broker_id,
-        )  # fmt: skip
+            now_ms,
+            timeout_ms,
+            registration.version,
+            connection,
+            registration.ha_addr,
+            registration.broker_name,
+            registration.broker_id,
+        )
         self._addresses_of.setdefault(connection, {})[address] = None
 
     def _drop_live(self, address: Address) -> None:
@@ -349,15 +368,15 @@ class RouteTable:
 
     def _registered(
         self,
-        said: Registration,
+        registration: Registration,
         addrs: dict[int, str],
         notice: Notice | None,
         other_masters: tuple[str, ...],
     ) -> Registered:
         master = addrs.get(MASTER_ID)
-        if said.broker_id == MASTER_ID or master is None:
+        if registration.broker_id == MASTER_ID or master is None:
             return Registered(notice=notice, other_masters=other_masters)
-        live = self.live.get((said.cluster, master))
+        live = self.live.get((registration.cluster, master))
         if live is None:
             return Registered(notice=notice)
         return Registered(live.ha_addr, master, notice)
@@ -365,20 +384,21 @@ class RouteTable:
     def _min_id_notice(
         self, addrs: dict[int, str], offline: str | None, ha_addr: str | None
     ) -> Notice:
-        """To all remaining brokers when one left; to all but the new one when one joined."""
+        """The notice of the smallest id: to all remaining brokers if one left; to all but the new
+        broker if one joined."""
         min_id = min(addrs)
         all_of_them = offline is not None or len(addrs) == 1
         targets = [addr for id_, addr in addrs.items() if all_of_them or id_ != min_id]
         return Notice(min_id, addrs[min_id], targets, offline, ha_addr)
 
-    def _forget(self, addresses: Iterable[Address]) -> Gone:
-        gone = Gone()
+    def _forget(self, addresses: Iterable[Address]) -> Removed:
+        removed = Removed()
         for cluster, addr in addresses:
             broker_name, broker_id = self._holder(addr)
             one = self.unregister(cluster, addr, broker_name, broker_id)
-            gone.addresses += one.addresses
-            gone.notices += one.notices
-        return gone
+            removed.addresses += one.addresses
+            removed.notices += one.notices
+        return removed
 
     def _holder(self, addr: str) -> tuple[str, int]:
         """The broker name and id of an address; ("", -1) when another address took its id."""

@@ -17,7 +17,7 @@ from ..conf import log_levels
 from ..conf.users import signing
 from ..protocol import codes
 from ..protocol.aio.audit import AuditLog, open_audit_log
-from ..protocol.aio.clocks import steady_ms
+from ..protocol.aio.clocks import monotonic_ms
 from ..protocol.aio.connection import Connection
 from ..protocol.aio.guard import protected
 from ..protocol.aio.peers import Peers
@@ -29,7 +29,7 @@ from .access import Access
 from .config import NamesrvConfig
 from .handlers import Handlers
 from .master_changes import MasterChanges
-from .registration import Gone, Notice
+from .registration import Notice, Removed
 from .routes import RouteTable
 from .settings import Settings
 
@@ -47,7 +47,7 @@ class NameServer:
     """
 
     def __init__(
-        self, config: NamesrvConfig | None = None, clock: Callable[[], int] = steady_ms
+        self, config: NamesrvConfig | None = None, clock: Callable[[], int] = monotonic_ms
     ) -> None:
         """ValueError when the key-value config or the users that the settings name can't be
         read."""
@@ -74,16 +74,16 @@ class NameServer:
 
     @property
     def master_changes(self) -> MasterChanges:
-        """How often the master of a broker name changed while the one before was alive."""
+        """The count of changes of a broker name's master while the earlier master was alive."""
         return self._handlers.master_changes
 
     @property
     def address(self) -> str:
-        """Where it listens, as "host:port"."""
+        """The address that the name server listens on, as "host:port"."""
         return f"{self.config.bind_address}:{self.port}"
 
     async def start(self) -> None:
-        """Listen. OSError with a plain sentence when the port can't be had."""
+        """Listen. OSError with a readable sentence if the port can't be had."""
         config = self.config
         if config.log_level:
             log_levels.use(config.log_level)
@@ -117,14 +117,14 @@ class NameServer:
         if self.audit is not None:
             await self.audit.close()
 
-    def scan(self) -> Gone:
+    def scan(self) -> Removed:
         """Forget the brokers that were silent for too long and close their connections."""
-        gone = self.routes.expire(self._clock())
-        self._tell(gone, "silent for too long")
-        for connection in gone.connections:
+        removed = self.routes.expire(self._clock())
+        self._tell(removed, "silent for too long")
+        for connection in removed.connections:
             assert isinstance(connection, Connection)
             connection.close()
-        return gone
+        return removed
 
     def _schedule_scan(self, seconds: float) -> None:
         self._scan_timer = asyncio.get_running_loop().call_later(seconds, self._scan_round)
@@ -138,10 +138,10 @@ class NameServer:
     def _lost(self, connection: Connection) -> None:
         self._tell(self.routes.lost(connection), "its connection closed")
 
-    def _tell(self, gone: Gone, why: str) -> None:
-        for cluster, addr in gone.addresses:
+    def _tell(self, removed: Removed, why: str) -> None:
+        for cluster, addr in removed.addresses:
             log.warning("broker %s of cluster %s is gone: %s", addr, cluster, why)
-        for notice in gone.notices:
+        for notice in removed.notices:
             self._notify(notice)
 
     def _notify(self, notice: Notice) -> None:

@@ -82,7 +82,7 @@ class Settings:
         self._table = table
 
     def _check_room(self, namespace: str, key: str, value: str) -> int:
-        """By how many bytes the item increases the total size; Refusal over a limit."""
+        """The bytes by which the item increases the total size; Refusal over a limit."""
         size = _size(namespace, key, value)
         if size > ITEM_BYTES_MAX:
             raise Refusal(
@@ -110,7 +110,7 @@ class Settings:
 
 
 def _size(*texts: str) -> int:
-    """Their bytes as they are stored."""
+    """The bytes of these texts in the file."""
     return sum(len(text.encode()) for text in texts)
 
 

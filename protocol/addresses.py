@@ -4,7 +4,7 @@ import ipaddress
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine can connect to this address."""
+    """True if only this machine can connect to this address."""
     if address == "localhost":
         return True
     try:
@@ -14,7 +14,7 @@ def is_loopback(address: str) -> bool:
 
 
 def is_nobodys(address: str) -> bool:
-    """Whether it is no address of one machine: 0.0.0.0, ::, of a group or of a whole network."""
+    """True if it is no address of one machine: 0.0.0.0, ::, of a group or of a whole network."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -1,6 +1,6 @@
 """Request and answer codes, each under its RocketMQ name.
 
-Plain ints: an enum member costs forty times as much to look up on the hot path. Request codes and
+Just ints: an enum member costs forty times as much to look up on the hot path. Request codes and
 answer codes are two number spaces that share this file, because no name occurs in both.
 """
 

@@ -27,16 +27,16 @@ CHUNK_BYTES_MAX = (4 << 20) - CHUNK_HEAD_BYTES
 
 
 class Reports:
-    """What a slave reports, taken from its stream."""
+    """Decoder of a slave's stream: the ends that the slave reports."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> int | None:
-        """The last place that is whole by now; None when there is no new one.
+        """The last report that is complete by now; None if there is no new one.
 
-        Only the last counts, since each says more than the one before. Malformed when it is below
-        0, which no log's end is.
+        Only the last counts, since each report is larger than the one before. Malformed if it is
+        below 0, which no log's end is.
         """
         data = self._rest + data
         whole = len(data) - len(data) % REPORT_BYTES
@@ -50,8 +50,8 @@ class Reports:
 
 
 class Chunks:
-    """What a master sends, taken from its stream. What is kept stays below a chunk's largest size,
-    besides what is fed at once."""
+    """Decoder of a master's stream: chunks of the log. The bytes kept stay below a chunk's largest
+    size, besides those of one `feed`."""
 
     def __init__(self) -> None:
         self._rest = bytearray()

@@ -101,7 +101,7 @@ def chunk_head(size: int, place: int, epoch: int, epoch_start: int, confirmed: i
 
 
 class SlaveStream:
-    """What a slave sends, taken from its stream: handshakes, and the ends that it reports."""
+    """Decoder of a slave's stream: handshakes, and the ends that the slave reports."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -137,8 +137,8 @@ class SlaveStream:
 
 
 class MasterStream:
-    """What a master sends, taken from its stream: its handshake, and chunks of the log. What is
-    kept stays below a chunk's largest size, besides what is fed at once."""
+    """Decoder of a master's stream: its handshake, and chunks of the log. The bytes kept stay below
+    a chunk's largest size, besides those of one `feed`."""
 
     def __init__(self) -> None:
         self._rest = bytearray()

@@ -5,9 +5,9 @@
     slave   PROOF      HMAC-SHA256 over both, as the slave
     master  WELCOME    HMAC-SHA256 over both, as the master
 
-After WELCOME the connection is one of plain replication. The secret itself is never sent, and an
+After WELCOME the connection is one of ordinary replication. The secret is never sent, and an
 end that lacks it can't go on. Instead of its next frame an end may send REFUSED with a reason. A
-frame begins with bytes that no plain replication begins with, so an end without a secret notices.
+frame begins with bytes that no replication begins with, so an end without a secret notices.
 """
 
 import hmac
@@ -51,7 +51,7 @@ def refusal(reason: str) -> bytes:
 
 
 class _Side:
-    """What both ends have in common: frames from a stream, in their order."""
+    """The part that both ends share: frames from a stream, in their order."""
 
     def __init__(self, secret: bytes, nonce: bytes, expected: int) -> None:
         self._secret = secret
@@ -61,12 +61,12 @@ class _Side:
 
     @property
     def is_done(self) -> bool:
-        """Whether the other end has proven the secret."""
+        """True if the other end has proven the secret."""
         return self._expected is None
 
     @property
     def rest(self) -> bytes:
-        """What came after the last frame: the first bytes of plain replication."""
+        """The bytes after the last frame: the first bytes of replication."""
         return self._data
 
     def feed(self, data: bytes) -> bytes:

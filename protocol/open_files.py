@@ -4,7 +4,7 @@ NO_LIMIT = 1 << 62
 
 
 def open_files_max() -> int:
-    """How many files and connections this process may have open; `NO_LIMIT` without a limit."""
+    """The number of files and connections that this process may have open, or `NO_LIMIT`."""
     try:
         import resource
     except ImportError:  # Windows, which has no such limit

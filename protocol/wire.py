@@ -36,8 +36,8 @@ _WHOLE_NUMBER = re.compile(r"[+-]?\d+")
 class Header(msgspec.Struct, gc=False):
     """A custom header. Subclasses declare fields; reading and writing come from here.
 
-    What is not there or can't be read is refused with `refused_with`: RocketMQ's handlers mostly
-    fail at the null. `may_miss` has the texts of required fields that they do without.
+    A field that is missing or can't be read is refused with `refused_with`: RocketMQ's handlers
+    mostly fail at the null. `may_miss` has the texts of required fields that they do without.
     """
 
     refused_with: ClassVar[int] = codes.SYSTEM_ERROR

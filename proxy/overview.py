@@ -22,7 +22,7 @@ _LONG_POLLING = {"ReceiveMessage", "PullMessage"}
 
 
 def overview(proxy: Proxy, *, with_system: bool = False) -> Generator[None, None, Overview]:
-    """The steps of looking at the proxy as it is now; clients may be many."""
+    """The steps of reading the proxy's present state; clients may be many."""
     service, config = proxy.service, proxy.config
     clients: list[Overview] = []
     for client in service.clients:
@@ -64,7 +64,7 @@ def overview(proxy: Proxy, *, with_system: bool = False) -> Generator[None, None
 
 
 def note(proxy: Proxy) -> str | None:
-    """What an operator should know of a proxy that is well: nothing."""
+    """The note for the operator about a healthy proxy: none."""
     return None
 
 
@@ -87,8 +87,10 @@ def families(proxy: Proxy) -> Iterator[Family]:
     text = "From a call's arrival to its last answer, ms"
     yield "rocketmq_rpc_latency_milliseconds", "histogram", text, labels, rpcs
     yield (
-        *("aerobee_proxy_calls_total", "counter"),
-        *("Calls that ended, by the status of gRPC", (*NODE, "method", "grpc_status")),
+        "aerobee_proxy_calls_total",
+        "counter",
+        "Calls that ended, by the status of gRPC",
+        (*NODE, "method", "grpc_status"),
         [
             ((*node, method.decode(errors="replace"), str(status)), count)
             for (method, status), count in sorted(proxy.shared.ended.items())
@@ -96,7 +98,10 @@ def families(proxy: Proxy) -> Iterator[Family]:
     )
     languages = Counter(client.language.lower() for client in service.clients)
     yield (
-        *("aerobee_proxy_clients", "gauge", "Clients by language", (*NODE, "language")),
+        "aerobee_proxy_clients",
+        "gauge",
+        "Clients by language",
+        (*NODE, "language"),
         [((*node, language), count) for language, count in sorted(languages.items())],
     )
     streams = sum(len(client.streams) for client in service.clients)

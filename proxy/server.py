@@ -77,7 +77,7 @@ class Proxy:
 
     @property
     def address(self) -> str:
-        """Where it listens, as "host:port"."""
+        """The address that the proxy listens on, as "host:port"."""
         return host_text((self.config.bind_address, self.port))
 
     @property
@@ -87,12 +87,12 @@ class Proxy:
 
     @property
     def service(self) -> Service:
-        """Its parts, once it is started."""
+        """The parts of the started proxy."""
         assert self._service is not None, "the proxy is not started"
         return self._service
 
     async def start(self) -> None:
-        """Listen; OSError with a plain sentence for a used port or unusable certificates."""
+        """Listen; OSError with a readable sentence for a used port or unusable certificates."""
         config = self.config
         if config.log_level:
             log_levels.use(config.log_level)
@@ -175,7 +175,9 @@ class Proxy:
             Keeper(brokers, topics, popped, config),
             clients,
             Commands(
-                *(brokers, clients, recent),
+                brokers,
+                clients,
+                recent,
                 seconds=config.grpc_proxy_relay_request_timeout_in_seconds,
             ),
             Membership(brokers, topics, clients, float(config.transaction_heartbeat_period_second)),
@@ -201,7 +203,7 @@ class Proxy:
 
 
 def _security(config: ProxyConfig) -> Security:
-    """With which the proxy asks name servers and brokers. OSError for an unusable certificate."""
+    """The proxy's access to name servers and brokers. OSError for an unusable certificate."""
     if not config.use_tls:
         return Security(*config.credentials())
     context = client_context(

@@ -29,9 +29,9 @@ SWITCHING = "the role of this broker changes"
 def broker_endpoint(config: BrokerConfig, current: Current) -> Endpoint:
     """An endpoint, not started yet, at the address of the settings."""
 
-    def read(look: Callable[[Broker], str | None], otherwise: str | None) -> str | None:
+    def read(ask: Callable[[Broker], str | None], otherwise: str | None) -> str | None:
         broker = current()
-        return otherwise if broker is None else look(broker)
+        return otherwise if broker is None else ask(broker)
 
     def status(*, with_system: bool) -> Generator[None, None, Overview]:
         broker = current()
@@ -52,7 +52,7 @@ def broker_endpoint(config: BrokerConfig, current: Current) -> Endpoint:
 
 
 def broker_exporters(config: BrokerConfig, current: Current) -> list[Part]:
-    """What the settings ask for, not started yet."""
+    """The exporters that the settings ask for, not started yet."""
     in_slices = partial(_in_slices, current)
     found = exporter(config, lambda: _families(current), in_slices)
     parts = [] if found is None else [found]
@@ -64,8 +64,8 @@ def broker_exporters(config: BrokerConfig, current: Current) -> list[Part]:
 
 
 def exporter(config: BrokerConfig, families: Families, in_slices: InSlices) -> Part | None:
-    """What `metricsExporterType` asks for: a port for Prometheus, requests to a collector of
-    OpenTelemetry, or lines of the log. CommandError when a package for it is missing."""
+    """The exporter that `metricsExporterType` asks for: a port for Prometheus, requests to a
+    collector of OpenTelemetry, or lines of the log. CommandError if its package is missing."""
     labels = [("aggregation", "delta")] if config.metrics_in_delta else []
     labels += pairs_of("metricsLabel", config.metrics_label)
 

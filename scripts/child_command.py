@@ -32,7 +32,7 @@ class ChildStaysDown(CommandError):
 
 
 class Backoff:
-    """How long to wait before a child is started again."""
+    """The pauses before a child is started again."""
 
     def __init__(self) -> None:
         self._failures = 0
@@ -80,14 +80,18 @@ class ChildCommand:
 
     @property
     def pid(self) -> int:
-        """Its process id; 0 before its start."""
+        """The process id of the child; 0 before its start."""
         return 0 if self._process is None else self._process.pid
 
     async def start(self) -> None:
         """Start it and wait until it serves; CommandError if it doesn't."""
         own = {name: text for name, text in os.environ.items() if name not in OF_PARENT}
         self._process = process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "aerobee.scripts.cli", self._command, "--with-parent"),
+            sys.executable,
+            "-m",
+            "aerobee.scripts.cli",
+            self._command,
+            "--with-parent",
             *self._words,
             stdin=PIPE,
             stdout=PIPE,
@@ -143,14 +147,16 @@ class ChildCommand:
         await asyncio.gather(*self._readers)
 
     async def ended(self) -> int:
-        """Its exit code, once it has ended."""
+        """Wait until the child has ended; returns its exit code."""
         return 0 if self._process is None else await self._process.wait()
 
     async def _watch(self) -> None:
         code = await self.ended()
         log.error(
             "the %s ended with code %d; start one with `aerobee %s`",
-            *(self._command, code, self._command),
+            self._command,
+            code,
+            self._command,
         )
 
 

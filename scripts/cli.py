@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from . import logs
 from .output.command_error import INTERRUPTED, CommandError
-from .output.sanitize import PlainFormatter, plain
+from .output.sanitize import SanitizingFormatter, sanitize
 
 # Command -> its module in `commands`, and its description.
 COMMANDS = {
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.set_threshold(COLLECT_OBJECTS)
     words = list(sys.argv[1:] if argv is None else argv)
     if logging.lastResort is not None:  # it writes the warnings of a command without a log
-        logging.lastResort.setFormatter(PlainFormatter())
+        logging.lastResort.setFormatter(SanitizingFormatter())
     try:
         options = _options(words)
         if "log_default" in options:
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sentence is None:
             raise
         sentence = " ".join(sentence.splitlines())  # a broker's remark may have several lines
-        print(f"aerobee {words[0]}: {plain(sentence)}", file=sys.stderr)
+        print(f"aerobee {words[0]}: {sanitize(sentence)}", file=sys.stderr)
         return 1
 
 

@@ -39,7 +39,8 @@ def add_connection(
     group = parser.add_argument_group("connection")
     more = {} if namesrv_action is None else {"action": namesrv_action}
     group.add_argument(
-        *("-n", "--namesrv"),
+        "-n",
+        "--namesrv",
         metavar="ADDR;ADDR",
         help="name servers ($NAMESRV_ADDR, or 127.0.0.1:9876)",
         **more,  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 class HeldConsole:
     """A port of the loopback, and the console behind it. `port` 0 takes any free one. `url` is
-    None where there is no console; `said` tells about it in the ready line."""
+    None without a console; `said` is the text about it in the ready line."""
 
     def __init__(self, namesrv: str, port: int) -> None:
         self.said = ""

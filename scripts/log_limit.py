@@ -62,7 +62,7 @@ class LogLimit(logging.Filter):
         atexit.register(self.end)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line is written now. Lines at debug always are."""
+        """Return whether the line is written now. Lines at debug always are."""
         if not _is_limited(record):
             return True
         # asyncio puts names and addresses of objects into the lines below the first.
@@ -92,7 +92,10 @@ class LogLimit(logging.Filter):
         if kind is None or kind.last is None:
             return
         line = logging.LogRecord(
-            *(kind.last.name, kind.last.levelno, "", 0),
+            kind.last.name,
+            kind.last.levelno,
+            "",
+            0,
             "and %s more in %g s, the last: %s",
             (f"{kind.more:,}", SECONDS, kind.last.getMessage()),
             None,

@@ -18,7 +18,7 @@ from ..conf.kinds import LOG_FILE_MIB
 from ..conf.log_levels import LEVELS
 from .log_limit import LogLimit
 from .numbers import whole
-from .output.sanitize import PlainFormatter, json_line, plain
+from .output.sanitize import SanitizingFormatter, json_line, sanitize
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ def start(options: argparse.Namespace, settings: LogSettings | None = None) -> N
 
 
 def debug_at_signal() -> None:
-    """From now on SIGUSR1 turns aerobee's own lines of level debug on, and the next one off: for a
+    """Let SIGUSR1 turn aerobee's own lines of level debug on, and the next SIGUSR1 off: for a
     daemon without a file of settings. Call it inside the running loop."""
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _switch_debug)
 
@@ -125,8 +125,12 @@ def words(options: argparse.Namespace, config: LogSettings) -> list[str]:
     """The arguments with which a child logs in the same way, to standard error."""
     levels = ",".join(filter(None, (options.log_default[0], config.log_level)))
     return [
-        *("--set", f"logLevel={levels}", "--set", f"logFormat={config.log_format}"),
-        *("--set", "logFile="),
+        "--set",
+        f"logLevel={levels}",
+        "--set",
+        f"logFormat={config.log_format}",
+        "--set",
+        "logFile=",
     ]
 
 
@@ -137,12 +141,12 @@ def copy(member: str, line: str) -> None:
     logging.getLogger().handle(record)
 
 
-class LineFormatter(PlainFormatter):
+class LineFormatter(SanitizingFormatter):
     """A line of text; one of a child begins with its name."""
 
     def format(self, record: logging.LogRecord) -> str:
         if hasattr(record, "of_member"):
-            return f"{record.name} {plain(record.getMessage())}"
+            return f"{record.name} {sanitize(record.getMessage())}"
         return super().format(record)
 
 

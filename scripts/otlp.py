@@ -39,14 +39,14 @@ Key = tuple[str, tuple[str, ...]]
 
 
 class Times(NamedTuple):
-    """When counting began, and now, ns since 1970."""
+    """The time when counting began, and the present time, ns since 1970."""
 
     start_ns: int
     now_ns: int
 
 
 class Differences:
-    """What counters and histograms grew by since the request before."""
+    """The growth of counters and histograms since the previous request."""
 
     def __init__(self) -> None:
         self._before: dict[Key, Value] = {}
@@ -70,8 +70,8 @@ class Differences:
 def metric_requests(
     families: Iterable[Family], times: Times, differences: Differences | None = None
 ) -> Generator[None, None, list[ExportMetricsServiceRequest]]:
-    """A generator that returns the requests; it yields between a few samples. With `differences`
-    counters and histograms are what they grew by."""
+    """Make the requests; yields between a few samples. With `differences`, counters and histograms
+    have their growth."""
     done: list[ExportMetricsServiceRequest] = []
     room = 0  # for points in the last request
     for name, kind, text, labels, samples in families:

@@ -27,7 +27,7 @@ def _with(samples: Iterable[Sample | None], values: tuple[str, ...]) -> Iterator
 
 
 class Export:
-    """Something that is exported at an interval, and once more at the end."""
+    """An export at an interval, and once more at the end."""
 
     def __init__(self, interval_ms: float) -> None:
         self._interval_s = interval_ms / 1_000

@@ -24,7 +24,7 @@ from ..broker.server import Broker
 from ..broker.settings.config import BrokerConfig
 from ..namesrv.config import NamesrvConfig
 from ..namesrv.server import NameServer
-from ..protocol.aio.clocks import steady_ms, wall_ms
+from ..protocol.aio.clocks import monotonic_ms, wall_ms
 
 START_SECONDS = 30.0  # for all servers to start, and to stop
 BROKERS_MAX = 64  # of one cluster
@@ -196,7 +196,7 @@ class LocalCluster:
             **self._settings,
         }
         return Broker(
-            BrokerConfig(**settings), now_ms=self.clock, alive_ms=steady_ms, client_ms=wall_ms
+            BrokerConfig(**settings), now_ms=self.clock, alive_ms=monotonic_ms, client_ms=wall_ms
         )
 
 

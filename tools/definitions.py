@@ -26,8 +26,15 @@ def compiled() -> bytes:
         text = (FOLDER / SOURCES[-1]).read_text()
         alpha.write_text(text.replace("grpc.reflection.v1;", "grpc.reflection.v1alpha;"))
         command = (
-            *(sys.executable, "-m", "grpc_tools.protoc", f"-I{FOLDER}", f"-I{folder}"),
-            *("--include_imports", f"--descriptor_set_out={path}", *SOURCES, ALPHA),
+            sys.executable,
+            "-m",
+            "grpc_tools.protoc",
+            f"-I{FOLDER}",
+            f"-I{folder}",
+            "--include_imports",
+            f"--descriptor_set_out={path}",
+            *SOURCES,
+            ALPHA,
         )
         subprocess.run(command, check=True)  # noqa: S603 - our own files
         return path.read_bytes()

@@ -33,7 +33,7 @@ MEMBERS = 2
 MESSAGES_AT_ONCE = 2_000  # handed to the producer; it cuts them into requests
 READY_SECONDS = 60
 STANDSTILL_SECONDS = 60  # without a new message while consuming
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 
 
 def main() -> int:
@@ -128,7 +128,7 @@ async def wait_for_shares(members: list[Consumer]) -> None:
     try:
         async with asyncio.timeout(READY_SECONDS):
             while [len(member.queues) for member in members] != [share] * MEMBERS:  # noqa: ASYNC110
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:
         shares = [len(member.queues) for member in members]
         raise CommandError(
@@ -193,7 +193,7 @@ async def _until_all(
 ) -> None:
     last_change = time.monotonic()
     while len(places) < sent:
-        done, _ = await asyncio.wait(tasks, timeout=LOOK_SECONDS)
+        done, _ = await asyncio.wait(tasks, timeout=POLL_SECONDS)
         for task in done:
             task.result()  # it only ends by an error
         if len(places) > bar.n:

@@ -5,7 +5,7 @@
 
 A part stands between two marks; the rest of a document is left alone. Some files are made as a
 whole. A block of code below a mark such as `<!-- examples/in_order.py -->` is that file. A test
-looks that nothing is behind, so a new room or a new request can't be forgotten.
+checks that nothing is out of date, so a new room or a new request can't be forgotten.
 """
 
 import argparse
@@ -34,7 +34,7 @@ PROGRAM = re.compile(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write or name what is behind; 1 if something stays behind."""
+    """Write or name the parts that are out of date; 1 if some stay so."""
     parser = argparse.ArgumentParser(description="The parts of documents made from the code.")
     parser.add_argument("--write", action="store_true", help="into the documents")
     options = parser.parse_args(argv)

@@ -93,7 +93,7 @@ def api_page(module: str) -> str:
 
 
 def public_names(module: str) -> list[str]:
-    """What `from module import *` gives, without modules that have a page of their own."""
+    """The names that `from module import *` gives, except modules with a page of their own."""
     loaded = import_module(module)
     names = getattr(loaded, "__all__", None) or [
         name
@@ -104,7 +104,7 @@ def public_names(module: str) -> list[str]:
 
 
 def command_page() -> str:
-    """What each command says to --help."""
+    """The --help text of each command."""
     parts = ["# The command `aerobee`\n", _fenced(help_of())]
     for command, (_, does) in cli.COMMANDS.items():
         parts += [f"## `aerobee {command}`\n", f"{does[0].upper()}{does[1:]}.\n"]

@@ -3,7 +3,7 @@
     scripts/release                             all Pythons that are there, all extras
     scripts/release --python 3.12 --extra tls   one environment
 
-1. sdist and wheel are built, and looked through: no tests, nothing but the package and its data.
+1. sdist and wheel are built and checked: no tests, nothing but the package and its data.
 2. `twine check --strict` reads their metadata.
 3. The wheel is installed into a fresh environment of each Python and extra; `pip check` finds no
    conflict; a broker, a producer and a consumer work there.
@@ -77,7 +77,7 @@ LICENCE_CHARS_MAX = 200  # of the field License, which some fill with the whole 
 
 
 class ReleaseError(Exception):
-    """What keeps this from being a release."""
+    """The error that prevents a release."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -247,7 +247,7 @@ def check_licences(parts: Iterable[tuple[str, str, str, str, list[str]]]) -> Non
 
 
 def list_parts(tools: Path, python: Path, wheel: Path) -> None:
-    """Write the list of parts beside the wheel, and look whether it has some."""
+    """Write the list of parts beside the wheel, and check that it has some."""
     path = DIST / f"{wheel.name.split('-py3')[0]}.cdx.json"
     words = ("environment", str(python), "--of", "JSON", "-o", str(path))
     run("SBOM", tools.with_name("cyclonedx-py"), *words)

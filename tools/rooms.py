@@ -14,8 +14,20 @@ import grimp
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = (
-    *("protocol", "store", "namesrv", "controller", "broker", "client", "proxy"),
-    *("spark", "console", "conf", "testing", "harness", "scripts", "bench"),
+    "protocol",
+    "store",
+    "namesrv",
+    "controller",
+    "broker",
+    "client",
+    "proxy",
+    "spark",
+    "console",
+    "conf",
+    "testing",
+    "harness",
+    "scripts",
+    "bench",
 )
 SERVER_FOLDERS = ("protocol", "store", "broker")
 Graph = Mapping[str, set[str]]

@@ -86,7 +86,7 @@ def drive(workers: Sequence[Worker], is_over: Callable[[], bool]) -> float:
 def report(
     messages: int, seconds: float, took_us: Sequence[float], errors: int = 0, code: str = ""
 ) -> Result:
-    """What a load took; `code` is that of the refused requests."""
+    """The result of a load; `code` is that of the refused requests."""
     times = sorted(took_us)
     return {
         "messages": messages,
@@ -102,9 +102,9 @@ def report(
 def run_alone(
     work: Callable[..., Result], address: str, topic: str, load: Load, *more: object
 ) -> Result:
-    """What `work(address, topic, load, *more)` returns, in a process of its own.
+    """Run `work(address, topic, load, *more)` in a process of its own, and return its result.
 
-    LoadFailed when it fails, and when more requests were refused than a busy broker refuses.
+    LoadFailed if it fails, and if more requests were refused than a busy broker refuses.
     """
     with get_context("spawn").Pool(1) as pool:
         try:

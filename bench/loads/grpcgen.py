@@ -118,7 +118,7 @@ async def exchange(
 
 @asynccontextmanager
 async def idle(port: int, count: int) -> AsyncIterator[None]:
-    """This many clients, each with a connection and telemetry, that only send heartbeats."""
+    """Run `count` clients, each with a connection and telemetry, that only send heartbeats."""
     command = definitions.message("TelemetryCommand")()
     command.settings.client_type = definitions.enum("ClientType")["SIMPLE_CONSUMER"]
     command.settings.subscription.group.name = "idle"

@@ -60,7 +60,7 @@ class Load:
         return [word for name, value in named.items() for word in (f"--{name}", str(value))]
 
 
-def look_for(source: Path) -> None:
+def check_source(source: Path) -> None:
     """LoadFailed, with what to do, when the source of the generator is not there."""
     if not source.is_file():
         raise LoadFailed(
@@ -79,7 +79,7 @@ def build(source: Path, folder: Path, change: Change | None = None) -> Path:
 
     `change` replaces a text that the source has once.
     """
-    look_for(source)
+    check_source(source)
     name = source.stem
     if change is not None:
         name = f"{name}-{zlib.crc32(repr(change).encode()):08x}"
@@ -115,7 +115,8 @@ def run(program: Path, address: str, topic: str, load: Load) -> dict[str, float]
 
 
 def refused_max(load: Load, code: str) -> float:
-    """How many requests may fail: on a loaded machine the real broker refuses a few as too busy."""
+    """The number of requests that may fail: a real broker on a loaded machine refuses a few as too
+    busy."""
     return load.count * REFUSED_SHARE_MAX if code == SYSTEM_BUSY else 0
 
 
@@ -158,7 +159,7 @@ def fill(
 
 
 def stored(address: str, topic: str, queues: int = 4) -> int:
-    """How many messages can be read from the queues of a topic."""
+    """The number of messages that can be read from the queues of a topic."""
     with connected(address) as connection:
         return sum(
             int(ask(connection, GET_MAX_OFFSET, queue, fields)["extFields"]["offset"])

@@ -50,7 +50,7 @@ class Signer(Wire):
 
     def __init__(self, address: str, left: Iterator[list[bytes]], *, tls: bool) -> None:
         super().__init__(address)
-        if tls:  # without a look at the server's certificate
+        if tls:  # without checking the server's certificate
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
             self.socket = context.wrap_socket(self.socket)

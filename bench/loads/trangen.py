@@ -1,8 +1,8 @@
 """Transactions as fast as they go: half messages, each committed as soon as it is accepted.
 
 Each connection has a given number of transactions under way. One begins with the send of its half
-message and ends with the answer to its commit; the next begins in the same write. A plain reader of
-frames, as popgen.
+message and ends with the answer to its commit; the next begins in the same write. It is a simple
+reader of frames, like popgen.
 """
 
 from __future__ import annotations

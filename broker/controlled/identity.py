@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from ...store.base.errors import DamagedStore, StoreError, plain_errors
+from ...store.base.errors import DamagedStore, StoreError, readable_errors
 from ...store.files import disk, json_file
 from ...store.files.segment import make_folder, sync_folder
 
@@ -72,7 +72,7 @@ class IdentityFiles:
 
     def drop_application(self) -> None:
         """Remove an application that was refused. StoreError when that fails."""
-        with plain_errors(self._folder, "write in"):
+        with readable_errors(self._folder, "write in"):
             with suppress(FileNotFoundError):
                 disk.current.unlink(self._folder / APPLICATION)
             sync_folder(self._folder)
@@ -109,5 +109,5 @@ class IdentityFiles:
     def _save(self, path: Path, identity: Identity) -> None:
         make_folder(self._folder, sync=True)
         json_file.replace(path, identity.to_text().encode())
-        with plain_errors(self._folder, "write in"):
+        with readable_errors(self._folder, "write in"):
             sync_folder(self._folder)

@@ -22,7 +22,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from ...protocol import codes
-from ...protocol.aio.clocks import steady_ms, wall_ms
+from ...protocol.aio.clocks import monotonic_ms, wall_ms
 from ...protocol.aio.connection import host_text
 from ...protocol.headers.controller import ControllerHeartbeat
 from ...store.base.errors import StoreError
@@ -109,7 +109,7 @@ class Member(Generic[OneBroker]):
         self,
         config: BrokerConfig,
         make: Callable[..., OneBroker],
-        now_ms: Callable[[], int] = steady_ms,
+        now_ms: Callable[[], int] = monotonic_ms,
         wall_ms: Callable[[], int] = wall_ms,
         open_ports: Callable[[BrokerConfig], Ports] = Ports,
     ) -> None:

@@ -91,7 +91,7 @@ class ColdData:
             next_offset,
             tags_codes,
             self._hot_bytes,
-            look=self._config.cold_data_scan_enable,
+            absent_only=self._config.cold_data_scan_enable,
         )
         if not size:
             return
@@ -175,7 +175,7 @@ class ColdData:
             header.offset + 1,
             None,
             self._hot_bytes,
-            look=False,
+            absent_only=False,
         )
         return found > 0
 

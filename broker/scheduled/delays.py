@@ -139,7 +139,7 @@ class Delays(PersistentTable):
         True when more are due.
         """
         self._note_certain()
-        known, end_of = self._store.state.queues.plain, self._store.max_offset
+        known, end_of = self._store.state.queues.simple, self._store.max_offset
         levels = self.levels
         for _ in range(levels):
             level = self._next_level + 1

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ...protocol.aio.connection import Connection
 from ...protocol.command import Command
-from ...protocol.message.recall_handle import encode_with, words_before
+from ...protocol.message.recall_handle import encode_with, handle_prefix
 from ...store.engine.messages import MessageFields
 from ..topics.topics import Target
 
@@ -67,7 +67,7 @@ class StoredTimers:
         if self._prefix_for != (slot.ms, topic):
             self._prefix_for = slot.ms, topic
             # A millisecond inside of the slot: the recall's own time is rounded down.
-            self._handle_prefix = words_before(topic, self._broker_name, slot.ms + 1)
+            self._handle_prefix = handle_prefix(topic, self._broker_name, slot.ms + 1)
         if slot.is_reported:
             self.entries += (queue_offset, log_offset, size, slot.ms)
             self.topics.append(topic)

@@ -1,8 +1,8 @@
 """The compiled engine: the sends of many connections in one loop iteration, handled all at once.
 
 Connections leave what begins with a send in a batch (`protocol/aio/chunks.py`). At the end of the
-loop iteration compiled code parses it (`protocol/kernels/plain_sends.py`), encodes the records
-(`store/kernels/plain_records.py`) and the responses. Other requests, and sends to a queue that the
+loop iteration compiled code parses it (`protocol/kernels/send_table.py`), encodes the records
+(`store/kernels/record_encoder.py`) and the responses. Other requests, and sends to a queue that the
 router has no destination for, go back to their connection, which has them handled one by one.
 """
 
@@ -22,16 +22,16 @@ from ...protocol.aio.scheduler import Scheduler
 from ...protocol.codec.frame import decode_all, encode_request, encode_response
 from ...protocol.command import Command, Response
 from ...protocol.headers.send import SendMessage, response_parts
-from ...protocol.kernels.plain_reading import Bytes, Numbers
-from ...protocol.kernels.plain_sends import PlainSends
+from ...protocol.kernels.parse_sends import Bytes, Numbers
+from ...protocol.kernels.send_table import SendTable
 from ...protocol.kernels.signatures import Signatures, signers
 from ...protocol.message.properties import PROPERTIES_BYTES_MAX
-from ...protocol.message.recall_handle import words_before
+from ...protocol.message.recall_handle import handle_prefix
 from ...protocol.security.signature import signed, signing_key
 from ...store.engine.store import MessageStore
 from ...store.kernels.compiled import CompiledKernels
 from ...store.kernels.compiled import prepare as prepare_kernels
-from ...store.kernels.plain_records import PlainRecords, RecordDestination
+from ...store.kernels.record_encoder import RecordDestination, RecordEncoder
 from ...store.queues.consume_queue import ENTRY_BYTES, ConsumeQueue
 from ..access.access import Access
 from ..runtime.arrivals import SMALL_BYTES, above_small
@@ -52,17 +52,17 @@ SAMPLE = SendMessage("g", "t", "TBW102", 4, 0, 0, 1, 0, "UNIQ_KEY\x010\x02KEYS\x
 def prepare() -> None:
     """Have all compiled functions made, or found in the cache, which takes from a third of a second
     to ten of them."""
-    plain, records = PlainSends(response_parts(b"", b"")), PlainRecords()
+    table, records = SendTable(response_parts(b"", b"")), RecordEncoder()
     request = encode_request(codes.SEND_MESSAGE_V2, 0, SAMPLE.to_fields(), b"0")
-    plain.read(request, [len(request)], 1, 100)
+    table.read(request, [len(request)], 1, 100)
     queue = ConsumeQueue(Path(), "t", 0, ENTRY_BYTES)
-    size = queue.fixed_bytes + plain.parts[0][2]
+    size = queue.fixed_bytes + table.group_totals[0][2]
     stored = [RecordDestination(queue, b"")]
-    records.set_hosts(plain, [bytes(8)], bytes(8))
-    records.make(plain, stored, {queue: 1}, 0, size, 0)
-    ends = plain.write_responses({})
-    room, none = plain.answers.ctypes.data, ends - ends - 1
-    guarded = PlainSends(response_parts(b"", b""), is_guarded=True)
+    records.set_hosts(table, [bytes(8)], bytes(8))
+    records.make(table, stored, {queue: 1}, 0, size, 0)
+    ends = table.write_responses({})
+    room, none = table.answers.ctypes.data, ends - ends - 1
+    guarded = SendTable(response_parts(b"", b""), is_guarded=True)
     fields = signed(SAMPLE.to_fields(), b"0", "user", "secret")
     request = encode_request(codes.SEND_MESSAGE_V2, 0, fields, b"0")
     guarded.read(request, [len(request)], 1, 100)
@@ -185,7 +185,7 @@ class CompiledSends:
         self._latency = latency
         self._scheduler = scheduler
         self._now_ms = now_ms
-        self._records = PlainRecords()
+        self._records = RecordEncoder()
         self._signatures = Signatures()
         store.use(self.kernels())
 
@@ -196,7 +196,7 @@ class CompiledSends:
         self._text_bytes_max = PROPERTIES_BYTES_MAX - len(suffix)
         region = config.region_id.encode()
         parts = response_parts(self._store.host_hex, region, trace_on=config.trace_on)
-        self._plain = PlainSends(parts, is_guarded=self._access is not None)
+        self._table = SendTable(parts, is_guarded=self._access is not None)
         self._router.forget(suffix)
         self._forgot = 0
 
@@ -225,57 +225,57 @@ class CompiledSends:
     def _take(self, chunks: Chunks[Connection], *, is_allowed: bool = False) -> list[int] | None:
         """Store the sends of the chunks; returns how many bytes of each chunk are stored, None for
         all. With `is_allowed` access control has checked every request of these chunks already."""
-        plain, store = self._plain, self._store
+        table, store = self._table, self._store
         senders = chunks.senders
         try:
-            plain.read(
+            table.read(
                 chunks.data, chunks.ends, store.settings.max_message_bytes, self._text_bytes_max
             )
         except Exception:  # nothing is stored yet, and the connections serve all of it
-            log.exception("the reader of plain sends failed")
-            plain.forget()  # it may have been in the middle of noting one
+            log.exception("the compiled reader of sends failed")
+            table.forget()  # it may have been in the middle of noting one
             return [0] * len(senders)
-        if not plain.count:
-            return plain.taken
+        if not table.count:
+            return table.consumed
         access, syncer = self._access, self._syncer
         if access is not None and not is_allowed:
-            refused = refused_pieces(access, self._signatures, plain, senders)
+            refused = refused_chunks(access, self._signatures, table, senders)
             # What the tables had no room for is read, and must be checked, once they are emptier.
-            is_allowed = plain.taken is None
+            is_allowed = table.consumed is None
             if refused:
                 return self._without(refused, chunks, is_allowed=is_allowed)
         if syncer is not None and (
-            syncer.shortage or sum(requests for *_, requests in plain.parts) > syncer.room
+            syncer.shortage or sum(requests for *_, requests in table.group_totals) > syncer.room
         ):
             return [0] * len(senders)  # each is refused
         destinations, exceptional = self._destinations()
         if exceptional:
-            return self._without(plain.pieces_of(exceptional), chunks, is_allowed=is_allowed)
+            return self._without(table.chunks_of(exceptional), chunks, is_allowed=is_allowed)
         hosts = [connection.host for connection in senders]
         stored = [
             RecordDestination(each.queue, each.properties_suffix, each.delay_ms)
             for each in destinations
         ]
-        if not store.put_plain(plain, stored, hosts, self._records):
+        if not store.put_table(table, stored, hosts, self._records):
             return [0] * len(senders)
         self._count(destinations)
         if any(each.slot_ms for each in destinations):
             self._finish.tell_timers(*self._timers(destinations))
         responses = self._responses(destinations, senders)
         self._finish.respond(store.log_end, responses, is_waiting=syncer is not None)
-        return plain.taken
+        return table.consumed
 
     def _destinations(self) -> tuple[list[SendRoute], list[int]]:
         """The destinations of the groups of sends, and the numbers of groups without one."""
-        plain, router = self._plain, self._router
-        if plain.forgot != self._forgot:
+        table, router = self._table, self._router
+        if table.forgot != self._forgot:
             router.forget_groups()
-            self._forgot = plain.forgot
+            self._forgot = table.forgot
         now_ms = self._now_ms()
         destinations: list[SendRoute] = []
         exceptional: list[int] = []
-        for number, messages, *_ in plain.parts:
-            group, destination = plain.groups[number], None
+        for number, messages, *_ in table.group_totals:
+            group, destination = table.groups[number], None
             if self._syncer is None or not group.is_at_once:
                 destination = router.find(number, group, messages, now_ms)
             if destination is None:
@@ -286,23 +286,23 @@ class CompiledSends:
 
     def _responses(self, destinations: list[SendRoute], senders: list[Connection]) -> Responses:
         """The responses to the sends, which are stored."""
-        plain = self._plain
+        table = self._table
         counts: dict[int, int] = {}
-        for each, (*_, requests) in zip(destinations, plain.parts, strict=True):
+        for each, (*_, requests) in zip(destinations, table.group_totals, strict=True):
             counts[each.answer] = counts.get(each.answer, 0) + requests
         words = {
-            number: words_before(each.target.name, self._config.broker_name, each.slot_ms + 1)
-            for each, (number, *_) in zip(destinations, plain.parts, strict=True)
+            number: handle_prefix(each.target.name, self._config.broker_name, each.slot_ms + 1)
+            for each, (number, *_) in zip(destinations, table.group_totals, strict=True)
             if each.slot_ms
         }
-        ends = plain.write_responses(words)
-        data = plain.answers if self._syncer is None else plain.answers[: ends[-1]].copy()
+        ends = table.write_responses(words)
+        data = table.answers if self._syncer is None else table.answers[: ends[-1]].copy()
         return Responses(senders, data, ends, counts, self._latency, self._scheduler.release)
 
     def _count(self, destinations: list[SendRoute]) -> None:
         """Count the messages, which are stored, and wake their readers."""
         for (target, key, queue, suffix, _, _, kind, _), part in zip(
-            destinations, self._plain.parts, strict=True
+            destinations, self._table.group_totals, strict=True
         ):
             number, messages, came, largest, requests = part
             extra = queue.fixed_bytes + len(suffix)
@@ -319,20 +319,21 @@ class CompiledSends:
 
     def _sizes(self, number: int) -> list[int]:
         """The size in the log of each message of the group with this number."""
-        sends = self._plain.sends[: self._plain.count]
+        sends = self._table.sends[: self._table.count]
         sizes: list[int] = sends["size"][sends["group"] == number].tolist()
         return sizes
 
     def _timers(self, destinations: list[SendRoute]) -> tuple[list[int], list[str]]:
         """The entries and topics of the messages on the timer wheel."""
-        plain = self._plain
+        table = self._table
         by_number = {
-            number: each for each, (number, *_) in zip(destinations, plain.parts, strict=True)
+            number: each
+            for each, (number, *_) in zip(destinations, table.group_totals, strict=True)
         }
-        slots = np.zeros(len(plain.groups), np.int64)
+        slots = np.zeros(len(table.groups), np.int64)
         for number, each in by_number.items():
             slots[number] = each.slot_ms
-        sends = plain.sends[: plain.count]
+        sends = table.sends[: table.count]
         sends = sends[slots[sends["group"]] > 0]
         numbers = np.empty((len(sends), 4), np.int64)
         for column, name in enumerate(("queue_offset", "log_offset", "size")):
@@ -361,32 +362,32 @@ class CompiledSends:
 NO_KEY = signing_key(b"")  # in place of that of a user that is not there
 
 
-def refused_pieces(
-    access: Access, signatures: Signatures, plain: PlainSends, senders: Sequence[Connection]
+def refused_chunks(
+    access: Access, signatures: Signatures, table: SendTable, senders: Sequence[Connection]
 ) -> set[int]:
-    """The numbers of the pieces with a request whose signature is not proven, or whose user may not
-    send to its topic. `senders` has the connection of each piece."""
-    pieces, groups = plain.signed[:, 0], plain.signed[:, 1]
-    names, users = signers(plain)
+    """The numbers of the chunks with a request whose signature is not proven, or whose user may not
+    send to its topic. `senders` has the connection of each chunk."""
+    chunks, groups = table.signed[:, 0], table.signed[:, 1]
+    names, users = signers(table)
     found = [access.signer(name.decode()) for name in names]
     is_known = np.array([each is not None for each in found], np.bool_)
     keys = [NO_KEY if each is None else each[1] for each in found]
-    refused = signatures.wrong(plain, users, keys) | ~is_known[users]
+    refused = signatures.wrong(table, users, keys) | ~is_known[users]
     # Requests of one user to one topic from one machine are allowed together.
     machines = {connection.host[:-4]: connection for connection in senders}
-    uses = users * len(plain.groups) + groups
+    uses = users * len(table.groups) + groups
     if len(machines) > 1:
         numbers = {host: number for number, host in enumerate(machines)}
         machine_of = np.array([numbers[each.host[:-4]] for each in senders], np.int64)
-        uses += machine_of[pieces] * len(names) * len(plain.groups)
+        uses += machine_of[chunks] * len(names) * len(table.groups)
     connections = list(machines.values())
     for use in np.unique(uses[~refused]).tolist():
-        rest, group = divmod(use, len(plain.groups))
+        rest, group = divmod(use, len(table.groups))
         machine, number = divmod(rest, len(names))
         user = found[number]
         assert user is not None  # its requests are refused
-        sent = plain.groups[group]
+        sent = table.groups[group]
         code = codes.SEND_BATCH_MESSAGE if sent.is_batch else codes.SEND_MESSAGE_V2
         if not access.may_send(code, user[0], sent.topic, connections[machine]):
             refused |= uses == use
-    return set(pieces[refused].tolist())
+    return set(chunks[refused].tolist())

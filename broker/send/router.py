@@ -30,7 +30,7 @@ from ..topics.static_targets import LogicalTargets
 from ..topics.topics import MULTI_TAG, Target, Topics, is_compacted
 
 if TYPE_CHECKING:
-    from ...protocol.kernels.plain_sends import Group
+    from ...protocol.kernels.send_table import Group
 
 # Under what the requests that succeed are counted.
 SEND_V2_OK = rpc_key(codes.SEND_MESSAGE_V2, codes.SUCCESS)
@@ -166,7 +166,7 @@ class Router:
         return (
             self._topics.targets.get(target.name) is target  # a topic that changes has another one
             and not target.special
-            and self._store.plain_queue(route.key) is route.queue
+            and self._store.eligible_queue(route.key) is route.queue
         )
 
     def _find(self, group: "Group", messages: int, now_ms: int) -> SendRoute | None:
@@ -187,7 +187,7 @@ class Router:
             if not text.startswith(waits):  # a level over the last one: the text is another
                 return None
             properties_suffix = text[len(waits) :].encode() + properties_suffix
-        queue = self._store.plain_queue(key)
+        queue = self._store.eligible_queue(key)
         if queue is None or (queue.is_schedule and key is own):
             return None
         delay_ms = self._store.settings.delay_levels_ms[key[1]] if queue.is_schedule else -1

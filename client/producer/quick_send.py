@@ -170,7 +170,7 @@ class QuickSends:
         born_ms, flag, body = now_ms(), message.flag, message.body
         if type(body) is bytes and 0 < len(body) < packer.plain_bytes and message.is_plain:
             encoded, msg_id = None, packer.ids.at(born_ms)
-            header = target.template.before_opaque_of_plain(born_ms, flag, msg_id)
+            header = target.template.before_opaque_of_unique(born_ms, flag, msg_id)
         else:
             encoded = packer.pack(message)
             body, msg_id = encoded.body, encoded.msg_id

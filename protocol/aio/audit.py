@@ -140,8 +140,10 @@ class AuditLog:
             self._left_out += 1
             log.error(
                 "the audit log %s lacks %d lines: %s; make room, or correct auditLog",
-                self._path, self._left_out, wrong.strerror or wrong,
-            )  # fmt: skip
+                self._path,
+                self._left_out,
+                wrong.strerror or wrong,
+            )
 
     def _open(self) -> tuple[int, tuple[int, int] | None]:
         fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -17,7 +17,7 @@ Watched = TypeVar("Watched", contravariant=True)
 
 
 class Chunks(NamedTuple, Generic[Sender]):
-    """What came from these senders, one chunk each: the chunks are joined, and end at `ends`."""
+    """One chunk of bytes from each of these senders, joined; the chunks end at `ends`."""
 
     senders: list[Sender]
     data: bytes

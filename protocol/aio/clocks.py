@@ -3,7 +3,7 @@
 import time
 
 
-def steady_ms() -> int:
+def monotonic_ms() -> int:
     """The milliseconds of a monotonic clock."""
     return time.monotonic_ns() // 1_000_000
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from numba.core import types
 
 from ..kernels.compiled import compiled
-from ..kernels.plain_reading import Numbers
+from ..kernels.parse_sends import Numbers
 
 if TYPE_CHECKING:
 

@@ -65,7 +65,7 @@ class Row:
 class Session:
     """Serves the requests of one peer from a table, and sends the responses.
 
-    A handler is a plain function: it returns its response, or None when the response comes later
+    A handler is no coroutine: it returns its response, or None when the response comes later
     through `respond`, or a coroutine for the few requests that must ask another peer first.
     """
 
@@ -444,8 +444,8 @@ class Connection(asyncio.Protocol):
         self.requests.oneway(code, fields, body)
 
     def partial_rounds(self) -> int:
-        """For how many rounds before this one the same request has been incomplete, although this
-        end reads."""
+        """The number of earlier rounds in which the same request was incomplete, although this end
+        reads."""
         is_reading = self.transport.reading is not BY_NOBODY
         return self.ingress.partial_rounds(is_reading=is_reading)
 
@@ -537,7 +537,7 @@ class Connection(asyncio.Protocol):
         return found, len(data) + REQUEST_BYTES * len(found)
 
     def _note_rest(self, left: int) -> None:
-        """Something waits, is incomplete, or no longer waits."""
+        """Note that requests wait, are incomplete, or no longer wait."""
         ingress, transport = self.ingress, self.transport
         decoder = ingress.decoder
         if decoder.rest or ingress.partial_bytes:

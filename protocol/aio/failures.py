@@ -22,7 +22,7 @@ _PLAIN_REASONS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"
 
 
 def of_connecting(error: OSError, *, with_tls: bool) -> str:
-    """Why a connection can't be made; `with_tls` says that TLS was tried."""
+    """The reason why a connection can't be made; `with_tls`: TLS was tried."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             f"certificate verify failed: {error.verify_message}; name the file of the authority "

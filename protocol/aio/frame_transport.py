@@ -18,7 +18,7 @@ WRITE_BYTES_MAX = 256 << 10  # of large responses to one peer, in one tick
 
 
 class Link(Enum):
-    """Where a connection is in its life."""
+    """The states of a connection."""
 
     CONNECTING = 1
     OPEN = 2
@@ -27,7 +27,7 @@ class Link(Enum):
 
 
 class Reading(Enum):
-    """Who reads the socket."""
+    """The readers of a socket."""
 
     TRANSPORT = 1  # asyncio's
     READER = 2  # one that reads many sockets together (`epoll_reader.py`)

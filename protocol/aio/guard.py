@@ -89,7 +89,7 @@ class Guard:
         self._all_sign = all_sign
 
     def guarded(self, rows: Mapping[int, Row]) -> dict[int, Row]:
-        """The same table, in which each request is looked at before its header is read."""
+        """The same table, in which each request is checked before its header is read."""
         return {
             code: row if row.access.is_open and not self._all_sign else self._behind(row)
             for code, row in rows.items()
@@ -109,7 +109,7 @@ class Guard:
             raise
 
     def allows(self, code: int, user: UserInfo, needs: list[Need], connection: Connection) -> bool:
-        """Whether this user, whose signature is proven, may send a request of this code from
+        """True if this user, whose signature is proven, may send a request of this code from
         there."""
         if not self._is_limited or code in self._unlimited or user.is_super:
             return True

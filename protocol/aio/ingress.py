@@ -38,7 +38,7 @@ class Ingress:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether anything waits to be served."""
+        """True if anything waits to be served."""
         return bool(self.commands or self.chunks)
 
     def ahead(self) -> int:
@@ -74,7 +74,7 @@ class Ingress:
         return found[:most]
 
     def put_back(self, commands: list[Command]) -> None:
-        """These come before all that waits."""
+        """Put these commands before all waiting ones."""
         self.commands.extendleft(reversed(commands))
 
     def count_partial(self) -> bool:
@@ -93,7 +93,7 @@ class Ingress:
         return True
 
     def partial_rounds(self, *, is_reading: bool) -> int:
-        """For how many calls before this one the same request has been incomplete, although the
+        """The number of earlier calls in which the same request was incomplete, although the
         connection reads."""
         decoder = self.decoder
         if not decoder.rest or not is_reading or decoder.begun != self._partial:

@@ -44,7 +44,7 @@ class MemoryBudget:
         self.is_full = self.bytes >= 2 * self.bytes_max
 
     def may_wait(self, count: int) -> bool:
-        """Whether a long request of `count` bytes may wait; if so they are counted."""
+        """True if a long request of `count` bytes may wait; if so they are counted."""
         if self.waiting + count > self.bytes_max // WAITING_SHARE:
             self.refused += 1
             return False

@@ -101,7 +101,7 @@ class Peers:
         header: Header | dict[str, str] | None = None,
         timeout_s: float = 3.0,
     ) -> Command:
-        """As `request`; ConnectionError also when the answer isn't SUCCESS."""
+        """Like `request`; ConnectionError also when the answer isn't SUCCESS."""
         answer = await self.request(address, code, header, timeout_s=timeout_s)
         if answer.code != codes.SUCCESS:
             raise ConnectionError(f"it answers {answer.code} {answer.remark}")

@@ -88,7 +88,7 @@ class Scheduled(Flow, Protocol):
     """A connection: its requests are served, and its responses written, tick by tick."""
 
     def limit_ahead(self) -> None:
-        """Its requests have to wait: read no more of them, if many wait."""
+        """Stop reading if many of the connection's requests wait; they can't be served now."""
 
     def unserved_codes(self) -> list[int]:
         """The codes of its requests that were decoded and wait for a later tick."""
@@ -102,7 +102,7 @@ class Batched(Protocol):
 
     @property
     def receivers(self) -> Sequence[Scheduled]:
-        """Their connections."""
+        """The connections that get the responses."""
 
     def write(self) -> None:
         """Write them."""
@@ -179,7 +179,7 @@ class Scheduler:
         self.plan_tick()
 
     def release(self, responses: Batched) -> None:
-        """These go out at the end of this tick."""
+        """Send these responses at the end of this tick."""
         self._ready.append(responses)
         self.plan_tick()
 
@@ -217,7 +217,7 @@ class Scheduler:
         self._heavy[connection] = self.loop.time()
 
     def watch(self, requests: Expiring) -> None:
-        """These wait for responses: look for overdue ones from now on."""
+        """Check these requests, which wait for responses, for overdue ones from now on."""
         self._waiting[requests] = None
         if not self._ticking:
             self._ticking = True
@@ -273,7 +273,7 @@ class Scheduler:
             return
         self.served += len(unflushed)
         if self._heavy or self.is_shared:
-            self._look_for_light([*unflushed, *taken])
+            self._choose_quantum([*unflushed, *taken])
         # Those of a batch are many, or large: they come last.
         for connection in unflushed:
             connection.flush()
@@ -315,7 +315,7 @@ class Scheduler:
         for connection in connections:
             connection.abort()
 
-    def _look_for_light(self, served: list[Scheduled]) -> None:
+    def _choose_quantum(self, served: list[Scheduled]) -> None:
         """Use the small quantum while a light client is active beside heavy senders."""
         now = self.loop.time()
         self._heavy = heavy = {

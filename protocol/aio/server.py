@@ -33,7 +33,7 @@ BACKLOG = 1_024
 
 
 def _connections_max() -> int:
-    """How many connections a server may have: the store needs open files, too."""
+    """The number of connections that a server may have: the store needs open files, too."""
     files = open_files_max()
     return max(1, min(CONNECTIONS_MAX, files - min(FILES_KEPT_MAX, files // 2)))
 
@@ -66,7 +66,7 @@ async def listen(
     program that does the same may take it as well, and the first to accept gets it. With `hold`,
     or for any free port, nobody else can take it; clients may connect, and wait. With `bound` it
     listens on a duplicate of that socket, which stays open. With `tls` it speaks nothing else.
-    OSError with a plain sentence when the port is taken or the address isn't this machine's.
+    OSError with a readable sentence if the port is taken or the address isn't this machine's.
     """
     loop = asyncio.get_running_loop()
     # A loop of a simulation knows no TLS.
@@ -124,7 +124,7 @@ async def end_accepting(*servers: asyncio.AbstractServer) -> None:
 
 
 class _Table:
-    """What a port serves: the rows by code, and the headers that its decoders expect."""
+    """The requests that a port serves: rows by code, and the headers that its decoders expect."""
 
     __slots__ = ("expected", "rows")
 
@@ -182,7 +182,7 @@ class Server:
         """Listen on `host` and `port` (0: any free one) and give the port.
 
         Without `rows` the port is taken, and connections are accepted from `accept()` on. `hold`,
-        `bound` and `what` are as in `listen`. OSError with a plain sentence when the port is taken
+        `bound` and `what` are as in `listen`. OSError with a readable sentence if the port is taken
         or the address isn't this machine's.
         """
         served = _Table(rows or {})

@@ -70,16 +70,16 @@ class Slices:
     def respond(
         self, steps: Generator[object, None, Response], *, counted: bool = True
     ) -> LongResponse:
-        """What a handler returns whose reply these steps return. The request is refused
-        (SYSTEM_BUSY) when `RESPONSES_MAX` others are in the making. What grows with no table need
-        not be `counted`."""
+        """The value for a handler to return whose response these steps make. The request is refused
+        (SYSTEM_BUSY) while `RESPONSES_MAX` others are being made. A response whose size grows with
+        no table need not be `counted`."""
         reply = self._slice(steps, SLICE_SECONDS)
         if reply is not _MORE:
             return reply
         return self._answer(steps) if counted else self.run(steps)
 
     async def run(self, steps: Generator[object, None, Result]) -> Result:
-        """What these steps return, after as many slices as they need."""
+        """Run these steps in as many slices as they need, and return their result."""
         scheduler, served, quiet = self._scheduler, self._scheduler.served, 0
         try:
             while True:
@@ -157,8 +157,8 @@ def _checked(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 async def step_per_tick(steps: Generator[object, None, Result]) -> Result:
-    """What these steps return, with one step in an iteration of the event loop: for a process that
-    serves no requests in it."""
+    """Run these steps, one in each iteration of the event loop, and return their result: for a
+    process that serves no requests in that loop."""
     while True:
         try:
             next(steps)

@@ -1,10 +1,10 @@
-"""TLS on the listening side, on the port that also speaks plainly, as RocketMQ does it; and what a
-server speaks it with to other servers.
+"""TLS on the listening side, on the port that also speaks plain text, as RocketMQ does it; and TLS
+of a server to other servers.
 
 The first byte of a connection tells: a TLS hello begins with 22, the length of a frame with 0 or 1.
-A plain connection is handed on with its first bytes and pays nothing after that. A server without a
-certificate of its own makes one when the first hello comes (with the extra `tls`): that hides what
-is said, but does not prove the identity of the server.
+A connection in plain text is passed on with its first bytes and pays nothing after that. A server
+without a certificate of its own makes one when the first hello comes (with the extra `tls`): that
+hides what is said, but does not prove the identity of the server.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ _trusts: dict[str, ssl.SSLContext] = {}
 
 
 class Tls:
-    """Whether and how a server speaks TLS; `protocols` are offered by ALPN, `names` are the
-    settings of the two files.
+    """The TLS of a server. `protocols` are offered by ALPN, `names` are the settings of the two
+    files.
 
     OSError, in one sentence, for unusable files.
     """
@@ -61,7 +61,7 @@ class Tls:
         self._context = server_context(cert_path, key_path, protocols, names)
 
     async def context(self) -> ssl.SSLContext:
-        """What connections are made with; the first time a certificate may have to be made."""
+        """The context of new connections; the first call may have to make a certificate."""
         if self._context is None:
             if self._making is None:
                 self._making = asyncio.create_task(asyncio.to_thread(_self_signed))
@@ -74,7 +74,7 @@ class Tls:
 def server_context(
     cert_path: str, key_path: str = "", protocols: Sequence[str] = (), names: str = SETTINGS
 ) -> ssl.SSLContext:
-    """What a server speaks with; changed files are read again at the next handshake.
+    """The context of a server; changed files are read again at the next handshake.
 
     `protocols` are offered by ALPN, `names` are the settings of the two files. OSError, in one
     sentence, for unusable files that this process has not used before.
@@ -96,13 +96,13 @@ class Certificate:
     def __init__(self, cert_path: str, key_path: str, protocols: Sequence[str], names: str) -> None:
         self._cert, self._key, self._names = cert_path, key_path, names
         self._protocols = list(protocols)
-        self._stamps = self._reported = self._look()
+        self._stamps = self._reported = self._read_stamps()
         self._newest = self.context = self._load()
         self.context.sni_callback = self._choose  # called for clients without SNI as well
 
     def renew(self) -> None:
         """Read the files again if they have changed."""
-        stamps = self._look()
+        stamps = self._read_stamps()
         if stamps != self._stamps:
             try:
                 self._newest = self._load()
@@ -117,8 +117,8 @@ class Certificate:
         self.renew()
         handshake.context = self._newest
 
-    def _look(self) -> list[tuple[int, int, int]]:
-        """What tells these files from changed ones."""
+    def _read_stamps(self) -> list[tuple[int, int, int]]:
+        """The time, size and inode of each file, which differ once a file has changed."""
         found = []
         for path in filter(None, (self._cert, self._key)):
             with suppress(OSError):
@@ -144,11 +144,12 @@ class Certificate:
 
 
 def client_context(*, auth_server: bool, trust_cert_path: str) -> ssl.SSLContext:
-    """What a server asks others with: with `auth_server` it looks at their certificates.
+    """The context with which a server connects to others; `auth_server`: it checks their
+    certificates.
 
-    By the authorities in that file, whatever the name, as in RocketMQ; or without a file by the
-    system's, and then by the name as well. OSError, in one sentence, for an unusable file that this
-    process has not used before.
+    Certificates are checked by the authorities in the file, whatever the name, as in RocketMQ; or
+    without a file by the system's, and then by the name as well. OSError, in one sentence, for an
+    unusable file that this process has not used before.
     """
     if not auth_server:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -339,7 +340,7 @@ def _context(cert: str | Path, key: str | Path | None) -> ssl.SSLContext:
 
 
 def _self_signed() -> ssl.SSLContext:
-    """With a certificate made now, which stands on the disk only while it is loaded.
+    """A context with a certificate made now, which is on the disk only while it is loaded.
 
     OSError without the package that makes it.
     """

@@ -29,7 +29,7 @@ class QueryAssignmentResponseBody(Body):
 
 
 class SetMessageRequestModeRequestBody(Body):
-    """How a group reads a topic (401); `pop_share_queue_num` members share a queue."""
+    """The reading mode of a group in a topic (401); `pop_share_queue_num` members share a queue."""
 
     topic: str = ""
     consumer_group: str = ""

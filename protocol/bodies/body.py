@@ -1,7 +1,7 @@
 """What all JSON bodies share: how they are written and how loosely they are read.
 
 A body is a msgspec struct; fields are spelt on the wire in camel case unless they say otherwise.
-Reading takes one pass when the text is plain JSON of the right types. Else it is read as fastjson
+Reading takes one pass when the text is strict JSON of the right types. Else it is read as fastjson
 reads: odd keys, nulls for "absent", numbers as texts. Objects as keys are message queues everywhere
 in RocketMQ, so each becomes a `MessageQueue`; its JSON text in the place of a key does too.
 """

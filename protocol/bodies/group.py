@@ -30,7 +30,7 @@ class GroupRetryPolicy(Body):
 
 
 class SimpleSubscriptionData(Body):
-    """What a group was last seen to subscribe to."""
+    """The last known subscription of a group."""
 
     topic: str | None = None
     expression_type: str | None = None
@@ -76,7 +76,7 @@ class SubscriptionGroupList(Body):
 
 
 class GroupForbidden(Body):
-    """Whether a group may read a topic (353)."""
+    """The right of a group to read a topic (353)."""
 
     topic: str | None = None
     group: str | None = None

@@ -6,7 +6,7 @@ from .data_version import DataVersion
 
 
 class ResetOffsetBody(Body):
-    """Where a group goes on in each queue (220, 222)."""
+    """The offset in each queue at which a group goes on (220, 222)."""
 
     offset_table: dict[MessageQueue, Int64] = {}
 

@@ -32,7 +32,8 @@ class BatchAckMessageRequestBody(Body):
 
 
 class PopCheckPoint(Body):
-    """What was popped and until when it is invisible: a message of the revive topic.
+    """The messages of a pop, and the time until which they are invisible: a message of the revive
+    topic.
 
     `queue_offset_diff` are the distances of the `num` messages from `start_offset`; `bit_map`
     marks the acknowledged ones. Times in ms.

@@ -1,4 +1,4 @@
-"""Bodies about single queues: locks on them and looks into them."""
+"""Bodies about single queues: locks and contents."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""The body of REGISTER_BROKER: the topics of a broker, plain JSON or deflated parts."""
+"""The body of REGISTER_BROKER: the topics of a broker, as JSON or in deflated parts."""
 
 import zlib
 from struct import Struct
@@ -10,7 +10,7 @@ from .data_version import DataVersion
 from .topic import TopicConfig, TopicConfigAndMappingSerializeWrapper
 from .topic_queue_mapping import TopicQueueMappingInfo
 
-INFLATED_BYTES_MAX = 64 << 20  # of a compressed body; four times what a plain one may have
+INFLATED_BYTES_MAX = 64 << 20  # of a compressed body; four times that of an uncompressed one
 VERSION_WITH_MAPPINGS = 413  # V5_0_0 and later append the static topics
 
 _LENGTH = Struct(">i")

@@ -8,7 +8,7 @@ from .subscription import SubscriptionData
 
 
 class ProcessQueueInfo(Body):
-    """What a push consumer holds of one queue; times in ms."""
+    """The state of one queue of a push consumer; times in ms."""
 
     commit_offset: Int64 = 0
     cached_msg_min_offset: Int64 = 0
@@ -27,7 +27,7 @@ class ProcessQueueInfo(Body):
 
 
 class PopProcessQueueInfo(Body):
-    """What a pop consumer holds of one queue."""
+    """The state of one queue of a pop consumer."""
 
     wait_ack_count: Int32 = 0
     droped: bool = False
@@ -58,7 +58,7 @@ class ConsumerRunningInfo(Body):
 
 
 class ConsumeMessageDirectlyResult(Body):
-    """What became of a message given to one consumer (309); `consume_result` is a CMResult."""
+    """The result of giving a message to one consumer (309); `consume_result` is a CMResult."""
 
     order: bool = False
     auto_commit: bool = True

@@ -40,7 +40,7 @@ class TopicOffset(Body):
 
     @property
     def messages(self) -> int:
-        """How many messages lie between the bounds. A bound below 0 is one of an empty queue."""
+        """The number of messages between the bounds. A bound below 0 is one of an empty queue."""
         return max(0, self.max_offset - max(0, self.min_offset))
 
 
@@ -52,7 +52,7 @@ class TopicStatsTable(Body):
 
     @property
     def messages(self) -> int:
-        """How many messages all queues have."""
+        """The number of messages in all queues."""
         return sum(one.messages for one in self.offset_table.values())
 
 
@@ -73,7 +73,7 @@ class BrokerStatsData(Body):
 
 
 class QueueTimeSpan(Body):
-    """From when to when a queue has messages, in ms; the texts are the same in local time."""
+    """The times of a queue's first and last message, ms; the texts are the same in local time."""
 
     message_queue: MessageQueue = MessageQueue()
     min_time_stamp: Int64 = 0
@@ -92,7 +92,8 @@ class QueryConsumeTimeSpanBody(Body):
 
 
 class ColdRead(Body):
-    """What a group has read: bytes in this period, and when it read last and first, ms."""
+    """The cold reads of a group: bytes in this period, and the times of its last and first read,
+    ms."""
 
     cold_acc: Int64 = 0
     last_cold_read_time_mills: Int64 = 0
@@ -110,7 +111,7 @@ class ColdDataFlowCtrInfo(Body):
 
 
 class RocksdbCheck(Body):
-    """CHECK_ROCKSDB_CQ_WRITE_PROGRESS (354); status 2: it is being looked at."""
+    """CHECK_ROCKSDB_CQ_WRITE_PROGRESS (354); status 2: the check runs."""
 
     check_result: str | None = None
     check_status: int = 2

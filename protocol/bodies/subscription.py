@@ -27,7 +27,7 @@ class SubscriptionData(Body):
 
     @property
     def takes_all(self) -> bool:
-        """Whether it takes every message of its topic."""
+        """True if the subscription takes every message of its topic."""
         return self.sub_string == SUB_ALL
 
 
@@ -81,7 +81,7 @@ class ConsumerFilterData(Body):
 
     @property
     def is_dead(self) -> bool:
-        """Whether its consumers have left."""
+        """True if the group's consumers have left."""
         return self.dead_time >= self.born_time
 
 

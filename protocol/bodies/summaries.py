@@ -32,7 +32,7 @@ class TopicSummaries(Body):
 
 
 class GroupTopicSummary(Body):
-    """How far a group is in one topic on one broker.
+    """The progress of a group in one topic on one broker.
 
     `lag` are messages that it has not consumed, `in_flight` those of them that a member has;
     `lag_ms` is the age of the first of them. `is_retry`: the messages are in a retry topic.

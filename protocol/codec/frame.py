@@ -129,10 +129,10 @@ class FrameDecoder:
             self.rest += data[at:]
             self._need = need
             if size - at < HEAD_BYTES:
-                self._look_at_length(size - at)
+                self._check_length(size - at)
         return commands
 
-    def _look_at_length(self, here: int) -> None:
+    def _check_length(self, here: int) -> None:
         """Check the length in an incomplete head: an illegal one is a fault, whatever follows."""
         if here < LENGTH_BYTES:
             self._need = LENGTH_BYTES

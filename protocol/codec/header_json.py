@@ -40,7 +40,8 @@ def decode(header: bytes, body: bytes | None) -> Command:
 
 
 def expected(kinds: Mapping[int, type[Header]]) -> Expected:
-    """What `FrameDecoder` needs to read headers of these requests in one pass, with custom header.
+    """The decoders with which `FrameDecoder` reads headers of these requests in one pass, with
+    custom header.
 
     For the few requests that come with every message. Of their custom headers only the declared
     fields are kept. One that doesn't fit is read the usual way.

@@ -22,7 +22,7 @@ def parse(text: str) -> dict[str, str]:
         at = end.end() - 1 if end else len(line)
         separator = _SEPARATOR.match(line, at)
         value_at = separator.end() if separator else at
-        found[_plain(line[:at])] = _plain(line[value_at:])
+        found[_unescape(line[:at])] = _unescape(line[value_at:])
     return found
 
 
@@ -52,7 +52,7 @@ def _odd_backslashes(line: str) -> bool:
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
-def _plain(text: str) -> str:
+def _unescape(text: str) -> str:
     return _ESCAPE.sub(_meaning, text) if "\\" in text else text
 
 

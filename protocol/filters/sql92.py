@@ -43,8 +43,18 @@ def _word(text: str) -> str:
 
 
 _WORDS = (
-    *("NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS"),
-    *("CONTAINS", "STARTSWITH", "ENDSWITH"),
+    "NOT",
+    "AND",
+    "OR",
+    "BETWEEN",
+    "IN",
+    "TRUE",
+    "FALSE",
+    "NULL",
+    "IS",
+    "CONTAINS",
+    "STARTSWITH",
+    "ENDSWITH",
 )
 _NAME = "/[A-Za-z_$][A-Za-z0-9_$]*/"
 _FIELD = r"/[A-Za-z_$][A-Za-z0-9_$]*(\.[A-Za-z0-9_$]+)*/"
@@ -342,7 +352,7 @@ def _chain(word: str, nodes: tuple[_Node, ...]) -> _Node:
     members: tuple[Evaluate, ...] = ()
     for node in nodes:
         members += node.alike[1] if node.alike[0] == word else (node.run,)
-    decided = word == "OR"  # the value that settles it
+    decided = word == "OR"  # the value that decides the result
 
     def evaluate(properties: Properties) -> bool | None:
         result: bool | None = not decided

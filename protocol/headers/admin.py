@@ -65,6 +65,6 @@ class GroupForbidden(Header):
 
 
 class RuntimeInfoResponse(Header):
-    """What our GET_BROKER_RUNTIME_INFO (28) answers besides the body; a Java broker's has none."""
+    """The header of our response to GET_BROKER_RUNTIME_INFO (28); a Java broker's has no fields."""
 
     aerobee_version: str | None = field(name="aerobeeVersion", default=None)

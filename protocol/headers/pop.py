@@ -16,8 +16,12 @@ class PopMessage(GroupQueue):
     """POP_MESSAGE (200050). `init_mode` 0: a new group begins at the start, 1: at the end."""
 
     may_miss: ClassVar = {
-        "queueId": "0", "maxMsgNums": "0", "invisibleTime": "0", "pollTime": "0", "initMode": "0",
-    }  # fmt: skip
+        "queueId": "0",
+        "maxMsgNums": "0",
+        "invisibleTime": "0",
+        "pollTime": "0",
+        "initMode": "0",
+    }
 
     max_messages: Int32 = field(name="maxMsgNums")
     invisible_ms: Int64 = field(name="invisibleTime")
@@ -39,7 +43,7 @@ class PeekMessage(GroupQueue):
 
 
 class PopMessageResponse(Header):
-    """What a pop answers, whatever its code. The infos are described in `pop_handles`."""
+    """The response to a pop, whatever its code. The infos are described in `pop_handles`."""
 
     pop_ms: Int64 = field(name="popTime", default=0)
     invisible_ms: Int64 = field(name="invisibleTime", default=0)
@@ -64,7 +68,7 @@ class ChangeInvisibleTime(AckMessage):
 
 
 class ChangeInvisibleTimeResponse(Header):
-    """What the new handle is made of; zeros beside an error, because clients read it first."""
+    """The parts of the new handle; zeros beside an error, because clients read them first."""
 
     pop_ms: Int64 = field(name="popTime", default=0)
     invisible_ms: Int64 = field(name="invisibleTime", default=0)
@@ -96,7 +100,7 @@ class PollingInfo(GroupQueue):
 
 
 class PollingInfoResponse(Header):
-    """How many pops wait under this topic, group and queue id."""
+    """The number of pops that wait under this topic, group and queue id."""
 
     count: Int32 = field(name="pollingNum", default=0)
 

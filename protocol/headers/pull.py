@@ -29,8 +29,8 @@ _TEMPLATE = (
 
 
 class Page(Protocol):
-    """What a pull has read: whole records of `size` bytes, the offset to go on from, the bounds of
-    the queue."""
+    """The result of a pull: whole records of `size` bytes, the next offset, the bounds of the
+    queue."""
 
     next_offset: int
     min_offset: int
@@ -88,7 +88,7 @@ class PullMessage(GroupQueue):
 
 
 class PullMessageResponse(Header):
-    """What a pull answers, whatever its code."""
+    """The response to a pull, whatever its code."""
 
     suggested_broker_id: Int64 = field(name="suggestWhichBrokerId", default=0)
     next_offset: Int64 = field(name="nextBeginOffset", default=0)

@@ -57,7 +57,7 @@ class SendMessageV1(Header):
 
 
 class SendMessageResponse(Header):
-    """What a send answers. `msg_id` is the offset message id, for a batch a comma list of them."""
+    """The response to a send. `msg_id` is the offset message id, of a batch a comma list of ids."""
 
     msg_id: str = field(name="msgId")
     queue_id: Int32 = field(name="queueId")
@@ -136,7 +136,7 @@ class SendTemplate:
         i = _text(properties).decode()
         return f'{self.start}{sys_flag}","g":"{born_ms}","h":"{flag}","i":{i}{self.end}'
 
-    def before_opaque_of_plain(self, born_ms: int, flag: int, unique: str) -> str:
+    def before_opaque_of_unique(self, born_ms: int, flag: int, unique: str) -> str:
         """The same for a message whose only property is its UNIQ_KEY."""
         i = f"UNIQ_KEY\\u0001{unique}\\u0002"
         return f'{self.start}0","g":"{born_ms}","h":"{flag}","i":"{i}"{self.end}'
@@ -174,17 +174,17 @@ def response_template(
 
 
 def response_parts(host_hex: bytes, region: bytes, *, trace_on: bool = True) -> list[bytes]:
-    """What stands between the values of `response_template`: before the first without a handle,
-    before and behind a handle, and behind each of the others; and what comes before the place of
+    """The texts between the values of `response_template`: before the first without a handle,
+    before and behind a handle, behind each of the other values; and the text before the offset of
     each further message of a batch."""
     found = []
-    for with_handle in (False, True):
-        template = response_template(host_hex, region, with_handle=with_handle, trace_on=trace_on)
+    for has_handle in (False, True):
+        template = response_template(host_hex, region, with_handle=has_handle, trace_on=trace_on)
         marked = template.replace(b"%016X", b"%b").replace(b"%d", b"%b")
         found.append([part.replace(b"%%", b"%") for part in marked.split(b"%b")])
-    plain, handled = found
-    assert handled[2:] == plain[1:]
-    return [plain[0], *handled, b"," + host_hex]
+    without_handle, with_handle = found
+    assert with_handle[2:] == without_handle[1:]
+    return [without_handle[0], *with_handle, b"," + host_hex]
 
 
 def send_response(
@@ -203,7 +203,7 @@ def send_response(
 
     The message id is `host_hex` and the log offset; a batch has the ids of its earlier messages in
     front, with commas. `transaction_id` (the UNIQ_KEY) may be any UTF-8, left out when empty;
-    the rest is plain ASCII, `recall_handle` base64.
+    the rest is ASCII, `recall_handle` base64.
     """
     if request.codec == CODEC_JSON and transaction_id.isalnum():
         values = (
@@ -215,9 +215,9 @@ def send_response(
             queue_offset,
             request.opaque,
         )
-        plain, with_handle = _TEMPLATES[trace_on]
+        without_handle, with_handle = _TEMPLATES[trace_on]
         if recall_handle is None:
-            header = plain % values
+            header = without_handle % values
         else:
             header = with_handle % (recall_handle.encode(), *values)
         size = len(header)
@@ -245,6 +245,6 @@ class RecallMessage(Header):
 
 
 class RecallMessageResponse(Header):
-    """What a recall answers: the unique key of the message taken back."""
+    """The response to a recall: the unique key of the message taken back."""
 
     msg_id: str = field(name="msgId")

@@ -1,7 +1,7 @@
 """Functions over arrays that are compiled to machine code by numba, which is an optional package.
 
-They are for work that comes with every message and consists of looking at one byte after the other.
-The same work is always done in plain Python, too, for where numba is not installed. Only numbers,
+They are for work that comes with every message and reads one byte after the other.
+Where numba is not installed, interpreted Python does the same work. Only numbers,
 arrays, loops and calls of one another may stand in such functions; they make no arrays. An index
 outside of an array raises IndexError, as in Python.
 
@@ -25,7 +25,7 @@ _OPTIONS: dict[str, Any] = {"cache": True, "forceinline": True, "_nrt": False}
 
 
 def compiled(function: Function) -> Function:
-    """This function as machine code, made at its first call or found in numba's cache."""
+    """Compile this function to machine code, at its first call; numba's cache keeps the code."""
     found: Function = numba.njit(boundscheck=True, **_OPTIONS)(function)
     return found
 
@@ -37,6 +37,6 @@ def compiled_unchecked(function: Function) -> Function:
 
 
 @compiled
-def wide(value: Any) -> int:
+def int64(value: Any) -> int:
     """A number of any kind as one of 64 bits with a sign: numba makes a float of mixed ones."""
     return np.int64(value)  # type: ignore[return-value]

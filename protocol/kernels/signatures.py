@@ -2,7 +2,7 @@
 
 `protocol/security/signature.py` checks one. A call of `hashlib` from Python costs as much as the
 digest of a small message. The functions come from the OpenSSL that Python's own `hashlib` has
-loaded; where `hashlib` shows none, plain Python makes the digests.
+loaded; where `hashlib` shows none, interpreted Python makes the digests.
 """
 
 import _hashlib
@@ -20,9 +20,9 @@ from llvmlite import binding
 from numba.core import types
 
 from ..security.signature import KEYS_MAX, SigningKey
-from .compiled import compiled, wide
-from .plain_reading import SIGNED_NUMBERS, Bytes, Numbers
-from .plain_sends import PlainSends
+from .compiled import compiled, int64
+from .parse_sends import SIGNED_NUMBERS, Bytes, Numbers
+from .send_table import SendTable
 
 STATE_BYTES = 128  # for an SHA_CTX of OpenSSL, which has 96
 DIGEST_BYTES = 20
@@ -66,17 +66,17 @@ def _letter(value: int) -> int:
 
 @compiled
 def _has_signature(digest: Bytes, data: Bytes, at: int, end: int) -> bool:
-    """Whether the digest stands there in base64; as long as that is, it takes the same time."""
+    """True if the digest stands there in base64; as long as that is, it takes the same time."""
     if end - at != SIGNATURE_BYTES:
         return False
     different = 0
     for letter in range(SIGNATURE_BYTES - 1):
         bit = 6 * letter
-        first = wide(digest[bit // 8]) << 8
+        first = int64(digest[bit // 8]) << 8
         if bit // 8 + 1 < DIGEST_BYTES:
-            first |= wide(digest[bit // 8 + 1])
-        different |= _letter((first >> (10 - bit % 8)) & 63) ^ wide(data[at + letter])
-    return bool((different | (wide(data[end - 1]) ^ 61)) == 0)  # the last one is "="
+            first |= int64(digest[bit // 8 + 1])
+        different |= _letter((first >> (10 - bit % 8)) & 63) ^ int64(data[at + letter])
+    return bool((different | (int64(data[end - 1]) ^ 61)) == 0)  # the last one is "="
 
 
 @compiled
@@ -164,38 +164,47 @@ class Signatures:
         self._digest = np.zeros(DIGEST_BYTES, np.uint8)
 
     def wrong(
-        self, plain: PlainSends, users: Numbers, keys: Sequence[SigningKey]
+        self, table: SendTable, users: Numbers, keys: Sequence[SigningKey]
     ) -> npt.NDArray[np.bool_]:
-        """Which of the signed requests were not signed by the key of their user; `users`
+        """True for each signed request that was not signed by the key of its user; `users`
         has the number of each request's user among the `keys`."""
-        signed, found = plain.signed, np.zeros(len(users), np.bool_)
+        signed, found = table.signed, np.zeros(len(users), np.bool_)
         if not self._is_compiled:
-            data, contents = plain.data.data, plain.contents.data
+            data, contents = table.data.data, table.contents.data
             for row, (_, _, at, end, *_, proof_at, proof_end) in enumerate(signed.tolist()):
                 proof = b2a_base64(keys[users[row]].digest(contents[at:end]), newline=False)
                 found[row] = not hmac.compare_digest(proof, data[proof_at:proof_end])
             return found
         states = np.concatenate([_states(key) for key in keys])
         _check(
-            plain.data, plain.contents, plain.contents.ctypes.data, signed.ravel(), users, states,
-            self._state, self._state.ctypes.data, self._digest, self._digest.ctypes.data, found,
-        )  # fmt: skip
+            table.data,
+            table.contents,
+            table.contents.ctypes.data,
+            signed.ravel(),
+            users,
+            states,
+            self._state,
+            self._state.ctypes.data,
+            self._digest,
+            self._digest.ctypes.data,
+            found,
+        )
         return found
 
 
-def signers(plain: PlainSends) -> tuple[list[bytes], Numbers]:
+def signers(table: SendTable) -> tuple[list[bytes], Numbers]:
     """The names of the users that sent the signed requests, and for each request the number of
     its user among them."""
     names: list[bytes] = []
-    users = np.zeros(len(plain.signed), np.int64)
-    signed, row = plain.signed.ravel(), 0
+    users = np.zeros(len(table.signed), np.int64)
+    signed, row = table.signed.ravel(), 0
     while True:
         joined = np.frombuffer(b"".join(names) or bytes(1), np.uint8)
         ends = np.fromiter(accumulate(map(len, names)), np.int64, len(names))
-        row = _name_users(plain.data, signed, row, joined, ends, users)
+        row = _name_users(table.data, signed, row, joined, ends, users)
         if row == len(users):
             return names, users
-        names.append(plain.data[slice(*plain.signed[row, 4:6])].tobytes())
+        names.append(table.data[slice(*table.signed[row, 4:6])].tobytes())
 
 
 @functools.lru_cache(KEYS_MAX)

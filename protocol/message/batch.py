@@ -17,8 +17,8 @@ from .record import COMPRESSED, INNER_BATCH, NEED_UNWRAP, PROPERTIES_LENGTH, Dat
 LAYOUT = Layout(
     {
         "size": "i",  # of the entry, bytes
-        "magic": "i",  # written 0, never looked at
-        "body_crc": "i",  # written 0, never looked at
+        "magic": "i",  # written 0, never read
+        "body_crc": "i",  # written 0, never read
         "flag": "i",
         "body_length": "i",
     }

@@ -38,7 +38,7 @@ class Layout:
         return Struct(">" + "".join(self.codes[name] for name in chosen))
 
     def pick(self, *names: str) -> Struct:
-        """These fields only, in the order of the layout, starting at its first byte.
+        """The Struct of these fields only, in the order of the layout, starting at its first byte.
 
         `name.low` is the last byte of a field, `name.unsigned` the field as an unsigned number.
         """
@@ -56,7 +56,7 @@ class Layout:
         return Struct("".join(parts))
 
     def dtype(self, *names: str, size: int = 0) -> Any:
-        """What `numpy.dtype` takes for these fields, or for all; elements have `size` bytes."""
+        """The argument of `numpy.dtype` for these fields, or all; elements have `size` bytes."""
         chosen = names or tuple(self.codes)
         return {
             "names": list(chosen),

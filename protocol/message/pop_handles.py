@@ -34,7 +34,7 @@ class Handle(NamedTuple):
 
     @property
     def is_order(self) -> bool:
-        """Whether the message was popped in order."""
+        """True if the message was popped in order."""
         return self.revive_queue_id == ORDER_REVIVE_QUEUE
 
 

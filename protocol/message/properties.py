@@ -82,24 +82,72 @@ TRANSIENT_PREFIX = "__RMQ.TRANSIENT."  # never stored
 # Names that an application may not set (MessageConst.STRING_HASH_SET).
 RESERVED = frozenset(
     {
-        KEYS, TAGS, WAIT, DELAY, RETRY_TOPIC, REAL_TOPIC, REAL_QID, TRAN_MSG, PGROUP, MIN_OFFSET,
-        MAX_OFFSET, BUYER_ID, ORIGIN_MESSAGE_ID, TRANSFER_FLAG, CORRECTION_FLAG, MQ2_FLAG,
-        RECONSUME_TIME, MSG_REGION, TRACE_ON, UNIQ_KEY, EXTEND_UNIQ_INFO, MAX_RECONSUME_TIMES,
-        CONSUME_START_TIME, DUP_INFO, TRAN_PREPARED_QUEUE_OFFSET, INSTANCE_ID, CORRELATION_ID,
-        REPLY_TO_CLIENT, TTL, ARRIVE_TIME, PUSH_REPLY_TIME, CLUSTER, MSG_TYPE, POP_CK,
-        POP_CK_OFFSET, FIRST_POP_TIME, INNER_MULTI_QUEUE_OFFSET, TIMER_DELAY_SEC, TIMER_DELAY_MS,
-        TIMER_DELIVER_MS, TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS, TIMER_ROLL_TIMES, TIMER_OUT_MS,
-        TIMER_DEL_UNIQKEY, TIMER_DELAY_LEVEL, CRC32, BORN_HOST, BORN_TIMESTAMP, DLQ_ORIGIN_TOPIC,
+        KEYS,
+        TAGS,
+        WAIT,
+        DELAY,
+        RETRY_TOPIC,
+        REAL_TOPIC,
+        REAL_QID,
+        TRAN_MSG,
+        PGROUP,
+        MIN_OFFSET,
+        MAX_OFFSET,
+        BUYER_ID,
+        ORIGIN_MESSAGE_ID,
+        TRANSFER_FLAG,
+        CORRECTION_FLAG,
+        MQ2_FLAG,
+        RECONSUME_TIME,
+        MSG_REGION,
+        TRACE_ON,
+        UNIQ_KEY,
+        EXTEND_UNIQ_INFO,
+        MAX_RECONSUME_TIMES,
+        CONSUME_START_TIME,
+        DUP_INFO,
+        TRAN_PREPARED_QUEUE_OFFSET,
+        INSTANCE_ID,
+        CORRELATION_ID,
+        REPLY_TO_CLIENT,
+        TTL,
+        ARRIVE_TIME,
+        PUSH_REPLY_TIME,
+        CLUSTER,
+        MSG_TYPE,
+        POP_CK,
+        POP_CK_OFFSET,
+        FIRST_POP_TIME,
+        INNER_MULTI_QUEUE_OFFSET,
+        TIMER_DELAY_SEC,
+        TIMER_DELAY_MS,
+        TIMER_DELIVER_MS,
+        TIMER_ENQUEUE_MS,
+        TIMER_DEQUEUE_MS,
+        TIMER_ROLL_TIMES,
+        TIMER_OUT_MS,
+        TIMER_DEL_UNIQKEY,
+        TIMER_DELAY_LEVEL,
+        CRC32,
+        BORN_HOST,
+        BORN_TIMESTAMP,
+        DLQ_ORIGIN_TOPIC,
         DLQ_ORIGIN_MESSAGE_ID,
     }
-)  # fmt: skip
+)
 
 # Names that RocketMQ's clients and brokers write into messages: the reserved ones, and some that a
 # sender may set, too.
 SYSTEM = RESERVED | {
-    SHARDING_KEY, TRANSACTION_ID, TRANSACTION_CHECK_TIMES, INNER_NUM, INNER_BASE, FORWARD_QUEUE_ID,
-    REDIRECT, TRACE_CONTEXT,
-}  # fmt: skip
+    SHARDING_KEY,
+    TRANSACTION_ID,
+    TRANSACTION_CHECK_TIMES,
+    INNER_NUM,
+    INNER_BASE,
+    FORWARD_QUEUE_ID,
+    REDIRECT,
+    TRACE_CONTEXT,
+}
 
 
 def encode(pairs: Mapping[str, str | None]) -> bytes:
@@ -161,7 +209,7 @@ def _find_unusual(raw: bytes, needle: bytes, at: int) -> bytes | None:
 
 
 class _Needles(dict[bytes, bytes]):
-    """What `find` looks for, by the name of a property."""
+    """The bytes that `find` searches for, by the name of a property."""
 
     def __missing__(self, name: bytes) -> bytes:
         needle = b"\x02%b\x01" % name

@@ -1,6 +1,6 @@
 """Which properties of a sent message a broker acts on: one table for everything that reads sends.
 
-The compiled reader (`protocol/kernels/plain_reading.py`) looks each name up here, the handler of
+The compiled reader (`protocol/kernels/parse_sends.py`) looks each name up here, the handler of
 single sends (`broker/send/handlers.py`) takes its sets of names from here. A property that is not
 in the table is stored as it came.
 """
@@ -11,7 +11,7 @@ from . import properties as props
 
 
 class Effect(IntEnum):
-    """What a property makes a broker do."""
+    """The effect of a property on the broker."""
 
     NONE = 0
     UNIQUE_KEY = 1  # identifies the message in the response and in the index
@@ -20,7 +20,7 @@ class Effect(IntEnum):
     ORDER = 4  # counts the message as one of a FIFO topic
     WAIT = 5  # "false": the response waits neither for the disk nor for slaves
     DELAY = 6  # delays the delivery
-    SINGLE = 7  # needs a closer look, so the message is handled singly
+    SINGLE = 7  # has another effect, so the message is handled singly
 
 
 EFFECTS = {

@@ -18,7 +18,7 @@ _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 class RecallHandle(NamedTuple):
-    """What a handle says. `time_ms` is -1 where it has no number."""
+    """The fields of a handle. `time_ms` is -1 if the handle has no number there."""
 
     topic: str
     broker_name: str
@@ -29,22 +29,22 @@ class RecallHandle(NamedTuple):
 def encode(topic: str, broker_name: str, time_ms: int, unique_key: str) -> str:
     """The text of a handle."""
     unique = unique_key.encode(errors="replace")
-    return encode_with(words_before(topic, broker_name, time_ms), unique).decode()
+    return encode_with(handle_prefix(topic, broker_name, time_ms), unique).decode()
 
 
-def words_before(topic: str, broker_name: str, time_ms: int) -> bytes:
-    """What handles of one topic and time say before the unique key, for `encode_with`."""
+def handle_prefix(topic: str, broker_name: str, time_ms: int) -> bytes:
+    """The part of a handle before the unique key, for `encode_with`."""
     return f"{VERSION} {topic} {broker_name} {time_ms} ".encode(errors="replace")
 
 
-def encode_with(words: bytes, unique_key: bytes) -> bytes:
-    """The text of a handle with these words and this unique key."""
+def encode_with(prefix: bytes, unique_key: bytes) -> bytes:
+    """The text of a handle with this prefix and this unique key."""
     # As base64.urlsafe_b64encode does, but this is for every timer message, and that two calls.
-    return _base64(words + unique_key, newline=False).translate(_URL_SAFE)
+    return _base64(prefix + unique_key, newline=False).translate(_URL_SAFE)
 
 
 def decode(text: str) -> RecallHandle:
-    """What a text says; Refusal (ILLEGAL_OPERATION) when it is no handle."""
+    """Parse the text of a handle; Refusal (ILLEGAL_OPERATION) if it is none."""
     if len(text) > HANDLE_CHARS_MAX:
         raise _invalid(f"it has {len(text)} characters, the limit is {HANDLE_CHARS_MAX}")
     try:

@@ -71,10 +71,22 @@ LAYOUT = Layout(
     }
 )
 (
-    SIZE_AT, MAGIC_AT, BODY_CRC_AT, QUEUE_ID_AT, FLAG_AT, QUEUE_OFFSET_AT, LOG_OFFSET_AT,
-    SYS_FLAG_AT, BORN_MS_AT, BORN_HOST_AT, STORE_MS_AT, STORE_HOST_AT, RECONSUME_TIMES_AT,
-    PREPARED_OFFSET_AT, BODY_LENGTH_AT,
-) = LAYOUT.at.values()  # fmt: skip
+    SIZE_AT,
+    MAGIC_AT,
+    BODY_CRC_AT,
+    QUEUE_ID_AT,
+    FLAG_AT,
+    QUEUE_OFFSET_AT,
+    LOG_OFFSET_AT,
+    SYS_FLAG_AT,
+    BORN_MS_AT,
+    BORN_HOST_AT,
+    STORE_MS_AT,
+    STORE_HOST_AT,
+    RECONSUME_TIMES_AT,
+    PREPARED_OFFSET_AT,
+    BODY_LENGTH_AT,
+) = LAYOUT.at.values()
 HEAD = LAYOUT.struct
 HEAD_BYTES = LAYOUT.size
 # The same in pieces, for hosts of any size.
@@ -132,7 +144,7 @@ class Record(msgspec.Struct, gc=False):
 
     @property
     def is_body_intact(self) -> bool:
-        """Whether the body has the crc that was stored with it."""
+        """True if the body has the crc that was stored with it."""
         return self.body_crc == body_crc(self.body)
 
 
@@ -190,7 +202,7 @@ def decode_record(data: Data, at: int = 0) -> Record:
     """The record that begins at `at`; bytes behind it are left alone.
 
     Malformed when it is cut off, has an unknown magic, or its lengths contradict each other. The
-    body's crc is not looked at: ask `is_body_intact`.
+    body's crc is not checked: `is_body_intact` does that.
     """
     available = len(data) - at
     if available < RECORD_BYTES_MIN:
@@ -199,9 +211,22 @@ def decode_record(data: Data, at: int = 0) -> Record:
         )
     # Nearly every record has IPv4 hosts and a short topic: it is read in one piece.
     (
-        size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag, born_ms, born_host,
-        store_ms, store_host, reconsume_times, prepared_offset, body_bytes,
-    ) = HEAD.unpack_from(data, at)  # fmt: skip
+        size,
+        magic,
+        crc,
+        queue_id,
+        flag,
+        queue_offset,
+        log_offset,
+        sys_flag,
+        born_ms,
+        born_host,
+        store_ms,
+        store_host,
+        reconsume_times,
+        prepared_offset,
+        body_bytes,
+    ) = HEAD.unpack_from(data, at)
     if magic == MAGIC_V1 and not sys_flag & HOSTS_V6:
         end = at + size
         place = at + HEAD_BYTES + body_bytes
@@ -211,12 +236,24 @@ def decode_record(data: Data, at: int = 0) -> Record:
                 (properties_bytes,) = PROPERTIES_LENGTH.unpack_from(data, topic_end)
                 if topic_end + 2 + properties_bytes == end:
                     return Record(
-                        size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag,
-                        born_ms, born_host, store_ms, store_host, reconsume_times,
-                        prepared_offset, bytes(data[at + HEAD_BYTES : place]),
+                        size,
+                        magic,
+                        crc,
+                        queue_id,
+                        flag,
+                        queue_offset,
+                        log_offset,
+                        sys_flag,
+                        born_ms,
+                        born_host,
+                        store_ms,
+                        store_host,
+                        reconsume_times,
+                        prepared_offset,
+                        bytes(data[at + HEAD_BYTES : place]),
                         bytes(data[place + 1 : topic_end]).decode(errors="replace"),
                         bytes(data[topic_end + 2 : end]),
-                    )  # fmt: skip
+                    )
     return _decode_field_by_field(data, at)
 
 
@@ -267,10 +304,24 @@ def _decode_field_by_field(data: Data, at: int) -> Record:
             f"{place + properties_bytes - at}"
         )
     return Record(
-        size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag, born_ms, born_host,
-        store_ms, store_host, reconsume_times, prepared_offset, body, topic,
+        size,
+        magic,
+        crc,
+        queue_id,
+        flag,
+        queue_offset,
+        log_offset,
+        sys_flag,
+        born_ms,
+        born_host,
+        store_ms,
+        store_host,
+        reconsume_times,
+        prepared_offset,
+        body,
+        topic,
         bytes(data[place:end]),
-    )  # fmt: skip
+    )
 
 
 def store_ms_of(data: Data) -> int:
@@ -305,10 +356,10 @@ def raw_properties_of(data: Data) -> bytes:
 
 
 def properties_places(data: bytes) -> list[tuple[int, int, int]]:
-    """Of records that lie one after the other: where each begins, its properties and it ends.
+    """The places of adjacent records: the start of each, the start of its properties, its end.
 
-    The properties begin at -1 where another than the common kind of record is, or what can't be
-    read: ask `raw_properties_of`. What can't be told apart from what follows is one piece with it.
+    The start of the properties is -1 for a record of a rare kind, and for bytes that can't be read:
+    call `raw_properties_of`. Bytes that can't be told from what follows are one piece with it.
     """
     places = []
     at, end = 0, len(data)
@@ -362,9 +413,22 @@ def decode_all(data: Data) -> list[Record]:
     while at < total:
         if total - at >= RECORD_BYTES_MIN:
             (
-                size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag, born_ms,
-                born_host, store_ms, store_host, reconsume_times, prepared_offset, body_bytes,
-            ) = unpack(data, at)  # fmt: skip
+                size,
+                magic,
+                crc,
+                queue_id,
+                flag,
+                queue_offset,
+                log_offset,
+                sys_flag,
+                born_ms,
+                born_host,
+                store_ms,
+                store_host,
+                reconsume_times,
+                prepared_offset,
+                body_bytes,
+            ) = unpack(data, at)
             end = at + size
             body_at = at + HEAD_BYTES
             topic_at = body_at + body_bytes
@@ -379,12 +443,25 @@ def decode_all(data: Data) -> list[Record]:
                         name, topic = found, found.decode(errors="replace")
                     records.append(
                         Record(
-                            size, magic, crc, queue_id, flag, queue_offset, log_offset, sys_flag,
-                            born_ms, born_host, store_ms, store_host, reconsume_times,
-                            prepared_offset, data[body_at:topic_at], topic,
+                            size,
+                            magic,
+                            crc,
+                            queue_id,
+                            flag,
+                            queue_offset,
+                            log_offset,
+                            sys_flag,
+                            born_ms,
+                            born_host,
+                            store_ms,
+                            store_host,
+                            reconsume_times,
+                            prepared_offset,
+                            data[body_at:topic_at],
+                            topic,
                             data[properties_at:end],
                         )
-                    )  # fmt: skip
+                    )
                     at = end
                     continue
         record = decode_record(data, at)
@@ -403,7 +480,7 @@ def crc_property(record: Data) -> bytes:
 
 
 def is_crc_property_right(record: bytes) -> bool | None:
-    """Whether a whole record agrees with the crc property at its end; None when it has none."""
+    """True if a whole record agrees with the crc property at its end; None if it has none."""
     end = len(record) - RESERVED_CRC_BYTES
     found = record[end:]
     if end < RECORD_BYTES_MIN or not found.startswith(props.CRC32.encode() + b"\x01"):

@@ -58,7 +58,7 @@ class SpanList:
             self._waiting.append(span)
 
     def take(self) -> list[Span]:
-        """What waits, which is gone then."""
+        """Remove and return the waiting spans."""
         waiting, self._waiting = self._waiting, []
         return waiting
 

@@ -45,7 +45,7 @@ def to_physical(item: Item, offset: int) -> int:
 
 
 def has_end(item: Item) -> bool:
-    """Whether the item is known to end somewhere: RocketMQ's tools decide no ends."""
+    """True if the item is known to end somewhere: RocketMQ's tools decide no ends."""
     return item.end_offset > item.start_offset
 
 

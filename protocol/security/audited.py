@@ -39,12 +39,12 @@ def name_of(code: int) -> str:
 
 
 def is_change(code: int, access: Needs) -> bool:
-    """Whether a request with this code, of a row with this access, is an administrative change."""
+    """True if a request with this code, of a row with this access, is an administrative change."""
     if code in ROUTINE or name_of(code).startswith(READING):
         return False
     return bool(access.actions & CHANGING) or code == codes.CONSUME_MESSAGE_DIRECTLY
 
 
 def is_denial(refusal: Refusal) -> bool:
-    """Whether access control has refused."""
+    """True if access control has refused."""
     return refusal.code == codes.NO_PERMISSION

@@ -20,7 +20,7 @@ Find = Callable[[Command, Fields, str], Iterable[Need]]
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a user needs to send a request.
+    """The permissions that a user needs to send a request.
 
     `asks` has kinds of resources, each with actions: on every resource of that kind that the
     request names, the user needs permission for one of them. `find` finds these resources. An

@@ -1,6 +1,6 @@
 """What an access list says: resources, entries, and which of them decides about a request.
 
-Plain values and functions. The names of kinds, patterns, actions and decisions are RocketMQ's.
+Values and pure functions. The names of kinds, patterns, actions and decisions are RocketMQ's.
 """
 
 import ipaddress
@@ -16,7 +16,13 @@ ANY, CLUSTER, NAMESPACE, TOPIC, GROUP = "Any", "Cluster", "Namespace", "Topic", 
 LITERAL, PREFIXED, WHOLE = range(3)  # patterns, the one that decides first first
 ALL = "All"
 PUB, SUB, CREATE, UPDATE, DELETE, GET, LIST = (
-    *("Pub", "Sub", "Create", "Update", "Delete", "Get", "List"),
+    "Pub",
+    "Sub",
+    "Create",
+    "Update",
+    "Delete",
+    "Get",
+    "List",
 )
 ALLOW, DENY = "Allow", "Deny"
 USER_PREFIX = "User:"  # of the subject of an access list
@@ -43,7 +49,7 @@ class Need(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """What an entry is about: `*`, `Topic:*`, `Topic:orders*` or `Topic:orders`."""
+    """The resources that an entry covers: `*`, `Topic:*`, `Topic:orders*` or `Topic:orders`."""
 
     kind: str
     pattern: int
@@ -78,7 +84,7 @@ class PolicyEntry(NamedTuple):
         return PolicyEntryInfo(self.resource.key, list(self.actions), sources, self.decision)
 
     def fits(self, need: Need, address: Address | None) -> bool:
-        """Whether the entry covers this action from this address (None: the address is unknown)."""
+        """True if the entry covers this action from this address (None: the address is unknown)."""
         if not self.resource.covers(need.kind, need.name):
             return False
         if ALL not in self.actions and not any(one in self.actions for one in need.actions):
@@ -150,7 +156,7 @@ def deciding(
 
 
 def denial(policies: Mapping[str, Iterable[PolicyEntry]], need: Need, ip: str) -> str | None:
-    """Why this may not be done from that address; None if allowed.
+    """The reason why this may not be done from that address; None if it may.
 
     `policies` are the entries of a user by type: Custom ones decide first, then Default ones.
     """

@@ -8,9 +8,9 @@ MOST = 0o640
 
 
 def fault_of(path: str, mode: int) -> str:
-    """Why a file with this mode can't hold a secret, and the remedy; "" for one that can.
+    """The reason why a file with this mode can't hold a secret, and the remedy; "" if it can.
 
-    Its owner and its group may read it.
+    The owner and the group may read the file.
     """
     if not stat.S_ISREG(mode):
         return f"{path} is no plain file; name one"

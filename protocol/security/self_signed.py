@@ -111,8 +111,15 @@ def _host(text: str) -> x509.GeneralName:
 
 def _usage(names: set[str]) -> x509.KeyUsage:
     kinds = (
-        *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
-        *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+        "digital_signature",
+        "content_commitment",
+        "key_encipherment",
+        "data_encipherment",
+        "key_agreement",
+        "key_cert_sign",
+        "crl_sign",
+        "encipher_only",
+        "decipher_only",
     )
     return x509.KeyUsage(**{kind: kind in names for kind in kinds})
 

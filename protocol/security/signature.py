@@ -38,7 +38,7 @@ def signed(
 
 
 def is_signed(fields: Mapping[str, str], body: bytes, version: int, secret_key: str) -> bool:
-    """Whether a request of this version has the signature of that password, in constant time."""
+    """True if a request of this version has the signature of that password, in constant time."""
     content = {key: value for key, value in fields.items() if key != SIGNATURE}
     if version <= UNIQUE_KEY_VERSION_MAX:
         content.pop(UNIQUE_KEY_FIELD, None)
@@ -51,7 +51,7 @@ def is_signed(fields: Mapping[str, str], body: bytes, version: int, secret_key: 
 
 
 def signed_content(fields: Mapping[str, str], body: bytes) -> bytes:
-    """What is signed; `fields` without the signature."""
+    """The bytes that are signed; `fields` without the signature."""
     if "".join(fields).isascii():
         names = sorted(fields)  # the same order, a third of the time
     else:

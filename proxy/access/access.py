@@ -59,7 +59,7 @@ class Access:
             raise
 
     async def close(self) -> None:
-        """Cancel what is being asked for."""
+        """Cancel the requests under way."""
         await self._users.close()
         await self._lists.close()
 

@@ -57,7 +57,8 @@ async def query_route(service: Service, call: Call, client_id: str, request: Any
 
 
 async def query_assignment(service: Service, call: Call, client_id: str, request: Any) -> Any:
-    """Where a push consumer receives from: one entry a broker; for a group in order one a queue.
+    """The queues that a push consumer receives from: one entry for each broker; for a group in
+    order one for each queue.
 
     Every consumer gets every broker.
     """
@@ -83,7 +84,7 @@ async def query_assignment(service: Service, call: Call, client_id: str, request
 
 
 def dialled(service: Service, call: Call, given: Any) -> Any:
-    """The endpoints that this client is told."""
+    """The endpoints to name to this client."""
     port = None if service.config.use_endpoint_port_from_request else service.own_port()
     return endpoints(given, call.authority, call.connection.local, port)
 
@@ -126,11 +127,11 @@ async def _unborn(service: Service) -> TopicRouteData:
 
 
 def endpoints(given: Any, authority: str, local: tuple[str, int], port: int | None) -> Any:
-    """Where the proxy tells its clients to go, which is what they dialled.
+    """The endpoints to name to a client: those that the client dialled.
 
-    `given` are those of the request, which say what the client dialled; without them, or without a
-    port in them, it is the call's :authority, and without that our end of the connection. `port`,
-    if not None, replaces theirs.
+    `given` are the endpoints of the request, which say what the client dialled; without them, or
+    without a port in them, the call's :authority counts, and without that our end of the
+    connection. `port`, if not None, replaces their ports.
     """
     found = Endpoints()
     host, dialled_port = _split(authority) if authority else local

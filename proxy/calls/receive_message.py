@@ -1,4 +1,4 @@
-"""ReceiveMessage: a pop of one broker; with several, all of them are looked at and waited for."""
+"""ReceiveMessage: a pop of one broker; with several, all of them are asked and waited for."""
 
 import asyncio
 import logging
@@ -45,8 +45,8 @@ _FOUND = (codes.SUCCESS, codes.POLLING_TIMEOUT, codes.PULL_NOT_FOUND)
 
 
 @dataclass(slots=True)
-class Wish:
-    """What a client wants to receive. Times in ms."""
+class ReceiveRequest:
+    """The checked values of a receive request. Times in ms."""
 
     client_id: str
     group: str
@@ -75,26 +75,26 @@ class Delivery:
 async def receive_message(service: Service, call: Call, client_id: str, request: Any) -> None:
     """A status, the messages, the time."""
     poll_ms = _poll_ms(service, call, client_id, request)
-    wish = await _wish(service, client_id, request)
-    route = await service.topics.route(wish.topic)
-    pop = asyncio.create_task(_pop_any(service, route, wish, _first(route, request), poll_ms))
+    receive = await _receive_request(service, client_id, request)
+    route = await service.topics.route(receive.topic)
+    pop = asyncio.create_task(_pop_any(service, route, receive, _first(route, request), poll_ms))
     try:
         popped = await asyncio.shield(pop)
     except asyncio.CancelledError:
         # What the brokers hand out now reaches no client.
-        pop.add_done_callback(lambda done: _give_back_later(service, wish, done))
+        pop.add_done_callback(lambda done: _give_back_later(service, receive, done))
         raise
     began_ns = 0 if service.spans is None else service.spans.now_ns()
-    found = await _deliverable(service, wish, popped)
-    await _deliver(service, call, wish, found, were_some=bool(popped))
+    found = await _deliverable(service, receive, popped)
+    await _deliver(service, call, receive, found, were_some=bool(popped))
     if service.spans is not None:
         for each in found:
-            topic = pop_handles.normal_topic(each.record.topic, wish.group)
-            service.spans.received(each.record, topic, wish.group, began_ns=began_ns)
+            topic = pop_handles.normal_topic(each.record.topic, receive.group)
+            service.spans.received(each.record, topic, receive.group, began_ns=began_ns)
 
 
 async def _deliver(
-    service: Service, call: Call, wish: Wish, found: list[Delivery], *, were_some: bool
+    service: Service, call: Call, receive: ReceiveRequest, found: list[Delivery], *, were_some: bool
 ) -> None:
     now = service.brokers.now_ms()
     if not found:
@@ -105,13 +105,13 @@ async def _deliver(
     try:
         for number, each in enumerate(found, 1):
             answer = ReceiveMessageResponse()
-            answer.message.CopyFrom(_message(each, wish, now))
+            answer.message.CopyFrom(_message(each, receive, now))
             answers.append(answer)
             size += len(each.record.body)
             if size < CHUNK_BYTES and number < len(found):
                 continue
-            if wish.renews:
-                _keep(service, wish, found[len(found) - len(undelivered) : number])
+            if receive.renews:
+                _keep(service, receive, found[len(found) - len(undelivered) : number])
             call.put_all(answers)
             await call.drained()
             if call.is_done:
@@ -120,60 +120,66 @@ async def _deliver(
             answers, size = [], 0
     finally:
         if undelivered:  # the client is gone
-            _give_back(service, wish, undelivered)
+            _give_back(service, receive, undelivered)
     last = ReceiveMessageResponse()
     delivery_time(last, now)
     call.put(last)
-    if wish.renews:
-        call.when_received(lambda got: None if got else _not_received(service, wish, found))
+    if receive.renews:
+        call.when_received(lambda got: None if got else _not_received(service, receive, found))
 
 
-def _message(delivery: Delivery, wish: Wish, now_ms: int) -> Any:
+def _message(delivery: Delivery, receive: ReceiveRequest, now_ms: int) -> Any:
     record = delivery.record
     return message_of(
         record,
-        pop_handles.normal_topic(record.topic, wish.group),
+        pop_handles.normal_topic(record.topic, receive.group),
         now_ms=now_ms,
         handle=delivery.receipt.full_text,
         attempt=delivery.attempt,
         pairs=delivery.pairs,
-        asked=wish.asked,
+        asked=receive.asked,
     )
 
 
-def _keep(service: Service, wish: Wish, found: list[Delivery]) -> None:
+def _keep(service: Service, receive: ReceiveRequest, found: list[Delivery]) -> None:
     """Keep these messages invisible until the client is done with them."""
-    service.clients.seen(wish.client_id)
+    service.clients.seen(receive.client_id)
     for each in found:
         service.keeper.keep(
-            *(wish.client_id, wish.group, wish.topic, each.message_id, each.receipt),
+            receive.client_id,
+            receive.group,
+            receive.topic,
+            each.message_id,
+            each.receipt,
             attempt=each.attempt,
         )
 
 
-def _give_back(service: Service, wish: Wish, undelivered: list[Delivery]) -> None:
+def _give_back(service: Service, receive: ReceiveRequest, undelivered: list[Delivery]) -> None:
     for each in undelivered:
-        kept = service.keeper.find(wish.client_id, wish.group, each.message_id, each.receipt)
+        kept = service.keeper.find(receive.client_id, receive.group, each.message_id, each.receipt)
         if kept is not None:
             service.keeper.drop(kept)
     receipts = [each.receipt for each in undelivered]
-    service.keeper.give_back_soon(wish.group, wish.topic, receipts)
+    service.keeper.give_back_soon(receive.group, receive.topic, receipts)
 
 
-def _not_received(service: Service, wish: Wish, found: list[Delivery]) -> None:
+def _not_received(service: Service, receive: ReceiveRequest, found: list[Delivery]) -> None:
     """The answer may not have reached the client, which then never acknowledges what is renewed."""
     for each in found:
-        service.keeper.release_soon(wish.client_id, wish.group, each.message_id, each.receipt)
+        service.keeper.release_soon(receive.client_id, receive.group, each.message_id, each.receipt)
 
 
-def _give_back_later(service: Service, wish: Wish, done: "asyncio.Task[list[Delivery]]") -> None:
+def _give_back_later(
+    service: Service, receive: ReceiveRequest, done: "asyncio.Task[list[Delivery]]"
+) -> None:
     if not done.cancelled() and done.exception() is None:
         receipts = [each.receipt for each in done.result()]
-        service.keeper.give_back_soon(wish.group, wish.topic, receipts)
+        service.keeper.give_back_soon(receive.group, receive.topic, receipts)
 
 
 def _poll_ms(service: Service, call: Call, client_id: str, request: Any) -> int:
-    """How long the brokers may wait for a message."""
+    """The time that the brokers may wait for a message, ms."""
     remaining_s = call.remaining_s()
     remaining = None if remaining_s is None else int(remaining_s * 1_000)
     if request.HasField("long_polling_timeout"):
@@ -192,8 +198,8 @@ def _poll_ms(service: Service, call: Call, client_id: str, request: Any) -> int:
 
 
 def within_limits(service: Service, call: Call, wanted: int) -> int:
-    """How long the brokers may wait, in ms, of the `wanted` ones: within the limits of the
-    settings, and so that an answer surely finds the client waiting."""
+    """The part of `wanted` ms that the brokers may wait: within the limits of the settings, and so
+    that the response surely finds the client waiting."""
     config = service.config
     wanted = max(wanted, config.grpc_client_consumer_min_long_polling_timeout_millis)
     wanted = min(wanted, config.grpc_client_consumer_max_long_polling_timeout_millis)
@@ -201,7 +207,7 @@ def within_limits(service: Service, call: Call, wanted: int) -> int:
     return max(0, wanted if seconds is None else min(wanted, int(seconds * 1_000)))
 
 
-async def _wish(service: Service, client_id: str, request: Any) -> Wish:
+async def _receive_request(service: Service, client_id: str, request: Any) -> ReceiveRequest:
     topic, group = topic_of(request.message_queue.topic), group_of(request.group)
     config = service.config
     renews = config.enable_proxy_auto_renew and request.auto_renew
@@ -213,7 +219,7 @@ async def _wish(service: Service, client_id: str, request: Any) -> Wish:
         )
         check_invisible(service, invisible_ms, config.min_invisible_time_mills_for_recv)
     settings = await service.topics.group(group)
-    return Wish(
+    return ReceiveRequest(
         client_id,
         group,
         topic,
@@ -265,12 +271,12 @@ def _first(route: TopicRoute, request: Any) -> str:
 
 
 async def _pop_any(
-    service: Service, route: TopicRoute, wish: Wish, first: str, poll_ms: int
+    service: Service, route: TopicRoute, receive: ReceiveRequest, first: str, poll_ms: int
 ) -> list[Delivery]:
     """Messages of the first broker, or of any other; none once the time is up."""
     names = [first, *(name for name, _ in route.readable if name != first)]
     if len(names) == 1:
-        return await _pop(service, wish, first, poll_ms)
+        return await _pop(service, receive, first, poll_ms)
     loop = asyncio.get_running_loop()
     until = loop.time() + poll_ms / 1_000
     failure: StatusError | None = None
@@ -278,7 +284,7 @@ async def _pop_any(
         failures = 0
         for name in names:
             try:
-                found = await _pop(service, wish, name, 0)
+                found = await _pop(service, receive, name, 0)
             except StatusError as wrong:
                 failure, failures = wrong, failures + 1
                 continue
@@ -289,19 +295,21 @@ async def _pop_any(
         left_ms = int((until - loop.time()) * 1_000)
         if left_ms <= 0:
             return []
-        names = await _with_messages(service, wish, names, min(left_ms, WAIT_MS_MAX))
+        names = await _with_messages(service, receive, names, min(left_ms, WAIT_MS_MAX))
 
 
-async def _with_messages(service: Service, wish: Wish, names: list[str], wait_ms: int) -> list[str]:
+async def _with_messages(
+    service: Service, receive: ReceiveRequest, names: list[str], wait_ms: int
+) -> list[str]:
     """Wait until a broker has a message; the brokers, those with one first."""
     header = Notification(
-        wish.group,
-        wish.topic,
+        receive.group,
+        receive.topic,
         ALL_QUEUES,
         wait_ms,
         service.brokers.now_ms(),
-        wish.in_order,
-        wish.attempt_id,
+        receive.in_order,
+        receive.attempt_id,
     )
     by_address = {
         address: name for name in names if (address := service.brokers.address(name)) is not None
@@ -321,23 +329,25 @@ async def _with_messages(service: Service, wish: Wish, names: list[str], wait_ms
     return having + [name for name in names if name not in having]
 
 
-async def _pop(service: Service, wish: Wish, broker: str, poll_ms: int) -> list[Delivery]:
+async def _pop(
+    service: Service, receive: ReceiveRequest, broker: str, poll_ms: int
+) -> list[Delivery]:
     address = service.brokers.address(broker)
     if address is None:
         raise StatusError(Code.BAD_REQUEST, f"cannot find broker {broker}")
     header = PopMessage(
-        wish.group,
-        wish.topic,
+        receive.group,
+        receive.topic,
         ALL_QUEUES,
-        wish.max_messages,
-        wish.invisible_ms,
+        receive.max_messages,
+        receive.invisible_ms,
         poll_ms,
         FROM_END,
         service.brokers.now_ms(),
-        wish.wanted.expression_type,
-        wish.wanted.sub_string,
-        wish.in_order,
-        wish.attempt_id,
+        receive.wanted.expression_type,
+        receive.wanted.sub_string,
+        receive.in_order,
+        receive.attempt_id,
     )
     timeout_s = poll_ms / 1_000 + ANSWER_SECONDS
     answer = await service.brokers.ask(
@@ -387,18 +397,20 @@ def _deliveries(answer: Command, broker: str) -> list[Delivery]:
     return found
 
 
-async def _deliverable(service: Service, wish: Wish, popped: list[Delivery]) -> list[Delivery]:
+async def _deliverable(
+    service: Service, receive: ReceiveRequest, popped: list[Delivery]
+) -> list[Delivery]:
     """Without messages whose tag only has a wanted hash, which are acknowledged, and without
     messages that were delivered too often, which go to the dead letter topic."""
-    tags = {tag.encode() for tag in wish.wanted.tags_set}
-    is_dead_letter = wish.topic.startswith(DLQ_PREFIX)
+    tags = {tag.encode() for tag in receive.wanted.tags_set}
+    is_dead_letter = receive.topic.startswith(DLQ_PREFIX)
     found, others = [], []
     for each in popped:
         if tags and props.find(each.record.raw_properties, b"TAGS") not in tags:
-            others.append(service.popped.ack(wish.group, wish.topic, each.receipt))
-        elif each.attempt > wish.attempts_max and not is_dead_letter:
+            others.append(service.popped.ack(receive.group, receive.topic, each.receipt))
+        elif each.attempt > receive.attempts_max and not is_dead_letter:
             others.append(
-                service.popped.forward(wish.group, wish.topic, each.receipt, each.message_id)
+                service.popped.forward(receive.group, receive.topic, each.receipt, each.message_id)
             )
         else:
             found.append(each)

@@ -127,7 +127,7 @@ def streaming(
 async def _outcome(
     name: str, handle: Unary, service: Service, call: Call, request: Any
 ) -> tuple[Any, Any]:
-    """What a handler returns and None, or None and the status of an error."""
+    """Call a handler. Returns its response and None, or None and the status of an error."""
     try:
         client_id = client_id_of(call)
         await service.access.check(name, call, request)

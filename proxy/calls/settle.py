@@ -101,7 +101,12 @@ async def end_transaction(service: Service, call: Call, client_id: str, request:
     if address is None:
         raise StatusError(Code.BAD_REQUEST, f"cannot find broker {half.broker_name[:200]}")
     header = EndTransaction(
-        *(topic, half.queue_offset, half.log_offset, outcome, half.message_id, topic),
+        topic,
+        half.queue_offset,
+        half.log_offset,
+        outcome,
+        half.message_id,
+        topic,
         from_check=request.source == _FROM_CHECK,
         transaction_id=half.message_id,
     )

@@ -24,7 +24,7 @@ HeartbeatResponse = definitions.message("HeartbeatResponse")
 NotifyResponse = definitions.message("NotifyClientTerminationResponse")
 _TYPES = definitions.enum("ClientType")
 _KNOWN_TYPES = {_TYPES[name] for name in ("PRODUCER", "PUSH_CONSUMER", "SIMPLE_CONSUMER")}
-CLIENTS_AT_ONCE = 100  # are looked at before other work goes on
+CLIENTS_AT_ONCE = 100  # are checked before other work goes on
 TOPICS_MAX = 10_000  # of one client
 _UNKNOWN_CLIENT = "cannot find client settings for this client"
 
@@ -115,7 +115,7 @@ def _put(client: Client, told: Any) -> None:
 
 
 def _settings_for(service: Service, client: Client, group: SubscriptionGroupConfig | None) -> Any:
-    """What a client is told; `group` is that of a consumer."""
+    """The settings to send to a client; `group` is that of a consumer."""
     if group is not None:
         return consumer_settings(client.settings, service.config, group)
     return producer_settings(client.settings, service.config)

@@ -24,7 +24,7 @@ FRAME_BYTES_MAX = 64 << 20
 HANDED_MAX = 50_000  # handles in one answer
 TAKE_SECONDS = 1.0  # for the answer of another worker
 DIAL_SECONDS = 0.2  # between attempts to reach another worker
-FORGET_SECONDS = 5.0  # between looks for clients without handles
+FORGET_SECONDS = 5.0  # between checks for clients without handles
 _LENGTH = Struct(">I")
 
 Place = tuple[str, int, int]
@@ -84,7 +84,7 @@ _decode = msgspec.msgpack.Decoder(Message).decode
 
 
 class Handover:
-    """This worker's end. Make and start it inside a running loop."""
+    """The end of this worker. Make and start it inside a running loop."""
 
     def __init__(self, worker: Worker, keeper: Keeper) -> None:
         self._worker = worker
@@ -122,7 +122,7 @@ class Handover:
     # --- for the keeper -------------------------------------------------------------------------
 
     def keeps(self, client_id: str) -> None:
-        """This worker keeps a handle of this client."""
+        """Announce that this worker keeps a handle of this client."""
         if client_id not in self._announced:
             self._announced.add(client_id)
             self._tell(Keeps([client_id]))
@@ -130,7 +130,7 @@ class Handover:
     async def take(
         self, client_id: str, group: str = "", message_id: str = "", place: Place | None = None
     ) -> list[Kept]:
-        """What other workers keep of a client, or of one message; they keep it no longer."""
+        """Take over the handles of a client, or of one message, from other workers."""
         answers = []
         for number, client_ids in self._kept_at.items():
             link = self._links.get(number)
@@ -217,8 +217,14 @@ class Handover:
         self.handed += len(found)
         return [
             Handed(
-                *(each.group, each.topic, each.message_id, each.receipt.full_text),
-                *(each.first_pop_ms, each.attempt, each.renews, each.times),
+                each.group,
+                each.topic,
+                each.message_id,
+                each.receipt.full_text,
+                each.first_pop_ms,
+                each.attempt,
+                each.renews,
+                each.times,
             )
             for each in found
         ]
@@ -236,8 +242,15 @@ class Handover:
 def _kept(client_id: str, handed: Handed) -> Kept:
     receipt: Receipt = read(handed.handle)
     return Kept(
-        *(client_id, handed.group, handed.topic, handed.message_id, receipt),
-        *(handed.first_pop_ms, handed.attempt, handed.renews, handed.times),
+        client_id,
+        handed.group,
+        handed.topic,
+        handed.message_id,
+        receipt,
+        handed.first_pop_ms,
+        handed.attempt,
+        handed.renews,
+        handed.times,
     )
 
 
@@ -248,7 +261,7 @@ def _write(writer: asyncio.StreamWriter, message: Message) -> None:
 
 
 async def _read(reader: asyncio.StreamReader) -> Message | None:
-    """The next message; None at the end, or after what is no message."""
+    """The next message; None at the end, or after bytes that are no message."""
     with suppress(asyncio.IncompleteReadError, ConnectionError):
         (size,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
         if size > FRAME_BYTES_MAX:

@@ -27,8 +27,24 @@ RENEWALS_MAX = 200  # at once
 # How long each renewal keeps a message invisible; the last one repeats. In ms.
 STEPS_MS = (60_000, 180_000, 300_000, 600_000, 1_800_000, 3_600_000)
 DELAYS_MS = (
-    *(1_000, 5_000, 10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000),
-    *(420_000, 480_000, 540_000, 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000),
+    1_000,
+    5_000,
+    10_000,
+    30_000,
+    60_000,
+    120_000,
+    180_000,
+    240_000,
+    300_000,
+    360_000,
+    420_000,
+    480_000,
+    540_000,
+    600_000,
+    1_200_000,
+    1_800_000,
+    3_600_000,
+    7_200_000,
 )  # of a group's retries by default
 RETRIES_BEFORE = 2  # a first retry waits for the third delay
 
@@ -60,7 +76,7 @@ class Others(Protocol):
     """The other workers of this proxy."""
 
     def keeps(self, client_id: str) -> None:
-        """This worker keeps a handle of this client."""
+        """Announce that this worker keeps a handle of this client."""
 
     async def take(
         self,
@@ -69,7 +85,7 @@ class Others(Protocol):
         message_id: str = "",
         place: tuple[str, int, int] | None = None,
     ) -> list[Kept]:
-        """What they keep of a client, or of one message; they keep it no longer."""
+        """Take over the handles of a client, or of one message, from other workers."""
 
 
 class Keeper:
@@ -145,7 +161,7 @@ class Keeper:
                 self._put(kept)
 
     def has_handles(self, client_id: str) -> bool:
-        """Whether any handle of this client is kept here."""
+        """True if any handle of this client is kept here."""
         return client_id in self._of_client
 
     async def give_all(self, client_id: str, most: int) -> list[Kept]:
@@ -228,7 +244,7 @@ class Keeper:
             self._spawn(self._visible_soon(group, topic, each))
 
     async def renew_due(self) -> None:
-        """Renew what becomes visible within the time ahead; forget what is over."""
+        """Renew the handles of messages that become visible soon; forget those that are over."""
         now, ahead = self._brokers.now_ms(), self._config.renew_ahead_time_millis
         due = []
         for kept in list(self._kept.values()):
@@ -275,7 +291,9 @@ class Keeper:
                 if is_final or kept.failures >= self._config.max_renew_retry_times:
                     log.warning(
                         "message %s of group %s is not kept invisible any longer: %s",
-                        *(kept.message_id, kept.group, wrong.message),
+                        kept.message_id,
+                        kept.group,
+                        wrong.message,
                     )
                     self.drop(kept)
                 return

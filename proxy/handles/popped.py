@@ -37,7 +37,7 @@ class Popped:
         self._check_time(receipt)
         known, code = receipt.known, codes.CHANGE_MESSAGE_INVISIBLETIME
         header = ChangeInvisibleTime(
-            *(group, receipt.topic(topic, group), known.queue_id, receipt.text, known.offset, ms)
+            group, receipt.topic(topic, group), known.queue_id, receipt.text, known.offset, ms
         )
         try:
             answer = await self._brokers.ask(address, code, header)
@@ -52,7 +52,10 @@ class Popped:
         if receipt.log_offset < 0:
             raise StatusError(Code.INVALID_RECEIPT_HANDLE, "commit log offset is empty")
         header = ConsumerSendMsgBack(
-            *(receipt.log_offset, group, TO_DEAD_LETTERS, message_id),
+            receipt.log_offset,
+            group,
+            TO_DEAD_LETTERS,
+            message_id,
             receipt.topic(topic, group),
             max_reconsume_times=0,
         )

@@ -19,17 +19,17 @@ class Receipt:
 
     @property
     def full_text(self) -> str:
-        """As the client gets it."""
+        """The text that the client gets."""
         return f"{self.text} {self.log_offset}"
 
     @property
     def place(self) -> tuple[str, int, int]:
-        """Where the message is: broker, queue id, queue offset."""
+        """The place of the message: broker, queue id, queue offset."""
         return self.known.broker_name, self.known.queue_id, self.known.offset
 
     @property
     def visible_ms(self) -> int:
-        """When the message becomes visible again, on the broker's clock."""
+        """The time when the message becomes visible again, on the broker's clock."""
         return self.known.pop_ms + self.known.invisible_ms
 
     def topic(self, topic: str, group: str) -> str:

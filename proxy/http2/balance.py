@@ -37,7 +37,7 @@ class Worker:
 def shared_port(host: str, port: int) -> socket.socket:
     """A socket that is bound beside others of this user (SO_REUSEPORT), and does not listen.
 
-    OSError with a plain sentence when the port can't be had.
+    OSError with a readable sentence if the port can't be had.
     """
     if not hasattr(socket, "SO_REUSEPORT"):
         raise OSError("grpcWorkers needs SO_REUSEPORT, which this system lacks; set it to 1")
@@ -103,7 +103,7 @@ class Balance:
         self._socket = self._listening = None
 
     def changed(self) -> None:
-        """The number of connections is another one."""
+        """Tell the other workers that this worker's number of connections has changed."""
         if not self._tells:
             self._tells = True
             self._loop.call_soon(self._tell)
@@ -143,7 +143,7 @@ class Balance:
             self._loop.add_reader(self._listening, self._accept)
 
     def _pass_on(self, connection: socket.socket) -> bool:
-        """Give it to the worker with the fewest connections; False when that is this one."""
+        """Pass a connection to the worker with the fewest; False if that is this worker."""
         assert self._socket is not None
         # Not `socket.send_fds`, which ignores the address in Python 3.11.
         descriptor = array("i", [connection.fileno()])

@@ -48,8 +48,8 @@ class CallConnection(Protocol):
     def consumed(self, call: "Call", count: int) -> None:
         """`count` bytes of a call were taken; the client may send as many again."""
 
-    def is_behind(self, call: "Call") -> bool:
-        """Whether a handler has to wait before it writes more."""
+    def over_unsent_limit(self, call: "Call") -> bool:
+        """True if a handler has to wait before it writes more."""
         ...
 
     def send(self, call: "Call", data: bytes) -> None:
@@ -60,10 +60,28 @@ class Call:
     """A call that is being served."""
 
     __slots__ = (
-        "_arrived", "_ended", "_messages", "_method", "_unread_bytes", "_writable", "answer_by",
-        "arriving", "connection", "deadline", "has_headers", "is_done", "is_remote_open",
-        "metadata", "on_received", "out", "path", "stream_id", "task", "timer", "trailers",
-    )  # fmt: skip
+        "_arrived",
+        "_ended",
+        "_messages",
+        "_method",
+        "_unread_bytes",
+        "_writable",
+        "answer_by",
+        "arriving",
+        "connection",
+        "deadline",
+        "has_headers",
+        "is_done",
+        "is_remote_open",
+        "metadata",
+        "on_received",
+        "out",
+        "path",
+        "stream_id",
+        "task",
+        "timer",
+        "trailers",
+    )
 
     def __init__(
         self,
@@ -108,7 +126,7 @@ class Call:
 
     @property
     def authority(self) -> str:
-        """What the client dialled, as "host:port" or "host"; "" if it doesn't say."""
+        """The address that the client dialled, "host:port" or "host"; "" if it is not given."""
         return self.text(b":authority") or self.text(b"host")
 
     def remaining_s(self) -> float | None:
@@ -155,7 +173,7 @@ class Call:
 
     async def drained(self) -> None:
         """Wait until the peer has taken enough of what was written."""
-        while not self.is_done and self.connection.is_behind(self):
+        while not self.is_done and self.connection.over_unsent_limit(self):
             self._writable = self._writable or asyncio.Event()
             self._writable.clear()
             await self._writable.wait()

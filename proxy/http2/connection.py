@@ -44,7 +44,7 @@ _OK_TRAILERS = [(b"grpc-status", b"0")]
 
 
 class Shared:
-    """What the connections of one server have in common."""
+    """The state that the connections of one server share."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Shared:
         self.ended: dict[tuple[bytes, int], int] = {}
 
     def stalled_s(self, now: float) -> float:
-        """How long bytes that are read now may have waited, because the process stood still."""
+        """The seconds that bytes read now may have waited, because the process stood still."""
         return max(0.0, now - self.ticked_at - TICK_SECONDS) if self.ticked_at else 0.0
 
 
@@ -110,7 +110,7 @@ class Http2Connection(asyncio.Protocol):
         self.shared.connections.add(self)
 
     def set_transport(self, transport: asyncio.Transport) -> None:
-        """From now on bytes go through this transport, which encrypts them."""
+        """Send bytes through this transport from now on, which encrypts them."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
@@ -216,8 +216,8 @@ class Http2Connection(asyncio.Protocol):
             self._h2.acknowledge_received_data(count, call.stream_id)
             self.flush_soon()
 
-    def is_behind(self, call: Call) -> bool:
-        """Whether a handler has to wait before it writes more."""
+    def over_unsent_limit(self, call: Call) -> bool:
+        """True if a handler has to wait before it writes more."""
         return len(call.out) > CALL_OUT_BYTES_MAX or self._out_bytes > OUT_BYTES_MAX or self._paused
 
     def send(self, call: Call, data: bytes) -> None:

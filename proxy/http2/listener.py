@@ -19,7 +19,7 @@ SWEEP_SECONDS = 5.0
 HELLO_SECONDS = 30.0  # from the connection to the first byte of HTTP/2, TLS handshake included
 PING_SECONDS, ANSWER_SECONDS = 40.0, 20.0  # silence before a ping, and time for its answer
 CLOSE_SECONDS = 10.0  # for the end of a connection
-SETTLE_SECONDS = 0.1  # between the two GOAWAYs: calls that are on their way still get in
+GOAWAY_SECONDS = 0.1  # between the two GOAWAYs: calls that are on their way still get in
 
 
 class GrpcTls(Tls):
@@ -60,7 +60,7 @@ class Listener:
 
     async def start(self, host: str, port: int, worker: Worker | None = None) -> None:
         """Listen; a `worker` shares the port and its connections with the others. OSError with a
-        plain sentence when the port can't be had."""
+        readable sentence if the port can't be had."""
         if worker is None:
             self._server, self.port = await listen(self._accept, host, port)
         else:
@@ -88,7 +88,7 @@ class Listener:
         for connection in list(self._shared.connections):
             connection.drain()
         if any(connection.calls for connection in self._shared.connections):
-            await asyncio.sleep(SETTLE_SECONDS)
+            await asyncio.sleep(GOAWAY_SECONDS)
         for connection in list(self._shared.connections):
             connection.refuse()
             connection.end_waiting()

@@ -1,4 +1,4 @@
-"""One call as a client: for tools that look whether a proxy serves."""
+"""One call as a client: for tools that check whether a proxy serves."""
 
 import asyncio
 import ssl

@@ -125,7 +125,8 @@ class Preamble(asyncio.Protocol):
             log.warning(
                 "closing %s: it is in proxyProtocolAddresses and begins without a header of the "
                 "PROXY protocol: %s; let the load balancer send one, or take it off the list",
-                *(self._connection.address, wrong),
+                self._connection.address,
+                wrong,
             )
             transport.abort()
             return

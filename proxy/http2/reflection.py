@@ -39,9 +39,9 @@ def _fill(answer: Any, asked: Any) -> None:
         for name in _SERVICES:
             answer.list_services_response.service.add(name=name)
     elif kind == "file_by_filename":
-        _give(answer, definitions.POOL.FindFileByName, asked.file_by_filename)
+        _answer_with(answer, definitions.POOL.FindFileByName, asked.file_by_filename)
     elif kind == "file_containing_symbol":
-        _give(answer, _file_with, asked.file_containing_symbol.lstrip("."))
+        _answer_with(answer, _file_with, asked.file_containing_symbol.lstrip("."))
     elif kind == "all_extension_numbers_of_type":
         name = asked.all_extension_numbers_of_type
         try:
@@ -57,7 +57,7 @@ def _fill(answer: Any, asked: Any) -> None:
         _refuse(answer, UNIMPLEMENTED, "the request asks for nothing that is known here")
 
 
-def _give(answer: Any, find: Callable[[str], Any], name: str) -> None:
+def _answer_with(answer: Any, find: Callable[[str], Any], name: str) -> None:
     """Put a file into the answer, and after it all that it imports."""
     try:
         wanted = [find(name)]

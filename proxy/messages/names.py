@@ -64,7 +64,7 @@ def check_text(what: str, text: str, code: int, forbidden: str = "") -> None:
 
 
 def has_control(text: str) -> bool:
-    """Whether a text has a control character of ISO 8859."""
+    """True if a text has a control character of ISO 8859."""
     return _CONTROL.search(text) is not None
 
 

@@ -42,11 +42,11 @@ def message_of(
     pairs: dict[str, str] | None = None,
     asked: Any = None,
 ) -> Any:
-    """The message in a record. `topic` is the one that it was sent to, `attempt` the number of this
-    delivery, from 1; by the record without it. `pairs` are its properties, if they are known.
+    """The message in a record. `topic` is the topic that it was sent to, `attempt` the number of
+    this delivery, from 1; None takes the record's. `pairs` are its properties, if they are known.
 
-    Its topic has the form of the Resource by which the client `asked` for it. For a client that
-    did not, it is namespace and name, as RocketMQ's proxy always gives it.
+    The message's topic has the form of the Resource with which the client `asked` for it, or, if
+    the client did not, namespace and name, as RocketMQ's proxy always gives it.
     """
     pairs = record.properties if pairs is None else pairs
     found = Message()

@@ -96,7 +96,7 @@ class StatusError(Exception):
         self.message = message[:MESSAGE_CHARS_MAX]
 
     def status(self) -> Any:
-        """It as a message."""
+        """The error as a message of gRPC."""
         return Status(code=self.code, message=self.message)
 
 
@@ -120,14 +120,14 @@ def shared(found: list[Any], empty: str) -> Any:
 
 
 def of_broker(code: int, remark: str | None) -> StatusError:
-    """What a broker's refusal becomes; its remark stays."""
+    """The error for a broker's refusal; its remark stays."""
     found = _OF_BROKERS.get(code, Code.INTERNAL_SERVER_ERROR)
     name = codes.RESPONSE_NAMES.get(code, str(code))
     return StatusError(found, remark or f"the broker answered {name} ({code})")
 
 
 def of_error(wrong: Exception) -> StatusError:
-    """What an error of the proxy's client becomes."""
+    """The error of gRPC for an error of the proxy's client."""
     if isinstance(wrong, StatusError):
         return wrong
     if isinstance(wrong, BrokerError):

@@ -21,7 +21,7 @@ Key = tuple[str, str]
 
 
 class TransactionId(NamedTuple):
-    """What an id says."""
+    """The fields of a transaction id."""
 
     broker_name: str
     queue_offset: int
@@ -37,7 +37,7 @@ class TransactionId(NamedTuple):
 
 
 def read(text: str) -> TransactionId:
-    """What a text says; StatusError INVALID_TRANSACTION_ID for any other text."""
+    """Parse a transaction id; StatusError INVALID_TRANSACTION_ID for any other text."""
     if not text.strip():
         raise StatusError(Code.INVALID_TRANSACTION_ID, "transaction id cannot be empty")
     words = text.split("#", 4)

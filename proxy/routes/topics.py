@@ -82,7 +82,7 @@ class Topics:
         return found
 
     async def is_there(self, topic: str) -> bool:
-        """Whether the topic has a route; StatusError when that can't be known."""
+        """True if the topic has a route; StatusError when that can't be known."""
         try:
             await self.routes.get(topic)
         except StatusError as wrong:
@@ -120,7 +120,10 @@ class Topics:
         """Make a topic of this type on each broker, as its first message does by option."""
         await self._brokers.learn_all()
         header = UpdateTopic(
-            *(topic, NEW_TOPIC_QUEUES, NEW_TOPIC_QUEUES, PERM_READ | PERM_WRITE),
+            topic,
+            NEW_TOPIC_QUEUES,
+            NEW_TOPIC_QUEUES,
+            PERM_READ | PERM_WRITE,
             attributes=f"+{TYPE_ATTRIBUTE}={kind}",
         )
         for name in self._brokers.names():

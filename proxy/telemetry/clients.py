@@ -30,13 +30,13 @@ class Client:
     settings: Any = None
     since_ms: int = 0  # its first settings
     told: bytes = b""  # the settings that it was sent last
-    told_for: object = None  # its group's settings when it was looked at last
+    told_for: object = None  # its group's settings when they were last checked
     streams: list[Call] = field(default_factory=list)
     heard_at: float = 0.0
     lost_at: float = 0.0
 
     def has_settings(self, field: str) -> bool:
-        """Whether it sent settings with this field."""
+        """True if the client sent settings with this field."""
         return self.settings is not None and bool(self.settings.HasField(field))
 
     @property
@@ -65,13 +65,13 @@ class Client:
 
     @property
     def consume_type(self) -> str:
-        """What remoting calls its kind of consumer, as RocketMQ's proxy does."""
+        """The name of the kind of consumer in remoting, as RocketMQ's proxy gives it."""
         is_simple = self.settings is not None and self.settings.client_type == _SIMPLE
         return "CONSUME_ACTIVELY" if is_simple else "CONSUME_PASSIVELY"
 
     @property
     def group(self) -> str:
-        """Its consumer group, "" without one."""
+        """The client's consumer group, "" without one."""
         if not self.has_settings("subscription"):
             return ""
         return str(self.settings.subscription.group.name)
@@ -121,7 +121,7 @@ class Clients:
             self._clients[client_id] = Client(client_id, heard_at=self._clock())
 
     def put(self, client_id: str, settings: Any, call: Call) -> Client:
-        """A client said what it is; StatusError when there are too many."""
+        """Add a client, or renew its settings; StatusError if there are too many clients."""
         found = self._clients.get(client_id)
         if found is None:
             if len(self._clients) >= CLIENTS_MAX:
@@ -165,7 +165,7 @@ class Clients:
         return list(self._producers)
 
     def producer_of(self, topic: str) -> Client | None:
-        """A connected producer of this topic; another one at each call."""
+        """A connected producer of this topic; the next in turn at each call."""
         found = self._producers.get(topic)
         if not found:
             return None

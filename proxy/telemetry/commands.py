@@ -1,5 +1,5 @@
 """Commands to clients through their telemetry streams: a stack trace, a message to be consumed now,
-a transaction to be settled, a new connection.
+a transaction to be ended, a new connection.
 
 mqadmin asks a broker, the broker asks the proxy, and the client answers on its stream.
 """
@@ -60,7 +60,7 @@ class Commands:
         self.checks = 0  # that were passed on
 
     def rows(self) -> list[Row]:
-        """What brokers ask of clients."""
+        """The requests that brokers send to clients."""
         return [
             Row(codes.CHECK_TRANSACTION_STATE, CheckTransactionState, self.on_check),
             Row(codes.GET_CONSUMER_RUNNING_INFO, AskRunningInfo, self.on_running_info),
@@ -201,7 +201,7 @@ def _remark(client: Client, answer: Any) -> str:
 
 
 def _running_info(client: Client, wanted: list[SubscriptionData]) -> ConsumerRunningInfo:
-    """What the proxy knows of a consumer, with the properties that mqadmin reads."""
+    """The running info of a consumer as far as the proxy knows it, with what mqadmin reads."""
     return ConsumerRunningInfo(
         properties={
             "PROP_CONSUME_TYPE": client.consume_type,

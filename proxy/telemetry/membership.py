@@ -46,7 +46,7 @@ Group = tuple[str, str]  # a producer's group or "", a consumer's group or ""
 
 @dataclass(slots=True, eq=False)
 class _Broker:
-    """What a broker was told. `keeps_apart` is None until it is asked."""
+    """The heartbeats sent to a broker. `keeps_apart` is None until the broker has answered one."""
 
     connection: Connection | None = None
     keeps_apart: bool | None = None
@@ -57,7 +57,7 @@ class _Broker:
 
 @dataclass(slots=True, eq=False)
 class _Told:
-    """What brokers were told of a client, and when, by address."""
+    """The heartbeat sent to brokers about a client, and the times, by address."""
 
     settings: Any
     body: bytes
@@ -148,7 +148,7 @@ class Membership:
                     told.at[address] = NEVER
 
     async def _changed(self, client: Client, before: _Told | None) -> _Told:
-        """What is to be told from now on; groups that the client is not in any more are left."""
+        """The heartbeat to send from now on; unregisters the groups that the client has left."""
         settings, now_ms = client.settings, self._brokers.now_ms()
         producers, consumers = _data(client, now_ms)
         groups = [(each.group_name, "") for each in producers]
@@ -178,7 +178,9 @@ class Membership:
             return
         is_first = told.at.get(address, NEVER) == NEVER
         async with self._at_once:
-            if broker.keeps_apart is None and not await self._look(address, broker, client, header):
+            if broker.keeps_apart is None and not await self._probe(
+                address, broker, client, header
+            ):
                 return
             if broker.keeps_apart:
                 answer = await self._ask(address, codes.HEART_BEAT, header, told.body)
@@ -190,8 +192,10 @@ class Membership:
             now -= random.uniform(0.0, HEARTBEAT_SECONDS)  # noqa: S311
         told.at[address] = now
 
-    async def _look(self, address: str, broker: _Broker, client: Client, header: Heartbeat) -> bool:
-        """Whether a broker answers; then it has said whether it keeps clients apart."""
+    async def _probe(
+        self, address: str, broker: _Broker, client: Client, header: Heartbeat
+    ) -> bool:
+        """Ask a broker whether it keeps clients apart. Returns whether the broker answered."""
         no_groups = HeartbeatData(client.client_id).encode()
         answer = await self._ask(address, codes.HEART_BEAT, header, no_groups)
         if answer is None:
@@ -273,7 +277,9 @@ def _data(client: Client, version: int) -> tuple[list[ProducerData], list[Consum
         if len(client.topics) > GROUPS_MAX:
             log.warning(
                 "client %s publishes to %d topics; brokers show the first %d",
-                *(client.client_id, len(client.topics), GROUPS_MAX),
+                client.client_id,
+                len(client.topics),
+                GROUPS_MAX,
             )
         return [ProducerData(topic) for topic in client.topics[:GROUPS_MAX]], []
     wanted = subscriptions_of(client, version)

@@ -19,14 +19,20 @@ from ..output.table import Columns, Row, print_rows
 
 # VERSION is RocketMQ's, which clients go by; AEROBEE that of the program, "-" for a Java broker.
 COLUMNS: Columns = (
-    *("CLUSTER", "BROKER", "ROLE", "ADDRESS", "VERSION", "AEROBEE"),
-    *("IN/S", "OUT/S"),
+    "CLUSTER",
+    "BROKER",
+    "ROLE",
+    "ADDRESS",
+    "VERSION",
+    "AEROBEE",
+    "IN/S",
+    "OUT/S",
 )
 LEFT: Columns = ("WHAT", "GROUP", "TOPIC", "QUEUE", "MESSAGES", "KEEPS IT")
 PERMISSION = "brokerPermission"
 # Clients ask for routes every 30 s, and send to the broker until then.
-SETTLE_SECONDS = 35.0
-LOOK_SECONDS = 2.0
+STALE_SECONDS = 35.0
+POLL_SECONDS = 2.0
 
 
 def declare(command: str, parser: argparse.ArgumentParser) -> None:
@@ -75,9 +81,9 @@ def _declare_drain(parser: argparse.ArgumentParser) -> None:
     add(
         "--settle",
         type=float,
-        default=SETTLE_SECONDS,
+        default=STALE_SECONDS,
         metavar="SECONDS",
-        help=f"with --wait: look so long at least ({SETTLE_SECONDS:g}), as clients with an older "
+        help=f"with --wait: look so long at least ({STALE_SECONDS:g}), as clients with an older "
         "route still send",
     )
     add_admin(parser, drain)
@@ -110,15 +116,15 @@ async def drain(admin: Admin, options: argparse.Namespace) -> int:
 
 
 async def _waited(
-    admin: Admin, address: str, left: list[Left], settled: float, options: argparse.Namespace
+    admin: Admin, address: str, left: list[Left], earliest: float, options: argparse.Namespace
 ) -> list[Left]:
-    """Look until the broker is empty; each change is shown."""
+    """Wait until the broker is empty; show each change."""
     shown: list[Left] = []
-    while any(one.is_waited_for for one in left) or time.monotonic() < settled:
+    while any(one.is_waited_for for one in left) or time.monotonic() < earliest:
         if left != shown:
             print_rows(LEFT, [_left_row(one) for one in left], as_json=options.json)
             shown = left
-        await asyncio.sleep(min(LOOK_SECONDS, options.settle or LOOK_SECONDS))
+        await asyncio.sleep(min(POLL_SECONDS, options.settle or POLL_SECONDS))
         left = await admin.left_to_read(address)
     return left
 

@@ -223,7 +223,7 @@ def _types(options: argparse.Namespace) -> "ProtobufTypes | None":
 
 
 def _access(options: argparse.Namespace, clusters: "Clusters") -> "Access":
-    """How visitors log in; CommandError for a file that can't be used."""
+    """The access control of the console; CommandError for a file that can't be used."""
     from ...console.access.access import Access
     from ...console.access.audit import Audit, AuditFailed
     from ...console.access.reverse_proxy import ReverseProxy
@@ -274,7 +274,7 @@ def _access(options: argparse.Namespace, clusters: "Clusters") -> "Access":
 
 
 def _tls(options: argparse.Namespace) -> ssl.SSLContext | None:
-    """What https is spoken with, None without it; CommandError for a file that can't be used."""
+    """The context of https, None without it; CommandError for a file that can't be used."""
     cert, key = options.tls_server_cert, options.tls_server_key
     if cert is None and key is None:
         return None

@@ -80,7 +80,8 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
     add("rebuild", nargs="?", choices=("rebuild",), help="show and elect members of NAME by hand")
     add("name", nargs="?", metavar="NAME", help="with rebuild: a broker name")
     add(
-        *("-a", "--address"),
+        "-a",
+        "--address",
         default=DEFAULT_ADDRESS,
         metavar="ADDR;ADDR",
         help=f"with rebuild: the controllers ({DEFAULT_ADDRESS})",
@@ -136,10 +137,12 @@ def rebuild(options: argparse.Namespace) -> int:
     found = asyncio.run(work())
     rows = [
         (
-            *(one.broker_id, one.address),
+            one.broker_id,
+            one.address,
             "master" if one.broker_id == found.master_id else "slave",
             *("yes" if flag else "no" for flag in (one.is_alive, one.is_in_set)),
-            *(one.epoch, one.log_end),
+            one.epoch,
+            one.log_end,
         )
         for one in found.members
     ]
@@ -157,7 +160,7 @@ def _log(one: Replica) -> tuple[int, int]:
 
 
 def controller(options: argparse.Namespace) -> int:
-    """A controller by itself, or a look at a broker name at one that runs."""
+    """A controller by itself, or a view of a broker name of one that runs."""
     if options.rebuild:
         return rebuild(options)
     settings = [

@@ -12,7 +12,7 @@ import msgspec
 from ...conf.described import DEFAULT, Described
 from ...conf.load import Keys, load
 from ..output.command_error import CommandError
-from ..output.sanitize import json_line, plain
+from ..output.sanitize import json_line, sanitize
 from ..output.table import print_rows
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,8 @@ def add_file(parser: argparse.ArgumentParser, *names: str, kinds: str) -> None:
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """The option for single settings."""
     parser.add_argument(
-        *("--set", "-s"),
+        "--set",
+        "-s",
         action="append",
         default=[],
         dest="settings",
@@ -82,5 +83,5 @@ def print_config(rows: Sequence[Described], how: str) -> int:
         return print_rows(columns, [row for row in rows if row.origin != DEFAULT], as_json=False)
     for row in rows:
         state = row.state if row.origin == DEFAULT else f"{row.state} *"
-        print(plain(f"{state:<26}{row.key}={row.value}"))
+        print(sanitize(f"{state:<26}{row.key}={row.value}"))
     return 0

@@ -25,7 +25,7 @@ from ..child_command import STAYS_DOWN
 from ..numbers import PORT
 from ..output.command_error import CommandError
 from ..output.progress import bytes_bar
-from ..output.sanitize import plain
+from ..output.sanitize import sanitize
 from ..processes import starting
 from ..serving import Stack
 from .daemon_options import add_file, add_print_config, add_settings, print_config, setting, warn
@@ -141,7 +141,8 @@ def up(options: argparse.Namespace) -> int:
     for_namesrv = [
         f"kvConfigPath={config.store_dir / UP_KV_CONFIG}",
         *for_namesrv,
-        *(f"bindAddress={config.bind_address}", f"listenPort={options.namesrv_port}"),
+        f"bindAddress={config.bind_address}",
+        f"listenPort={options.namesrv_port}",
     ]
     for_namesrv += setting("tlsServerMode", config.tls_server_mode)
     for_namesrv += setting("tlsServerCertPath", config.tls_server_cert_path)
@@ -174,8 +175,14 @@ def up(options: argparse.Namespace) -> int:
         grpc = ""
         if options.grpc is not None:
             words = [
-                *("--listen-port", str(options.grpc), "--log-level", "warning"),
-                *("--set", f"bindAddress={bind}", "--set", f"consoleUrl={final.console_url}"),
+                "--listen-port",
+                str(options.grpc),
+                "--log-level",
+                "warning",
+                "--set",
+                f"bindAddress={bind}",
+                "--set",
+                f"consoleUrl={final.console_url}",
             ]
             grpc = await _proxy(stack, address, *words, own=_proxy_variables(config))
         return (
@@ -255,7 +262,7 @@ def namesrv(options: argparse.Namespace) -> int:
 
 
 def broker(options: argparse.Namespace) -> int:
-    """A broker by itself, or a look at its settings."""
+    """A broker by itself, or a view of its settings."""
     from ...broker.settings.config import KEYS, describe, load_broker
 
     settings = [*options.settings, *setting("namesrvAddr", options.namesrv)]
@@ -298,7 +305,7 @@ def broker(options: argparse.Namespace) -> int:
     try:
         return serving.run(parts)
     except (CommandError, DamagedStore) as wrong:
-        print(f"{STAYS_DOWN}{plain(' '.join(str(wrong).split()))}", flush=True)
+        print(f"{STAYS_DOWN}{sanitize(' '.join(str(wrong).split()))}", flush=True)
         raise
 
 

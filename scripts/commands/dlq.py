@@ -112,8 +112,12 @@ def _row(record: Record, group: str) -> tuple[Cell, ...]:
     body = body_of(record).decode(errors="backslashreplace")
     body = body if len(body) <= BODY_CHARS else f"{body[: BODY_CHARS - 1]}…"
     return (
-        *(id_of(record), origin_of(record, group), latest([record.store_ms])),
-        *(record.reconsume_times, record.properties.get(props.KEYS, "") or "-", body),
+        id_of(record),
+        origin_of(record, group),
+        latest([record.store_ms]),
+        record.reconsume_times,
+        record.properties.get(props.KEYS, "") or "-",
+        body,
     )
 
 

@@ -9,7 +9,7 @@ import json
 from ...client.admin.admin import Admin
 from ...console.findings.examine import controlled, examine
 from ..connecting import add_admin
-from ..output.sanitize import plain
+from ..output.sanitize import sanitize
 from .grpc_findings import of_proxies
 
 
@@ -36,14 +36,14 @@ async def doctor(admin: Admin, options: argparse.Namespace) -> int:
         if lines:
             print("in controller mode, as they are:")
         for line in lines:
-            print(f"  {plain(line)}")
+            print(f"  {sanitize(line)}")
         if lines and found:
             print("found:")
     for finding in found:
         if options.json:
             print(json.dumps({one: getattr(finding, one) for one in ("where", "what", "do")}))
         else:
-            print(plain(str(finding)))
+            print(sanitize(str(finding)))
     if not found and not options.json:
         print("nothing found")
     return 1 if found else 0

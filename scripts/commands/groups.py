@@ -99,8 +99,12 @@ async def lag(admin: Admin, options: argparse.Namespace) -> int:
             raise CommandError(f"group {options.group} has consumed nothing yet, or does not exist")
         rows: list[Row] = [
             (
-                *(queue.topic, queue.broker_name, queue.queue_id),
-                *(one.consumer_offset, one.broker_offset, one.broker_offset - one.consumer_offset),
+                queue.topic,
+                queue.broker_name,
+                queue.queue_id,
+                one.consumer_offset,
+                one.broker_offset,
+                one.broker_offset - one.consumer_offset,
             )
             for queue, one in sorted(table.items())
         ]

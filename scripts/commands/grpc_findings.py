@@ -43,7 +43,7 @@ async def of_proxies(admin: Admin, texts: Sequence[str]) -> list[Finding]:
 async def of_proxy(
     address: Address, topic: str, ask: Ask, trusted: ssl.SSLContext | None = None
 ) -> list[Finding]:
-    """The findings about one proxy: its port, TLS and plain, and the endpoints in a route.
+    """The findings about one proxy: its port, with TLS and without, and the endpoints in a route.
     `trusted` checks its certificate; None: by the authorities of the system."""
     where = Text("proxy %(address)s", address=host_text(address))
     why = await _reach(address)
@@ -102,7 +102,7 @@ async def of_proxy(
 
 
 async def _reach(address: Address) -> str | None:
-    """Why there is no connection; None where there is one."""
+    """Connect to the address. Returns the reason why that fails, or None."""
     try:
         async with asyncio.timeout(SECONDS):
             _, writer = await asyncio.open_connection(*address)

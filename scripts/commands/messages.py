@@ -20,10 +20,10 @@ from ..connecting import add_admin
 from ..named import user_topics
 from ..output.command_error import CommandError
 from ..output.message_object import body_of, object_of, time_text
-from ..output.sanitize import json_line, plain, plain_body
+from ..output.sanitize import json_line, sanitize, sanitize_body
 
 TOPICS = "topics of users"
-TOPICS_MAX = 500  # looked through without --topic; each is a request to each of its brokers
+TOPICS_MAX = 500  # searched without --topic; each is a request to each of its brokers
 
 
 def declare(_: str, parser: argparse.ArgumentParser) -> None:
@@ -56,10 +56,10 @@ async def message(admin: Admin, options: argparse.Namespace) -> int:
             value = " ".join(value)
         if isinstance(value, dict):
             value = ", ".join(f"{key}={text}" for key, text in value.items())
-        text = "-" if value in (None, "") else plain(str(value))
+        text = "-" if value in (None, "") else sanitize(str(value))
         print(f"{name.replace('_', ' '):<{width}}  {text}")
     print()
-    print(plain_body(body_of(record)).decode())
+    print(sanitize_body(body_of(record)).decode())
     return 0
 
 

@@ -15,7 +15,7 @@ from ...client.base.words import counted
 from ...client.mirror.mirror import Mirror, Report
 from .. import logs
 from ..begin_at import TIMES, start_of
-from ..output.sanitize import json_line, plain
+from ..output.sanitize import json_line, sanitize
 
 REPORT_SECONDS = 10.0
 REPORT_SECONDS_MAX = 3_600.0
@@ -130,7 +130,7 @@ def _line(report: Report, rate: float | None, as_json: bool) -> str:
         f"{counted(report.copied, 'message')} copied{speed}, {lag}, "
         f"{counted(report.topics, 'topic')}, {counted(report.queues, 'queue')}"
     )
-    return "\n".join([said, *(f"  fails: {plain(each)}" for each in report.failures)])
+    return "\n".join([said, *(f"  fails: {sanitize(each)}" for each in report.failures)])
 
 
 def _rename(text: str) -> tuple[str, str]:

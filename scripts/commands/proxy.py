@@ -54,7 +54,7 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
 
 
 def proxy(options: argparse.Namespace) -> int:
-    """A proxy by itself, or a look at its settings."""
+    """A proxy by itself, or a view of its settings."""
     settings = [
         *options.settings,
         *setting("namesrvAddr", options.namesrv),

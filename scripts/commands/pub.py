@@ -45,7 +45,8 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     add("--tags", "--tag", dest="tags", metavar="TAG", help="the tag of each message")
     add("--key", action="append", default=[], dest="keys", metavar="KEY", help="may be repeated")
     add(
-        *("-p", "--property"),
+        "-p",
+        "--property",
         action="append",
         default=[],
         dest="properties",
@@ -64,7 +65,7 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Send everything, then print the number of messages."""
-    make = _json_message if options.json else _plain_message
+    make = _json_message if options.json else _text_message
     properties = dict(_pair(text) for text in options.properties)
     sent = 0
     with (
@@ -110,7 +111,7 @@ def _send(producer: Producer, messages: list[Message], *, keep_trying: bool) -> 
             return
 
 
-def _plain_message(line: Line, options: argparse.Namespace, properties: dict[str, str]) -> Message:
+def _text_message(line: Line, options: argparse.Namespace, properties: dict[str, str]) -> Message:
     return Message(
         options.topic, line[1], tags=options.tags, keys=options.keys, properties=properties
     )

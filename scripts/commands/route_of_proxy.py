@@ -19,7 +19,8 @@ _SERVES = (Code.OK, Code.TOPIC_NOT_FOUND, Code.ILLEGAL_TOPIC, Code.UNAUTHORIZED,
 async def ask(
     address: tuple[str, int], topic: str, tls: ssl.SSLContext | None
 ) -> tuple[str | None, list[tuple[str, int]]]:
-    """Why there is no answer, None when there is one; the addresses that the route names."""
+    """Ask a proxy for a route. Returns the reason why there is no answer, None if there is one, and
+    the addresses that the route names."""
     host, port = address
     request = definitions.message("QueryRouteRequest")()
     request.topic.name = topic

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..numbers import whole
 from ..output.command_error import CommandError
 from ..output.progress import bytes_bar
-from ..output.sanitize import json_line, plain
+from ..output.sanitize import json_line, sanitize
 from ..output.table import table_lines
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     add("-n", "--count", type=NUMBER, metavar="N", help=f"dump: lines ({LINES_DEFAULT})")
     add("-c", dest="file", type=Path, metavar="FILE", help="the broker's settings, for file sizes")
     add(
-        *("--set", "-s"),
+        "--set",
+        "-s",
         action="append",
         default=[],
         dest="settings",
@@ -84,9 +85,12 @@ def _check_options(options: argparse.Namespace) -> None:
     elif options.what is not None and options.what not in WHATS:
         raise CommandError(f"{options.what!r} can't be dumped; give one of: {', '.join(WHATS)}")
     given = {
-        "what to dump": options.what, "--topic": options.topic, "--queue": options.queue,
-        "--from": options.start, "-n": options.count,
-    }  # fmt: skip
+        "what to dump": options.what,
+        "--topic": options.topic,
+        "--queue": options.queue,
+        "--from": options.start,
+        "-n": options.count,
+    }
     named = [name for name, value in given.items() if value is not None]
     if options.action != "dump" and named:
         raise CommandError(f"{named[0]} is for dump; {options.action} takes the whole store")
@@ -122,7 +126,7 @@ def _check(options: argparse.Namespace, settings: "StoreSettings | None") -> int
 
 def _print_report(report: "Report") -> None:
     for finding in report.findings:
-        print(plain(finding.line))
+        print(sanitize(finding.line))
     counts = sum(part.damaged + part.notes for part in report.parts.values())
     if counts > len(report.findings):
         print(f"… and {counts - len(report.findings):,} more, counted below")
@@ -144,7 +148,7 @@ def _dump(options: argparse.Namespace, settings: "StoreSettings | None") -> int:
     if options.queue is not None and options.what == "log":
         lines = (line for line in lines if line.get("queue") == options.queue)
     for line in islice(lines, options.count):
-        print(json_line(line) if options.json else plain(_text(line)))
+        print(json_line(line) if options.json else sanitize(_text(line)))
     return 0
 
 
@@ -185,7 +189,7 @@ def _diff(options: argparse.Namespace, settings: "StoreSettings | None") -> int:
         print(json.dumps({"differences": differences.count, "parts": differences.counts}))
         return 1 if differences.count else 0
     for each in differences.found:
-        print(plain(f"{each.part}: {each.text}"))
+        print(sanitize(f"{each.part}: {each.text}"))
     left = differences.count - len(differences.found)
     if left:
         print(f"… and {left:,} more")

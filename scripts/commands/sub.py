@@ -25,13 +25,13 @@ from ..connecting import add_options, security
 from ..numbers import whole
 from ..output.command_error import CommandError
 from ..output.message_object import body_of, object_of
-from ..output.sanitize import json_line, plain_body
+from ..output.sanitize import json_line, sanitize_body
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.2  # between looks at a queue that has nothing new
+POLL_SECONDS = 0.2  # between polls of a queue that has nothing new
 RETRY_SECONDS = 1.0  # after a broker could not be asked, or a topic isn't there yet
-QUEUES_SECONDS = 30.0  # between looks for new queues and brokers
+QUEUES_SECONDS = 30.0  # between searches for new queues and brokers
 PULL_MESSAGES = 256
 COUNT = whole("is not a number of messages")
 WAITING_MAX = 64  # pulled batches that are not printed yet
@@ -70,7 +70,7 @@ async def _print_messages(options: argparse.Namespace) -> None:
     except Refusal as wrong:
         raise CommandError(wrong.remark) from None
     beginning = start_of(options.start, latest=True)
-    source = _look(options, beginning) if options.group is None else _consume(options, beginning)
+    source = _read(options, beginning) if options.group is None else _consume(options, beginning)
     left = options.count
     on_terminal = sys.stdout.isatty()  # to a pipe or file bodies are written unchanged
     if left == 0:
@@ -78,7 +78,7 @@ async def _print_messages(options: argparse.Namespace) -> None:
     async for record in source:
         line = json_line(object_of(record)).encode() if options.json else body_of(record)
         if on_terminal and not options.json:
-            line = plain_body(line)
+            line = sanitize_body(line)
         sys.stdout.buffer.write(line + b"\n")
         sys.stdout.buffer.flush()
         if left is not None:
@@ -104,7 +104,7 @@ async def _consume(options: argparse.Namespace, start: StartFrom) -> AsyncGenera
                 message.settle()
 
 
-async def _look(options: argparse.Namespace, start: StartFrom) -> AsyncGenerator[Record, None]:
+async def _read(options: argparse.Namespace, start: StartFrom) -> AsyncGenerator[Record, None]:
     """Every message, from queues that are read concurrently."""
     wanted = {tag.strip() for tag in options.tags.split("||")} - {"*", ""}
     async with Reader(options.namesrv, security=security(options)) as reader:
@@ -132,7 +132,7 @@ class _Watch:
         self._found: asyncio.Queue[list[Record] | Exception] = asyncio.Queue(WAITING_MAX)
 
     def begin(self) -> None:
-        """Look for the topic's queues and read them."""
+        """Find the topic's queues and read them."""
         self._do(self._find_queues())
 
     async def next_batch(self) -> list[Record]:
@@ -158,7 +158,7 @@ class _Watch:
         self._tasks.append(asyncio.create_task(tell()))
 
     async def _find_queues(self) -> None:
-        """Look for new queues, or for the topic itself, at intervals."""
+        """Search for new queues, or for the topic itself, at intervals."""
         first = True
         while True:
             try:
@@ -213,7 +213,7 @@ class _Watch:
 
 
 class _NamesrvOrCount(argparse.Action):
-    """-n as in all commands; a plain number is a count, since no address is one."""
+    """-n as in all commands; a number alone is a count, since no address is one."""
 
     def __call__(
         self,

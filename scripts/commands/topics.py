@@ -227,7 +227,8 @@ async def _shrink(admin: Admin, name: str, options: argparse.Namespace) -> None:
 
 
 def _waiting(topic: str, keeping: list[Unread]) -> str:
-    """What keeps a topic from shrinking, and what to do about groups without members."""
+    """The text about what keeps a topic from shrinking; says what to do about groups without
+    members."""
     if not keeping:
         return "nothing is left in them; waiting for producers with an older route"
     text = f"waiting for {', '.join(map(str, keeping))}"
@@ -241,7 +242,7 @@ def _waiting(topic: str, keeping: list[Unread]) -> str:
 
 
 async def _show(admin: Admin, name: str, *, as_json: bool) -> int:
-    """Its settings on each broker, its queues, and the groups that read it."""
+    """Print a topic's settings on each broker, its queues, and the groups that read it."""
     brokers = [
         _broker_row(broker, config)
         for broker, config in sorted((await admin.topic_config(name)).items())
@@ -249,8 +250,12 @@ async def _show(admin: Admin, name: str, *, as_json: bool) -> int:
     stats = await admin.topic_stats(name)
     queues: list[Row] = [
         (
-            *(queue.broker_name, queue.queue_id, max(0, one.min_offset), one.max_offset),
-            *(one.max_offset - max(0, one.min_offset), latest([one.last_update_timestamp])),
+            queue.broker_name,
+            queue.queue_id,
+            max(0, one.min_offset),
+            one.max_offset,
+            one.max_offset - max(0, one.min_offset),
+            latest([one.last_update_timestamp]),
         )
         for queue, one in sorted(stats.offset_table.items())
     ]

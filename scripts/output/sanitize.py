@@ -16,19 +16,19 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udff
 _CONTROL_IN_LINES = re.compile(_CONTROL.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))
 
 
-def plain(text: str) -> str:
+def sanitize(text: str) -> str:
     """The text on one line."""
     return _CONTROL.sub(_escaped, text)
 
 
-def plain_lines(text: str) -> str:
+def sanitize_lines(text: str) -> str:
     """The text with its line ends and tabs."""
     return _CONTROL_IN_LINES.sub(_escaped, text.replace("\r\n", "\n"))
 
 
-def plain_body(body: bytes) -> bytes:
+def sanitize_body(body: bytes) -> bytes:
     """A message's body as text with its line ends; bytes that are no UTF-8 are escaped."""
-    return plain_lines(body.decode(errors="backslashreplace")).encode()
+    return sanitize_lines(body.decode(errors="backslashreplace")).encode()
 
 
 def json_line(value: Any) -> str:
@@ -37,15 +37,15 @@ def json_line(value: Any) -> str:
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-class PlainFormatter(logging.Formatter):
+class SanitizingFormatter(logging.Formatter):
     """Log lines: each message is one line."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        record.message = plain(record.message)
+        record.message = sanitize(record.message)
         return super().formatMessage(record)
 
     def formatException(self, ei: Any) -> str:
-        return plain_lines(super().formatException(ei))
+        return sanitize_lines(super().formatException(ei))
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
-from .sanitize import json_line, plain
+from .sanitize import json_line, sanitize
 
 Cell = str | int | float
 Row = Sequence[Cell]
@@ -24,7 +24,7 @@ def table_lines(columns: Columns, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _text(cell: Cell) -> str:
-    return plain(cell) if isinstance(cell, str) else f"{cell:,}"
+    return sanitize(cell) if isinstance(cell, str) else f"{cell:,}"
 
 
 def print_rows(columns: Columns, rows: Sequence[Row], *, as_json: bool) -> int:

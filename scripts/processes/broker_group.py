@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 STARTING, SERVING, DOWN, STOPPED = "starting", "serving", "down", "stopped"
 RESTARTING, LEAVING, EMPTY = "starts again", "leaving", "empty"
 TOPICS_MAX = 10_000  # that some members have deleted and others not
-LEAVE_SECONDS = 5.0  # between two looks whether a member that leaves was read to its end
+LEAVE_SECONDS = 5.0  # between two checks whether a leaving member was read to its end
 
 
 @dataclass
@@ -40,7 +40,7 @@ class GroupMember:
 
     @property
     def is_serving(self) -> bool:
-        """Whether clients can use it."""
+        """True if clients can use the member."""
         return self.state in (SERVING, LEAVING)
 
     @property
@@ -51,7 +51,7 @@ class GroupMember:
 
     @property
     def address(self) -> str:
-        """Where it listens; "" before it did."""
+        """The address that the member listens on; "" before it is ready."""
         ready = "" if self.child is None else self.child.ready
         return ready.partition("is ready on ")[2].partition(" ")[0]
 
@@ -90,9 +90,9 @@ class GroupDeletions:
 class BrokerGroup:
     """The members of one command. `words` are the arguments of `aerobee broker` for each.
 
-    `restart_pause` is in seconds: how long clients have between two members of a restart in turn to
-    see in their routes that the one before is back. `what_keeps(address)` says what a member that
-    leaves still has to be read, "" when nothing.
+    `restart_pause` is the time in seconds between two members of a restart in turn, in which
+    clients see in their routes that the earlier member is back. `what_keeps(address)` names the
+    unread messages of a leaving member, "" without any.
     """
 
     def __init__(
@@ -147,7 +147,9 @@ class BrokerGroup:
             if not member.is_serving:
                 log.error(
                     "the restart in turn ends here, so that the other members go on: %s is %s: %s",
-                    *(member.plan.name, member.state, member.reason),
+                    member.plan.name,
+                    member.state,
+                    member.reason,
                 )
                 return
         log.info("all %d members have restarted", len(staying))
@@ -191,8 +193,10 @@ class BrokerGroup:
                 member.began.set()
                 log.error(
                     "%s stays down, the others go on: %s; mend it, then send SIGHUP to this "
-                    "process", *(name, wrong),
-                )  # fmt: skip
+                    "process",
+                    name,
+                    wrong,
+                )
                 return
             except (CommandError, OSError) as wrong:
                 reason = str(wrong)
@@ -222,7 +226,7 @@ class BrokerGroup:
         member.state, member.reason = LEAVING if plan.is_leaving else SERVING, ""
         member.began.set()
         missed = MissedDeletions(plan.config.store_dir)
-        for topic in missed.topics():  # deleted elsewhere after it has looked, at its start
+        for topic in missed.topics():  # deleted elsewhere after its check, at its start
             child.say(json.dumps({"deleted": topic}))
             missed.done(topic)
         for other in self.members:
@@ -249,14 +253,15 @@ class BrokerGroup:
         member.state = EMPTY
         log.info(
             "%s was read to its end and is stopped; its store %s is needed no more",
-            *(member.plan.name, member.plan.config.store_dir),
+            member.plan.name,
+            member.plan.config.store_dir,
         )
         return ""
 
     async def _is_kept(
         self, member: GroupMember, what_keeps: Callable[[str], Awaitable[str]]
     ) -> bool:
-        """Whether a member that leaves still has something to be read."""
+        """True if a leaving member still has messages to be read."""
         try:
             member.reason = await what_keeps(member.address)
         except (AerobeeError, OSError) as wrong:
@@ -293,8 +298,10 @@ class BrokerGroup:
                     log.error(
                         "topic %s comes back with %s, which is away: its deletion can't be noted: "
                         "%s; delete the topic again when all members serve",
-                        *(topic, member.plan.name, wrong),
-                    )  # fmt: skip
+                        topic,
+                        member.plan.name,
+                        wrong,
+                    )
 
 
 def _tell_fault(restarting: asyncio.Task[None]) -> None:

@@ -19,7 +19,7 @@ LABEL = ("member",)
 
 
 class GroupPage:
-    """What the endpoint shows: read from the members for each request."""
+    """The pages of the endpoint, read from the members for each request."""
 
     def __init__(self, group: BrokerGroup, config: BrokerConfig) -> None:
         self._group = group

@@ -30,7 +30,7 @@ DRAINED = "drained"
 
 @dataclass(frozen=True)
 class MemberPlan:
-    """What sets a member apart from the others: its name, and its settings as `key=value`."""
+    """The values in which a member differs from the others: name, and settings as `key=value`."""
 
     name: str
     settings: tuple[str, ...]
@@ -39,7 +39,7 @@ class MemberPlan:
 
     @property
     def ports(self) -> list[int]:
-        """All ports that it listens on. Without the ones that it chooses itself."""
+        """All ports that the member listens on, except those that it chooses itself."""
         port = self.config.listen_port
         fast = max(0, port - VIP_PORT_DISTANCE)
         page = self.config.http_port or 0

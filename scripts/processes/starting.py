@@ -40,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _security(config: "BrokerConfig") -> "Security":
-    """With which the supervisor asks a member that leaves what it still has to hand out."""
+    """The access with which the supervisor asks a leaving member for its unread messages."""
     from ...broker.settings.access_settings import credentials_of
     from ...client.base.security import Security
 
@@ -74,7 +74,8 @@ async def start_group(
         log.warning(
             "%d processes are more than the %d processors that this process may use; they share "
             "them, which makes none of them faster",
-            *(count, cores()),
+            count,
+            cores(),
         )
     words = [word for each in settings for word in ("--set", each)] + logs.words(options, config)
     if file is not None:

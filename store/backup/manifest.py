@@ -29,7 +29,7 @@ class Piece:
 
     @property
     def name(self) -> str:
-        """Its name in a target."""
+        """The name of the piece in a target."""
         return f"{PIECES}/{self.hash[:2]}/{self.hash}"
 
 
@@ -89,7 +89,7 @@ def existing(target: Target) -> list[str]:
 
 
 def label(name: str) -> str:
-    """What of a list's name tells it from others: its time and its hash."""
+    """The time and hash in a list's name, which tell lists apart."""
     return name.removeprefix(f"{LISTS}/").removesuffix(".json")
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from ..base.errors import StoreError, plain_errors
+from ..base.errors import StoreError, readable_errors
 from ..engine.store import RESTORING
 from ..files import disk, json_file
 from ..files.listing import Row, entries_of
@@ -27,16 +27,23 @@ from .targets import PRIVATE, Target
 
 # How far the broker had come. Restored up to a moment, they are those of a backup before it.
 COURSES = (
-    *("checkpoint", "timerwheel", "timerlog/", "config/consumerOffset.json"),
-    *("config/lmqConsumerOffset.json", "config/delayOffset.json", "config/timercheck"),
-    *("config/timermetrics", "config/consumerOrderInfo.json", "config/transactionMetrics"),
+    "checkpoint",
+    "timerwheel",
+    "timerlog/",
+    "config/consumerOffset.json",
+    "config/lmqConsumerOffset.json",
+    "config/delayOffset.json",
+    "config/timercheck",
+    "config/timermetrics",
+    "config/consumerOrderInfo.json",
+    "config/transactionMetrics",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was restored: the backup's name, its files and bytes, and where the log was cut, -1 if
-    it was not."""
+    """The result of a restore: the backup's name, number of files and bytes, and the offset at
+    which the log was cut, -1 if it was not."""
 
     name: str
     files: int
@@ -79,9 +86,9 @@ def restore(
     cut_at = -1 if until_ms is None else _cut(root / LOG, until_ms)
     write_abort(root)
     for folder in {(root / file.path).parent for file in files}:
-        with plain_errors(folder, "sync"):
+        with readable_errors(folder, "sync"):
             sync_folder(folder)
-    with plain_errors(root / RESTORING, "delete"):
+    with readable_errors(root / RESTORING, "delete"):
         disk.current.unlink(root / RESTORING)
         sync_folder(root)
     return Restored(chosen, len(files), work.all, cut_at)
@@ -138,7 +145,7 @@ class _Restoring:
             raise StoreError(f"the backup names {file.path}, which is no place in a store")
         make_folder(path.parent)
         is_table = file.path.startswith("config/")
-        with plain_errors(path, "write"):
+        with readable_errors(path, "write"):
             fd = disk.current.open(
                 path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE if is_table else 0o644
             )
@@ -191,7 +198,7 @@ def _first_ms(segment: Segment) -> int:
 
 
 def _first_after(row: Row, start: int, until_ms: int) -> int | None:
-    """Where the first message begins, from `start` on, that was stored later."""
+    """The offset of the first message from `start` on that was stored after `until_ms`."""
     found: list[int] = []
 
     def on_record(passed: Passed) -> None:

@@ -14,7 +14,7 @@ from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 
-from ..base.errors import StoreError, plain_errors
+from ..base.errors import StoreError, readable_errors
 from ..files import disk, json_file
 from ..files.listing import entries_of
 from ..files.segment import data_of
@@ -31,7 +31,7 @@ LATE = ("config/topics.json", "config/subscriptionGroup.json")
 PASSED_OVER = frozenset({"lock", "abort", "abort.bak", "cut"})
 TRIES = 200  # to read a table and its journal while neither changes
 AHEAD_BYTES = 1 << 20  # of one hint to the disk
-ZEROS_BYTES = 64 << 10  # looked at together at the end of a piece
+ZEROS_BYTES = 64 << 10  # checked together at the end of a piece
 TRY_SECONDS = 0.01
 NAME_DIGITS = 17  # or more: a file of a row, named by its place or by a time
 
@@ -59,8 +59,8 @@ def take(
     pace: Pace = lambda _: None,
     progress: Progress = lambda *_: None,
 ) -> Taken:
-    """Take a backup of the store in `root`. StoreError when there is none, or the target has the
-    backups of another one. What an interrupted one has written already is not written again."""
+    """Take a backup of the store in `root`. Pieces that an interrupted backup has written are not
+    written again. StoreError if there is no store, or the target has backups of a different one."""
     if not (log_folder or root / LOG).is_dir():
         raise StoreError(
             f"{root} is no store: it has no folder {LOG}; give the folder that the broker has as "
@@ -174,7 +174,7 @@ class _Taking:
 
     def _read(self, path: Path, name: str, *, is_full: bool) -> BackedUp | None:
         """Read a file and write the pieces that are new; None if retention has deleted it."""
-        with plain_errors(path, "read"):
+        with readable_errors(path, "read"):
             try:
                 fd = disk.current.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
@@ -225,7 +225,7 @@ class _Taking:
 
 
 def _end_of_data(data: memoryview) -> int:
-    """Where the zeros at the end begin."""
+    """The start of the zeros at the end."""
     end = len(data)
     while end:
         start = max(0, end - ZEROS_BYTES)

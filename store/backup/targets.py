@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..base.errors import StoreError, plain_errors
+from ..base.errors import StoreError, readable_errors
 from ..files import json_file
 from ..files.segment import make_folder, sync_folder
 
@@ -32,8 +32,8 @@ class Target(Protocol):
         """The name as an operator finds it."""
 
     def lack(self) -> str:
-        """Why it can have no blobs, such as "it does not exist"; empty if nothing speaks against
-        them."""
+        """The reason why the target can hold no blobs, such as "it does not exist"; empty if it
+        can."""
 
 
 def target_of(place: str) -> Target:
@@ -50,7 +50,7 @@ class FolderTarget:
 
     def sizes(self, folder: str) -> dict[str, int]:
         found = {}
-        with plain_errors(self._root / folder, "read"):
+        with readable_errors(self._root / folder, "read"):
             for parent, _, names in os.walk(self._root / folder):
                 for name in names:
                     path = Path(parent, name)
@@ -58,7 +58,7 @@ class FolderTarget:
         return found
 
     def read(self, name: str) -> bytes | None:
-        with plain_errors(self._root / name, "read"):
+        with readable_errors(self._root / name, "read"):
             try:
                 return (self._root / name).read_bytes()
             except FileNotFoundError:
@@ -68,11 +68,11 @@ class FolderTarget:
         path = self._root / name
         make_folder(path.parent)
         json_file.replace(path, data, PRIVATE)
-        with plain_errors(path.parent, "sync"):
+        with readable_errors(path.parent, "sync"):
             sync_folder(path.parent)
 
     def delete(self, name: str) -> None:
-        with plain_errors(self._root / name, "delete"):
+        with readable_errors(self._root / name, "delete"):
             (self._root / name).unlink(missing_ok=True)
 
     def place(self, name: str) -> str:
@@ -103,7 +103,7 @@ class RemoteTarget:
         self._root = str(root).rstrip("/")
 
     def sizes(self, folder: str) -> dict[str, int]:
-        with self._plain(folder, "list"):
+        with self._readable_errors(folder, "list"):
             self._files.invalidate_cache()
             try:
                 found: dict[str, Any] = self._files.find(self._path(folder), detail=True)
@@ -113,7 +113,7 @@ class RemoteTarget:
         return {path.lstrip("/")[start:]: int(info["size"]) for path, info in found.items()}
 
     def read(self, name: str) -> bytes | None:
-        with self._plain(name, "read"):
+        with self._readable_errors(name, "read"):
             try:
                 return bytes(self._files.cat_file(self._path(name)))
             except FileNotFoundError:
@@ -121,12 +121,12 @@ class RemoteTarget:
 
     def write(self, name: str, data: bytes | memoryview) -> None:
         path = self._path(name)
-        with self._plain(name, "write"):
+        with self._readable_errors(name, "write"):
             self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
             self._files.pipe_file(path, bytes(data))
 
     def delete(self, name: str) -> None:
-        with self._plain(name, "delete"):
+        with self._readable_errors(name, "delete"):
             self._files.rm_file(self._path(name))
 
     def place(self, name: str) -> str:
@@ -139,7 +139,7 @@ class RemoteTarget:
         return f"{self._root}/{name}"
 
     @contextmanager
-    def _plain(self, name: str, action: str) -> Iterator[None]:
+    def _readable_errors(self, name: str, action: str) -> Iterator[None]:
         try:
             yield
         except Exception as wrong:  # each service has errors of its own

@@ -1,4 +1,4 @@
-"""The errors of the store. The text of each is one plain sentence for the operator."""
+"""The errors of the store. The text of each is one readable sentence for the operator."""
 
 import errno
 import os
@@ -45,7 +45,7 @@ class ArrowMissing(StoreError, ImportError):
 
 
 class SystemUnsupported(StoreError, ImportError):
-    """This operating system lacks calls that the store needs."""
+    """Raised where the operating system lacks calls that the store needs."""
 
 
 class PolarsMissing(StoreError, ImportError):
@@ -67,12 +67,12 @@ _SHORT = {
 
 
 @contextmanager
-def plain_errors(path: Path | str, action: str) -> Iterator[None]:
+def readable_errors(path: Path | str, action: str) -> Iterator[None]:
     """Turn an OSError of the block into a StoreError that names the path and the action."""
     try:
         yield
     except OSError as wrong:
-        raise plain_error(wrong, path, action) from wrong
+        raise readable_error(wrong, path, action) from wrong
 
 
 @contextmanager
@@ -82,11 +82,11 @@ def own_shortages(path: Path | str, action: str) -> Iterator[None]:
         yield
     except OSError as wrong:
         if wrong.errno in _SHORT:
-            raise plain_error(wrong, path, action) from wrong
+            raise readable_error(wrong, path, action) from wrong
         raise
 
 
-def plain_error(wrong: OSError, path: Path | str, action: str) -> StoreError:
+def readable_error(wrong: OSError, path: Path | str, action: str) -> StoreError:
     """The StoreError for an OSError while doing `action` (such as "make") to `path`."""
     reason = os.strerror(wrong.errno) if wrong.errno else str(wrong)
     if wrong.errno in _NO_ROOM:

@@ -16,21 +16,21 @@ class RunKernels(Protocol):
     """The inner loops of reading a run of records."""
 
     def whole(self, data: bytes, place: int) -> tuple[Numbers, int]:
-        """Where the whole records of `data` begin, side by side from its first byte on, and where
-        the last one ends. `data` lies at `place` of the log, as each of them says, and their bodies
-        have their crc.
+        """The starts of the whole records that lie side by side from the first byte of `data` on,
+        and the end of the last. `data` lies at `place` of the log, as each record says, and each
+        body has its crc.
         """
 
     def joined(
         self, data: bytes, starts: Numbers, ends: Numbers
     ) -> tuple[NDArray[np.uint8], Numbers]:
-        """These texts of `data` one behind another, each with a separator of properties behind it,
-        and their bounds, as `PropertyTable` takes both.
+        """Join these texts of `data`, each with a separator of properties behind it. Returns the
+        joined bytes and their bounds, as `PropertyTable` takes both.
         """
 
     def hashes(self, data: NDArray[np.uint8], starts: Numbers, ends: Numbers, out: Numbers) -> bool:
-        """Replace each hash of `out`, of 32 bits, by the one of its text with `data[start:end]`
-        behind. False, and `out` is to be thrown away, when one of these is not ASCII.
+        """Replace each hash in `out`, of 32 bits, by the hash of its text followed by
+        `data[start:end]`. False if one of these texts is not ASCII: `out` is useless then.
         """
 
 
@@ -39,7 +39,7 @@ class Kernels(Protocol):
 
     @property
     def runs(self) -> RunKernels | None:
-        """Those of reading runs; None where numpy does it."""
+        """The kernels of reading runs; None where numpy does it."""
 
     def gather(
         self, queue: "Segment", at: int, count: int, log: "Segment", bytes_max: int

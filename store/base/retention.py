@@ -50,7 +50,7 @@ class Room(NamedTuple):
 
     @property
     def percent(self) -> int:
-        """How full it is, rounded up."""
+        """The used part of the disk in percent, rounded up."""
         usable = self.used + self.free
         return -(-self.used * 100 // usable) if usable else 0
 
@@ -60,8 +60,8 @@ class Room(NamedTuple):
 
 
 class TopicRule(NamedTuple):
-    """How long a topic keeps its messages, in ms, and how many bytes of them in each queue; None
-    where the store's own rules decide."""
+    """The retention of a topic: time in ms, and bytes in each queue; None where the store's own
+    rules decide."""
 
     keep_ms: int | None = None
     keep_bytes: int | None = None
@@ -125,10 +125,10 @@ def judge(rules: Rules, disks: Sequence[Room], now_ms: int, *, by_hand: bool = F
 def doomed(
     rules: Rules, verdict: Verdict, files: Iterable[LogFile], now_ms: int, leaving: int = 0
 ) -> int:
-    """How many of these files are deleted in this round, the oldest first.
+    """The number of files to delete in this round, the oldest first.
 
-    `files` are the ones that may be deleted; only as many as needed are read from it. `leaving` is
-    the bytes of files deleted already that readers still have open.
+    `files` may all be deleted; no more than needed are read from it. `leaving` is the number of
+    bytes in deleted files that readers still have open.
     """
     surplus = verdict.surplus - leaving
     count = 0

@@ -15,14 +15,30 @@ BLANK_BYTES_MIN = 8  # what the last record of a commit log file always leaves f
 
 # Levels 1 to 18; an entry of SCHEDULE_TOPIC_XXXX holds its time of delivery.
 DELAY_LEVELS_MS = (
-    1_000, 5_000, 10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000, 420_000,
-    480_000, 540_000, 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000,
-)  # fmt: skip
+    1_000,
+    5_000,
+    10_000,
+    30_000,
+    60_000,
+    120_000,
+    180_000,
+    240_000,
+    300_000,
+    360_000,
+    420_000,
+    480_000,
+    540_000,
+    600_000,
+    1_200_000,
+    1_800_000,
+    3_600_000,
+    7_200_000,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """How a store is laid out and what it takes. The defaults are RocketMQ's."""
+    """The layout and the limits of a store. The defaults are RocketMQ's."""
 
     segment_bytes: int = 1 << 30  # mappedFileSizeCommitLog
     queue_file_bytes: int = 300_000 * QUEUE_UNIT_BYTES  # mappedFileSizeConsumeQueue

@@ -1,4 +1,4 @@
-"""What looking for messages came to; RocketMQ's GetMessageStatus as plain ints, in its order."""
+"""The results of reading messages: RocketMQ's GetMessageStatus as ints, in its order."""
 
 FOUND = 0
 NO_MATCHED_MESSAGE = 1  # only messages with other tags; next_offset is behind them

@@ -45,7 +45,7 @@ def slices(data: Any, starts: Positions, ends: Positions) -> pa.BinaryArray:
 def slices_in_rows(
     data: Any, rows: NDArray[Any], starts: Positions, ends: Positions, row_count: int
 ) -> pa.BinaryArray:
-    """As `slices`, with slice i in row `rows[i]` and null in the other rows."""
+    """Like `slices`, with slice i in row `rows[i]` and null in the other rows."""
     places = np.zeros(row_count, np.int64)
     absent = np.ones(row_count, bool)
     places[rows] = np.arange(0, 2 * len(starts), 2)

@@ -26,7 +26,7 @@ class Properties:
         return as_text(self.binary_column(name))
 
     def binary_column(self, name: str) -> pa.BinaryArray:
-        """As `column`, but as bytes, which may be no UTF-8."""
+        """Like `column`, but as bytes, which may be no UTF-8."""
         return slices_in_rows(self._table.data, *self._table.find(name), len(self))
 
     def headers(self, kind: pa.ListType) -> pa.ListArray:
@@ -71,9 +71,9 @@ def as_text(values: pa.BinaryArray) -> pa.StringArray:
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
-        plain = values.to_pylist()
+        texts = values.to_pylist()
         return pa.array(
-            [None if value is None else value.decode("utf-8", "replace") for value in plain],
+            [None if value is None else value.decode("utf-8", "replace") for value in texts],
             pa.string(),
         )
 

@@ -86,7 +86,7 @@ class QueueView:
         return first, end
 
     def is_whole(self, number: int) -> bool:
-        """Whether the record that this entry leads to is in the log and belongs to the entry."""
+        """True if the record that this entry leads to is in the log and belongs to the entry."""
         entry = self.array(number, number + 1)
         if not len(entry):
             return False
@@ -100,11 +100,11 @@ class QueueView:
         return found is not None and found.size == size and self.is_own(found, number)
 
     def is_own(self, record: Passed, number: int) -> bool:
-        """Whether this record is the one that this entry was made for."""
+        """True if this record is the one that this entry was made for."""
         raise NotImplementedError
 
 
-class PlainQueueView(QueueView):
+class SimpleQueueView(QueueView):
     """A consume queue: entry i is for the message with offset i."""
 
     folder = "consumequeue"
@@ -143,7 +143,7 @@ class PlainQueueView(QueueView):
         return firsts, firsts + 1
 
     def is_own(self, record: Passed, number: int) -> bool:
-        """Whether this record is the one that this entry was made for."""
+        """True if this record is the one that this entry was made for."""
         # A message of a light queue has the offset in the queue that it was sent to.
         return record.queue_offset == number or self.topic.startswith(LMQ_PREFIX)
 
@@ -189,5 +189,5 @@ class BatchQueueView(QueueView):
         return firsts, firsts + entries["number"]
 
     def is_own(self, record: Passed, number: int) -> bool:
-        """Whether this record is the one that this entry was made for."""
+        """True if this record is the one that this entry was made for."""
         return True

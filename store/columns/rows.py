@@ -1,7 +1,7 @@
 """Messages as rows: from the bytes of whole records to Arrow columns.
 
-A plain record, as nearly all are, costs no Python object except its position. Compressed records
-and batches are unpacked first (`unwrap`). A column is made when it is asked for.
+A single uncompressed record, as nearly all are, costs no Python object except its position.
+Compressed records and batches are unpacked first (`unwrap`). A column is made when it is asked for.
 """
 
 from functools import cached_property

@@ -1,8 +1,8 @@
-"""Turns compressed records and batches stored as one record into plain records.
+"""Turns compressed records and batches stored as one record into single uncompressed records.
 
-Decoding reads plain records only. This slow path is for compressed records and batches: each is
-written again as the broker would have stored it without compression or batching. Plain records are
-copied unchanged.
+Decoding reads single uncompressed records only. This slow path is for compressed records and
+batches: each is written again as the broker would have stored it without compression or batching.
+Other records are copied unchanged.
 """
 
 import numpy as np
@@ -42,7 +42,7 @@ def needs_unwrap(sys_flags: NDArray[np.int32]) -> NDArray[np.bool_]:
 
 
 def unwrapped(records: Records) -> bytes:
-    """The same messages as plain records, one after the other.
+    """The same messages as single uncompressed records, one after the other.
 
     A message inside a batch has its own flag, body and properties. Its queue offset is the batch's
     plus its index in the batch; everything else is the batch's. Malformed, with the queue offset,

@@ -20,7 +20,7 @@ from ..base.chunk import Chunk
 from ..base.errors import ArrowMissing, PolarsMissing, StoreError
 from ..files import checkpoint
 from ..files.listing import Row, queue_folders
-from .queue_view import BatchQueueView, PlainQueueView, QueueView
+from .queue_view import BatchQueueView, QueueView, SimpleQueueView
 
 if TYPE_CHECKING:
     from .frames import DataFrame
@@ -35,7 +35,7 @@ class StoreView:
 
     `root` is the broker's storePathRootDir, `log_folder` its storePathCommitLog where that is
     another folder. StoreError where there is no store. A view knows the files that existed when it
-    was made; `refresh` makes it look again.
+    was made; `refresh` lists them again.
     """
 
     def __init__(self, root: Path | str, log_folder: Path | str | None = None) -> None:
@@ -50,12 +50,12 @@ class StoreView:
         self.refresh()
 
     def refresh(self) -> None:
-        """Look again which files exist."""
+        """List the existing files again."""
         sizes = checkpoint.load(self.root / "checkpoint")
         self.log = Row(self._log_folder, sizes.segment_bytes)
         self._queues: dict[tuple[str, int], QueueView] = {}
         kinds: list[tuple[type[QueueView], int]] = [
-            (PlainQueueView, sizes.queue_file_bytes),
+            (SimpleQueueView, sizes.queue_file_bytes),
             (BatchQueueView, sizes.batch_queue_file_bytes),
         ]
         for kind, size in kinds:

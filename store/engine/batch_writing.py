@@ -2,7 +2,7 @@
 
 A record says in its properties how many messages it holds (INNER_NUM) and which offset the first of
 them has (INNER_BASE), so that a queue can be made again from the log. The messages of a batch lie
-in the body; a message that comes by itself is a plain record that counts as a batch of one.
+in the body; a message that comes by itself is an ordinary record that counts as a batch of one.
 """
 
 from ...protocol.message.properties import (
@@ -68,10 +68,24 @@ class BatchQueueAppender:
         if len(body) > body_bytes_max or len(properties) > PROPERTIES_BYTES_MAX:
             raise too_large(len(body), len(properties), body_bytes_max)
         record = Record(
-            0, 0, 0, queue_id, flag, base, 0, sys_flag | INNER_BATCH, born_ms, born_host, store_ms,
-            self._state.host, message.reconsume_times, 0, body, topic,
+            0,
+            0,
+            0,
+            queue_id,
+            flag,
+            base,
+            0,
+            sys_flag | INNER_BATCH,
+            born_ms,
+            born_host,
+            store_ms,
+            self._state.host,
+            message.reconsume_times,
+            0,
+            body,
+            topic,
             with_room_for_crc(properties) if self._state.settings.append_crc else properties,
-        )  # fmt: skip
+        )
         log_offset = record.log_offset = log.end
         data = encode_record(record)
         size = len(data)
@@ -116,6 +130,6 @@ def too_large(body_bytes: int, properties_bytes: int, body_bytes_max: int) -> Me
 
 
 def with_crc(data: bytes) -> bytes:
-    """A record whose last property, so far zeros, is the crc of what comes before it."""
+    """The record with its last property, so far zeros, set to the crc of the bytes before it."""
     covered = data[:-RESERVED_CRC_BYTES]
     return covered + crc_property(covered)

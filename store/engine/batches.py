@@ -1,4 +1,4 @@
-"""Batches in plain consume queues: the messages of one request become neighbours.
+"""Batches in simple queues: the messages of one request become neighbours.
 
 All messages of a batch are stored, or none.
 """
@@ -39,7 +39,7 @@ _Encoded = tuple[list[bytes], list[int], list[Pending], int]
 
 
 class BatchAppender:
-    """Stores batches in plain queues."""
+    """Stores batches in simple queues."""
 
     def __init__(self, state: StoreState) -> None:
         self._state = state
@@ -73,7 +73,7 @@ class BatchAppender:
                 f"a message of the batch has the property {INNER_MULTI_QUEUE_OFFSET}, which the "
                 "broker sets; leave it out, and send messages for light queues singly"
             )
-        queue = self._queues.plain.get(key) or self._new_queue(*key)
+        queue = self._queues.simple.get(key) or self._new_queue(*key)
         log = self._log
         parts, entries, pending, end = self._records(queue, batch, log.end, shared, store_ms)
         size = end - log.end
@@ -111,7 +111,7 @@ class BatchAppender:
         magic, topic_field, fixed_bytes = queue.magic, queue.topic_field, queue.fixed_bytes
         host, body_bytes_max = self._state.host, self._state.settings.max_message_bytes
         append_crc = self._state.settings.append_crc
-        is_plain = len(born_host) == len(host) == HOST_BYTES_V4 and not append_crc
+        is_fast = len(born_host) == len(host) == HOST_BYTES_V4 and not append_crc
         chunks: list[bytes] = []
         entries: list[int] = []
         pending: list[Pending] = []
@@ -130,7 +130,7 @@ class BatchAppender:
             body_bytes, properties_bytes = len(body), len(properties) + len(shared)
             if body_bytes > body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
                 raise too_large(body_bytes, properties_bytes, body_bytes_max)
-            if is_plain:
+            if is_fast:
                 size = fixed_bytes + body_bytes + properties_bytes
                 middle = middles.get(body_bytes)
                 if middle is None:
@@ -147,10 +147,24 @@ class BatchAppender:
             else:
                 raw = properties + shared
                 record = Record(
-                    0, 0, 0, queue_id, flag, queue_offset, base, sys_flag, born_ms, born_host,
-                    store_ms, host, reconsume_times, 0, body, topic,
+                    0,
+                    0,
+                    0,
+                    queue_id,
+                    flag,
+                    queue_offset,
+                    base,
+                    sys_flag,
+                    born_ms,
+                    born_host,
+                    store_ms,
+                    host,
+                    reconsume_times,
+                    0,
+                    body,
+                    topic,
                     with_room_for_crc(raw) if append_crc else raw,
-                )  # fmt: skip
+                )
                 encoded = encode_record(record)
                 chunks.append(with_crc(encoded) if append_crc else encoded)
                 size = len(encoded)

@@ -40,16 +40,17 @@ class BulkReader:
         bytes_max: int,
         tags_codes: frozenset[int] | None = None,
     ) -> Found:
-        """As `get`, up to `messages_max` messages in `bytes_max` bytes and at least one.
+        """Like `get`: up to `messages_max` messages in `bytes_max` bytes, and at least one.
 
-        With `tags_codes` that many are looked at. No more than a file of the queue and one of the
-        log hold. What lies far back, and may be on the disk alone, comes in a quarter of the bytes.
+        With `tags_codes`, `messages_max` is the number of entries checked. The messages come from
+        one file of the queue and one of the log. Messages far back, which may be on the disk alone,
+        come in a quarter of the bytes.
         """
-        queue = self._queues.plain.get((topic, queue_id))
+        queue = self._queues.simple.get((topic, queue_id))
         found = None
         if queue is not None and queue.min_offset <= offset:
             found = self._many(queue, offset, messages_max, bytes_max, tags_codes)
-        # Nothing there, or something that only the careful way can tell of.
+        # Nothing there, or a case that only the slow path can explain.
         return found or self._get(topic, queue_id, offset, messages_max, bytes_max, tags_codes)
 
     def _many(
@@ -106,7 +107,7 @@ class BulkReader:
 
 
 def _is_whole(data: Buffer, queue: ConsumeQueue, offset: int, numbers: NDArray[np.intp]) -> bool:
-    """These are the records of these entries of the queue, undamaged."""
+    """True if `data` has exactly the records of these entries of the queue, undamaged."""
     try:
         records = locate(bytes(data))
     except Malformed:

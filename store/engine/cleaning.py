@@ -33,7 +33,7 @@ CAUSE = "disk"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is to be done now, in any thread, and how long to wait before the next step."""
+    """The work to do now, in any thread, and the pause before the next step."""
 
     work: Callable[[], None] | None = None
     pause_ms: int = 0
@@ -65,7 +65,7 @@ class Cleaner:
     def clean(self, *, by_hand: bool = False) -> Iterator[Step]:
         """One round, in steps, each to be finished before the next is asked for.
 
-        It looks at the disks and refuses messages or takes them again; then files go. `by_hand`
+        It checks the disks and refuses messages or takes them again; then files go. `by_hand`
         lets the expired ones go at any hour. StoreError when the disk fails.
         """
         now_ms = self._state.now_ms()
@@ -111,7 +111,7 @@ class Cleaner:
             self._cleaned_start = start
 
     def disk_ratio(self) -> float:
-        """How full the disk of the commit log is, 0 to 1, rounded up to a hundredth."""
+        """The used part of the commit log's disk, 0 to 1, rounded up to a hundredth."""
         return self._room(self._state.log_folder, "commit log").percent / 100
 
     def release(self) -> None:
@@ -182,7 +182,7 @@ class Cleaner:
                 )
 
     def _is_there(self, queue: ConsumeQueue | BatchQueue) -> bool:
-        """Whether its topic has not been deleted between two steps."""
+        """True if its topic has not been deleted between two steps."""
         return self._queues.find(queue.topic, queue.queue_id) is queue
 
     def _row_to_shorten(self, queue: ConsumeQueue | BatchQueue, start: int) -> Segments | None:

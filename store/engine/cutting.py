@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...protocol.message.record import MAGIC_BLANK
-from ..base.errors import DamagedStore, plain_errors
+from ..base.errors import DamagedStore, readable_errors
 from ..files import disk, json_file
 from ..files.listing import Row
 from ..files.segment import Segment, data_of, make_folder, sync_folder
@@ -57,13 +57,13 @@ class CutPlan:
             start = max(self.offset, segment.base)
             name = into / segment.path.name
             copy = Segment.create(name, segment.base, segment.size, reserve=0, writable=False)
-            with plain_errors(copy.path, "write"):
+            with readable_errors(copy.path, "write"):
                 end = min(self.end, segment.end) - segment.base
                 for place, chunk in data_of(segment.fd, start - segment.base, end):
                     copy.write(place, chunk)
                 copy.sync()
             copy.release()
-        with plain_errors(into, "sync"):
+        with readable_errors(into, "sync"):
             sync_folder(into)
 
 
@@ -113,7 +113,7 @@ class Cutter:
             plan.offset,
         )
         json_file.replace(self._folder / NOTE, json.dumps({"offset": plan.offset}).encode())
-        with plain_errors(self._folder, "sync"):
+        with readable_errors(self._folder, "sync"):
             sync_folder(self._folder)
 
     def cut(self, plan: CutPlan) -> None:
@@ -132,7 +132,7 @@ class Cutter:
         state.deleted.cut_at_log(offset)
 
     def unfinished(self) -> int | None:
-        """Where a cut began that a crash has interrupted; None without one."""
+        """The start of a cut that a crash interrupted; None without one."""
         return json_file.load(self._folder / NOTE, _noted)
 
     def redo(self, offset: int) -> None:
@@ -156,7 +156,7 @@ class Cutter:
         """All but the epochs is cut, and the checkpoint says so: cut them, and forget the note."""
         self._state.epochs.cut(offset)
         path = self._folder / NOTE
-        with plain_errors(path, "delete"):
+        with readable_errors(path, "delete"):
             disk.current.unlink(path)
             sync_folder(self._folder)
 
@@ -182,7 +182,7 @@ class Cutter:
 
 
 def _begins(commit_log: CommitLog, place: int) -> bool:
-    """Whether a message, the rest of a file, or a file begins at this place of the log."""
+    """True if a message, the rest of a file, or a file begins at this place of the log."""
     segment = commit_log.segments.find(place)
     assert segment is not None
     at = place - segment.base
@@ -201,7 +201,7 @@ def _noted(data: bytes) -> int:
 
 
 def _sync(folder: Path, segments: list[Segment]) -> None:
-    with plain_errors(folder, "sync"):
+    with readable_errors(folder, "sync"):
         for segment in segments:
             segment.sync()
         sync_folder(folder)
@@ -226,7 +226,7 @@ def _drop_old(folder: Path) -> None:
 def _remove(copy: Path) -> None:
     """Delete the copy of a cut."""
     files = copy / "commitlog"
-    with plain_errors(copy, "delete"):
+    with readable_errors(copy, "delete"):
         if disk.current.is_folder(files):
             for entry in disk.current.entries(files):
                 disk.current.unlink(files / entry.name)

@@ -139,7 +139,7 @@ class Derive:
         queue.append(place, size, tags_code)
 
     def _is_sure(self, entry: Entry) -> bool:
-        """Whether an entry is right, and a record that says otherwise is not."""
+        """True if an entry is right, and a record that says otherwise is not."""
         place, size, _ = entry
         return place < self._sure_end and 0 < size < FILLER[1]
 
@@ -178,6 +178,6 @@ def _number(raw: bytes, name: bytes) -> int | None:
 
 
 def _is_ext(queue: ConsumeQueue, offset: int, place: int) -> bool:
-    """Whether the entry leads to this message by way of consumequeue_ext."""
+    """True if the entry leads to this message by way of consumequeue_ext."""
     found, _, tags_code = queue.entry(offset)
     return found == place and tags_code <= EXT_ADDRESS_MAX

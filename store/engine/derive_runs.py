@@ -2,7 +2,7 @@
 
 The messages of a run are sorted by queue, in each queue in their order; where a queue goes on
 without a gap its entries are written in one piece, and where it has them already they are compared
-in one piece. Whatever is not so plain goes the way of single messages. The result is the same.
+in one piece. All other records are derived one by one. The result is the same.
 """
 
 from collections.abc import Iterator
@@ -88,7 +88,7 @@ class RunDerive(Derive):
 
 
 def by_queue(run: Run, rows: Positions) -> Iterator[tuple[str, int, Positions, NDArray[np.void]]]:
-    """For each queue of these messages: topic, id, its messages in order, and their entries."""
+    """Yield for each queue of these messages: topic, id, its messages in order, their entries."""
     if not len(rows):
         return
     ids = run.queue_ids[rows].astype(np.int64)

@@ -35,7 +35,7 @@ class Follower:
         self._damaged_at = -1  # the place of the damage that was logged last
 
     def follow(self, reason: str) -> None:
-        """From now on, take only another broker's log; `reason` is the text for senders."""
+        """Accept only another broker's log from now on; `reason` is the text for senders."""
         self._log.write_staged()
         self._log.pause(CAUSE, reason)
         self._state.is_following = True
@@ -46,8 +46,8 @@ class Follower:
     def append_raw(self, place: int, data: bytes) -> None:
         """Append `data`, the bytes of the other log from offset `place` on.
 
-        Without data it only checks that the other log continues where this one ends. StoreError
-        when it doesn't and this log is not empty, or when the bytes can't be written; nothing has
+        Without data it only checks that the other log continues at the end of our log. StoreError
+        if it doesn't and our log is not empty, or if the bytes can't be written; nothing has
         changed then.
         """
         commit_log = self._log
@@ -94,9 +94,7 @@ class Follower:
             run = None
             new_bytes = commit_log.written - place
             if new_bytes >= RUN_BYTES_MIN:
-                run = read_run(
-                    *(segment, place, min(new_bytes, RUN_BYTES)), self._state.kernels.runs
-                )
+                run = read_run(segment, place, min(new_bytes, RUN_BYTES), self._state.kernels.runs)
             if run is not None:
                 found |= self._take_run(derive, run)
                 continue

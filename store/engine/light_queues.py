@@ -27,7 +27,7 @@ OFFSETS = INNER_MULTI_QUEUE_OFFSET.encode()
 
 
 def has_light(topic: str) -> bool:
-    """Whether messages of this topic may be in light queues."""
+    """True if messages of this topic may be in light queues."""
     return topic != SCHEDULE_TOPIC and not topic.startswith((RETRY_PREFIX, SYSTEM_TOPIC_PREFIX))
 
 
@@ -51,7 +51,7 @@ def light_queues(
                 f"{LMQ_PREFIX} and up to {255 - len(LMQ_PREFIX)} of the characters a-z A-Z 0-9 _ - "
                 "% | +; correct the property"
             )
-    news = len({name for name in names if (name, 0) not in queues.plain})
+    news = len({name for name in names if (name, 0) not in queues.simple})
     if news and queues.light + news > settings.light_queues_max:
         raise StoreError(
             f"the message needs {news} new light queues, the store has {queues.light} and the "

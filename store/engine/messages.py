@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-# The fields of a `Message` as a plain tuple, which the hot path builds several times faster.
+# The fields of a `Message` as a bare tuple, which the hot path builds several times faster.
 MessageFields = tuple[
     tuple[str, int], int, int, int, bytes, bytes, bytes, int | None, int, int, bytes | None
 ]

@@ -27,22 +27,22 @@ class PageCache:
         tags_codes: Collection[int] | None,
         hot_bytes: int,
         *,
-        look: bool,
+        absent_only: bool,
     ) -> int:
         """The total bytes of a queue's cold messages with offsets [start, end): the ones more than
         `hot_bytes` before the end of the log.
 
-        With `look` only messages that are not in memory count, and with `tags_codes` only messages
-        with such tags.
+        With `absent_only` only messages that are not in memory count, and with `tags_codes` only
+        messages with such tags.
         """
-        queue = self._queues.plain.get((topic, queue_id))
+        queue = self._queues.simple.get((topic, queue_id))
         if queue is None:
             return 0
         cold_end = self._log.end - hot_bytes
         found = 0
         for place, size, tags_code in queue.entries(start, end - start, queue.next):
             if place < cold_end and (tags_codes is None or tags_code in tags_codes):
-                found += size if not look or self._is_absent(place, size) else 0
+                found += size if not absent_only or self._is_absent(place, size) else 0
         return found
 
     def read_log_ahead(self, *, wanted: bool) -> None:
@@ -56,7 +56,7 @@ class PageCache:
                     log.warning("%s is read as before: %s", segment.path, wrong.strerror)
 
     def _is_absent(self, place: int, size: int) -> bool:
-        """Whether some of these bytes of the log must come from the disk."""
+        """True if some of these bytes of the log must come from the disk."""
         segment: Segment | None = self._log.segments.find(place)
         if segment is None or not segment.is_mapped:
             return segment is not None

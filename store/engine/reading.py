@@ -1,4 +1,4 @@
-"""Reading: pulls, and look-ups of messages by offset, place, time and key.
+"""Reading: pulls, and lookups of messages by offset, place, time and key.
 
 Readers see nothing beyond `readable_end`. Records that are neighbours in the log are returned as
 one view of it, others as one copy: copying some kilobytes is cheaper than sending many small
@@ -30,11 +30,11 @@ from .state import StoreState
 log = logging.getLogger(__name__)
 
 PULL_BYTES_MIN = 100
-NEAR_SCAN = 8  # entries first looked at for each message that a pull may take
+NEAR_SCAN = 8  # entries scanned first for each message that a pull may take
 DAMAGED_MAX = 1_000  # places whose damage is logged
 SAMPLE_MAX = 20_000  # entries read to estimate how many messages have a tag (maxConsumeQueueScan)
 QUERY_MESSAGES_MAX = 64  # maxMsgsNumBatch
-QUERY_LOOKS_MAX = 10_000  # messages read in one query because one of their keys has the hash
+QUERY_READS_MAX = 10_000  # messages read in one query because one of their keys has the hash
 INDEX_PRECISION_MS = 1_000  # the index has the times of messages in seconds
 
 PLACE = Struct(">q")
@@ -95,7 +95,7 @@ class Reader:
         log = self._log
         if log.staged:
             log.write_staged()
-        queue = self._queues.plain.get((topic, queue_id))
+        queue = self._queues.simple.get((topic, queue_id))
         if queue is None:
             return self._get_batched(topic, queue_id, offset, messages_max, bytes_max, tags_codes)
         settings = self._state.settings
@@ -243,7 +243,7 @@ class Reader:
     def _checked(
         self, queue: ConsumeQueue, number: int, place: int, size: int, record: memoryview | None
     ) -> memoryview | None:
-        """The record, if it is whole and the one that belongs to this offset of the queue."""
+        """The record, if it is whole and belongs to this offset of the queue."""
         if record is not None and len(record) == size:
             segment = self._log.segments.find(place)
             passed = None if segment is None else whole_record(segment, place)
@@ -361,18 +361,18 @@ class Reader:
         return max(queue.min_offset, min(found, end))
 
     def store_ms_at(self, topic: str, queue_id: int, offset: int) -> int:
-        """When the message at this offset was stored; -1 when there is none."""
+        """The time when the message at this offset was stored, ms; -1 if there is none."""
         self._log.write_staged()
         queue = self._queues.find(topic, queue_id)
         place = None if queue is None else self._place(queue, offset)
         return -1 if place is None else self._store_ms(place) or -1
 
     def earliest_store_ms(self, topic: str, queue_id: int) -> int:
-        """When the first message of a queue that is still there was stored; -1 without one."""
+        """The time when the first message still in the queue was stored, ms; -1 if it is empty."""
         return self.store_ms_at(topic, queue_id, self.min_offset(topic, queue_id))
 
     def in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether a message is near enough to the end of the log to be in memory, most likely."""
+        """True if a message is near enough to the end of the log to be in memory, most likely."""
         queue = self._queues.find(topic, queue_id)
         place = None if queue is None else self._place(queue, offset)
         return place is None or self._log.end - place <= self._state.memory_bytes
@@ -391,23 +391,23 @@ class Reader:
     def count_tagged(
         self, topic: str, queue_id: int, start: int, end: int, tags_codes: frozenset[int]
     ) -> int:
-        """How many messages with offsets [start, end) have such tags, estimated from a sample where
-        there are more than `SAMPLE_MAX`.
+        """The number of messages with offsets [start, end) and such tags, estimated from a sample
+        if there are more than `SAMPLE_MAX`.
 
         Messages deleted from the head of the queue don't count. In a batch queue all messages
         count, because an entry there is a batch.
         """
-        queue = self._queues.plain.get((topic, queue_id))
+        queue = self._queues.simple.get((topic, queue_id))
         if queue is None:
             return max(0, end - start)
         start, end = max(start, queue.min_offset), min(end, queue.next)
         wanted = min(end - start, SAMPLE_MAX)
-        looked = count = 0
-        while looked < wanted:
-            segment, at, room = queue.locate(start + looked)
-            entries = read_array(segment, at, min(room, wanted - looked))
-            count += len(self._tagged(queue, start + looked, entries, tags_codes))
-            looked += len(entries)
+        scanned = count = 0
+        while scanned < wanted:
+            segment, at, room = queue.locate(start + scanned)
+            entries = read_array(segment, at, min(room, wanted - scanned))
+            count += len(self._tagged(queue, start + scanned, entries, tags_codes))
+            scanned += len(entries)
         return count if wanted < SAMPLE_MAX else count * (end - start) // wanted
 
     # ---- messages by place or key
@@ -453,7 +453,7 @@ class Reader:
         wanted = key.encode(errors="replace")
         found: dict[int, bytes] = {}
         places = self._index.find(topic, key, begin_ms - INDEX_PRECISION_MS, end_ms)
-        for place in islice(places, QUERY_LOOKS_MAX):
+        for place in islice(places, QUERY_READS_MAX):
             if len(found) >= limit or place < self._log.start:
                 break
             data = self.message_at(place)
@@ -472,7 +472,7 @@ class Reader:
 
     def queue_keys(self) -> list[tuple[str, int]]:
         """The topic and the id of every queue."""
-        return [*self._queues.plain, *self._queues.batch]
+        return [*self._queues.simple, *self._queues.batch]
 
     def topics(self) -> dict[str, list[int]]:
         """Every topic with a queue, and the ids of its queues."""
@@ -491,6 +491,6 @@ class Reader:
         return queue.entry(offset)[0]
 
     def _store_ms(self, place: int) -> int:
-        """When the record at this place was stored; 0 when there is none."""
+        """The time when the record at this place was stored, ms; 0 if there is none."""
         record = self._log.record(place, self._state.readable_end)
         return 0 if record is None else store_ms_of(record)

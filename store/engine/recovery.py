@@ -1,6 +1,6 @@
 """Opening a store: where the log ends, and queues and index that agree with it.
 
-After a clean stop the checkpoint says it all, and only what doesn't add up is looked into. After a
+After a clean stop the checkpoint says it all, and only what doesn't add up is checked. After a
 crash every record behind the last safe place is checked, and the log ends before the first that
 is not whole. What lies behind the end becomes zeros, so that an old record can't come back
 when the log has grown up to it. Doing it twice changes nothing more.
@@ -32,8 +32,8 @@ def recover(
 ) -> int:
     """Find the end of the log, cut and mend queues and index; returns the last store time.
 
-    The files are loaded by this. `progress(done, all)` is called with bytes of the log. `doubted`:
-    a sync had failed, so the system may take for synced what is not, and all is written again.
+    It loads the files. `progress(done, all)` is called with bytes of the log. `doubted`: a sync had
+    failed, so the system may count unsynced pages as synced, and all of them are written again.
     """
     commit_log, index, checkpoint = state.log, state.index, state.checkpoint
     _load(state, is_clean=is_clean)
@@ -94,7 +94,7 @@ def _drop_all(state: StoreState) -> None:
     """Remove queues and index of a log that has no files, as Java does: they lead nowhere."""
     for queue in state.queues.all():
         queue.segments.cut(-1)
-    state.queues.plain.clear()
+    state.queues.simple.clear()
     state.queues.batch.clear()
     state.index.drop_after(-1)
     state.log.set_end(0)
@@ -211,7 +211,7 @@ def _drop_stale(state: StoreState) -> None:
     Java leaves what it cuts off in the files, and it counts again once the log has grown past it.
     """
     commit_log = state.log
-    for queue in state.queues.plain.values():
+    for queue in state.queues.simple.values():
         if queue.topic.startswith(LMQ_PREFIX):
             continue  # the messages have the offsets of their own queue
         offset = queue.next

@@ -80,21 +80,21 @@ class StoreState:
         self.memory_bytes = memory_part(self.settings.memory_ratio_percent)
 
     def has_batch_queue(self, topic: str, queue_id: int) -> bool:
-        """Whether this queue is a batch queue, or becomes one. A queue never changes its kind."""
+        """True if this queue is a batch queue, or becomes one. A queue never changes its kind."""
         key = (topic, queue_id)
         return key in self.queues.batch or (
-            topic in self.batch_topics and key not in self.queues.plain
+            topic in self.batch_topics and key not in self.queues.simple
         )
 
     @property
     def safe_end(self) -> int:
-        """The end of what no crash takes back: with SYNC_FLUSH of what is on the disk."""
+        """The end of the log that no crash takes back: with SYNC_FLUSH its end on the disk."""
         return self.log.durable if self.settings.sync_flush else self.log.end
 
     @property
     def readable_end(self) -> int:
-        """Readers see the log up to here: with SYNC_FLUSH only what is on the disk, in controller
-        mode only what is confirmed."""
+        """The end of the log that readers see: with SYNC_FLUSH its end on the disk, in controller
+        mode its confirmed end."""
         return min(self.safe_end, self.confirmed)
 
     def confirm(self, offset: int) -> bool:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from ..base.errors import Shortage, StoreError, WritesRefused, plain_errors
+from ..base.errors import Shortage, StoreError, WritesRefused, readable_errors
 from ..base.kernels import Kernels
 from ..base.retention import TopicRule
 from ..base.settings import StoreSettings
@@ -85,8 +85,8 @@ class MessageStore:
         self.write_staged = state.log.write_staged
         self.put = appender.put
         self.put_all = appender.put_all
-        self.put_plain = appender.put_plain
-        self.plain_queue = appender.plain_queue
+        self.put_table = appender.put_table
+        self.eligible_queue = appender.eligible_queue
         self.put_batch = batches.put_batch
         self.put_in_batch_queue = batch_queues.put
         self.index_pending = state.index_pending
@@ -137,7 +137,7 @@ class MessageStore:
             for folder in (state.log_folder, self.root / "config"):
                 make_folder(folder)
             # A crash may have come before their names were on the disk.
-            with plain_errors(self.root, "sync"):
+            with readable_errors(self.root, "sync"):
                 for folder in {self.root.parent, state.log_folder.parent}:
                     sync_folder(folder)
             state.measure_memory()
@@ -155,7 +155,7 @@ class MessageStore:
                 self._open_epochs()
             self._is_open = True
             state.opened_end = state.log.end
-            for queue in state.queues.plain.values():
+            for queue in state.queues.simple.values():
                 queue.opened = queue.next
             self.syncs.note_sizes()
             self._sync_all()
@@ -222,7 +222,7 @@ class MessageStore:
                 self._sync_all()
                 self.syncs.note_counts(state.queues.counts(), state.log.written)
                 self.save_checkpoint(sync=True)
-                with plain_errors(self.root, "write in"), suppress(FileNotFoundError):
+                with readable_errors(self.root, "write in"), suppress(FileNotFoundError):
                     disk.current.unlink(self.root / "abort")
         finally:
             self._release()
@@ -247,8 +247,8 @@ class MessageStore:
         rules: Mapping[str, TopicRule],
         queue_left: Callable[[str, int], int],
     ) -> None:
-        """From now on follow these: topics whose new queues are batch queues, the retention of
-        topics that have their own, and `queue_left` as of this class."""
+        """Take over the topics whose new queues are batch queues, the retention of topics that have
+        their own, and `queue_left` as described at this class."""
         self.state.batch_topics = batch_topics
         self.state.topic_rules = rules
         self.queue_left = queue_left
@@ -264,13 +264,13 @@ class MessageStore:
 
     @property
     def refusal(self) -> str | None:
-        """Why no message is taken until a restart; None while messages are taken."""
+        """The reason why no message is taken until a restart; None while messages are taken."""
         return self.state.log.refusal
 
     @property
     def pause_reason(self) -> str | None:
-        """Why no message is taken at present; None while messages are taken. It ends without a
-        restart."""
+        """The reason why no message is taken at present; None while messages are taken. A pause
+        ends without a restart."""
         return next(iter(self.paused.values()), None)
 
     @property
@@ -283,11 +283,11 @@ class MessageStore:
         self.state.log.pause(cause, reason)
 
     def resume(self, cause: str) -> None:
-        """This cause of a `pause` is over: take messages, if it was the last."""
+        """Remove this cause of a `pause`; take messages again if it was the last."""
         self.state.log.resume(cause)
 
     def take_dropped(self) -> bool:
-        """Whether staged messages were dropped since the last call, as when a file was full."""
+        """Return whether staged messages were dropped since the last call."""
         dropped, self.state.dropped = self.state.dropped, False
         return dropped
 
@@ -345,12 +345,12 @@ class MessageStore:
 
     @property
     def safe_end(self) -> int:
-        """A power cut leaves the log up to here: with SYNC_FLUSH what is on the disk, else all."""
+        """The end of the log that a power cut leaves: with SYNC_FLUSH its end on the disk."""
         return self.state.safe_end
 
     @property
     def is_following(self) -> bool:
-        """Whether the log is that of a master."""
+        """True if the log is that of a master."""
         return self.state.is_following
 
     @property
@@ -360,13 +360,13 @@ class MessageStore:
 
     @property
     def readable_end(self) -> int:
-        """Readers see the log up to here: with SYNC_FLUSH only what is on the disk, in controller
-        mode only what is confirmed."""
+        """The end of the log that readers see: with SYNC_FLUSH its end on the disk, in controller
+        mode its confirmed end."""
         return self.state.readable_end
 
     @property
     def confirmed_end(self) -> int:
-        """In controller mode, the end of what all brokers of the sync state set have."""
+        """The end of the log that all brokers of the sync state set have, in controller mode."""
         return self.state.confirmed
 
     @property
@@ -376,7 +376,7 @@ class MessageStore:
 
     @property
     def readable_end_moves_with_sync(self) -> bool:
-        """Whether a sync makes messages readable (SYNC_FLUSH)."""
+        """True if a sync makes messages readable (SYNC_FLUSH)."""
         return self.state.settings.sync_flush
 
     @property
@@ -424,7 +424,7 @@ class MessageStore:
         plan = self.syncs.plan(self.state.now_ms(), with_queues=True, thorough=True)
         if plan is None:
             return
-        with plain_errors(self.root, "sync"):
+        with readable_errors(self.root, "sync"):
             try:
                 plan.run()
             except Shortage:

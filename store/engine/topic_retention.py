@@ -37,15 +37,15 @@ class TopicRetention:
             if rule.keep_bytes is not None:
                 for _ in self._add_up(key, queue, rule.keep_bytes):
                     yield
-                if state.queues.plain.get(key) is queue:
+                if state.queues.simple.get(key) is queue:
                     queue.min_offset = max(queue.min_offset, self._sums[key][0])
 
     def needed(self) -> tuple[int, int]:
-        """Where the log begins to be needed: by a topic that has a time of its own, and by any
-        topic. `NO_PLACE` where none needs it."""
+        """The first offset of the log that a topic with a retention time of its own needs, and the
+        first that any topic needs; `NO_PLACE` if none does."""
         ruled = self._ruled()
         own = any_topic = NO_PLACE
-        for key, queue in self._state.queues.plain.items():
+        for key, queue in self._state.queues.simple.items():
             if queue.min_offset >= queue.next:
                 continue
             place = queue.entry(max(queue.min_offset, queue.first_offset))[0]
@@ -60,14 +60,14 @@ class TopicRetention:
         rules = self._state.topic_rules
         return {
             key: (queue, rules[key[0]])
-            for key, queue in self._state.queues.plain.items()
+            for key, queue in self._state.queues.simple.items()
             if key[0] in rules
         }
 
     def _first_since(self, queue: ConsumeQueue, moment_ms: int) -> int:
         """The offset of the first message that was stored at `moment_ms` or later.
 
-        Few expire between two rounds, so it is looked for near the least offset first.
+        Few expire between two rounds, so the search begins near the least offset.
         """
         low = max(queue.min_offset, queue.first_offset)
         end, step = queue.next, 1

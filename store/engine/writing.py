@@ -33,8 +33,8 @@ from .messages import Message, MessageFields, Placed
 from .state import StoreState
 
 if TYPE_CHECKING:
-    from ...protocol.kernels.plain_sends import PlainSends
-    from ..kernels.plain_records import PlainRecords, RecordDestination
+    from ...protocol.kernels.send_table import SendTable
+    from ..kernels.record_encoder import RecordDestination, RecordEncoder
 
 # A committed message is stored like any other. A prepared or rolled back one (which has both bits)
 # gets no entry in a queue.
@@ -46,7 +46,7 @@ Results = list[Placed | StoreError]  # for each message where it is, or why it i
 
 
 class Appender:
-    """Stores messages: one by one, or all plain messages of a tick at once."""
+    """Stores messages: one by one, or all eligible sends of a tick at once."""
 
     def __init__(self, state: StoreState, batch_queues: BatchQueueAppender) -> None:
         self._state = state
@@ -55,7 +55,7 @@ class Appender:
         self._queues = state.queues
         self._index = state.index
         # Direct references for the hot path.
-        self._plain_queues = state.queues.plain
+        self._simple_queues = state.queues.simple
         self._pending_keys = state.index.pending
 
     def put(self, message: Message, *, is_moved: bool = False) -> Placed:
@@ -73,7 +73,7 @@ class Appender:
         readers now: maxMessageSize, which may be smaller by now, doesn't hold for them, and the
         first error is the last result.
         """
-        log, queues, state = self._log, self._plain_queues, self._state
+        log, queues, state = self._log, self._simple_queues, self._state
         staged, pending = log.staged, self._pending_keys
         if len(pending) > state.index_pending_max:
             state.relieve_index()
@@ -83,9 +83,18 @@ class Appender:
         places: Results = []
         for message in messages:
             (
-                key, flag, sys_flag, born_ms, born_host, body, properties, tags_code,
-                reconsume_times, prepared_offset, unique,
-            ) = message  # fmt: skip
+                key,
+                flag,
+                sys_flag,
+                born_ms,
+                born_host,
+                body,
+                properties,
+                tags_code,
+                reconsume_times,
+                prepared_offset,
+                unique,
+            ) = message
             queue = queues.get(key)
             body_bytes, properties_bytes = len(body), len(properties)
             try:
@@ -113,15 +122,27 @@ class Appender:
                     tags_code = self._due_code(key[1], properties, store_ms, tags_code)
                 staged += (
                     HEAD.pack(
-                        size, queue.magic, crc32(body) & CRC_MASK, key[1], flag, queue_offset,
-                        log_offset, sys_flag, born_ms, born_host, store_ms, host, reconsume_times,
-                        prepared_offset, body_bytes,
+                        size,
+                        queue.magic,
+                        crc32(body) & CRC_MASK,
+                        key[1],
+                        flag,
+                        queue_offset,
+                        log_offset,
+                        sys_flag,
+                        born_ms,
+                        born_host,
+                        store_ms,
+                        host,
+                        reconsume_times,
+                        prepared_offset,
+                        body_bytes,
                     ),
                     body,
                     queue.topic_field,
                     PROPERTIES_LENGTH.pack(properties_bytes),
                     properties,
-                )  # fmt: skip
+                )
                 log.end = end
                 ENTRY.pack_into(queue.view, at, log_offset, size, tags_code)
                 queue.at = at + ENTRY_BYTES
@@ -147,31 +168,31 @@ class Appender:
             return store_ms + levels_ms[queue_id]
         return due_ms(properties, store_ms, levels_ms, tags_code)
 
-    def plain_queue(self, key: tuple[str, int]) -> ConsumeQueue | None:
-        """This queue if it takes plain messages, else None."""
-        queue = self._plain_queues.get(key)
+    def eligible_queue(self, key: tuple[str, int]) -> ConsumeQueue | None:
+        """The queue with this key if `put_table` may append to it, else None."""
+        queue = self._simple_queues.get(key)
         return None if queue is None or queue.is_special else queue
 
-    def put_plain(
+    def put_table(
         self,
-        plain: "PlainSends",
+        table: "SendTable",
         destinations: Sequence["RecordDestination"],
         hosts: Sequence[bytes],
-        maker: "PlainRecords",
+        maker: "RecordEncoder",
     ) -> bool:
-        """Store the messages that `plain` has read, as `put_all` does. Returns False if none is
-        stored, because the log file or a queue file has no room.
+        """Store the messages of `table`, as `put_all` does. Returns False if none is stored,
+        because the log file or a queue file has no room.
 
-        `destinations` has one with a `plain_queue` for each of `plain.parts`. `hosts` has the host
-        of the sender of each chunk, 8 or 20 bytes.
+        `destinations` has one, with an `eligible_queue`, for each of `table.group_totals`. `hosts`
+        has the host of the sender of each chunk, 8 or 20 bytes.
         """
         log = self._log
-        maker.set_hosts(plain, hosts, self._state.host)
+        maker.set_hosts(table, hosts, self._state.host)
         size = maker.extra_bytes
         counts: dict[ConsumeQueue, int] = {}
-        for (queue, more, _), part in zip(destinations, plain.parts, strict=True):
+        for (queue, suffix, _), part in zip(destinations, table.group_totals, strict=True):
             _, messages, own_bytes, *_ = part
-            size += messages * (queue.fixed_bytes + len(more)) + own_bytes
+            size += messages * (queue.fixed_bytes + len(suffix)) + own_bytes
             counts[queue] = counts.get(queue, 0) + messages
         base, end = log.end, log.end + size
         if end > log.room_end:
@@ -182,7 +203,7 @@ class Appender:
         if self._index.waiting > self._state.index_pending_max:
             self._state.relieve_index()
         store_ms = self._state.now_ms()
-        records, entries, keys = maker.make(plain, destinations, counts, base, size, store_ms)
+        records, entries, keys = maker.make(table, destinations, counts, base, size, store_ms)
         log.staged.append(records)
         log.end = end
         start = 0
@@ -205,7 +226,7 @@ class Appender:
         store_ms: int,
         is_moved: bool,
     ) -> Placed:
-        """`put_all` for a message that needs a closer look. StoreError when it is not stored."""
+        """`put_all` for a message that its fast path leaves out. StoreError if it is not stored."""
         message = Message(*fields)
         topic, queue_id = message.key
         if message.tags_code is None:
@@ -232,7 +253,7 @@ class Appender:
         if sys_flag & INNER_BATCH:
             raise IllegalMessage(
                 f"system flag {sys_flag} says that the body is a batch in one record, which only "
-                "batch queues have; send a plain batch"
+                "batch queues have; send an ordinary batch"
             )
         log = self._log
         if queue.is_schedule:
@@ -247,10 +268,24 @@ class Appender:
         if self._state.settings.append_crc:
             properties = with_room_for_crc(properties)
         record = Record(
-            0, 0, 0, queue.queue_id, message.flag, queue_offset, 0, sys_flag, message.born_ms,
-            message.born_host, store_ms, self._state.host, message.reconsume_times,
-            message.prepared_offset, message.body, queue.topic, properties,
-        )  # fmt: skip
+            0,
+            0,
+            0,
+            queue.queue_id,
+            message.flag,
+            queue_offset,
+            0,
+            sys_flag,
+            message.born_ms,
+            message.born_host,
+            store_ms,
+            self._state.host,
+            message.reconsume_times,
+            message.prepared_offset,
+            message.body,
+            queue.topic,
+            properties,
+        )
         size = queue.fixed_bytes + len(message.body) + len(properties)
         size += len(message.born_host) + len(self._state.host) - 2 * HOST_BYTES_V4
         if log.end + size > log.room_end:

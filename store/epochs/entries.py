@@ -1,4 +1,4 @@
-"""Epochs as plain values: their text, look-ups, and the point up to which two logs are equal.
+"""Epochs as values: their text, lookups, and the point up to which two logs are equal.
 
 An epoch is the time of one master: its number, and the log offset at which the messages of that
 master begin. It ends where the next one begins; the last one has no end.
@@ -56,7 +56,7 @@ def decode(text: bytes) -> tuple[EpochEntry, ...]:
 
 
 def disorder(entries: Sequence[EpochEntry]) -> str | None:
-    """What is wrong with these entries; None where numbers and offsets ascend as they must."""
+    """The error in these entries; None if numbers and offsets ascend as they must."""
     for entry in entries:
         if not 0 <= entry.epoch <= EPOCH_MAX or not 0 <= entry.start_offset < END_MAX:
             return f"epoch {entry} can't be; numbers and offsets are 0 or more"
@@ -67,7 +67,7 @@ def disorder(entries: Sequence[EpochEntry]) -> str | None:
 
 
 def end_of(entries: Sequence[EpochEntry], number: int) -> int:
-    """Where the entry at this index ends: the start of the next, `END_MAX` for the last."""
+    """The end of the entry at this index: the start of the next, `END_MAX` for the last."""
     return entries[number + 1].start_offset if number + 1 < len(entries) else END_MAX
 
 

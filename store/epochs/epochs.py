@@ -7,7 +7,7 @@ written: messages of a new master that count as the old master's would hide wher
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..base.errors import DamagedStore, StoreError, plain_errors
+from ..base.errors import DamagedStore, StoreError, readable_errors
 from ..files import disk, json_file
 from ..files.segment import make_folder, sync_folder
 from .entries import (
@@ -107,9 +107,9 @@ class Epochs:
         self._keep(cut_at(self._entries, offset))
 
     def drop_before(self, offset: int) -> None:
-        """The log begins at `offset` now: drop the epochs that end before it.
+        """Drop the epochs that end before `offset`, at which the log begins now.
 
-        One that ends right there stays: a log that ends there as well can go on with this one.
+        An epoch that ends right there stays: a log that ends there, too, can continue with ours.
         """
         entries = self._entries
         self._keep(
@@ -124,7 +124,7 @@ class Epochs:
             return
         # The .bak first: one without its file is refused.
         for path in (_backup(self.path), self.path):
-            with plain_errors(path, "delete"):
+            with readable_errors(path, "delete"):
                 if disk.current.exists(path):
                     disk.current.unlink(path)
                     sync_folder(path.parent)
@@ -136,7 +136,7 @@ class Epochs:
             if previous := json_file.read(self.path):
                 json_file.replace(_backup(self.path), previous)
             json_file.replace(self.path, encode(entries))
-            with plain_errors(self.path.parent, "write"):
+            with readable_errors(self.path.parent, "write"):
                 sync_folder(self.path.parent)
         except StoreError as wrong:
             raise StoreError(f"the epochs of the log can't be saved: {wrong}") from wrong

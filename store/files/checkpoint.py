@@ -11,7 +11,7 @@ from pathlib import Path
 from struct import Struct
 from zlib import crc32
 
-from ..base.errors import plain_errors
+from ..base.errors import readable_errors
 from . import disk
 
 FILE_BYTES = 4096
@@ -76,7 +76,7 @@ class Checkpoint:
 
 def load(path: Path) -> Checkpoint:
     """The checkpoint in this file; an empty one if the file doesn't exist or is cut off."""
-    with plain_errors(path, "read"):
+    with readable_errors(path, "read"):
         try:
             fd = disk.current.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -114,7 +114,7 @@ def save(path: Path, checkpoint: Checkpoint, *, sync: bool = False) -> None:
         *_values(checkpoint, _COUNT_FIELDS),
     )
     data = times.ljust(OWN_AT, b"\0") + own + CRC.pack(crc32(own))
-    with plain_errors(path, "write"):
+    with readable_errors(path, "write"):
         fd = disk.current.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             disk.current.pwrite(fd, data.ljust(FILE_BYTES, b"\0"), 0)

@@ -112,8 +112,8 @@ class Disk:
             os.posix_fadvise(fd, at, size, os.POSIX_FADV_WILLNEED)
 
     def absent(self, address: int, size: int) -> int:
-        """How many of these bytes of a mapped file are not in memory. OSError when the system can't
-        say."""
+        """The number of these bytes of a mapped file that are not in memory. OSError if the system
+        can't tell."""
         page = mmap.PAGESIZE
         start = address // page * page
         pages = (address + size - start + page - 1) // page

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ...protocol.codec.fastjson import LENIENT_BYTES_MAX, quote_keys
-from ..base.errors import DamagedStore, plain_errors
+from ..base.errors import DamagedStore, readable_errors
 from . import disk
 from .segment import make_folder, sync_folder
 
@@ -57,13 +57,13 @@ def save(path: Path, text: bytes | str, *, mode: int = 0o644) -> None:
     data = text.encode() if isinstance(text, str) else text
     for candidate in (_backup(path), path):  # a failure in between leaves the old text
         replace(candidate, data, mode)
-    with plain_errors(path.parent, "write"):
+    with readable_errors(path.parent, "write"):
         sync_folder(path.parent)
 
 
 def read(path: Path) -> bytes | None:
     """The bytes of a file; None if it doesn't exist. StoreError when it can't be read."""
-    with plain_errors(path, "read"):
+    with readable_errors(path, "read"):
         try:
             fd = disk.current.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -75,13 +75,13 @@ def read(path: Path) -> bytes | None:
 
 
 def exists(path: Path) -> bool:
-    """Whether the file or its .bak is there, whatever is in it."""
+    """True if the file or its .bak is there, whatever is in it."""
     return any(disk.current.exists(candidate) for candidate in (path, _backup(path)))
 
 
 def remove(path: Path) -> None:
     """Remove the file and its .bak for good. StoreError when that fails."""
-    with plain_errors(path, "remove"):
+    with readable_errors(path, "remove"):
         found = False
         for candidate in (path, _backup(path)):
             with suppress(FileNotFoundError):
@@ -94,7 +94,7 @@ def remove(path: Path) -> None:
 def replace(path: Path, data: bytes | memoryview, mode: int = 0o644) -> None:
     """Replace the file by these bytes, atomically. StoreError when that fails."""
     made = path.with_name(path.name + ".new")
-    with plain_errors(path, "write"):
+    with readable_errors(path, "write"):
         fd = disk.current.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
         try:
             view, at = memoryview(data), 0

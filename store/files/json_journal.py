@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from ..base.errors import StoreError, plain_errors
+from ..base.errors import StoreError, readable_errors
 from . import disk, json_file
 from .segment import make_folder, sync_folder
 
@@ -54,7 +54,7 @@ class JsonJournal:
             )
         if self._fd < 0:
             self._open()
-        with plain_errors(self.path, "write"):
+        with readable_errors(self.path, "write"):
             view, at = memoryview(lines), 0
             while at < len(lines):
                 at += disk.current.pwrite(self._fd, view[at:], self.end + at)
@@ -73,7 +73,7 @@ class JsonJournal:
             self.end = len(first) + len(kept)
             return
         self.end = 0
-        with plain_errors(self.path, "delete"), suppress(FileNotFoundError):
+        with readable_errors(self.path, "delete"), suppress(FileNotFoundError):
             disk.current.unlink(self.path)
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class JsonJournal:
 
     def _open(self) -> None:
         make_folder(self.path.parent, sync=True)
-        with plain_errors(self.path, "open"):
+        with readable_errors(self.path, "open"):
             self._fd = disk.current.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             if not self.end:
                 disk.current.truncate(self._fd, 0)

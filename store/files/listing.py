@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from ..base.errors import plain_errors
+from ..base.errors import readable_errors
 from . import disk
 from .segment import Segment
 from .segments import NAME_DIGITS, sorted_out
@@ -43,7 +43,7 @@ class Row:
         self.folder = folder
         self.items: list[Segment] = []
         self.problems: list[Problem] = []
-        with plain_errors(folder, "read"):
+        with readable_errors(folder, "read"):
             try:
                 named, strays = sorted_out(folder)
             except FileNotFoundError:
@@ -99,7 +99,7 @@ class Row:
 
 def entries_of(folder: Path) -> list[disk.Entry]:
     """The entries of a folder, by name; none if it doesn't exist. StoreError if it is a file."""
-    with plain_errors(folder, "read"):
+    with readable_errors(folder, "read"):
         try:
             return disk.current.entries(folder)
         except FileNotFoundError:

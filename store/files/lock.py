@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from ..base.errors import StoreInUse, plain_errors
+from ..base.errors import StoreInUse, readable_errors
 from . import disk
 from .segment import sync_folder
 
@@ -28,7 +28,7 @@ class StoreLock:
                 "folder of its own"
             )
         path = self._root / "lock"
-        with plain_errors(path, "open"):
+        with readable_errors(path, "open"):
             fd = disk.current.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             # The range that Java locks, so that Java and aerobee exclude each other.
@@ -42,7 +42,7 @@ class StoreLock:
         self._fd = fd
         disk.current.held.add(self._name)
         if disk.current.size(fd) == 0:
-            with plain_errors(path, "write"):
+            with readable_errors(path, "write"):
                 disk.current.pwrite(fd, b"lock", 0)
 
     def release(self) -> None:
@@ -61,7 +61,7 @@ def write_abort(root: Path, *, sync_failed: bool = False) -> None:
     """
     path = root / "abort"
     text = f"{os.getpid()}\n{SYNC_FAILED}" if sync_failed else str(os.getpid())
-    with plain_errors(path, "write"):
+    with readable_errors(path, "write"):
         fd = disk.current.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             disk.current.pwrite(fd, text.encode(), 0)
@@ -72,7 +72,7 @@ def write_abort(root: Path, *, sync_failed: bool = False) -> None:
 
 
 def sync_had_failed(root: Path) -> bool:
-    """Whether the last run noted that a sync failed."""
+    """True if the last run noted that a sync failed."""
     return SYNC_FAILED in _abort_text(root)
 
 

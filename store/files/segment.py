@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ..base.errors import StoreError, own_shortages, plain_error, plain_errors
+from ..base.errors import StoreError, own_shortages, readable_error, readable_errors
 from . import disk
 
 ZERO_CHUNK_BYTES = 1 << 20
@@ -76,7 +76,7 @@ class Segment:
         try:
             fd = disk.current.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         except OSError as wrong:
-            raise plain_error(wrong, path, "make") from wrong
+            raise readable_error(wrong, path, "make") from wrong
         try:
             segment.open_fd = fd
             disk.current.truncate(fd, size)
@@ -91,7 +91,7 @@ class Segment:
                 segment._close()
             with suppress(OSError):
                 disk.current.unlink(path)
-            raise plain_error(wrong, path, f"reserve {reserve} bytes for") from wrong
+            raise readable_error(wrong, path, f"reserve {reserve} bytes for") from wrong
         return segment
 
     @property
@@ -103,7 +103,7 @@ class Segment:
     def fd(self) -> int:
         """The file descriptor, opened when needed and kept until `release`."""
         if self.open_fd < 0:
-            with plain_errors(self.path, "open"):
+            with readable_errors(self.path, "open"):
                 self.open_fd = disk.current.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         return self.open_fd
 
@@ -113,7 +113,7 @@ class Segment:
         found = self._map
         if found is None:
             mode = os.O_RDWR if self.writable else os.O_RDONLY
-            with plain_errors(self.path, "open"):
+            with readable_errors(self.path, "open"):
                 fd = disk.current.open(self.path, mode | os.O_CLOEXEC)
                 try:
                     found = disk.current.map(fd, self.size, writable=self.writable)
@@ -155,7 +155,7 @@ class Segment:
 
     def reserve(self, at: int, size: int) -> None:
         """Reserve room on the disk for these bytes, which become zeros. DiskFull without room."""
-        with plain_errors(self.path, f"reserve {size} bytes for"):
+        with readable_errors(self.path, f"reserve {size} bytes for"):
             fd = disk.current.open(self.path, os.O_RDWR | os.O_CLOEXEC)
             try:
                 _reserve_zeros(fd, at, size)
@@ -179,7 +179,7 @@ class Segment:
     @contextmanager
     def reader(self) -> Iterator[Callable[[int, int], bytes]]:
         """`read(at, size)` without a mapping, for the few bytes read when a store is opened."""
-        with plain_errors(self.path, "read"):
+        with readable_errors(self.path, "read"):
             fd = disk.current.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 yield lambda at, size: disk.current.pread(fd, size, at)
@@ -187,8 +187,8 @@ class Segment:
                 disk.current.close(fd)
 
     def sync(self) -> None:
-        """Wait until the disk has what was written. OSError as the system gives it; Shortage when
-        the file can't be opened now: nothing was synced then that could have failed.
+        """Wait until the disk has the written bytes. OSError as the system gives it; Shortage if
+        the file can't be opened now: then no sync was tried.
 
         May run in another thread: a file that was deleted meanwhile is ignored.
         """
@@ -212,7 +212,7 @@ class Segment:
         """
         changed = False
         was_open = self.open_fd >= 0
-        with plain_errors(self.path, "zero"):
+        with readable_errors(self.path, "zero"):
             try:
                 for place, chunk in data_of(self.fd, at, self.size):
                     if chunk != _ZEROS[: len(chunk)]:
@@ -225,13 +225,13 @@ class Segment:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the first bytes are zeros, so nothing was ever written to the file."""
+        """True if the first bytes are zeros, so nothing was ever written to the file."""
         with self.reader() as read:
             return not any(read(0, min(self.size, START_BYTES)))
 
     def lengthen(self) -> None:
         """Give a truncated file its full size again, with zeros at the end."""
-        with plain_errors(self.path, "lengthen"):
+        with readable_errors(self.path, "lengthen"):
             disk.current.truncate(self.fd, self.size)
         self._close()
 
@@ -240,7 +240,7 @@ class Segment:
 
         After a failed sync the system counts pages as clean that never reached the disk.
         """
-        with plain_errors(self.path, "write"):
+        with readable_errors(self.path, "write"):
             for place, chunk in data_of(self.fd, at, end):
                 self.write(place, chunk)
 
@@ -266,7 +266,7 @@ class Segment:
         except FileNotFoundError:
             pass
         except OSError as wrong:
-            raise plain_error(wrong, self.path, "delete") from wrong
+            raise readable_error(wrong, self.path, "delete") from wrong
         self.release()
 
     def retire(self) -> "weakref.ref[mmap.mmap] | None":
@@ -277,7 +277,7 @@ class Segment:
         view. Returns a weak reference that is dead once no reader has a view any more; None if the
         file was not mapped. StoreError when the name can't be deleted; nothing has changed then.
         """
-        with plain_errors(self.path, "delete"), suppress(FileNotFoundError):
+        with readable_errors(self.path, "delete"), suppress(FileNotFoundError):
             if self._kept < 0:
                 self._kept = disk.current.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             disk.current.unlink(self.path)
@@ -290,7 +290,7 @@ class Segment:
     @property
     def status(self) -> os.stat_result | None:
         """The file's `os.stat`: its last write, its room; None when it is gone."""
-        with plain_errors(self.path, "look at"):
+        with readable_errors(self.path, "examine"):
             try:
                 return disk.current.stat(self.path)
             except FileNotFoundError:
@@ -348,7 +348,7 @@ def make_folder(path: Path, *, sync: bool = False) -> None:
     new = []
     if sync:
         new = [part for part in (path, *path.parents) if not disk.current.exists(part)]
-    with plain_errors(path, "make"):
+    with readable_errors(path, "make"):
         disk.current.make_folders(path)
         for part in new:
             sync_folder(part.parent)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from ..base.errors import DamagedStore, plain_error, plain_errors
+from ..base.errors import DamagedStore, readable_error, readable_errors
 from . import disk
 from .segment import Segment, make_folder
 
@@ -70,13 +70,13 @@ class Segments:
         except FileNotFoundError:
             return
         except OSError as wrong:
-            raise plain_error(wrong, self.folder, "read") from wrong
+            raise readable_error(wrong, self.folder, "read") from wrong
         for number, entry in enumerate(entries):
             path = self.folder / entry.name
             found = entry.size
             if found == 0 and number == len(entries) - 1 and self.items:
                 # A crash between making a file and giving it its size.
-                with plain_errors(path, "delete"):
+                with readable_errors(path, "delete"):
                     disk.current.unlink(path)
                 continue
             if found < self.size and (found == 0 or sure or self._is_proved(entries)):
@@ -127,7 +127,7 @@ class Segments:
     def delete(self) -> None:
         """Delete all files, and the folder unless it has other files."""
         self.cut(-1)
-        with plain_errors(self.folder, "delete"):
+        with readable_errors(self.folder, "delete"):
             if disk.current.is_folder(self.folder) and not disk.current.entries(self.folder):
                 disk.current.remove_folder(self.folder)
 
@@ -153,6 +153,6 @@ class Segments:
         self.items.append(segment)
 
     def _is_proved(self, entries: list[disk.Entry]) -> bool:
-        """Whether the distance between two neighbours is the file size."""
+        """True if the distance between two neighbours is the file size."""
         bases = [int(entry.name) for entry in entries]
         return any(after - base == self.size for base, after in pairwise(bases))

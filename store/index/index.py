@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...protocol.message.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK
-from ..base.errors import DamagedStore, plain_errors
+from ..base.errors import DamagedStore, readable_errors
 from ..base.kernels import Kernels
 from ..base.settings import StoreSettings
 from ..files import disk
@@ -74,7 +74,7 @@ class Index:
         if not disk.current.is_folder(self._folder):
             return
         size = file_bytes(self._slots, self._capacity)
-        with plain_errors(self._folder, "read"):
+        with readable_errors(self._folder, "read"):
             entries, strays = sorted_out(self._folder)
             warn_of(strays)
             for number, (name, _, found) in enumerate(entries):
@@ -142,7 +142,7 @@ class Index:
 
     @property
     def waiting(self) -> int:
-        """How many messages have keys that wait for a flush."""
+        """The number of messages with keys that wait for a flush."""
         return len(self.pending) + self._block_messages
 
     @property
@@ -329,5 +329,5 @@ def _extract(batch: list[Pending]) -> tuple[list[bytes], Sequence[int], Sequence
 
 
 def is_indexed(sys_flag: int) -> bool:
-    """Whether messages with this system flag have their keys in the index."""
+    """True if messages with this system flag have their keys in the index."""
     return sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK

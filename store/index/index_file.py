@@ -2,7 +2,7 @@
 
 The file has a header of 40 bytes, the slots and the entries. A slot has the number of the newest
 entry whose hash, modulo the number of slots, is the slot's number; 0 for none. Entries count from
-1, and entry 0 is never used. Each entry names the next older one of its slot, so a look-up walks
+1, and entry 0 is never used. Each entry names the next older one of its slot, so a lookup walks
 from new to old. Keys are added in batches; a batch changes the file as its keys one by one would.
 
 Slot n is at byte 40 + 4 n, n from 0, and entry m at 40 + 4 slots + 20 m. RocketMQ's texts count
@@ -91,8 +91,13 @@ class IndexFile:
         self._slots = np.frombuffer(view, ">i4", slots, HEADER_BYTES)
         self._entries = np.frombuffer(view, ENTRY_TYPE, capacity, self._entries_at)
         (
-            self.begin_ms, self.end_ms, self.begin_offset, self.end_offset, self.used_slots, count,
-        ) = HEADER.unpack_from(view, 0)  # fmt: skip
+            self.begin_ms,
+            self.end_ms,
+            self.begin_offset,
+            self.end_offset,
+            self.used_slots,
+            count,
+        ) = HEADER.unpack_from(view, 0)
         self.count: int = max(1, count)
         self.synced_count = 0
         self._reserved = 0
@@ -125,7 +130,7 @@ class IndexFile:
 
     @property
     def is_sound(self) -> bool:
-        """Whether the numbers in the header are possible."""
+        """True if the numbers in the header are possible."""
         return (
             self.count <= self.capacity
             and 0 <= self.used_slots <= self.slot_count
@@ -203,7 +208,7 @@ class IndexFile:
             stop = start
 
     def covers(self, begin_ms: int, end_ms: int) -> bool:
-        """Whether the time range overlaps the file's."""
+        """True if the time range overlaps the file's."""
         return self.count > 1 and begin_ms <= self.end_ms and end_ms >= self.begin_ms
 
     def count_before(self, log_end: int) -> int:
@@ -237,9 +242,15 @@ class IndexFile:
 
     def _write_header(self, *, first: bool = False) -> None:
         HEADER.pack_into(
-            self.segment.view, 0, self.begin_ms, self.end_ms, self.begin_offset, self.end_offset,
-            self.used_slots, 0 if first else self.count,
-        )  # fmt: skip
+            self.segment.view,
+            0,
+            self.begin_ms,
+            self.end_ms,
+            self.begin_offset,
+            self.end_offset,
+            self.used_slots,
+            0 if first else self.count,
+        )
 
     def _reserve(self, end: int) -> None:
         if end <= self._reserved:

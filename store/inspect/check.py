@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ...protocol.errors import Malformed
 from ...protocol.message.record import MAGIC_V1, MAGIC_V2, decode_record, is_crc_property_right
-from ..base.errors import StoreError, plain_errors
+from ..base.errors import StoreError, readable_errors
 from ..files import checkpoint as checkpoints
 from ..files import disk
 from ..files.listing import Row
@@ -70,17 +70,17 @@ def check(root: Path, sizes: Sizes | None = None, progress: Progress | None = No
     timer = TimerFilesCheck(root, report, is_open=is_open)
     row = Row(log_folder, given.segment_bytes or noted.segment_bytes)
     trusted = max(noted.synced_end, _queued_end(row, queues))
-    looked = _LogCheck(row, trusted, noted.synced_end, is_open, report, queues, index, progress)
-    looked.look()
+    log_check = _LogCheck(row, trusted, noted.synced_end, is_open, report, queues, index, progress)
+    log_check.check()
     deleted = deleted_topics(root)
-    queues.end(row.start, looked.end, is_open=is_open, deleted=deleted)
+    queues.end(row.start, log_check.end, is_open=is_open, deleted=deleted)
     is_expected = bool(index.files) or noted.index_ms > 0 or bool(noted.index_name)
-    index.end(looked.end, is_open=is_open, is_expected=is_expected)
+    index.end(log_check.end, is_open=is_open, is_expected=is_expected)
     check_checkpoint(
-        root, noted, report, log_end=looked.end, last_ms=looked.last_ms, is_open=is_open
+        root, noted, report, log_end=log_check.end, last_ms=log_check.last_ms, is_open=is_open
     )
     offsets.compare(queues, deleted)
-    timer.end(row, looked.end, queues)
+    timer.end(row, log_check.end, queues)
     if is_open:
         report.note(LOG, root / "abort", None, "a broker runs here, or was not stopped cleanly")
     return report
@@ -114,7 +114,7 @@ class _LogCheck(Walk):
         for problem in row.problems:
             report.tell(LOG, problem)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check every record, and the bytes behind the last one."""
         row = self._row
         if not row.items:
@@ -131,7 +131,7 @@ class _LogCheck(Walk):
             last = row.find(self.end)
             if last is not None:
                 self.damaged(last, self.end, place)
-        self._look_behind()
+        self._check_rest()
 
     def see(self, run: Run) -> None:
         """Check a run of whole records against queues and index."""
@@ -174,7 +174,7 @@ class _LogCheck(Walk):
                 text = f"the record at {place} of the log has another crc than its property says"
                 self._report.damage(LOG, segment.path, place - segment.base, text)
 
-    def _look_behind(self) -> None:
+    def _check_rest(self) -> None:
         """Note bytes behind the end of the log that are not zero."""
         report = self._report
         for segment in self._row.items:
@@ -192,7 +192,7 @@ class _LogCheck(Walk):
 
 def _first_byte(segment: Segment, at: int) -> int | None:
     """The first byte from `at` on that is not zero, or None; holes in the file take no time."""
-    with plain_errors(segment.path, "read"):
+    with readable_errors(segment.path, "read"):
         fd = disk.current.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             for place, chunk in data_of(fd, at, segment.size):

@@ -108,7 +108,7 @@ class Offsets:
         self, queues: QueuesCheck, topic: str, queue_id: int, offset: Any, who: str, name: str
     ) -> None:
         path = self._folder / name
-        queue = queues.plain.get((topic, queue_id))
+        queue = queues.simple.get((topic, queue_id))
         end = queues.ends.get((topic, queue_id), 0)
         where = f"{who} is at offset {offset} of topic {topic} queue {queue_id}"
         if not isinstance(offset, int) or offset < -1:

@@ -232,12 +232,12 @@ class FileCheck:
         return self._entries_at + ENTRY_BYTES * number
 
     def is_of(self, entries: NDArray[np.void], places: Positions, hashes: Positions) -> bool:
-        """Whether these entries have these log offsets and key hashes."""
+        """True if these entries have these log offsets and key hashes."""
         same = (entries["offset"] == places) & (entries["hash"] == hashes)
         return bool(same.all())
 
     def check_times(self, first: int, entries: NDArray[np.void], times: Positions) -> None:
-        """Whether these entries, from number `first` on, have the times of their messages."""
+        """Check that these entries, from number `first` on, have the times of their messages."""
         seconds = np.clip((times - self._begin_ms) // 1000, 0, SECONDS_MAX)
         wrong = np.flatnonzero(entries["seconds"] != seconds)
         # The first one counts from the end of the file before.
@@ -307,7 +307,7 @@ def layout_of(segment: Segment, slots: int, capacity: int) -> tuple[int, int] | 
 def _likely(segment: Segment) -> Iterator[int]:
     """The numbers of slots that fit the size and the first entries; many are tried at once.
 
-    A region without data looks like an entry, so the slots must lead to all of the first entries.
+    A region without data resembles an entry, so the slots must lead to all of the first entries.
     """
     size, view = segment.size, segment.view
     _, _, begin_offset, _, _, count = HEADER.unpack_from(view, 0)
@@ -331,7 +331,7 @@ def _likely(segment: Segment) -> Iterator[int]:
 
 
 def _is_layout(segment: Segment, slot_count: int, count: int) -> bool:
-    """Whether the entries before `count` are valid with this number of slots: in order, and each is
+    """True if the entries before `count` are valid with this number of slots: in order, and each is
     reached from its slot."""
     slots = np.frombuffer(segment.view, ">i4", slot_count, HEADER_BYTES)
     entries_at = HEADER_BYTES + SLOT_BYTES * slot_count

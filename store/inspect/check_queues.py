@@ -36,30 +36,30 @@ class QueuesCheck:
         """`sizes`: the file sizes of consume queues and of batch queues in bytes, 0 if unknown."""
         self._report = report
         self._root = root
-        self.plain: dict[tuple[str, int], PlainCheck] = {}
+        self.simple: dict[tuple[str, int], SimpleQueueCheck] = {}
         self.batch: dict[tuple[str, int], BatchCheck] = {}
         self._absent: dict[tuple[str, int], list[int]] = {}  # queue -> places of its messages
         report.part(QUEUES, "entries")
         for topic, queue_id, folder in queue_folders(root / "consumequeue"):
             row = Row(folder, sizes[0], ENTRY_BYTES)
             ext = Row(root / "consumequeue_ext" / topic / str(queue_id))
-            self.plain[topic, queue_id] = PlainCheck(topic, row, ext, report)
+            self.simple[topic, queue_id] = SimpleQueueCheck(topic, row, ext, report)
         for topic, queue_id, folder in queue_folders(root / "batchconsumequeue"):
             report.part(BATCHES, "entries")
             self.batch[topic, queue_id] = BatchCheck(Row(folder, sizes[1], UNIT_BYTES), report)
-        self._has_light = any(topic.startswith(LMQ_PREFIX) for topic, _ in self.plain)
+        self._has_light = any(topic.startswith(LMQ_PREFIX) for topic, _ in self.simple)
 
     @property
     def last_entries(self) -> list[tuple[int, int]]:
         """Log offset and size of the last message of each queue."""
-        plain = [check.last for check in self.plain.values()]
+        simple = [check.last for check in self.simple.values()]
         batch = [check.last for check in self.batch.values()]
-        return [last for last in (*plain, *batch) if last is not None]
+        return [last for last in (*simple, *batch) if last is not None]
 
     @property
     def ends(self) -> dict[tuple[str, int], int]:
         """The offset behind the last message of each queue, messages without an entry included."""
-        found = {key: check.count + check.missing_count for key, check in self.plain.items()}
+        found = {key: check.count + check.missing_count for key, check in self.simple.items()}
         return found | {key: check.end_offset for key, check in self.batch.items()}
 
     def see(self, run: Run) -> None:
@@ -71,7 +71,7 @@ class QueuesCheck:
             if found is not None:
                 found.see(run, row)
         for topic, queue_id, own, entries in by_queue(run, rows[~inner]):
-            queue = self.plain.get((topic, queue_id))
+            queue = self.simple.get((topic, queue_id))
             if queue is None:
                 places = self._absent.setdefault((topic, queue_id), [])
                 places += [int(entries["offset"][0]), int(entries["offset"][-1])]
@@ -91,11 +91,11 @@ class QueuesCheck:
             text = f"there is no queue {queue_id} of topic {topic}, the log has messages of it"
             if places[-1] < deleted.get(topic, 0):
                 continue
-            if is_open or topic not in {name for name, _ in self.plain}:
+            if is_open or topic not in {name for name, _ in self.simple}:
                 self._report.note(QUEUES, folder, None, f"{text}; was the topic deleted?")
             else:
                 self._report.damage(QUEUES, folder, None, text)
-        for (topic, _), check in self.plain.items():
+        for (topic, _), check in self.simple.items():
             check.end(log_start, log_end, is_open=is_open, deleted_end=deleted.get(topic, 0))
         for batch in self.batch.values():
             batch.end(log_start, log_end, is_open=is_open)
@@ -114,14 +114,14 @@ class QueuesCheck:
         for row, start, end in zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True):
             names = table.data[start:end].tobytes().decode(errors="replace").split(",")
             for name, text in zip(names, offsets.get(row, b"").split(b","), strict=False):
-                light = self.plain.get((name, 0))
+                light = self.simple.get((name, 0))
                 if light is None or not text.isdigit() or codes is None:
                     continue
                 entry = (int(run.log_offsets[row]), int(run.sizes[row]), int(codes[row]))
                 light.see(np.array([int(text)]), np.array([entry], ENTRY_TYPE))
 
 
-class PlainCheck:
+class SimpleQueueCheck:
     """Checks one consume queue. The numbers of its entries are [first, count)."""
 
     def __init__(self, topic: str, row: Row, ext: Row, report: Report) -> None:
@@ -246,7 +246,7 @@ class PlainCheck:
         return count
 
     def _is_inside(self, units: Entries, bad: Positions) -> bool:
-        """Whether entries follow the first bad one, so that it is damage and not the end."""
+        """True if entries follow the first bad one, so that it is damage and not the end."""
         return int(bad[-1]) - int(bad[0]) + 1 != len(bad) or int(bad[-1]) != len(units) - 1
 
     def _read(self, first: int, end: int) -> Entries:

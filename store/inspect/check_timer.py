@@ -21,7 +21,7 @@ from ..timer.timer_log import (
     SIGNED_BLANK,
     UNIT_BYTES,
     UNIT_TYPE,
-    UNITS_PER_LOOK,
+    UNITS_PER_READ,
     WHEEL_TOPIC,
 )
 from ..timer.timer_wheel import FILE_BYTES, SLOT_BYTES, SLOT_TYPE, SLOTS
@@ -73,19 +73,19 @@ class TimerFilesCheck:
         slots = self._slots()
         if not self._precision_ms:
             self._precision_ms = self._likely_precision(slots)
-        self._look_at_units(log, log_end)
+        self._check_units(log, log_end)
         if not self._is_open:
-            self._look_at_slots(slots)
-        self._look_at_note(queues.ends.get((WHEEL_TOPIC, QUEUE), 0))
+            self._check_slots(slots)
+        self._check_note(queues.ends.get((WHEEL_TOPIC, QUEUE), 0))
 
     # --- units ----------------------------------------------------------------------------------
 
-    def _look_at_units(self, log: Row, log_end: int) -> None:
+    def _check_units(self, log: Row, log_end: int) -> None:
         end = self._row.start
         for segment in self._row.items:
             count = segment.size // UNIT_BYTES
-            for start in range(0, count, UNITS_PER_LOOK):
-                size = min(UNITS_PER_LOOK, count - start)
+            for start in range(0, count, UNITS_PER_READ):
+                size = min(UNITS_PER_READ, count - start)
                 units = np.frombuffer(segment.view, UNIT_TYPE, size, start * UNIT_BYTES)
                 bad = (units["size"] != UNIT_BYTES) | (units["magic"] & ~MAGIC_MASK != 0)
                 good = int(bad.argmax()) if bad.any() else size
@@ -164,7 +164,7 @@ class TimerFilesCheck:
         segment = Segment(self._wheel_path, 0, size, writable=False)
         return np.frombuffer(segment.view, SLOT_TYPE, SLOTS)
 
-    def _look_at_slots(self, slots: Units) -> None:
+    def _check_slots(self, slots: Units) -> None:
         if not len(slots):
             if self._newest:
                 text = f"is missing; messages of {len(self._newest)} slots wait in it"
@@ -205,7 +205,7 @@ class TimerFilesCheck:
 
     # --- timercheck -----------------------------------------------------------------------------
 
-    def _look_at_note(self, queue_end: int) -> None:
+    def _check_note(self, queue_end: int) -> None:
         tell = self._report.note if self._is_open else self._report.damage
         path = self._note_path
         if self._noted is None:
@@ -222,7 +222,7 @@ class TimerFilesCheck:
 
 
 def _has_records(log: Row, places: Numbers, sizes: Numbers) -> npt.NDArray[np.bool_]:
-    """Whether a record of this size begins at each of these places of the log."""
+    """True for each of these places of the log at which a record of this size begins."""
     found = np.zeros(len(places), np.bool_)
     for segment in log.items:
         inside = (places >= segment.base) & (places + RECORD_START.size <= segment.end)

@@ -103,7 +103,7 @@ class _Log:
             at = until
 
     def record_at(self, place: int) -> int:
-        """Where the record begins that has this byte."""
+        """The start of the record that contains this byte."""
         found = self.row.start
 
         def on_record(passed: Passed) -> None:
@@ -125,7 +125,7 @@ def diff(
     log_folders: tuple[Path | None, Path | None] = (None, None),
     progress: Progress | None = None,
 ) -> Differences:
-    """What is different. StoreError when one of the folders is no store."""
+    """Compare two stores. StoreError if one of the folders is no store."""
     views = [StoreView(root, log) for root, log in zip((first, second), log_folders, strict=True)]
     names = (str(first), str(second))
     found = Differences()
@@ -149,9 +149,10 @@ def _diff_logs(one: _Log, two: _Log, names: tuple[str, str], found: Differences)
             byte = at + next(i for i in range(size) if left[i] != right[i])
             record = one.record_at(byte)
             found.add(
-                LOG, f"the logs part at {byte:,}, in the record at {record:,}; look at it with "
+                LOG,
+                f"the logs part at {byte:,}, in the record at {record:,}; look at it with "
                 f"`aerobee store dump {names[0]} --from {record} -n 1`",
-            )  # fmt: skip
+            )
             return
     for name, log in zip(names, (one, two), strict=True):
         if log.end == end and any(bytes(next(log.pieces(end, end + LENGTH_BYTES), (0, b""))[1])):
@@ -203,7 +204,7 @@ def _diff_tables(first: Path, second: Path, names: tuple[str, str], found: Diffe
 
 
 def _is_own(part: str, name: str) -> bool:
-    """Whether each broker makes this entry for itself."""
+    """True if each broker makes this entry for itself."""
     if part == TOPICS:
         return is_system_topic(name)
     group = name.rpartition("@")[2]

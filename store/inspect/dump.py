@@ -1,4 +1,4 @@
-"""`dump`: the contents of the files of a store, item by item, as plain values. It only reads.
+"""`dump`: the contents of the files of a store, item by item, as JSON values. It only reads.
 
 Each function yields dictionaries that JSON can represent. Damaged items are yielded, too, with the
 reason in `damage`, so a dump of a damaged store shows where the damage is.

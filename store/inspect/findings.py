@@ -57,7 +57,7 @@ class Report:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether any damage was found."""
+        """True if any damage was found."""
         return any(part.damaged for part in self.parts.values())
 
     def part(self, name: str, what: str) -> Part:

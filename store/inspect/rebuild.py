@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...protocol.names import LMQ_PREFIX
-from ..base.errors import StoreError, plain_errors
+from ..base.errors import StoreError, readable_errors
 from ..base.settings import StoreSettings
 from ..columns.view import StoreView
 from ..engine.store import MessageStore
@@ -60,7 +60,7 @@ def rebuild(
         write_abort(root, sync_failed=sync_had_failed(root))
         _forget_queues(root, view)
         _delete_queues(root, view)
-        with plain_errors(root / "index", "delete"):
+        with readable_errors(root / "index", "delete"):
             if disk.current.is_folder(root / "index"):
                 _delete_files(root / "index")
             sync_folder(root)
@@ -82,12 +82,12 @@ def settings_of(root: Path, log_folder: Path | None = None) -> StoreSettings:
     StoreError when an index file doesn't show its layout.
     """
     noted = checkpoints.load(root / "checkpoint")
-    plain = [path for _, _, path in queue_folders(root / "consumequeue")]
-    is_light = any(path.parent.name.startswith(LMQ_PREFIX) for path in plain)
+    simple_files = [path for _, _, path in queue_folders(root / "consumequeue")]
+    is_light = any(path.parent.name.startswith(LMQ_PREFIX) for path in simple_files)
     batch = [path for _, _, path in queue_folders(root / "batchconsumequeue")]
     found = {
         "segment_bytes": noted.segment_bytes or Row(log_folder or root / "commitlog").size,
-        "queue_file_bytes": noted.queue_file_bytes or _size(plain),
+        "queue_file_bytes": noted.queue_file_bytes or _size(simple_files),
         "batch_queue_file_bytes": noted.batch_queue_file_bytes or _size(batch),
     }
     for entry in entries_of(root / "index"):
@@ -136,7 +136,7 @@ def _delete_queues(root: Path, view: StoreView) -> None:
             last = view.queue(topic, queue_id).array(end - 1, end) if end > first else None
             if last is not None and len(last) and 0 <= int(last["offset"][0]) < start:
                 continue
-            with plain_errors(folder, "delete"):
+            with readable_errors(folder, "delete"):
                 _delete_files(folder)
 
 

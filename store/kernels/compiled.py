@@ -3,14 +3,14 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ...protocol.kernels.compiled import compiled, wide
-from ...protocol.kernels.plain_reading import Bytes, Numbers, copied, uint32_at
+from ...protocol.kernels.compiled import compiled, int64
+from ...protocol.kernels.parse_sends import Bytes, Numbers, copied, uint32_at
 from ..base.kernels import Buffer
 from ..files.segment import Segment
 from ..index import index_file
 from ..queues.consume_queue import ENTRY_BYTES, OFFSET_AT, SIZE_AT
 from . import runs
-from .plain_records import put32, put64
+from .record_encoder import put32, put64
 from .runs import CompiledRuns, int64_at
 
 # Compiled code takes numbers of the module only.
@@ -30,7 +30,7 @@ class CompiledKernels:
     def gather(
         self, queue: Segment, at: int, count: int, log: Segment, bytes_max: int
     ) -> Buffer | None:
-        """As `Kernels.gather`."""
+        """Implements `Kernels.gather`."""
         if bytes_max > len(self._copy):
             self._copy = np.empty(bytes_max, np.uint8)
         out = self._copy[:bytes_max]
@@ -48,7 +48,7 @@ class CompiledKernels:
         offsets: Numbers,
         seconds: Numbers,
     ) -> int:
-        """As `Kernels.index_insert`."""
+        """Implements `Kernels.index_insert`."""
         room = np.empty((2, len(hashes)), np.int64)
         return index_insert(memory, slot_count, count, hashes, offsets, seconds, *room)
 
@@ -70,25 +70,25 @@ def gather(queue: Bytes, at: int, count: int, log: Bytes, base: int, out: Bytes)
     are neighbours, else -1; and their size in bytes. The size is -1 when a record lies outside of
     `log`, or when `out` is too small.
     """
-    total = behind = first = wide(0)
+    total = behind = first = int64(0)
     is_row = True
     for entry in range(at, at + ENTRY_BYTES * count, ENTRY_BYTES):
         start = int64_at(queue, entry + OFFSET_AT) - base
         size = uint32_at(queue, entry + SIZE_AT)
         total += size
         if start < 0 or start + size > len(log) or total > len(out):
-            return wide(-1), wide(-1)
+            return int64(-1), int64(-1)
         if entry == at:
             first = start
         is_row = is_row and (entry == at or start == behind)
         behind = start + size
     if is_row:
         return first, total
-    done = wide(0)
+    done = int64(0)
     for entry in range(at, at + ENTRY_BYTES * count, ENTRY_BYTES):
         start = int64_at(queue, entry + OFFSET_AT) - base
         done = copied(log, start, start + uint32_at(queue, entry + SIZE_AT), out, done)
-    return wide(-1), done
+    return int64(-1), done
 
 
 @compiled
@@ -102,7 +102,7 @@ def index_insert(
     slots: Numbers,
     near: Numbers,
 ) -> int:
-    """As `Kernels.index_insert`. `slots` and `near` are scratch room, one number per key."""
+    """Like `Kernels.index_insert`. `slots` and `near` are scratch room, one number per key."""
     entries_at = HEADER_BYTES + SLOT_BYTES * slot_count
     used = 0
     # The slots lie all over the file. This loop only touches them, so that the processor fetches
@@ -115,7 +115,7 @@ def index_insert(
         slot = slots[place]
         older = uint32_at(memory, slot)  # a negative one would be beyond all numbers
         if older == 0 or older > number:
-            older = wide(0)
+            older = int64(0)
             used += 1
         entry = entries_at + INDEX_ENTRY_BYTES * number
         put32(memory, entry + HASH_AT, hashes[place])

@@ -25,7 +25,7 @@ class InterpretedKernels:
     def gather(
         self, queue: Segment, at: int, count: int, log: Segment, bytes_max: int
     ) -> Buffer | None:
-        """As `Kernels.gather`."""
+        """Implements `Kernels.gather`."""
         flat = places_of(count).unpack_from(queue.view, at)
         return copy_records(log, flat[::2], flat[1::2], bytes_max)
 
@@ -38,7 +38,7 @@ class InterpretedKernels:
         offsets: Numbers,
         seconds: Numbers,
     ) -> int:
-        """As `Kernels.index_insert`."""
+        """Implements `Kernels.index_insert`."""
         number = len(hashes)
         all_slots = np.frombuffer(memory, ">i4", slot_count, HEADER_BYTES)
         first_at = HEADER_BYTES + SLOT_BYTES * slot_count + ENTRY_TYPE.itemsize * count
@@ -76,7 +76,7 @@ def places_of(count: int) -> Struct:
 def copy_records(
     log: Segment, offsets: Sequence[int], sizes: Sequence[int], bytes_max: int
 ) -> Buffer | None:
-    """As `Kernels.gather`, for records at these places of the log with these sizes in bytes."""
+    """Like `Kernels.gather`, for records at these places of the log with these sizes in bytes."""
     first = offsets[0]
     last = offsets[-1] + sizes[-1]
     size = sum(sizes)

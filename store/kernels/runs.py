@@ -7,8 +7,8 @@ hash tags and keys.
 import numpy as np
 from numpy.typing import NDArray
 
-from ...protocol.kernels.compiled import compiled, wide
-from ...protocol.kernels.plain_reading import Bytes, Numbers, copied, uint32_at
+from ...protocol.kernels.compiled import compiled, int64
+from ...protocol.kernels.parse_sends import Bytes, Numbers, copied, uint32_at
 from ...protocol.message.record import (
     BODY_CRC_AT,
     BORN_HOST_V6,
@@ -24,7 +24,7 @@ from ...protocol.message.record import (
     SYS_FLAG_AT,
 )
 from ..log.property_table import ENTRY_END
-from .plain_records import body_crc
+from .record_encoder import body_crc
 
 BODY_LENGTH_BYTES = 4
 ASCII_MAX = 0x7F
@@ -37,7 +37,7 @@ class CompiledRuns:
         self._starts = np.empty(0, np.int64)
 
     def whole(self, data: bytes, place: int) -> tuple[Numbers, int]:
-        """As `RunKernels.whole`."""
+        """Implements `RunKernels.whole`."""
         most = len(data) // RECORD_BYTES_MIN
         if most > len(self._starts):
             self._starts = np.empty(most, np.int64)
@@ -47,14 +47,14 @@ class CompiledRuns:
     def joined(
         self, data: bytes, starts: Numbers, ends: Numbers
     ) -> tuple[NDArray[np.uint8], Numbers]:
-        """As `RunKernels.joined`."""
+        """Implements `RunKernels.joined`."""
         out = np.empty(int((ends - starts).sum()) + len(starts), np.uint8)
         bounds = np.empty(len(starts) + 1, np.int64)
         join_texts(np.frombuffer(data, np.uint8), starts, ends, out, bounds)
         return out, bounds
 
     def hashes(self, data: NDArray[np.uint8], starts: Numbers, ends: Numbers, out: Numbers) -> bool:
-        """As `RunKernels.hashes`."""
+        """Implements `RunKernels.hashes`."""
         return bool(hash_texts(data, starts, ends, out))
 
 
@@ -78,7 +78,7 @@ def whole_records(data: Bytes, place: int, starts: Numbers) -> tuple[int, int]:
 
     `data` lies at `place` of the log. Returns the number of records, and where the last one ends.
     """
-    count = at = wide(0)
+    count = at = int64(0)
     while count < len(starts) and at + RECORD_BYTES_MIN <= len(data):
         size, magic = uint32_at(data, at), uint32_at(data, at + MAGIC_AT)
         is_second = magic == MAGIC_V2
@@ -107,7 +107,7 @@ def whole_records(data: Bytes, place: int, starts: Numbers) -> tuple[int, int]:
 @compiled
 def join_texts(data: Bytes, starts: Numbers, ends: Numbers, out: Bytes, bounds: Numbers) -> None:
     """Copy these texts to `out`, a separator behind each; `bounds` gets where each begins."""
-    to = wide(0)
+    to = int64(0)
     for row in range(len(starts)):
         bounds[row] = to
         to = copied(data, starts[row], ends[row], out, to)
@@ -122,7 +122,7 @@ def hash_texts(data: Bytes, starts: Numbers, ends: Numbers, out: Numbers) -> boo
     for row in range(len(starts)):
         found = out[row]
         for at in range(starts[row], ends[row]):
-            unit = wide(data[at])
+            unit = int64(data[at])
             if unit > ASCII_MAX:
                 return False
             found = (found * 31 + unit) & 0xFFFFFFFF

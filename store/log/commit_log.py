@@ -17,7 +17,7 @@ from ...protocol.message.record import (
     MAGIC_V2,
     RECORD_BYTES_MIN,
 )
-from ..base.errors import DamagedStore, MessageTooLarge, StoreError, WritesRefused, plain_errors
+from ..base.errors import DamagedStore, MessageTooLarge, StoreError, WritesRefused, readable_errors
 from ..base.settings import BLANK_BYTES_MIN
 from ..files import disk
 from ..files.segment import Segment
@@ -79,9 +79,9 @@ class CommitLog:
         return self.segments.start
 
     def set_end(self, end: int) -> None:
-        """Where the next record goes, once recovery has found it. No file begins behind it.
+        """Set the place of the next record, which recovery has found. No file begins behind it.
 
-        The file is opened, so that no write can want for a file number. StoreError when it can't.
+        The file is opened, so that no write can lack a file descriptor. StoreError if that fails.
         """
         self.end = self.written = end
         self.set_room()
@@ -150,7 +150,7 @@ class CommitLog:
         self.room_end = -1
 
     def resume(self, cause: str) -> None:
-        """This cause of a `pause` is over: go on, if it was the last."""
+        """Remove this cause of a `pause`; take records again if it was the last."""
         if self.paused.pop(cause, None) is not None and not self.paused and self.refusal is None:
             self.set_room()
 
@@ -173,10 +173,10 @@ class CommitLog:
     # ---- the log of another broker
 
     def append_raw(self, data: bytes) -> None:
-        """Write what another log has at this one's end; nothing is staged. It ends within a file.
+        """Write bytes of another log at the end of our log, without staging them.
 
-        StoreError when it runs over the end of a file, which it can't where both have files of one
-        size, or when the disk doesn't take it.
+        StoreError if they run over the end of a file, which can't happen if both logs have files of
+        one size, or if the disk doesn't take them.
         """
         if self.refusal is not None:
             raise WritesRefused(self.refusal)
@@ -227,7 +227,7 @@ class CommitLog:
     def raw(self, place: int, most: int) -> bytes:
         """Up to `most` bytes as they lie in the file from this place on, within one file.
 
-        None are there behind what is written, or before the first file. StoreError when the file
+        There are no bytes behind the written ones, or before the first file. StoreError if the file
         can't be read.
         """
         segment = self.segments.find(place)
@@ -236,7 +236,7 @@ class CommitLog:
         size = min(segment.end, self.written, place + most) - place
         if size <= 0:
             return b""
-        with plain_errors(segment.path, "read"):
+        with readable_errors(segment.path, "read"):
             return disk.current.pread(segment.fd, size, place - segment.base)
 
     def _broken(self, segment: Segment, wrong: OSError | StoreError) -> StoreError:

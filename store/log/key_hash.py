@@ -35,9 +35,9 @@ def key_hashes(keys: Sequence[bytes]) -> Hashes:
         lengths = np.fromiter(map(len, keys), np.int64, len(keys))
         units = np.frombuffer(joined, np.uint8)
     else:
-        wide = [key.decode(errors="replace").encode("utf-16-le", "surrogatepass") for key in keys]
-        lengths = np.fromiter(map(len, wide), np.int64, len(wide)) // 2
-        units = np.frombuffer(b"".join(wide), "<u2")
+        int64 = [key.decode(errors="replace").encode("utf-16-le", "surrogatepass") for key in keys]
+        lengths = np.fromiter(map(len, int64), np.int64, len(int64)) // 2
+        units = np.frombuffer(b"".join(int64), "<u2")
     size = int(lengths[0])
     if len(keys) >= ONE_LENGTH_MIN and (lengths == size).all():
         return positive_hashes(_hashes_of_one_length(units.reshape(-1, size)))

@@ -70,11 +70,11 @@ class Records:
         return self.int64(QUEUE_OFFSET_AT)
 
     def log_offsets(self) -> NDArray[np.int64]:
-        """Where each record says that it lies in the log."""
+        """The offset in the log that each record has in its header."""
         return self.int64(LOG_OFFSET_AT)
 
     def store_times(self) -> NDArray[np.int64]:
-        """When each record was stored, ms."""
+        """The time when each record was stored, ms."""
         return self.int64(STORE_MS_AT, self.born_v6)
 
     def picked(self, rows: NDArray[Any] | slice) -> "Records":
@@ -98,10 +98,10 @@ def locate(data: bytes) -> Records:
 
 
 def chain(data: bytes) -> tuple[list[int], int]:
-    """Where each record starts, and where the last of them ends.
+    """The start of each record, and the end of the last.
 
-    Each says how long it is, so this has to go step by step. It ends before what is too short for a
-    record or runs over the end of the data.
+    Each record has its own length, so the loop goes record by record. It ends before bytes that are
+    too few for a record, and before a record that runs over the end of the data.
     """
     starts: list[int] = []
     add, size_at, position, end = starts.append, _SIZE.unpack_from, 0, len(data)
@@ -118,7 +118,7 @@ def chain(data: bytes) -> tuple[list[int], int]:
 def survey(data: bytes, starts: list[int] | Positions, end: int) -> tuple[Records, str | None]:
     """The records that begin at `starts` and lie side by side up to `end`.
 
-    With the first that is not well-formed they end; then the text says what is wrong with that one.
+    They end before the first record that is not well-formed; then the text names its error.
     """
     try:
         return _located(data, starts, end), None
@@ -153,8 +153,8 @@ def _located(data: bytes, begins: list[int] | Positions, end: int) -> Records:
     bodies = ints[body_at - 4].astype(np.int64)
     _check((bodies >= 0) & (bodies <= least), lambda row: f"has a body of {bodies[row]} bytes")
     body_end = body_at + bodies
-    wide = shorts[body_end].astype(np.int64)
-    topics = np.where(second, wide, bytes_[body_end])
+    int64 = shorts[body_end].astype(np.int64)
+    topics = np.where(second, int64, bytes_[body_end])
     left = least - bodies
     _check(topics <= left, lambda row: f"has a topic of {topics[row]} bytes")
     topic_at = body_end + 1 + second
@@ -200,7 +200,7 @@ def _check(passes: NDArray[np.bool_], what: Callable[[int], str]) -> None:
 
 
 def _why_it_ends(data: bytes, at: int) -> str:
-    """Why no record begins at this byte."""
+    """The reason why no record begins at this byte."""
     left = len(data) - at
     if left < RECORD_BYTES_MIN:
         return f"{left} bytes are left after the last record, too few for another"

@@ -58,7 +58,7 @@ class Run:
 
     @cached_property
     def log_offsets(self) -> Positions:
-        """Where each record lies in the log."""
+        """The offset of each record in the log."""
         return self.records.starts + self.place
 
     @property
@@ -83,7 +83,7 @@ class Run:
 
     @cached_property
     def store_times(self) -> Positions:
-        """When each record was stored, ms."""
+        """The time when each record was stored, ms."""
         return self.records.store_times()
 
     @cached_property
@@ -150,7 +150,7 @@ class Run:
             rows, starts, ends = rows[kept], starts[kept], ends[kept]
         topic_of = self.topic_of[rows]
         hashes = hashes_of_keys(
-            *(self.properties, starts, ends, self.topics, topic_of), kernels=self.kernels
+            self.properties, starts, ends, self.topics, topic_of, kernels=self.kernels
         )
         return rows, hashes
 

@@ -113,7 +113,7 @@ class Walk:
         return run
 
     def _behind(self, segment: Segment, place: int) -> int | None:
-        """Where to go on behind what is no record; None when the log ends here."""
+        """The place to go on at behind bytes that are no record; None if the log ends here."""
         at = place - segment.base
         if segment.size - at >= BLANK.size:
             size, magic = BLANK.unpack_from(segment.view, at)
@@ -125,12 +125,13 @@ class Walk:
         return following if self.damaged(segment, place, following) else None
 
     def damaged(self, segment: Segment, place: int, following: int) -> bool:
-        """Told of a record that is not whole, and of where it goes on; False to stop there."""
+        """Called for a record that is not whole, with the place at which the walk goes on. False
+        ends the walk."""
         log.error("the record at %d of the log is damaged; going on at %d", place, following)
         return True
 
     def _following(self, segment: Segment, place: int) -> int:
-        """Where the next whole record or the next file begins."""
+        """The start of the next whole record or of the next file."""
         data = segment.view
         at = place - segment.base + 4
         while True:
@@ -150,9 +151,22 @@ def whole_record(segment: Segment, place: int) -> Passed | None:
     if segment.size - at < RECORD_BYTES_MIN:
         return None
     (
-        size, magic, crc, queue_id, _, queue_offset, own_place, sys_flag, _, _, store_ms, _, _, _,
+        size,
+        magic,
+        crc,
+        queue_id,
+        _,
+        queue_offset,
+        own_place,
+        sys_flag,
+        _,
+        _,
+        store_ms,
+        _,
+        _,
+        _,
         body_bytes,
-    ) = HEAD.unpack_from(segment.view, at)  # fmt: skip
+    ) = HEAD.unpack_from(segment.view, at)
     if own_place != place or not RECORD_BYTES_MIN <= size <= segment.size - at:
         return None
     if magic != MAGIC_V1 or sys_flag & V6:
@@ -189,13 +203,19 @@ def _whole_other(segment: Segment, place: int) -> Passed | None:
     if not record.is_body_intact:
         return None
     return Passed(
-        place, record.size, record.topic, record.queue_id, record.queue_offset, record.sys_flag,
-        record.store_ms, record.raw_properties,
-    )  # fmt: skip
+        place,
+        record.size,
+        record.topic,
+        record.queue_id,
+        record.queue_offset,
+        record.sys_flag,
+        record.store_ms,
+        record.raw_properties,
+    )
 
 
 def _lacks_sector(passed: Passed, segment: Segment) -> bool:
-    """Whether a power cut has left zeros in topic or properties, which have no crc.
+    """True if a power cut has left zeros in topic or properties, which have no crc.
 
     A disk writes whole sectors, and no sector's share of sound properties is all zeros: they begin
     with a name and end with a separator. The topic holds no zero at all.

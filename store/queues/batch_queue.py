@@ -46,11 +46,11 @@ class Unit(NamedTuple):
     number: int
 
     def has(self, offset: int) -> bool:
-        """Whether it has the message at this offset."""
+        """True if the unit has the message at this offset."""
         return self.base <= offset < self.base + self.number
 
     def is_sound(self, log_end: int) -> bool:
-        """Whether it can be one, of a record before `log_end`."""
+        """True if the values are possible for a record before `log_end`."""
         is_valid = self.log_offset >= 0 and self.size > 0 and self.base >= 0 and self.number > 0
         return is_valid and self.log_offset + self.size <= log_end
 
@@ -104,9 +104,17 @@ class BatchQueue:
             self.new_files = True
         segment = self.segments.last
         UNIT.pack_into(
-            segment.view, place - segment.base,
-            log_offset, size, tags_code, store_ms, base, number, NOT_COMPACTED, 0,
-        )  # fmt: skip
+            segment.view,
+            place - segment.base,
+            log_offset,
+            size,
+            tags_code,
+            store_ms,
+            base,
+            number,
+            NOT_COMPACTED,
+            0,
+        )
         if self._count == self._first:
             self.min_offset = base
         self._count += 1
@@ -161,13 +169,13 @@ class BatchQueue:
 
     @property
     def can_spare_first_file(self) -> bool:
-        """Whether all units are on the disk: after a power cut, offsets continue behind the last
+        """True if all units are on the disk: after a power cut, offsets continue behind the last
         unit on the disk."""
         return self.synced >= self.next
 
     def units(self, offset: int, count: int, log_end: int) -> list[Unit]:
-        """Up to `count` units from the one with message `offset` on; their records lie before
-        `log_end`. Damaged ones, which a later unit shows not to be beyond that, are left out."""
+        """Up to `count` units from that with message `offset` on. Units that are damaged, or whose
+        records end behind `log_end`, are left out."""
         low, high = self._first, self._count
         while low < high:
             middle = (low + high) // 2

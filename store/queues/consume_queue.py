@@ -260,8 +260,8 @@ class ConsumeQueue:
         self.min_offset = self._real(low, self.next)
 
     def _is_before(self, offset: int, log_start: int) -> bool:
-        """Whether the entry's message was deleted. A damaged entry with a negative position is not
-        taken for one: who reads it is told."""
+        """True if the entry's message was deleted. A damaged entry with a negative position does
+        not count: its reader gets an error."""
         return 0 <= self.entry(offset)[0] < log_start
 
     def _real(self, offset: int, end: int) -> int:
@@ -286,7 +286,7 @@ class ConsumeQueue:
 
     @property
     def can_spare_first_file(self) -> bool:
-        """Whether a later file has entries on the disk: after a power cut, offsets continue behind
+        """True if a later file has entries on the disk: after a power cut, offsets continue behind
         them."""
         items = self.segments.items
         return len(items) > 1 and self.synced * ENTRY_BYTES > items[1].base
@@ -315,10 +315,11 @@ class ConsumeQueue:
         return found
 
     def count_equal(self, offset: int, entries: npt.NDArray[np.void]) -> int:
-        """How many of these entries equal the written ones from `offset` on, up to a difference.
+        """The number of these entries that equal the written ones from `offset` on, up to the first
+        difference.
 
-        It compares no further than the end of a file. An entry that leads into consumequeue_ext has
-        no tag hash to compare.
+        The comparison ends at the end of a file. An entry that leads into consumequeue_ext has no
+        tag hash to compare.
         """
         segment, at, room = self.locate(offset)
         count = min(room, len(entries), self.next - offset)
@@ -330,7 +331,7 @@ class ConsumeQueue:
         return count if same.all() else int(np.argmin(same))
 
     def locate(self, offset: int) -> tuple[Segment, int, int]:
-        """Where an entry is: file, byte in it, and how many entries the file has from there on."""
+        """The place of an entry: file, byte in it, and the number of entries from there on."""
         segments = self.segments
         number, at = divmod(offset * ENTRY_BYTES - segments.items[0].base, segments.size)
         assert number >= 0
@@ -376,7 +377,7 @@ def read_array(segment: Segment, at: int, count: int) -> npt.NDArray[np.void]:
 
 
 def _count_by_halving(segment: Segment) -> int:
-    """How many entries a file has, by binary search: all entries are before all zeros."""
+    """The number of entries in a file, by binary search: all entries are before all zeros."""
     low, high = 0, segment.size // ENTRY_BYTES
     with segment.reader() as read:
         while low < high:
@@ -390,7 +391,7 @@ def _count_by_halving(segment: Segment) -> int:
 
 
 def _count_by_reading(segment: Segment) -> int:
-    """How many entries a file has before the first invalid one."""
+    """The number of entries in a file before the first invalid one."""
     done = 0
     with segment.reader() as read:
         for at in range(0, segment.size, SEARCH_CHUNK_BYTES):

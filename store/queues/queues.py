@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...protocol.names import LMQ_PREFIX
 from ...protocol.open_files import open_files_max
-from ..base.errors import DamagedStore, StoreError, plain_errors
+from ..base.errors import DamagedStore, StoreError, readable_errors
 from ..base.settings import StoreSettings
 from ..files import disk
 from ..files.segments import warn_of
@@ -30,14 +30,14 @@ _LEGAL = re.compile(r"[%|+a-zA-Z0-9_-]+")
 
 
 class Queues:
-    """All queues: `plain` (consume queues) and `batch`, by (topic, queue id)."""
+    """All queues: `simple` (consume queues) and `batch`, by (topic, queue id)."""
 
     def __init__(self, root: Path, settings: StoreSettings) -> None:
         self._settings = settings
         self._folder = root / "consumequeue"
         self._batch_folder = root / "batchconsumequeue"
         self._ext_folder = root / "consumequeue_ext"
-        self.plain: dict[Key, ConsumeQueue] = {}
+        self.simple: dict[Key, ConsumeQueue] = {}
         self.batch: dict[Key, BatchQueue] = {}
         self._ext: dict[Key, QueueExt] = {}
         self.light = 0  # light queues among them
@@ -47,7 +47,7 @@ class Queues:
         for topic, queue_id, _ in _folders(self._folder):
             self.make(topic, queue_id).load(is_clean=is_clean, sure=sure)
         for topic, queue_id, folder in _folders(self._batch_folder):
-            if (topic, queue_id) in self.plain:
+            if (topic, queue_id) in self.simple:
                 raise DamagedStore(
                     f"topic {topic} has both {folder} and a consume queue; remove the wrong one"
                 )
@@ -64,12 +64,12 @@ class Queues:
 
         StoreError for an illegal name or too many queues.
         """
-        found = self.plain.get((topic, queue_id))
+        found = self.simple.get((topic, queue_id))
         if found is None:
             folder = self._checked(self._folder, topic, queue_id)
             found = ConsumeQueue(folder, topic, queue_id, self._settings.queue_file_bytes)
             found.is_special = self._settings.append_crc
-            self.plain[topic, queue_id] = found
+            self.simple[topic, queue_id] = found
             self.light += topic.startswith(LMQ_PREFIX)
         return found
 
@@ -89,7 +89,7 @@ class Queues:
         """
         for queue in [queue for queue in self.all() if queue.topic in ends]:
             if queue.segments.items and queue.log_end <= ends[queue.topic]:
-                group = self.batch if queue.is_batch else self.plain
+                group = self.batch if queue.is_batch else self.simple
                 del group[queue.topic, queue.queue_id]
                 self.light -= queue.topic.startswith(LMQ_PREFIX)
                 queue.segments.delete()
@@ -104,7 +104,7 @@ class Queues:
 
     @property
     def is_mended(self) -> bool:
-        """Whether a file was replaced or lengthened with zeros when the queues were opened."""
+        """True if a file was replaced or lengthened with zeros when the queues were opened."""
         return any(queue.segments.is_mended for queue in self.all())
 
     @property
@@ -115,11 +115,11 @@ class Queues:
     def find(self, topic: str, queue_id: int) -> Queue | None:
         """The queue of either kind, or None."""
         key = (topic, queue_id)
-        return self.plain.get(key) or self.batch.get(key)
+        return self.simple.get(key) or self.batch.get(key)
 
     def all(self) -> Iterator[Queue]:
         """Every queue."""
-        yield from self.plain.values()
+        yield from self.simple.values()
         yield from self.batch.values()
 
     def ext_tags_code(self, topic: str, queue_id: int, address: int) -> int | None:
@@ -133,7 +133,7 @@ class Queues:
 
     def delete_topic(self, topic: str) -> None:
         """Delete the queues of a topic with their files."""
-        for group in (self.plain, self.batch):
+        for group in (self.simple, self.batch):
             for key in [key for key in group if key[0] == topic]:
                 queue = group.pop(key)
                 self.light -= topic.startswith(LMQ_PREFIX)
@@ -141,7 +141,7 @@ class Queues:
                 queue.release()  # readers may still hold it
         for folder in (self._folder, self._batch_folder):
             path = folder / topic
-            with plain_errors(path, "delete"):
+            with readable_errors(path, "delete"):
                 if disk.current.is_folder(path) and not disk.current.entries(path):
                     disk.current.remove_folder(path)
 
@@ -151,7 +151,7 @@ class Queues:
 
         A mapping is made again when its queue is used.
         """
-        if len(self.plain) + len(self.batch) > min(QUEUES_MAPPED_MAX, open_files_max() // 4):
+        if len(self.simple) + len(self.batch) > min(QUEUES_MAPPED_MAX, open_files_max() // 4):
             for queue in self.all():
                 if queue.next == queue.synced:
                     queue.release()
@@ -171,13 +171,13 @@ class Queues:
             )
         if not 0 <= queue_id <= QUEUE_ID_MAX:
             raise StoreError(f"queue id {queue_id} is not between 0 and {QUEUE_ID_MAX}")
-        if len(self.plain) + len(self.batch) >= QUEUES_MAX:
+        if len(self.simple) + len(self.batch) >= QUEUES_MAX:
             raise StoreError(f"the store has {QUEUES_MAX} queues, no more fit; delete topics")
         return folder / topic / str(queue_id)
 
 
 def is_legal(topic: str, queue_id: int) -> bool:
-    """Whether a queue can have this topic and id; a record with other ones is damaged."""
+    """True if a queue can have this topic and id; a record with other ones is damaged."""
     return (
         0 <= queue_id <= QUEUE_ID_MAX
         and len(topic) <= TOPIC_CHARS_MAX
@@ -188,7 +188,7 @@ def is_legal(topic: str, queue_id: int) -> bool:
 def _folders(root: Path) -> list[tuple[str, int, Path]]:
     """Topic, queue id and folder of each queue below a folder."""
     found = []
-    with plain_errors(root, "read"):
+    with readable_errors(root, "read"):
         if not disk.current.is_folder(root):
             return []
         for topic in disk.current.entries(root):

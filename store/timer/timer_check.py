@@ -14,7 +14,7 @@ from pathlib import Path
 from struct import Struct
 from zlib import crc32
 
-from ..base.errors import plain_errors
+from ..base.errors import readable_errors
 from ..files import disk
 from ..files.segment import make_folder
 
@@ -79,14 +79,19 @@ class TimerCheck:
     def numbers(self) -> bytes:
         """RocketMQ's part, which is also the body of GET_TIMER_CHECK_POINT's response."""
         return NUMBERS.pack(
-            self.read_ms, self.flushed, self.queue_offset, self.master_queue_offset,
-            self.state_version, self.changed_ms, self.changes,
-        )  # fmt: skip
+            self.read_ms,
+            self.flushed,
+            self.queue_offset,
+            self.master_queue_offset,
+            self.state_version,
+            self.changed_ms,
+            self.changes,
+        )
 
 
 def load(path: Path) -> TimerCheck | None:
     """Read the file; None if it doesn't exist or is cut off."""
-    with plain_errors(path, "read"):
+    with readable_errors(path, "read"):
         try:
             fd = disk.current.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -127,7 +132,7 @@ class TimerCheckFile:
             own = OWN.pack(OWN_MAGIC, numbers, *_progress_of(check.own))
             own += CRC.pack(crc32(own))
         page = (numbers.ljust(OWN_AT, b"\0") + own).ljust(FILE_BYTES, b"\0")
-        with plain_errors(self.path, "write"):
+        with readable_errors(self.path, "write"):
             if self._fd < 0:
                 make_folder(self.path.parent)
                 mode = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC

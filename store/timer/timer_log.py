@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ...protocol.message.layout import Layout
 from ...protocol.message.record import MAGIC_BLANK
-from ..base.errors import plain_errors
+from ..base.errors import readable_errors
 from ..files.segment import Segment, sync_folder
 from ..files.segments import Segments, warn_of
 
@@ -52,7 +52,7 @@ IS_ROLLED = 2  # goes around once more: its time is further away than the wheel 
 IS_RECALL = 4  # recalls another message of its slot
 MAGIC_MASK = 0xF
 SIGNED_BLANK = MAGIC_BLANK - (1 << 32)
-UNITS_PER_LOOK = 1 << 16
+UNITS_PER_READ = 1 << 16
 
 
 class Unit(NamedTuple):
@@ -108,12 +108,12 @@ class TimerLog:
         self.end = self._written = self.segments.start
 
     def holds(self, end: int) -> bool:
-        """Whether the files contain the position `end`, which was recorded before."""
+        """True if the files contain the position `end`, which was recorded before."""
         items = self.segments.items
         return items[0].base <= end <= items[-1].end if items else end == 0
 
     def reaches(self, end: int) -> bool:
-        """Whether the units go as far as the position `end`, which was recorded before."""
+        """True if the units go as far as the position `end`, which was recorded before."""
         size = self.segments.size
         if (end - self.segments.start) % size == 0:  # a new file, without a unit yet
             end += (size - BLANK_BYTES) // UNIT_BYTES * UNIT_BYTES - size
@@ -121,13 +121,13 @@ class TimerLog:
 
     @property
     def has_room(self) -> bool:
-        """Whether one more unit fits into the last file."""
+        """True if one more unit fits into the last file."""
         items = self.segments.items
         return bool(items) and self.end + UNIT_BYTES + BLANK_BYTES <= items[-1].end
 
     @property
     def room(self) -> int:
-        """How many more units fit into the last file."""
+        """The number of units that still fit into the last file."""
         items = self.segments.items
         return max(0, items[-1].end - BLANK_BYTES - self.end) // UNIT_BYTES if items else 0
 
@@ -140,7 +140,7 @@ class TimerLog:
         topic_hashes: Sequence[int] | int,
         lasts_of: Callable[[list[int]], list[int]],
     ) -> list[tuple[int, int, int, int]]:
-        """Stage units of plain timer messages, one for each item; one hash may stand for all.
+        """Stage units of ordinary timer messages, one for each item; one hash may stand for all.
 
         There must be `room`. `lasts_of(slot_times_ms)` returns the position of the current last
         unit of each slot. Returns, for each slot, its time in ms, the positions of the first and
@@ -196,10 +196,17 @@ class TimerLog:
         position = self.end
         self._staged.append(
             UNIT.pack(
-                UNIT_BYTES, previous, magic, written_ms, slot_ms - written_ms, log_offset,
-                record_bytes, topic_hash, 0,
+                UNIT_BYTES,
+                previous,
+                magic,
+                written_ms,
+                slot_ms - written_ms,
+                log_offset,
+                record_bytes,
+                topic_hash,
+                0,
             )
-        )  # fmt: skip
+        )
         self.end = position + UNIT_BYTES
         return position
 
@@ -210,7 +217,7 @@ class TimerLog:
             return
         segment = self.segments.last
         try:
-            with plain_errors(segment.path, "write"):
+            with readable_errors(segment.path, "write"):
                 segment.write(self._written - segment.base, b"".join(staged))
         except BaseException:
             self.drop_staged()
@@ -234,7 +241,7 @@ class TimerLog:
         if base > self.end:
             closed = segments.last
             blank = BLANK.pack(base - self.end, 0, MAGIC_BLANK)
-            with plain_errors(closed.path, "write"):
+            with readable_errors(closed.path, "write"):
                 closed.write(self.end - closed.base, blank)
         segments.add(base, reserve=segments.size)
         self._new_files = True
@@ -249,9 +256,9 @@ class TimerLog:
         return found if found.size == UNIT_BYTES and not found.magic & ~MAGIC_MASK else None
 
     def run_to(self, position: int, most: int) -> Run | None:
-        """The run of adjacent units that ends with the one at this position; at most `most` units.
+        """The run of adjacent units that ends with the unit at this position; at most `most` units.
 
-        Each unit of a run is the one before the next in their slot. None if there is no unit here.
+        In their slot, each unit of a run precedes the next. None if there is no unit here.
         """
         if self.unit(position) is None:
             return None
@@ -280,8 +287,8 @@ class TimerLog:
         """
         for segment in self.segments.items:
             count = segment.size // UNIT_BYTES
-            for start in range(0, count, UNITS_PER_LOOK):
-                size = min(UNITS_PER_LOOK, count - start)
+            for start in range(0, count, UNITS_PER_READ):
+                size = min(UNITS_PER_READ, count - start)
                 units = np.frombuffer(segment.view, UNIT_TYPE, size, start * UNIT_BYTES)
                 good = _count_good(units, log_end)
                 if good:

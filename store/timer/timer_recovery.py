@@ -62,5 +62,5 @@ class KnownPlaces:
         return at < len(self._places) and bool(self._places[at] == place)
 
     def ends_before(self, place: int) -> bool:
-        """Whether no message from this log offset on has a unit."""
+        """True if no message from this log offset on has a unit."""
         return not len(self._places) or bool(self._places[-1] < place)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...protocol.message.layout import Layout
-from ..base.errors import DamagedStore, plain_errors
+from ..base.errors import DamagedStore, readable_errors
 from ..files import disk
 from ..files.segment import Segment, sync_folder
 from .timer_log import IS_RECALL, NO_UNIT
@@ -36,7 +36,7 @@ ROUND_SLOTS = 7 * 86_400
 SLOTS = 2 * ROUND_SLOTS
 FILE_BYTES = SLOTS * SLOT_BYTES
 assert FILE_BYTES == 38_707_200
-SLOTS_PER_LOOK = 1 << 14
+SLOTS_PER_READ = 1 << 14
 NEAR_SLOTS = 32  # slots no further apart than this are written at once
 FEW = 4  # fewer slots than this are quicker one by one
 
@@ -148,7 +148,7 @@ class TimerWheel:
             return from_ms
         while tick < until:
             at = tick % SLOTS
-            count = min(SLOTS_PER_LOOK, SLOTS - at, until - tick)
+            count = min(SLOTS_PER_READ, SLOTS - at, until - tick)
             slots = self._slots(at, count)
             used = slots["tick"] == np.arange(tick, tick + count)
             used &= slots["last"] >= 0
@@ -159,13 +159,13 @@ class TimerWheel:
         return None
 
     def count(self, from_ms: int, until_ms: int) -> int:
-        """How many messages are in the slots from `from_ms` on and before `until_ms`."""
+        """The number of messages in the slots from `from_ms` on and before `until_ms`."""
         tick, until = from_ms // self._precision_ms, until_ms // self._precision_ms
         until = min(until, tick + SLOTS)
         total = 0
         while tick < until:
             at = tick % SLOTS
-            count = min(SLOTS_PER_LOOK, SLOTS - at, until - tick)
+            count = min(SLOTS_PER_READ, SLOTS - at, until - tick)
             slots = self._slots(at, count)
             used = slots["tick"] == np.arange(tick, tick + count)
             total += int(slots["number"][used].sum())
@@ -228,7 +228,7 @@ class TimerWheel:
         self._write_at(self._at(slot_ms), data)
 
     def _write_at(self, at: int, data: bytes) -> None:
-        with plain_errors(self.path, "write"):
+        with readable_errors(self.path, "write"):
             self._segment.write(at, data)
         self._changed = True
 
@@ -236,7 +236,7 @@ class TimerWheel:
         return np.frombuffer(self._read(at * SLOT_BYTES, count * SLOT_BYTES), SLOT_TYPE)
 
     def _read(self, at: int, size: int) -> bytes:
-        with plain_errors(self.path, "read"):
+        with readable_errors(self.path, "read"):
             return disk.current.pread(self._segment.fd, size, at)
 
 

@@ -12,7 +12,7 @@ from aerobee.namesrv.server import NameServer
 from ..simulation.cluster import SMALL
 from ..waiting import until
 from .conftest import Caller, Config
-from .virtual_time import steady_ms, threads
+from .virtual_time import monotonic_ms, threads
 
 ROOT = PurePosixPath("/")  # of the machine's disk
 
@@ -29,7 +29,7 @@ class Pair:
         self.callers: list[Caller] = []
 
     async def start(self) -> None:
-        self.namesrv = NameServer(self.names, clock=steady_ms)
+        self.namesrv = NameServer(self.names, clock=monotonic_ms)
         await self.namesrv.start()
         self.master = await self.broker("master")
         self.slave = await self.broker("slave", broker_role="SLAVE", broker_id=1)

@@ -91,7 +91,7 @@ def virtual_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def steady_ms() -> int:
+def monotonic_ms() -> int:
     """A clock for timeouts. On a loop of the system it stands still, so that no machine is too
     slow."""
     loop = asyncio.get_running_loop()

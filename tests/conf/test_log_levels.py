@@ -51,5 +51,8 @@ def test_what_is_no_level_or_no_logger_is_told_and_changes_nothing(text: str, sa
 def test_a_module_a_room_and_another_package_are_loggers() -> None:
     text = "aerobee=info,aerobee.store.base=error,aerobee.store.base.errors=debug,asyncio=error"
     assert list(log_levels.parse(text)) == [
-        *("aerobee", "aerobee.store.base", "aerobee.store.base.errors", "asyncio")
+        "aerobee",
+        "aerobee.store.base",
+        "aerobee.store.base.errors",
+        "asyncio",
     ]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 import pytest
-from aerobee.namesrv.registration import Gone, Registered, Registration
+from aerobee.namesrv.registration import Registered, Registration, Removed
 from aerobee.namesrv.routes import RouteTable, only_zone
 from aerobee.protocol.bodies.data_version import DataVersion
 from aerobee.protocol.bodies.route import QueueData
@@ -225,11 +225,11 @@ def test_a_registration_over_the_limit_of_addresses_is_refused() -> None:
 
 
 def test_a_silent_broker_is_removed_after_more_than_120_seconds(routes: RouteTable) -> None:
-    assert routes.expire(120_000) == Gone()
+    assert routes.expire(120_000) == Removed()
     assert routes.route("T1") is not None
-    gone = routes.expire(120_001)
-    assert gone.addresses == [("C", "10.0.0.1:1")]
-    assert gone.connections == ["x"]
+    removed = routes.expire(120_001)
+    assert removed.addresses == [("C", "10.0.0.1:1")]
+    assert removed.connections == ["x"]
     assert routes.route("T1") is None
     assert (routes.brokers, routes.clusters, routes.live, routes.topics) == ({}, {}, {}, {})
 
@@ -252,9 +252,9 @@ def test_a_closed_connection_removes_all_its_brokers(routes: RouteTable) -> None
     register(routes, said("T2", "T3", name="b", addr="10.0.0.2:1"), connection="y")
     register(routes, said("T4", "T5", name="c", addr="10.0.0.3:1"), connection="y")
     assert routes.lost("z").addresses == []
-    gone = routes.lost("y")
-    assert sorted(gone.addresses) == [("C", "10.0.0.2:1"), ("C", "10.0.0.3:1")]
-    assert gone.connections == []
+    removed = routes.lost("y")
+    assert sorted(removed.addresses) == [("C", "10.0.0.2:1"), ("C", "10.0.0.3:1")]
+    assert removed.connections == []
     assert listed(routes.all_topics()) == ["T1", "T2"]
     assert perms(routes, "T2") == {"a": 6}
     assert routes.lost("y").addresses == []

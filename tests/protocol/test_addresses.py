@@ -7,8 +7,14 @@ from aerobee.protocol.addresses import is_loopback
 @pytest.mark.parametrize(
     ("address", "is_local"),
     [
-        *(("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True)),
-        *(("0.0.0.0", False), ("::", False), ("192.0.2.1", False), ("mq.example", False)),
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("192.0.2.1", False),
+        ("mq.example", False),
         ("", False),
     ],
 )

@@ -81,10 +81,14 @@ def status_message(random: Random) -> None:
 
 def handle(random: Random) -> None:
     text = pop_handles.handle(
-        *(number(random), number(random), number(random), random.randrange(9)),
+        number(random),
+        number(random),
+        number(random),
+        random.randrange(9),
         random.choice("012"),
         word(random, LEGAL, 12) or "b",
-        *(random.randrange(9), number(random)),
+        random.randrange(9),
+        number(random),
     )
     full = f"{text} {random.choice((-1, number(random)))}"
     found = receipt.read(full)

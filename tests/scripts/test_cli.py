@@ -40,7 +40,7 @@ def test_a_file_is_published_with_tag_keys_and_properties(
     words = ["--tags", "paid", "--key", "o-1", "--key", "c-7", "-p", "shop=berlin", str(file)]
     inside.output("pub", "marked", "-n", daemon.namesrv, *words)
     text = inside.read(
-        *("marked", "--namesrv", daemon.namesrv, "--from", "earliest", "-n", "1", "--json")
+        "marked", "--namesrv", daemon.namesrv, "--from", "earliest", "-n", "1", "--json"
     )
     found = json.loads(text)
     assert found["body"] == "order 1"
@@ -70,7 +70,9 @@ def test_json_from_sub_goes_back_into_pub(inside: Inside, daemon: Daemon) -> Non
 
     assert contents(inside.read("second", *sub)) == contents(copied)
     assert {json.loads(line).get("body") for line in copied.splitlines()} == {
-        *("text ü", '{"nested": [1, 2]}', None)
+        "text ü",
+        '{"nested": [1, 2]}',
+        None,
     }
 
 
@@ -110,7 +112,7 @@ def test_a_thousand_lines_are_spread_over_the_queues(inside: Inside, daemon: Dae
         "pub", "many", "-n", daemon.namesrv, data="".join(f"line {n}\n" for n in range(1000))
     )
     text = inside.read(
-        *("many", "--namesrv", daemon.namesrv, "--from", "earliest", "-n", "1000", "--json")
+        "many", "--namesrv", daemon.namesrv, "--from", "earliest", "-n", "1000", "--json"
     )
     found = [json.loads(line) for line in text.splitlines()]
     assert {one["body"] for one in found} == {f"line {n}" for n in range(1000)}

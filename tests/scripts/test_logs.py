@@ -46,8 +46,11 @@ for name in ("aerobee.broker", "aerobee.store", "aerobee.store.index.index"):
     given = "warning,aerobee.store=debug"
     lines = logged(body, "--log-level", given, "--log-level", "aerobee.store.index.index=error")
     assert [line.rpartition(": ")[2] for line in lines] == [
-        *("warning of aerobee.broker", "error of aerobee.broker"),
-        *("debug of aerobee.store", "warning of aerobee.store", "error of aerobee.store"),
+        "warning of aerobee.broker",
+        "error of aerobee.broker",
+        "debug of aerobee.store",
+        "warning of aerobee.store",
+        "error of aerobee.store",
         "error of aerobee.store.index.index",
     ]
 
@@ -114,8 +117,14 @@ def test_a_daemon_writes_its_log_where_it_is_told(tmp_path: Path) -> None:
 
 def test_at_debug_a_client_tells_of_connections_and_sends(cluster: LocalCluster) -> None:
     done = aerobee(
-        *("pub", "logged", "-n", cluster.name_server, "--log-level", "aerobee.client=debug"),
-        *("--log-level", "aerobee.protocol=debug"),
+        "pub",
+        "logged",
+        "-n",
+        cluster.name_server,
+        "--log-level",
+        "aerobee.client=debug",
+        "--log-level",
+        "aerobee.protocol=debug",
         data="hello\n",
     )
     assert done.returncode == 0

@@ -45,7 +45,7 @@ def orders(store: MessageStore) -> list[bytes]:
     """The bodies of topic orders, queue by queue."""
     found = []
     for queue_id in range(4):
-        queue = store.state.queues.plain[("orders", queue_id)]
+        queue = store.state.queues.simple[("orders", queue_id)]
         for offset in range(queue.min_offset, queue.next):
             record = store.message_at(queue.entry(offset)[0])
             assert record is not None

@@ -56,7 +56,7 @@ def test_changes_of_the_next_version_are_put_before_those_of_this_one(tmp_path: 
     before, new = whole.split("## [99.0.0] - ")
     assert "## [" not in before
     new, _ = new.split(f"## [{aerobee.__version__}]")
-    assert new.split("\n", 1)[1].split() == "### Fixed - A drain waits.".split()
+    assert new.split("\n", 1)[1].split() == ["###", "Fixed", "-", "A", "drain", "waits."]
 
 
 def test_the_build_lists_exactly_the_packages_that_exist() -> None:

@@ -25,7 +25,7 @@ SOURCES = {
     "broker/runtime/threads.py": "the threads of a broker",
     "client/base/identity.py": "Machine",
     "protocol/aio/audit.py": "the default of clock",
-    "protocol/aio/clocks.py": "steady_ms and wall_ms, the defaults of clocks",
+    "protocol/aio/clocks.py": "monotonic_ms and wall_ms, the defaults of clocks",
     "protocol/aio/slices.py": "work_clock",
     "protocol/message/message_id.py": "the default of pid",
 }

@@ -15,7 +15,7 @@ from aerobee.protocol import codes
 
 from . import tree
 
-# What plain sends are done with where numba is installed.
+# The parts of the fast path of sends where numba is installed.
 COMPILED = ["protocol.kernels", "protocol.aio", "broker.send"]
 # Each outside package and the folders that may know it.
 PLACES = {

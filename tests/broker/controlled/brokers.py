@@ -20,7 +20,7 @@ from aerobee.protocol.message.record import decode_all
 
 from ...simulation.cluster import SMALL
 from ...waiting import LONG, until
-from ..virtual_time import steady_ms, threads
+from ..virtual_time import monotonic_ms, threads
 from .members import NAME, ROOT, Cluster
 
 
@@ -31,7 +31,7 @@ class Brokers(Cluster):
         super().__init__(folder, self._make, http_port=0, compiled_sends=False, **SMALL)
 
     async def __aenter__(self) -> Self:
-        self.names = NameServer(NamesrvConfig(listen_port=0), steady_ms)
+        self.names = NameServer(NamesrvConfig(listen_port=0), monotonic_ms)
         await self.names.start()
         self.settings["namesrv_addr"] = self.names.address
         self.peers = Peers()
@@ -47,7 +47,7 @@ class Brokers(Cluster):
         return Broker(
             config,
             now_ms=server.wall_clock_ms,
-            alive_ms=steady_ms,
+            alive_ms=monotonic_ms,
             threads=threads(),
             membership=membership,
         )

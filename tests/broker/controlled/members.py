@@ -16,7 +16,7 @@ from aerobee.protocol.aio.peers import Peers
 from aerobee.protocol.headers.controller import ElectMaster
 
 from ...waiting import LONG, until
-from ..virtual_time import free_port, open_ports, steady_ms
+from ..virtual_time import free_port, monotonic_ms, open_ports
 
 NAME = "broker-a"
 ROOT = Path("/")  # of the machine's disk
@@ -105,7 +105,7 @@ class Cluster:
 
     async def start_controller(self, store: Path, port: int = 0) -> None:
         config = ControllerConfig(listen_port=port or free_port(), controller_store_path=str(store))
-        self.controller = Controller(config, steady_ms)
+        self.controller = Controller(config, monotonic_ms)
         await self.controller.start()
 
     def member(self, number: int, port: int = 0) -> Member[Any]:
@@ -119,7 +119,7 @@ class Cluster:
             store_path_root_dir=str(self.folder / f"broker-{number}"),
             **self.settings,
         )
-        return Member(config, self.make, steady_ms, server.wall_clock_ms, open_ports)
+        return Member(config, self.make, monotonic_ms, server.wall_clock_ms, open_ports)
 
     async def start(self, count: int) -> list[Member[Any]]:
         for number in range(1, count + 1):

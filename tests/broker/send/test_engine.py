@@ -25,8 +25,8 @@ from aerobee.broker.send import engine
 
 def prepare():
     from aerobee.protocol.kernels import compiled
-    assert compiled.wide(7) == 7
-    print(compiled.wide.stats.cache_path)
+    assert compiled.int64(7) == 7
+    print(compiled.int64.stats.cache_path)
 
 import sys, types
 fast_path = types.SimpleNamespace(prepare=prepare, CompiledSends=1)

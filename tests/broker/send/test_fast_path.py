@@ -23,7 +23,7 @@ from aerobee.protocol.codec import header_json
 from aerobee.protocol.codec.frame import FrameDecoder, encode_request
 from aerobee.protocol.command import Command
 from aerobee.protocol.headers.send import SendMessage
-from aerobee.protocol.kernels.plain_sends import PlainSends
+from aerobee.protocol.kernels.send_table import SendTable
 from aerobee.protocol.message.batch import Entry, encode_batch
 from aerobee.protocol.security.signature import signed
 from aerobee.store.base.errors import StoreError
@@ -355,13 +355,13 @@ def shared(fast: Broker, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int
     monkeypatch.setattr(fast.server.scheduler, "_shared_until", float("inf"))
     monkeypatch.setattr(scheduler, "LIGHT_SECONDS", float("inf"))
     found: list[tuple[int, int]] = []
-    put_plain = fast.store.put_plain
+    put_table = fast.store.put_table
 
-    def counting(plain: PlainSends, *rest: Any) -> bool:
-        found.append((plain.count, len(plain.data)))
-        return put_plain(plain, *rest)
+    def counting(table: SendTable, *rest: Any) -> bool:
+        found.append((table.count, len(table.data)))
+        return put_table(table, *rest)
 
-    monkeypatch.setattr(fast.store, "put_plain", counting)
+    monkeypatch.setattr(fast.store, "put_table", counting)
     return found
 
 
@@ -407,13 +407,13 @@ async def test_a_light_client_is_served_before_the_messages_of_others_are_stored
     much = await known(fast)
     little = await Client.connect(fast, bytes(8))
     written: list[int] = []
-    put_plain = fast.store.put_plain
+    put_table = fast.store.put_table
 
     def noting(*asked: Any) -> bool:
         written.append(ticks.served)
-        return put_plain(*asked)
+        return put_table(*asked)
 
-    monkeypatch.setattr(fast.store, "put_plain", noting)
+    monkeypatch.setattr(fast.store, "put_table", noting)
     for _ in range(2):
         written.clear()
         before = ticks.served
@@ -432,8 +432,8 @@ async def test_a_large_batch_is_a_quantum_by_itself(
     client = await known(fast)
     shared.clear()
     entries = [Entry(0, bytes(40), b"") for _ in range(80)]
-    plain = ("pg", "orders", "TBW102", 4, 0, 0, BORN_MS, 7, unique(1), 0, False)
-    header = SendMessage(*plain, max_reconsume_times=16, batch=True).to_fields()
+    fields = ("pg", "orders", "TBW102", 4, 0, 0, BORN_MS, 7, unique(1), 0, False)
+    header = SendMessage(*fields, max_reconsume_times=16, batch=True).to_fields()
     batch = encode_request(codes.SEND_BATCH_MESSAGE, 1, header, encode_batch(entries))
     assert QUANTUM_BYTES < len(batch) < 2 * QUANTUM_BYTES
     client.writer.write(batch * 10)
@@ -446,13 +446,13 @@ async def test_a_queue_at_the_end_of_its_reserved_room_stays_on_the_fast_path(
     fast: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put: list[bool] = []
-    put_plain = fast.store.put_plain
+    put_table = fast.store.put_table
 
     def watched(*asked: Any) -> bool:
-        put.append(put_plain(*asked))
+        put.append(put_table(*asked))
         return put[-1]
 
-    monkeypatch.setattr(fast.store, "put_plain", watched)
+    monkeypatch.setattr(fast.store, "put_table", watched)
     client = await Client.connect(fast, bytes(8))
     client.writer.write(b"".join(map(send, range(40))))  # creates the queues
     await client.answers(40)
@@ -498,7 +498,7 @@ async def test_after_a_fault_of_the_fast_reader_messages_take_the_slow_path(
     def fail(*_: object) -> None:
         raise IndexError("outside of the array")
 
-    monkeypatch.setattr(PlainSends, "read", fail)
+    monkeypatch.setattr(SendTable, "read", fail)
     client = await Client.connect(fast, bytes(8))
     client.writer.write(b"".join(map(send, range(10))))
     assert {answer.code for answer in await client.answers(10)} == {codes.SUCCESS}
@@ -565,15 +565,15 @@ async def test_the_fast_path_stores_the_same_as_the_slow_path(
         batched = 0
         if is_compiled:
             await broker.engine.load()
-            put_plain = broker.store.put_plain
+            put_table = broker.store.put_table
 
-            def counting(plain: Any, *rest: Any, put_plain: Any = put_plain) -> bool:
+            def counting(table: Any, *rest: Any, put_table: Any = put_table) -> bool:
                 nonlocal batched
-                is_put: bool = put_plain(plain, *rest)
-                batched += plain.count if is_put else 0
+                is_put: bool = put_table(table, *rest)
+                batched += table.count if is_put else 0
                 return is_put
 
-            broker.store.put_plain = counting  # type: ignore[assignment]
+            broker.store.put_table = counting  # type: ignore[assignment]
         told = await store_all(broker, seed)
         counts = {
             name: (target.puts.messages, target.puts.bytes)

@@ -48,14 +48,14 @@ class Compiled:
 @pytest.fixture
 async def compiled(fast: Broker, monkeypatch: pytest.MonkeyPatch) -> Any:
     taken: list[int] = []
-    put_plain = fast.store.put_plain
+    put_table = fast.store.put_table
 
-    def counting(plain: Any, *rest: Any) -> bool:
-        is_put = put_plain(plain, *rest)
-        taken.append(plain.count if is_put else 0)
+    def counting(table: Any, *rest: Any) -> bool:
+        is_put = put_table(table, *rest)
+        taken.append(table.count if is_put else 0)
         return is_put
 
-    monkeypatch.setattr(fast.store, "put_plain", counting)
+    monkeypatch.setattr(fast.store, "put_table", counting)
     client = await known(fast)
     found = Compiled(fast, client, taken)
     assert {answer.code for answer in await found.send()} == {codes.SUCCESS}

@@ -101,7 +101,7 @@ async def test_one_that_has_lost_its_end_goes_on_there(
     topic = f"shorter-{consuming.__name__}"
     async with having_read(cluster, consuming, topic, "earliest") as (receive, _, send_new):
         queues = cluster.brokers[0].store.state.queues
-        cluster.call(lambda: queues.plain[topic, 0].cut(18))
+        cluster.call(lambda: queues.simple[topic, 0].cut(18))
         await send_new()
         found = [await receive()]
         while found[-1] != NEW[-1]:

@@ -1,4 +1,4 @@
-"""Signatures checked by machine code, against the signatures of plain Python."""
+"""Signatures checked by machine code, against the signatures of interpreted Python."""
 
 import hmac
 import random
@@ -11,7 +11,7 @@ pytest.importorskip("numba")
 from aerobee.protocol import codes
 from aerobee.protocol.codec.frame import encode_request
 from aerobee.protocol.headers.send import SendMessage, response_parts
-from aerobee.protocol.kernels.plain_sends import PlainSends
+from aerobee.protocol.kernels.send_table import SendTable
 from aerobee.protocol.kernels.signatures import IS_COMPILED, Signatures, signers
 from aerobee.protocol.security.signature import SigningKey, signed, signing_key
 
@@ -24,13 +24,13 @@ def request(body: bytes, user: str, secret: str) -> bytes:
     return encode_request(codes.SEND_MESSAGE_V2, 1, fields, body)
 
 
-def read(frames: list[bytes]) -> PlainSends:
+def read(frames: list[bytes]) -> SendTable:
     """These requests, each from another connection."""
-    plain = PlainSends(response_parts(b"7F00000100002A9F", b"r"), is_guarded=True)
+    table = SendTable(response_parts(b"7F00000100002A9F", b"r"), is_guarded=True)
     ends = np.cumsum([len(frame) for frame in frames]).tolist()
-    plain.read(b"".join(frames), ends, 10_000, 1_000)
-    assert plain.count == len(frames)
-    return plain
+    table.read(b"".join(frames), ends, 10_000, 1_000)
+    assert table.count == len(frames)
+    return table
 
 
 @pytest.fixture(params=[True, False], ids=["compiled", "interpreted"])
@@ -44,11 +44,11 @@ def test_openssl_of_this_python_is_called() -> None:
 
 def test_signatures_of_bodies_of_each_length_are_right(signatures: Signatures) -> None:
     for user, secret in USERS.items():
-        plain = read([request(bytes(size), user, secret) for size in range(1, 300)])
-        names, users = signers(plain)
+        table = read([request(bytes(size), user, secret) for size in range(1, 300)])
+        names, users = signers(table)
         assert names == [user.encode()]
-        assert not signatures.wrong(plain, users, [signing_key(secret.encode())]).any()
-        assert signatures.wrong(plain, users, [signing_key(b"wrong")]).all()
+        assert not signatures.wrong(table, users, [signing_key(secret.encode())]).any()
+        assert signatures.wrong(table, users, [signing_key(b"wrong")]).all()
 
 
 def test_each_request_is_checked_with_the_key_of_its_user(signatures: Signatures) -> None:
@@ -59,11 +59,11 @@ def test_each_request_is_checked_with_the_key_of_its_user(signatures: Signatures
         request(chance.randbytes(chance.randrange(1, 200)), user, "x" if is_forged else USERS[user])
         for user, is_forged in zip(senders, forged, strict=True)
     ]
-    plain = read(frames)
-    names, users = signers(plain)
+    table = read(frames)
+    names, users = signers(table)
     assert [names[number].decode() for number in users] == senders
     keys = [signing_key(USERS[name.decode()].encode()) for name in names]
-    assert signatures.wrong(plain, users, keys).tolist() == forged
+    assert signatures.wrong(table, users, keys).tolist() == forged
 
 
 @pytest.mark.parametrize("letter", range(28))
@@ -72,9 +72,9 @@ def test_one_wrong_letter_is_found(signatures: Signatures, letter: int) -> None:
     begin = frame.index(b'"Signature":"') + len(b'"Signature":"')
     at = begin + letter
     other = b"A" if frame[at : at + 1] != b"A" else b"B"
-    plain = read([frame, frame[:at] + other + frame[at + 1 :]])
-    _, users = signers(plain)
-    assert signatures.wrong(plain, users, [signing_key(b"secret")]).tolist() == [False, True]
+    table = read([frame, frame[:at] + other + frame[at + 1 :]])
+    _, users = signers(table)
+    assert signatures.wrong(table, users, [signing_key(b"secret")]).tolist() == [False, True]
 
 
 def test_a_signature_of_another_length_is_wrong(signatures: Signatures) -> None:
@@ -84,8 +84,8 @@ def test_a_signature_of_another_length_is_wrong(signatures: Signatures) -> None:
         frame = encode_request(
             codes.SEND_MESSAGE_V2, 1, header | {"AccessKey": "shop", "Signature": proof}, b"b"
         )
-        plain = read([frame])
-        assert signatures.wrong(plain, signers(plain)[1], [signing_key(b"secret")]).all()
+        table = read([frame])
+        assert signatures.wrong(table, signers(table)[1], [signing_key(b"secret")]).all()
 
 
 def test_a_key_makes_the_digests_of_hmac() -> None:

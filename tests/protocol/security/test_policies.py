@@ -61,8 +61,20 @@ def test_any_spelt_out_is_everything() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *(None, "", "**", "Topic", "Topic:", ":a", "Any:a", "Unknown:a", "Queue:a", "Topic:a*b"),
-        *("Topic:**", "Topic:a**", "Topic:a\nb", "Topic:" + "a" * (NAME_CHARS_MAX + 1)),
+        None,
+        "",
+        "**",
+        "Topic",
+        "Topic:",
+        ":a",
+        "Any:a",
+        "Unknown:a",
+        "Queue:a",
+        "Topic:a*b",
+        "Topic:**",
+        "Topic:a**",
+        "Topic:a\nb",
+        "Topic:" + "a" * (NAME_CHARS_MAX + 1),
     ],
 )
 def test_a_malformed_resource_is_refused(text: str | None) -> None:

@@ -81,7 +81,8 @@ async def printed_by_example(words: list[str], environment: dict[str, str]) -> l
 
 async def _output(words: list[str], environment: dict[str, str], port: int) -> str:
     process = await asyncio.create_subprocess_exec(
-        *(*words, f"127.0.0.1:{port}"),
+        *words,
+        f"127.0.0.1:{port}",
         env=os.environ | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -24,7 +24,15 @@ pytestmark = pytest.mark.usefixtures("each_library")
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, PRIORITY, RESET, SETTINGS, PING, GOAWAY, WINDOW, CONTINUATION = (
-    *(0, 1, 2, 3, 4, 6, 7, 8, 9),
+    0,
+    1,
+    2,
+    3,
+    4,
+    6,
+    7,
+    8,
+    9,
 )
 END_HEADERS = 4
 INITIAL_WINDOW_SIZE = 4
@@ -106,8 +114,15 @@ def odd_indexes() -> bytes:
 
 
 ATTACKS = [
-    *(continuations, long_block, hpack_bomb, long_headers, window_too_large, frame_too_large),
-    *(even_stream, data_of_nobody, odd_indexes),
+    continuations,
+    long_block,
+    hpack_bomb,
+    long_headers,
+    window_too_large,
+    frame_too_large,
+    even_stream,
+    data_of_nobody,
+    odd_indexes,
 ]
 
 
@@ -267,8 +282,13 @@ def dialogue() -> tuple[bytes, dict[int, bytes]]:
     def begin(path: str) -> int:
         stream: int = client.get_next_available_stream_id()
         headers = [
-            *((":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "x")),
-            *(("te", "trailers"), ("content-type", "application/grpc"), ("x-long", "v" * 300)),
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", path),
+            (":authority", "x"),
+            ("te", "trailers"),
+            ("content-type", "application/grpc"),
+            ("x-long", "v" * 300),
         ]
         client.send_headers(stream, headers)
         return stream

@@ -124,7 +124,7 @@ def test_a_topic_that_the_first_send_made_lives_on_one_of_two_brokers(inside: In
         assert "topic made-by-a-send: it is on broker broker-" in out
         assert "alone, of the 2 in DefaultCluster" in out
         code, _, _ = inside(
-            *("topics", "create", "made-by-a-send", "--queues", "4"), *("-n", cluster.name_server)
+            "topics", "create", "made-by-a-send", "--queues", "4", "-n", cluster.name_server
         )
         assert code == 0
         assert "alone, of the 2" not in inside("doctor", "-n", cluster.name_server)[1]

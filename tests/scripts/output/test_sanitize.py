@@ -14,7 +14,7 @@ from aerobee.protocol import codes
 from aerobee.protocol.aio.connection import Row
 from aerobee.protocol.aio.server import Server, table
 from aerobee.protocol.command import Response
-from aerobee.scripts.output.sanitize import PlainFormatter, json_line, plain, plain_body
+from aerobee.scripts.output.sanitize import SanitizingFormatter, json_line, sanitize, sanitize_body
 from aerobee.scripts.output.table import table_lines
 
 from ...waiting import PROCESS
@@ -33,21 +33,22 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 def test_control_characters_are_escaped_and_letters_stay() -> None:
-    assert plain(ACTING) == SEEN
-    assert plain("zwölf Äpfel 中文 👨\u200d👩 a\u00a0b") == "zwölf Äpfel 中文 👨\u200d👩 a\u00a0b"
-    assert plain("two\nlines\tand a half \ud800") == r"two\x0alines\x09and a half \ud800"
+    assert sanitize(ACTING) == SEEN
+    text = "zwölf Äpfel 中文 👨\u200d👩 a\u00a0b"
+    assert sanitize(text) == text
+    assert sanitize("two\nlines\tand a half \ud800") == r"two\x0alines\x09and a half \ud800"
 
 
 def test_a_body_keeps_its_lines_and_invalid_utf8_is_shown_byte_by_byte() -> None:
     assert (
-        plain_body(b"a\r\nb\tc\rd\x1b[0m\xff\xc3\xa4")
+        sanitize_body(b"a\r\nb\tc\rd\x1b[0m\xff\xc3\xa4")
         == r"a|b>c\x0dd\x1b[0m\xffä".replace("|", "\n").replace(">", "\t").encode()
     )
 
 
 def test_json_output_is_escaped_and_decodes_to_the_same_value() -> None:
     line = json_line({ACTING: ["ä\n\ud800"]})
-    assert plain(line) == line
+    assert sanitize(line) == line
     assert json.loads(line) == {ACTING: ["ä\n\ud800"]}
     assert "ä" in line
 
@@ -64,7 +65,7 @@ def test_a_log_record_is_escaped_to_one_line() -> None:
     except ValueError as wrong:
         fault = (type(wrong), wrong, wrong.__traceback__)
     record = logging.LogRecord("n", logging.INFO, "", 1, "from %s", ("x\n" + TITLE,), fault)
-    first, *more = PlainFormatter("%(levelname)s %(message)s").format(record).splitlines()
+    first, *more = SanitizingFormatter("%(levelname)s %(message)s").format(record).splitlines()
     assert first == r"INFO from x\x0a\x1b]0;owned\x07"
     assert more[-1] == r"ValueError: \x1b]0;owned\x07"
 

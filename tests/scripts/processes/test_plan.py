@@ -92,7 +92,9 @@ def test_members_of_a_larger_group_before_leave(tmp_path: Path) -> None:
     (tmp_path / "a-2" / plans.DRAINED).touch()
     found = planned(tmp_path, 1)
     assert [(each.name, each.is_leaving) for each in found] == [
-        *(("a-0", False), ("a-1", True), ("a-3", True))
+        ("a-0", False),
+        ("a-1", True),
+        ("a-3", True),
     ]
     assert [each.config.broker_permission for each in found] == [6, 4, 4]
     # One that comes back is no longer drained.

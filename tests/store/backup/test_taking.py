@@ -26,7 +26,7 @@ def bodies(store: MessageStore, topic: str = "T") -> list[bytes]:
 
 
 def entries(store: MessageStore, topic: str) -> list[tuple[int, int, int]]:
-    queue = store.state.queues.plain[(topic, 0)]
+    queue = store.state.queues.simple[(topic, 0)]
     return [queue.entry(offset) for offset in range(queue.first_offset, queue.next)]
 
 

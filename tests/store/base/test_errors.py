@@ -4,7 +4,7 @@ import errno
 from pathlib import Path
 
 import pytest
-from aerobee.store.base.errors import DiskFull, NotWritable, Shortage, StoreError, plain_errors
+from aerobee.store.base.errors import DiskFull, NotWritable, Shortage, StoreError, readable_errors
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_an_error_of_the_system_names_the_file_and_what_to_do(
 ) -> None:
     with (
         pytest.raises(kind, match=r"open /data/store/lock") as raised,
-        plain_errors(Path("/data/store/lock"), "open"),
+        readable_errors(Path("/data/store/lock"), "open"),
     ):
         raise OSError(number, "whatever")
     assert type(raised.value) is kind

@@ -437,7 +437,7 @@ def test_a_queue_loses_files_only_when_a_later_one_is_on_the_disk_and_then_soon(
     needed.run()
     store.synced(needed)  # the log is on the disk, of the queue only what was before
     age(store, clock, 6)
-    store.state.queues.plain["T", 0].synced = 0
+    store.state.queues.simple["T", 0].synced = 0
     clean(store, by_hand=True)
     assert store.log_start == 6 * 4096
     assert len(files_below(store.root / "consumequeue")) == 4

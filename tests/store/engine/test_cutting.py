@@ -50,7 +50,7 @@ def bodies(store: MessageStore) -> dict[str, int]:
         for queue_id in queue_ids:
             end = store.next_offset(topic, queue_id)
             for offset in range(end):
-                queue = store.state.queues.plain[topic, queue_id]
+                queue = store.state.queues.simple[topic, queue_id]
                 assert store.state.log.record(queue.entry(offset)[0]) is not None
             found[f"{topic}{queue_id}"] = end
     return found

@@ -36,7 +36,7 @@ def passed(
 
 
 def entries(queues: Queues, topic: str = "T") -> list[int]:
-    queue = queues.plain[topic, 0]
+    queue = queues.simple[topic, 0]
     return [place for place, _, _ in queue.entries(0, 1000, queue.next)]
 
 
@@ -64,7 +64,7 @@ def test_with_the_whole_log_a_queue_begins_late_and_holes_are_filled(
     derive = Derive(queues, index, SETTINGS, is_whole=True)
     derive.queue(passed(18, 0))
     derive.queue(passed(21, 100))
-    queue = queues.plain["T", 0]
+    queue = queues.simple["T", 0]
     assert (queue.min_offset, queue.next) == (18, 22)
     assert [queue.entry(offset) for offset in (18, 19, 20, 21)] == [
         (0, 100, 0),
@@ -91,14 +91,14 @@ def test_a_message_in_light_queues_has_an_entry_in_each(queues: Queues, index: I
     assert entries(queues) == [0, 100, 200]
     assert entries(queues, "%LMQ%a") == [0, 200]
     assert entries(queues, "%LMQ%b") == [0, 100]
-    assert ("no", 0) not in queues.plain
+    assert ("no", 0) not in queues.simple
 
 
 def test_without_the_option_light_queues_are_not_made(queues: Queues, index: Index) -> None:
     derive = Derive(queues, index, StoreSettings(), is_whole=True)
     raw = b"INNER_MULTI_DISPATCH\x01%LMQ%a\x02INNER_MULTI_QUEUE_OFFSET\x010\x02"
     derive.queue(passed(0, 0, raw=raw))
-    assert list(queues.plain) == [("T", 0)]
+    assert list(queues.simple) == [("T", 0)]
 
 
 def test_an_inner_batch_has_a_unit_with_its_number(queues: Queues, index: Index) -> None:

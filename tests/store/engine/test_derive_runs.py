@@ -175,7 +175,7 @@ def test_messages_of_a_topic_before_its_deletion_get_no_entry(tmp_path: Path, cl
     derive = RunDerive(queues, index, SETTINGS, is_whole=True, deleted={"T": middle})
     for run in log.runs():
         derive.queue_run(run)
-    entries = queues.plain["T", 0].entries(0, 1_000, queues.plain["T", 0].next)
+    entries = queues.simple["T", 0].entries(0, 1_000, queues.simple["T", 0].next)
     places = [place for place, size, _ in entries if size < 1 << 20]
     assert places
     assert min(places) >= middle

@@ -104,7 +104,7 @@ def test_the_entries_are_those_that_java_makes(open_store: OpenStore, unpack: Un
     light = [topic for topic, _ in java.queue_keys() if topic.startswith("%LMQ%")]
     assert len(light) >= 2
     for topic in light:
-        queues = [one.state.queues.plain[topic, 0] for one in (java, ours)]
+        queues = [one.state.queues.simple[topic, 0] for one in (java, ours)]
         places = [
             [queue.entry(n)[:2] for n in range(queue.first_offset, queue.next)] for queue in queues
         ]

@@ -231,7 +231,7 @@ def test_entries_that_lead_nowhere_are_passed_over(open_store: OpenStore) -> Non
     for number in range(3):
         put(store, body=b"%d" % number)
     store.write_staged()
-    queue = store.state.queues.plain["T", 0]
+    queue = store.state.queues.simple["T", 0]
     for offset in (0, 1):
         queue.segments.items[0].view[offset * 20 : offset * 20 + 8] = (1 << 30).to_bytes(8, "big")
     found = get(store, 0)
@@ -249,7 +249,7 @@ def test_an_entry_among_others_that_leads_nowhere_is_passed_over(
     for number in range(6):
         put(store, queue_id=number % 2, body=b"%d" % number)
     store.write_staged()
-    queue = store.state.queues.plain["T", 0]
+    queue = store.state.queues.simple["T", 0]
     queue.segments.items[0].view[20:28] = wrong.to_bytes(8, "big", signed=True)
     found = get(store, 0)
     assert bodies(found) == [b"0", b"4"]

@@ -61,7 +61,7 @@ def test_bytes_are_those_of_the_newest_messages_of_each_queue(
         put(store, queue_id=0, body=bytes(BODY_BYTES))
         put(store, queue_id=1, body=bytes(100))
     sync(store)
-    size = store.state.queues.plain[("T", 0)].entry(0)[1]
+    size = store.state.queues.simple[("T", 0)].entry(0)[1]
     store.state.topic_rules = {"T": TopicRule(keep_bytes=3 * size + 1)}
     clean(store)
     assert (store.min_offset("T", 0), store.min_offset("T", 1)) == (7, 0)
@@ -77,11 +77,11 @@ def test_a_sum_begins_again_where_the_log_was_cut(store: MessageStore) -> None:
     for _ in range(10):
         put(store, body=bytes(BODY_BYTES))
     sync(store)
-    size = store.state.queues.plain[("T", 0)].entry(0)[1]
+    size = store.state.queues.simple[("T", 0)].entry(0)[1]
     store.state.topic_rules = {"T": TopicRule(keep_bytes=8 * size)}
     clean(store)
     assert store.min_offset("T", 0) == 2
-    store.state.queues.plain[("T", 0)].cut(6)
+    store.state.queues.simple[("T", 0)].cut(6)
     put(store, body=bytes(BODY_BYTES))
     clean(store)
     assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (2, 7)
@@ -98,7 +98,7 @@ def test_a_longer_time_keeps_the_files_that_have_a_message_of_the_topic(
     clock.ms += 100 * HOUR_MS
     age(store, clock, 8)
     clean(store, by_hand=True)
-    place, _, _ = store.state.queues.plain[("LONG", 0)].entry(0)
+    place, _, _ = store.state.queues.simple[("LONG", 0)].entry(0)
     assert store.log_start == place // 4096 * 4096 > 0
     assert store.min_offset("LONG", 0) == 0
     clock.ms += 101 * HOUR_MS
@@ -135,7 +135,7 @@ def test_a_message_of_a_topic_without_a_rule_keeps_its_file(
     clock.ms += 2 * HOUR_MS
     age(store, clock, 7, hours=2)
     clean(store, by_hand=True)
-    place, _, _ = store.state.queues.plain[("U", 0)].entry(0)
+    place, _, _ = store.state.queues.simple[("U", 0)].entry(0)
     assert store.log_start == place // 4096 * 4096 > 0
 
 

@@ -51,9 +51,13 @@ def test_a_foreign_file_causes_one_warning_and_stays(
     root = store.root
     queue = next((root / "consumequeue").glob("*/0"))
     strays = [
-        *((root / "commitlog", ".DS_Store"), (root / "commitlog", "~backup")),
-        *((queue, ".DS_Store"), (queue.parent, "notes"), (root / "consumequeue", "notes")),
-        *((root / "index", ".DS_Store"), (root / "index", "zzz")),
+        (root / "commitlog", ".DS_Store"),
+        (root / "commitlog", "~backup"),
+        (queue, ".DS_Store"),
+        (queue.parent, "notes"),
+        (root / "consumequeue", "notes"),
+        (root / "index", ".DS_Store"),
+        (root / "index", "zzz"),
     ]
     for folder, name in strays:
         (folder / name).write_text("mine")

@@ -110,12 +110,12 @@ def test_any_damaged_byte_ends_both_runs_at_the_same_record(log: tuple[bytes, in
 def test_a_slave_with_compiled_kernels_makes_the_same_files(
     open_store: OpenStore, tmp_path: Path
 ) -> None:
-    names = "master", "plain", "compiled"
-    master, plain, compiled = (open_store(tmp_path / name, BIG_FILES) for name in names)
+    names = "master", "interpreted", "compiled"
+    master, interpreted, compiled = (open_store(tmp_path / name, BIG_FILES) for name in names)
     compiled.use(CompiledKernels())
     fill(master, 600)
     files = []
-    for slave in (plain, compiled):
+    for slave in (interpreted, compiled):
         slave.follower.follow("a slave")
         slave.follower.append_raw(0, master.raw(0, master.log_end))
         assert slave.follower.derive_new()

@@ -56,7 +56,7 @@ def test_there_is_a_limit_to_the_number_of_queues(
         queues.make("T", queue_id)
     with pytest.raises(StoreError, match="no more fit; delete topics"):
         queues.make("T", 3)
-    assert queues.make("T", 2) is queues.plain["T", 2]
+    assert queues.make("T", 2) is queues.simple["T", 2]
 
 
 def test_deleting_a_topic_leaves_those_with_like_names(queues: Queues, tmp_path: Path) -> None:
@@ -84,6 +84,6 @@ def test_idle_queues_give_their_file_numbers_back_when_there_are_many(
     assert len(os.listdir("/proc/self/fd")) - before == 20
     queues.trim()
     assert len(os.listdir("/proc/self/fd")) - before == 1
-    for queue in queues.plain.values():
+    for queue in queues.simple.values():
         assert queue.append(100, 100, 0) == 1
         assert queue.entries(0, 9, 2) == [(0, 100, 0), (100, 100, 0)]

@@ -1,4 +1,4 @@
-"""The compiled engine stores plain sends with the same bytes as the interpreted one."""
+"""The compiled engine stores eligible sends with the same bytes as the interpreted one."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -15,14 +15,14 @@ pytest.importorskip("numba", reason="numba is not installed (extra: fast)")
 from aerobee.protocol import codes
 from aerobee.protocol.codec.frame import encode_request
 from aerobee.protocol.headers.send import SendMessage, response_parts
-from aerobee.protocol.kernels.plain_sends import PlainSends
+from aerobee.protocol.kernels.send_table import SendTable
 from aerobee.protocol.message.batch import Entry, encode_batch
 from aerobee.protocol.message.record import BORN_HOST_V6, STORE_HOST_V6, decode_record
 from aerobee.protocol.message.tags import raw_tags_code
 from aerobee.store.base.settings import StoreSettings
 from aerobee.store.engine.messages import Batch, Message
 from aerobee.store.engine.store import MessageStore
-from aerobee.store.kernels.plain_records import PlainRecords, RecordDestination
+from aerobee.store.kernels.record_encoder import RecordDestination, RecordEncoder
 
 from ...clocks import Clock
 
@@ -70,8 +70,17 @@ def properties(number: int, text: str) -> str:
 
 def frame(number: int, request: Request) -> bytes:
     header = SendMessage(
-        *("pg", request.topic, "TBW102", QUEUES, request.queue_id, request.sys_flag, 5_000),
-        *(request.flag, properties(number, request.text), request.times, False),
+        "pg",
+        request.topic,
+        "TBW102",
+        QUEUES,
+        request.queue_id,
+        request.sys_flag,
+        5_000,
+        request.flag,
+        properties(number, request.text),
+        request.times,
+        False,
         batch=request.is_batch,
     )
     if request.is_batch:
@@ -100,8 +109,15 @@ def store_one_by_one(
             code = raw_tags_code(raw)
             store.put(
                 Message(
-                    *(key, request.flag, request.sys_flag, 5_000, host, request.bodies[0]),
-                    *(raw, code, request.times),
+                    key,
+                    request.flag,
+                    request.sys_flag,
+                    5_000,
+                    host,
+                    request.bodies[0],
+                    raw,
+                    code,
+                    request.times,
                 )
             )
 
@@ -114,18 +130,18 @@ def store_at_once(
     for _, wanted in all_chunks:
         data += b"".join(frame(next(number), request) for request in wanted)
         ends.append(len(data))
-    plain, maker = PlainSends(response_parts(b"", b"")), PlainRecords()
-    plain.read(data, ends, 10_000, 1_000)
-    if plain.count == 0:
+    table, maker = SendTable(response_parts(b"", b"")), RecordEncoder()
+    table.read(data, ends, 10_000, 1_000)
+    if table.count == 0:
         return
-    assert plain.taken is None, "a request was not plain"
+    assert table.consumed is None, "a request was not eligible"
     destinations = []
-    for part in plain.parts:
-        group = plain.groups[part[0]]
-        queue = store.plain_queue((group.topic, group.queue_id))
+    for part in table.group_totals:
+        group = table.groups[part[0]]
+        queue = store.eligible_queue((group.topic, group.queue_id))
         assert queue is not None
         destinations.append(RecordDestination(queue, SUFFIX))
-    assert store.put_plain(plain, destinations, [host for host, _ in all_chunks], maker)
+    assert store.put_table(table, destinations, [host for host, _ in all_chunks], maker)
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -1,11 +1,11 @@
-"""Many sends (SEND_MESSAGE_V2, SEND_BATCH_MESSAGE) read at once: compiled. See `plain_sends.py`.
+"""Compiled parser of many sends (SEND_MESSAGE_V2, SEND_BATCH_MESSAGE). See `send_table.py`.
 
-Only plain ones: a JSON header as clients write it, without spaces, with the fields of a send and
-nothing else; properties of ASCII that are whole pairs, of which one may delay the message and none
-needs a closer look (`property_effects.py`), with a unique key of letters and digits; a body. Bytes
-with anything else in them are left to the slow path (`frame.FrameDecoder`), which decides what is
-wrong and what is only unusual. So this reader may refuse anything, and must never read anything
-differently. Each message of a batch is one send here; the last has the response.
+It parses eligible sends only: a JSON header as clients write it, without spaces, with the fields of
+a send and nothing else; properties of ASCII that are whole pairs, of which one may delay the
+message and none is `SINGLE` (`property_effects.py`), with a unique key of letters and digits; a
+body. A chunk with any other bytes is left to the slow path (`frame.FrameDecoder`), which decides
+what is wrong and what is only unusual. So this parser may refuse anything, and must never parse
+anything differently. Each message of a batch is one send here; the last has the response.
 """
 
 from itertools import accumulate
@@ -19,7 +19,7 @@ from .. import codes
 from ..command import FLAG_ONEWAY
 from ..message.property_effects import EFFECTS, Effect
 from ..security import signature
-from .compiled import compiled, compiled_unchecked, wide
+from .compiled import compiled, compiled_unchecked, int64
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
@@ -32,14 +32,38 @@ SEND = np.dtype(
     [
         (name, np.int64)
         for name in (
-            "piece", "group", "oneway", "opaque", "sys_flag", "born_ms", "flag", "times",
-            "body_at", "body_end", "text_at", "text_end", "unique_at", "unique_end",
-            "keys_at", "keys_end", "wait_at", "wait_end", "marks", "tags", "log_offset",
+            "chunk",
+            "group",
+            "oneway",
+            "opaque",
+            "sys_flag",
+            "born_ms",
+            "flag",
+            "times",
+            "body_at",
+            "body_end",
+            "text_at",
+            "text_end",
+            "unique_at",
+            "unique_end",
+            "keys_at",
+            "keys_end",
+            "wait_at",
+            "wait_end",
+            "marks",
+            "tags",
+            "log_offset",
             "queue_offset",
-            "size", "code", "batch", "answered", "name_at", "name_end", "sent_end",
+            "size",
+            "code",
+            "batch",
+            "answered",
+            "name_at",
+            "name_end",
+            "sent_end",
         )
     ]
-)  # fmt: skip
+)
 # The sends to one queue with the same delay, or none, and the same `marks`: the number of messages,
 # the bytes of their bodies and properties, the bytes of the largest, and the number of requests.
 # Places are in the names, which are kept between ticks, as the groups are.
@@ -47,24 +71,32 @@ GROUP = np.dtype(
     [
         (name, np.int64)
         for name in (
-            "topic_at", "topic_end", "queue_id", "wait_at", "wait_end", "marks", "count", "bytes",
-            "largest", "requests",
+            "topic_at",
+            "topic_end",
+            "queue_id",
+            "wait_at",
+            "wait_end",
+            "marks",
+            "count",
+            "bytes",
+            "largest",
+            "requests",
         )
     ]
-)  # fmt: skip
+)
 SEND_BYTES_MIN = 64  # few are shorter; more than have room are left to the slow path
 ENTRY_BYTES_MIN = 22  # of a batch
 STORED_EXTRA_MAX = 512  # bytes that a record has besides body and own properties, and more
-# Marks of a group: a sharding key, batches, no response wanted, a response that waits for nothing.
+# Marks of a group: a sharding key, batches, no response wanted, a response that need not wait.
 FIFO, BATCH, ONEWAY, AT_ONCE = 1, 2, 4, 8
-PART_NUMBERS = 5  # that are told of each group
-# Of each signed request: its piece and group, where what was signed begins and ends in `contents`,
+TOTALS_NUMBERS = 5  # that are told of each group
+# Of each signed request: its chunk and group, where what was signed begins and ends in `contents`,
 # and where the user's name and the signature do in the bytes read.
 SIGNED_NUMBERS = 8
 GROUPS_MAX = 1_024  # that are kept, and in a tick
 NAMES_BYTES = 256 << 10  # of these
 WAITING_TEXT_MAX = 8_000  # bytes of properties, to which some come where the message has to wait
-NOT_PLAIN = -1
+NOT_ELIGIBLE = -1
 
 SEND_MESSAGE_V2, SEND_BATCH_MESSAGE = codes.SEND_MESSAGE_V2, codes.SEND_BATCH_MESSAGE
 SYS_FLAGS = 0x703  # compressed and how, several tags
@@ -93,10 +125,11 @@ if (_found := crc32(NAMES.tobytes() + NAME_EFFECTS.tobytes())) != EFFECTS_CRC:
         f"again: set EFFECTS_CRC = 0x{_found:08X}"
     )
 NO_EFFECT, UNIQUE_KEY, KEYS, TAGS, ORDER, WAIT, DELAY, SINGLE = (each.value for each in Effect)
-# What is another in each send of a client: kind, begin and end of each, and how many behind them.
+# The values that change from send to send of a client: kind, start and end of each, then their
+# number.
 QUEUE_ID, BORN, PROPERTIES, OPAQUE_NUMBER, SIGNATURE_TEXT = 0, 1, 2, 3, 4
 SPANS = 3 * 5
-# Where the value of each field of a custom header begins and ends: a to n, then these two.
+# The start and end of each field's value in a custom header: a to n, then these two.
 LETTERS, PROPERTIES_LETTER = 14, 8
 ACCESS_KEY, SIGNATURE = 14, 15
 FIELDS = 16
@@ -115,18 +148,18 @@ TRUE, FALSE = _word("true"), _word("false")
 
 @compiled
 def uint32_at(data: Bytes, at: int) -> int:
-    """The big-endian number of 32 bits that lies there."""
+    """The big-endian number of 32 bits at `at`."""
     return (
-        (wide(data[at]) << 24)
-        | (wide(data[at + 1]) << 16)
-        | (wide(data[at + 2]) << 8)
-        | wide(data[at + 3])
+        (int64(data[at]) << 24)
+        | (int64(data[at + 1]) << 16)
+        | (int64(data[at + 2]) << 8)
+        | int64(data[at + 3])
     )
 
 
 @compiled_unchecked
 def copied(source: Bytes, at: int, end: int, target: Bytes, to: int) -> int:
-    """Copy these bytes to this place of the target; where they end there."""
+    """Copy these bytes to `to` in the target; returns their end there."""
     if at < 0 or end < at or end > len(source) or to < 0 or to + end - at > len(target):
         raise IndexError("bytes are to be copied from or to a place outside of the array")
     # Unsigned places can't count from the end, which lets the compiler copy many bytes at a time.
@@ -138,7 +171,7 @@ def copied(source: Bytes, at: int, end: int, target: Bytes, to: int) -> int:
 
 @compiled
 def _alike(data: Bytes, at: int, end: int, others: Bytes, other_at: int, other_end: int) -> bool:
-    """Whether the same bytes stand at these two places."""
+    """True if the two ranges have the same bytes."""
     if end - at != other_end - other_at:
         return False
     for step in range(end - at):  # noqa: SIM110 - numba reads loops
@@ -149,7 +182,7 @@ def _alike(data: Bytes, at: int, end: int, others: Bytes, other_at: int, other_e
 
 @compiled
 def _starts(data: Bytes, at: int, end: int, word: Bytes) -> bool:
-    """Whether this word stands there."""
+    """True if the range begins with this word."""
     return end - at >= len(word) and _alike(data, at, at + len(word), word, 0, len(word))
 
 
@@ -160,30 +193,31 @@ def _is(data: Bytes, at: int, end: int, word: Bytes) -> bool:
 
 @compiled
 def _text_end(data: Bytes, at: int, end: int) -> int:
-    """Where the quote of the text that begins here is, if it has only plain characters."""
+    """The place of the quote that ends the text; `NOT_ELIGIBLE` if the text has an escape or a
+    character that is not printable ASCII."""
     while at < end:
         one = data[at]
         if one == QUOTE:
             return at
         if one < 32 or one == BACKSLASH or one >= 127:
-            return NOT_PLAIN
+            return NOT_ELIGIBLE
         at += 1
-    return NOT_PLAIN
+    return NOT_ELIGIBLE
 
 
 @compiled
 def _number(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """The decimal number that begins here, and where it ends; that is `NOT_PLAIN` if none does."""
+    """The decimal number that begins at `at`, and its end: `NOT_ELIGIBLE` if there is no number."""
     is_negative = at < end and data[at] == MINUS
     if is_negative:
         at += 1
     start = at
-    value = wide(0)
+    value = int64(0)
     while at < end and ZERO <= data[at] <= NINE and at - start < 18:
-        value = value * 10 + (wide(data[at]) - ZERO)
+        value = value * 10 + (int64(data[at]) - ZERO)
         at += 1
     if at == start or (data[start] == ZERO and (at > start + 1 or is_negative)):
-        return 0, NOT_PLAIN
+        return 0, NOT_ELIGIBLE
     return (-value if is_negative else value), at
 
 
@@ -200,17 +234,17 @@ def _hex(one: int) -> int:
 
 @compiled
 def _effect(texts: Bytes, start: int, end: int) -> int:
-    """The effect of the property whose name lies there."""
+    """The effect of the property with the name in this range."""
     first = texts[start]
     for number in range(FIRST_BYTES[first], FIRST_BYTES[first + 1]):
         if _alike(texts, start, end, NAMES, NAME_ENDS[number], NAME_ENDS[number + 1]):
-            return wide(NAME_EFFECTS[number])
-    return wide(NO_EFFECT)
+            return int64(NAME_EFFECTS[number])
+    return int64(NO_EFFECT)
 
 
 @compiled
 def _property(texts: Bytes, start: int, name_end: int, end: int, send: Any) -> bool:
-    """Take note of a property, if it is a plain one."""
+    """Note in `send` what a property does. False if the property makes the send not eligible."""
     if name_end <= start or end <= name_end + 1:
         return False
     effect = _effect(texts, start, name_end)
@@ -225,10 +259,10 @@ def _property(texts: Bytes, start: int, name_end: int, end: int, send: Any) -> b
     elif effect == TAGS:
         if send.tags:
             return False
-        found = wide(0)
+        found = int64(0)
         for at in range(name_end + 1, end):
-            found = (found * 31 + wide(texts[at])) & 0xFFFFFFFF
-        send.tags = found - (wide(1) << 32) if found >= wide(1) << 31 else found
+            found = (found * 31 + int64(texts[at])) & 0xFFFFFFFF
+        send.tags = found - (int64(1) << 32) if found >= int64(1) << 31 else found
         # Tags whose hash is 0 could come twice and not be noticed.
         return found != 0
     elif effect == DELAY:
@@ -246,80 +280,80 @@ def _property(texts: Bytes, start: int, name_end: int, end: int, send: Any) -> b
 def _properties(
     data: Bytes, at: int, end: int, texts: Bytes, to: int, send: Any
 ) -> tuple[int, int]:
-    """Read the properties from their text in a header. Where their quote is (`NOT_PLAIN` if they
-    are not plain), and where they end in `texts`."""
+    """Read the properties from their text in a header. Returns the place of their closing quote
+    (`NOT_ELIGIBLE` if they are not eligible) and their end in `texts`."""
     start, name_end = to, -1
     while at < end:
-        one = wide(data[at])
+        one = int64(data[at])
         if one == QUOTE:
             send.sent_end = to
             if start < to:
                 if name_end < 0 or not _property(texts, start, name_end, to, send):
-                    return NOT_PLAIN, to
+                    return NOT_ELIGIBLE, to
                 texts[to] = PAIR_END
                 to += 1
             return at, to
         if one < 32 or one >= 127:
-            return NOT_PLAIN, to
+            return NOT_ELIGIBLE, to
         if one == BACKSLASH:
             if at + 1 >= end:
-                return NOT_PLAIN, to
-            mark = wide(data[at + 1])
+                return NOT_ELIGIBLE, to
+            mark = int64(data[at + 1])
             if mark == 117 and at + 5 < end:
                 if data[at + 2] != ZERO or data[at + 3] != ZERO:
-                    return NOT_PLAIN, to
-                high, low = _hex(wide(data[at + 4])), _hex(wide(data[at + 5]))
+                    return NOT_ELIGIBLE, to
+                high, low = _hex(int64(data[at + 4])), _hex(int64(data[at + 5]))
                 if high < 0 or high > 7 or low < 0:
-                    return NOT_PLAIN, to
+                    return NOT_ELIGIBLE, to
                 one = high * 16 + low
                 at += 4
             elif mark in (QUOTE, BACKSLASH, SLASH):
                 one = mark
             elif mark == 110:
-                one = wide(10)
+                one = int64(10)
             elif mark == 116:
-                one = wide(9)
+                one = int64(9)
             elif mark == 114:
-                one = wide(13)
+                one = int64(13)
             else:
-                return NOT_PLAIN, to
+                return NOT_ELIGIBLE, to
             at += 1
         at += 1
         if one == NAME_END:
             if name_end >= 0:
-                return NOT_PLAIN, to
+                return NOT_ELIGIBLE, to
             name_end = to
         elif one == PAIR_END:
             if name_end < 0 or not _property(texts, start, name_end, to, send):
-                return NOT_PLAIN, to
+                return NOT_ELIGIBLE, to
             start, name_end = to + 1, -1
         texts[to] = one
         to += 1
-    return NOT_PLAIN, to
+    return NOT_ELIGIBLE, to
 
 
 @compiled
 def _raw_properties(data: Bytes, at: int, end: int, texts: Bytes, to: int, send: Any) -> int:
-    """Read properties as they are stored; where they end in `texts`, `NOT_PLAIN` if they aren't."""
+    """Read properties in the stored form. Returns their end in `texts`, or `NOT_ELIGIBLE`."""
     start, name_end = to, -1
     while at < end:
         one = data[at]
         at += 1
         if one >= 128:
-            return NOT_PLAIN
+            return NOT_ELIGIBLE
         if one == NAME_END:
             if name_end >= 0:
-                return NOT_PLAIN
+                return NOT_ELIGIBLE
             name_end = to
         elif one == PAIR_END:
             if name_end < 0 or not _property(texts, start, name_end, to, send):
-                return NOT_PLAIN
+                return NOT_ELIGIBLE
             start, name_end = to + 1, -1
         texts[to] = one
         to += 1
     if start < to:
         if name_end < 0 or not _property(texts, start, name_end, to, send):
-            return NOT_PLAIN
+            return NOT_ELIGIBLE
         texts[to] = PAIR_END
         to += 1
     return to
@@ -337,38 +371,38 @@ def _entries(
     sends: Table,
     first: int,
 ) -> tuple[int, int]:
-    """Read the messages of the batch that lies there, whose header is in the first of the sends.
+    """Read the messages of the batch in this range, whose header is in the first of the sends.
 
-    How many they are, `NOT_PLAIN` if they are not plain or may be too large together; and where
-    their texts end.
+    Returns the number of messages, `NOT_ELIGIBLE` if they are not eligible or may be too large
+    together; and the end of their texts.
     """
     head = sends[first]
     count, stored = 0, end - at
     while at < end:
         stored += STORED_EXTRA_MAX
         if first + count >= len(sends) or at + ENTRY_BYTES_MIN > end or stored > body_bytes_max:
-            return NOT_PLAIN, to
+            return NOT_ELIGIBLE, to
         send = sends[first + count]
         flag, size = uint32_at(data, at + 12), uint32_at(data, at + 16)
         body_at = at + 20
         body_end = body_at + size
         if size == 0 or body_end + 2 > end:
-            return NOT_PLAIN, to
+            return NOT_ELIGIBLE, to
         text_at = body_end + 2
-        at = text_at + (wide(data[body_end]) << 8 | wide(data[body_end + 1]))
+        at = text_at + (int64(data[body_end]) << 8 | int64(data[body_end + 1]))
         if at > end:
-            return NOT_PLAIN, to
+            return NOT_ELIGIBLE, to
         send.unique_at = send.unique_end = send.keys_at = send.keys_end = 0
         send.wait_at = send.wait_end = send.tags = 0
         send.opaque, send.oneway, send.born_ms = head.opaque, head.oneway, head.born_ms
         send.sys_flag, send.times = head.sys_flag, head.times
         send.name_at, send.name_end = head.name_at, head.name_end
-        send.flag = flag - (wide(1) << 32) if flag > INT32_MAX else flag
+        send.flag = flag - (int64(1) << 32) if flag > INT32_MAX else flag
         send.body_at, send.body_end = body_at, body_end
         send.text_at = to
         to = _raw_properties(data, text_at, at, texts, to, send)
         if to < 0 or to - send.text_at > text_bytes_max or send.wait_end:
-            return NOT_PLAIN, to
+            return NOT_ELIGIBLE, to
         send.text_end = to
         send.answered = 0
         count += 1
@@ -378,7 +412,7 @@ def _entries(
 
 @compiled
 def _note(spans: Numbers, kind: int, at: int, end: int) -> None:
-    """One more value, behind the noted ones."""
+    """Add the kind, start and end of a value to `spans`."""
     number = spans[SPANS]
     spans[number * 3], spans[number * 3 + 1], spans[number * 3 + 2] = kind, at, end
     spans[SPANS] = number + 1
@@ -386,7 +420,7 @@ def _note(spans: Numbers, kind: int, at: int, end: int) -> None:
 
 @compiled_unchecked
 def _same(data: Bytes, at: int, other: int, size: int) -> bool:
-    """Whether `size` bytes at these two places are the same."""
+    """True if the two ranges of `size` bytes are the same."""
     if size < 0 or at < 0 or other < 0 or at + size > len(data) or other + size > len(data):
         return False
     first, second = np.uint64(at), np.uint64(other)
@@ -408,16 +442,17 @@ def _header_again(
     group: Any,
     spans: Numbers,
 ) -> int:
-    """Read a header that is, but for the values in `spans`, the same as the one read before.
+    """Read a header that equals the previous header except for the values in `spans`.
 
-    Where its texts end, `NOT_PLAIN` if it isn't the same. What those values don't say is not set.
+    Returns the end of its texts, `NOT_ELIGIBLE` if the header differs elsewhere, too. Sets only
+    what these values say.
     """
     done = 0
     count = spans[SPANS]
     for number in range(count + 1):
         stop = spans[number * 3 + 1] - before if number < count else end - at
         if not _same(data, at + done, before + done, stop - done):
-            return NOT_PLAIN
+            return NOT_ELIGIBLE
         if number < count:
             done = spans[number * 3 + 2] - before
     send.text_at = to
@@ -433,37 +468,37 @@ def _header_again(
             if kind == BORN:
                 send.born_ms = value
             elif value > INT32_MAX or value < -INT32_MAX:
-                return NOT_PLAIN
+                return NOT_ELIGIBLE
             elif kind == QUEUE_ID:
                 group.queue_id = value
             else:
                 send.opaque = value
         if found != stop:
-            return NOT_PLAIN
+            return NOT_ELIGIBLE
     send.text_end = to
     return to
 
 
 @compiled
 def _field_name(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """The number of the field whose name begins behind this quote, and where its value begins;
-    `NOT_PLAIN` for one that no plain send has."""
+    """The number of the field whose name begins behind this quote, and the start of its value;
+    `NOT_ELIGIBLE` for a field that no eligible send has."""
     if at + 5 > end or data[at] != QUOTE:
-        return NOT_PLAIN, at
-    field, name_end = wide(data[at + 1]) - 97, at + 2
+        return NOT_ELIGIBLE, at
+    field, name_end = int64(data[at + 1]) - 97, at + 2
     if data[name_end] != QUOTE:
         name_end = at + 1 + SIGNING_NAME_BYTES
         if name_end + 3 > end:
-            return NOT_PLAIN, at
-        field = wide(NOT_PLAIN)
+            return NOT_ELIGIBLE, at
+        field = int64(NOT_ELIGIBLE)
         if _is(data, at + 1, name_end, ACCESS_KEY_WORD):
-            field = wide(ACCESS_KEY)
+            field = int64(ACCESS_KEY)
         elif _is(data, at + 1, name_end, SIGNATURE_WORD):
-            field = wide(SIGNATURE)
+            field = int64(SIGNATURE)
     elif field >= LETTERS:
-        field = wide(NOT_PLAIN)
+        field = int64(NOT_ELIGIBLE)
     if data[name_end] != QUOTE or data[name_end + 1] != COLON or data[name_end + 2] != QUOTE:
-        return NOT_PLAIN, at
+        return NOT_ELIGIBLE, at
     return field, name_end + 3
 
 
@@ -479,7 +514,8 @@ def _fields(  # noqa: C901 - a compiled loop, whose calls cost
     spans: Numbers,
     values: Numbers,
 ) -> tuple[int, int]:
-    """Read the custom header that begins here. Where it ends, or `NOT_PLAIN`; and the texts."""
+    """Read the custom header that begins at `at`. Returns its end or `NOT_ELIGIBLE`, and the end
+    of its texts."""
     seen = 0
     send.text_at = send.text_end = send.sent_end = to
     for place in range(2 * FIELDS):
@@ -487,7 +523,7 @@ def _fields(  # noqa: C901 - a compiled loop, whose calls cost
     while True:
         letter, at = _field_name(data, at, end)
         if letter < 0 or seen >> letter & 1:
-            return NOT_PLAIN, to
+            return NOT_ELIGIBLE, to
         seen |= 1 << letter
         start = at
         if letter == PROPERTIES_LETTER:  # i
@@ -505,42 +541,42 @@ def _fields(  # noqa: C901 - a compiled loop, whose calls cost
             at = _text_end(data, at, end)
             is_true = at >= 0 and _is(data, start, at, TRUE)
             if at < 0 or not (is_true or _is(data, start, at, FALSE)):
-                return NOT_PLAIN, to
+                return NOT_ELIGIBLE, to
             if letter == 12:
-                send.batch = wide(is_true)
+                send.batch = int64(is_true)
         else:
             value, at = _number(data, at, end)
             if letter == 6:  # g
                 send.born_ms = value
                 _note(spans, BORN, start, at)
             elif value > INT32_MAX or value < -INT32_MAX:
-                return NOT_PLAIN, to
+                return NOT_ELIGIBLE, to
             elif letter == 4:  # e
                 group.queue_id = value
                 _note(spans, QUEUE_ID, start, at)
             elif letter == 5:  # f
                 if value & ~SYS_FLAGS:
-                    return NOT_PLAIN, to
+                    return NOT_ELIGIBLE, to
                 send.sys_flag = value
             elif letter == 7:  # h
                 send.flag = value
             elif letter == 9:  # j
                 send.times = value
         if at < 0 or at + 1 >= end or data[at] != QUOTE:
-            return NOT_PLAIN, to
+            return NOT_ELIGIBLE, to
         values[2 * letter], values[2 * letter + 1] = start, at
         at += 1
         if data[at] == CLOSE:
             # b, e, f, g and h have to be there.
-            return (at + 1 if seen & 0b11110010 == 0b11110010 else NOT_PLAIN), to
+            return (at + 1 if seen & 0b11110010 == 0b11110010 else NOT_ELIGIBLE), to
         if data[at] != COMMA:
-            return NOT_PLAIN, to
+            return NOT_ELIGIBLE, to
         at += 1
 
 
 @compiled
 def _member(data: Bytes, at: int, end: int) -> int:
-    """The bit of the member of a header that has this name; 0 when it is none."""
+    """The bit of the header's member that has this name; 0 if there is none."""
     size = end - at
     if size == 4:
         if data[at] == 99:
@@ -569,40 +605,41 @@ def _header(
     spans: Numbers,
     values: Numbers,
 ) -> int:
-    """Read the header of a send, between these places; where its texts end, or `NOT_PLAIN`.
+    """Read the header of a send in this range. Returns the end of its texts, or `NOT_ELIGIBLE`.
 
-    `spans` gets where the values are that are another in each send, `values` those of all fields.
+    `spans` gets the places of the values that change from send to send, `values` the places of the
+    values of all fields.
     """
     spans[SPANS] = 0
     if data[at] != OPEN or data[end - 1] != CLOSE:
-        return NOT_PLAIN
+        return NOT_ELIGIBLE
     seen = 0
     while True:
         at += 1
         if at >= end or data[at] != QUOTE:
-            return NOT_PLAIN
+            return NOT_ELIGIBLE
         start = at + 1
         name_end = _text_end(data, start, end)
         at = name_end + 2
         if name_end < 0 or at >= end or data[name_end + 1] != COLON:
-            return NOT_PLAIN
+            return NOT_ELIGIBLE
         bit = _member(data, start, name_end)
         first = data[at]
         if first == QUOTE:
             at = _text_end(data, at + 1, end) + 1
             if at <= 0 or not bit & TEXTS:
-                return NOT_PLAIN
+                return NOT_ELIGIBLE
         elif first == OPEN:
             if bit != EXT_FIELDS:
-                return NOT_PLAIN
+                return NOT_ELIGIBLE
             at, to = _fields(data, at + 1, end, texts, to, send, group, spans, values)
             if at < 0:
-                return NOT_PLAIN
+                return NOT_ELIGIBLE
         else:
             start = at
             value, at = _number(data, at, end)
             if at < 0 or not bit & NUMBERS or value > INT32_MAX or value < -INT32_MAX:
-                return NOT_PLAIN
+                return NOT_ELIGIBLE
             if bit == OPAQUE:
                 send.opaque = value
                 _note(spans, OPAQUE_NUMBER, start, at)
@@ -610,38 +647,39 @@ def _header(
                 send.code = value
             elif bit == FLAG:
                 if value not in (0, FLAG_ONEWAY):
-                    return NOT_PLAIN
+                    return NOT_ELIGIBLE
                 send.oneway = value
         if seen & bit or at >= end:
-            return NOT_PLAIN
+            return NOT_ELIGIBLE
         seen |= bit
         if data[at] == CLOSE:
             wanted = SEND_BATCH_MESSAGE if send.batch else SEND_MESSAGE_V2
             if send.code != wanted or seen & NEEDED != NEEDED or at != end - 1:
-                return NOT_PLAIN
+                return NOT_ELIGIBLE
             return to
         if data[at] != COMMA:
-            return NOT_PLAIN
+            return NOT_ELIGIBLE
 
 
 @compiled
 def _group_number(
-    data: Bytes, texts: Bytes, groups: Table, known: Numbers, names: Bytes, table: Numbers
+    data: Bytes, texts: Bytes, groups: Table, known: Numbers, names: Bytes, slots: Numbers
 ) -> int:
-    """The number of the group that stands behind the others, there or already among them. `known`
-    says how many there are, and the bytes of their names; -1 when there is no room for one more."""
+    """The number of the group that is written behind the known groups: a new number, or that of an
+    equal known group; -1 if there is no room for another. `known` has the number of groups and the
+    bytes of their names."""
     count = known[0]
     wanted = groups[count]
-    found = wide(wanted.queue_id)
+    found = int64(wanted.queue_id)
     for place in range(wanted.topic_at, wanted.topic_end):
-        found = (found * 31 + wide(data[place])) & 0xFFFFFFFF
+        found = (found * 31 + int64(data[place])) & 0xFFFFFFFF
     for place in range(wanted.wait_at, wanted.wait_end):
-        found = (found * 31 + wide(texts[place])) & 0xFFFFFFFF
+        found = (found * 31 + int64(texts[place])) & 0xFFFFFFFF
     found += wanted.marks
-    mask = len(table) - 1
+    mask = len(slots) - 1
     slot = (found ^ found >> 15) & mask
-    while table[slot]:
-        number = table[slot] - 1
+    while slots[slot]:
+        number = slots[slot] - 1
         other = groups[number]
         if (
             other.queue_id == wanted.queue_id
@@ -651,7 +689,7 @@ def _group_number(
             )
             and _alike(texts, wanted.wait_at, wanted.wait_end, names, other.wait_at, other.wait_end)
         ):
-            return wide(number)
+            return int64(number)
         slot = (slot + 1) & mask
     to = known[1]
     if to + wanted.topic_end - wanted.topic_at + wanted.wait_end - wanted.wait_at > len(names):
@@ -663,15 +701,15 @@ def _group_number(
     wanted.topic_end, wanted.wait_at = to, to
     to = copied(texts, wait_at, wait_end, names, to)
     wanted.wait_end, known[1] = to, to
-    table[slot] = count + 1
+    slots[slot] = count + 1
     known[0] = count + 1
-    return wide(count)
+    return int64(count)
 
 
 @compiled
-def _count_groups(sends: Table, count: int, groups: Table, used: int, parts: Numbers) -> int:
-    """Add up what is in each group; how many have something. `parts` gets of each of these its
-    number and what `GROUP` says of its messages."""
+def _count_groups(sends: Table, count: int, groups: Table, used: int, totals: Numbers) -> int:
+    """Count the sends of each group; returns the number of groups with sends. `totals` gets for
+    each of these its number and the totals that `GROUP` has."""
     for number in range(used):
         group = groups[number]
         group.count = group.bytes = group.largest = group.requests = 0
@@ -689,10 +727,10 @@ def _count_groups(sends: Table, count: int, groups: Table, used: int, parts: Num
     for number in range(used):
         group = groups[number]
         if group.count:
-            parts[at], parts[at + 1], parts[at + 2] = number, group.count, group.bytes
-            parts[at + 3], parts[at + 4] = group.largest, group.requests
-            at += PART_NUMBERS
-    return at // PART_NUMBERS
+            totals[at], totals[at + 1], totals[at + 2] = number, group.count, group.bytes
+            totals[at + 3], totals[at + 4] = group.largest, group.requests
+            at += TOTALS_NUMBERS
+    return at // TOTALS_NUMBERS
 
 
 @compiled
@@ -708,7 +746,8 @@ def _signed_content(
     to: int,
 ) -> int:
     """Write what the sender of a request signed: the values of its fields in the order of their
-    names, and the body. Where that ends. The `values` lie `shift` bytes further on in the data."""
+    names, and the body. Returns the end. The values lie `shift` bytes behind the places in
+    `values`."""
     key_at, key_end = values[2 * ACCESS_KEY], values[2 * ACCESS_KEY + 1]
     to = copied(data, key_at + shift, key_end + shift, contents, to)
     for letter in range(LETTERS):
@@ -731,51 +770,51 @@ def read_sends(  # noqa: C901, PLR0915 - one loop, two scans
     groups: Table,
     known: Numbers,
     names: Bytes,
-    table: Numbers,
-    parts: Numbers,
+    slots: Numbers,
+    totals: Numbers,
     spans: Numbers,
     values: Numbers,
     contents: Bytes,
     signed: Numbers,
-    taken: Numbers,
+    consumed: Numbers,
 ) -> tuple[int, int, int, int]:
-    """Read the pieces of `data` that end at `ends`, each from another connection.
+    """Read the chunks of `data` that end at `ends`, each from a different connection.
 
-    `groups`, `known`, `names` and `table` are what is kept of the groups (`_group_number`), `parts`
-    gets those of these sends (`_count_groups`). `taken` gets how many bytes of each piece were
-    whole plain sends, or 0 where something else was there, too: nothing of that piece is among the
-    sends. How many `sends` and `parts` there are, the bytes taken of all pieces, and how many
-    requests are signed.
+    `groups`, `known`, `names` and `slots` hold the known groups from tick to tick
+    (`_group_number`); `totals` gets the totals of the groups of these sends (`_count_groups`).
+    `consumed` gets for each chunk how many bytes were whole eligible sends, or 0 if the chunk had
+    anything else: then none of its sends is in `sends`. Returns the number of `sends`, the number
+    of `totals`, the bytes consumed of all chunks, and the number of signed requests.
 
-    Where `signed` has room only signed requests are plain: it gets their `SIGNED_NUMBERS`, and
+    If `signed` has room, only signed requests are eligible: it gets their `SIGNED_NUMBERS`, and
     `contents` what was signed.
     """
-    count = to = piece_start = done = requests = contents_to = 0
+    count = to = chunk_start = done = requests = contents_to = 0
     is_guarded = len(signed) > 0
     before = before_size = like = topic_at = topic_end = 0
-    for piece in range(len(ends)):
-        piece_end = ends[piece]
+    for chunk in range(len(ends)):
+        chunk_end = ends[chunk]
         first, first_to, first_request, first_content = count, to, requests, contents_to
-        at = piece_start
-        is_plain = True
-        while piece_end - at >= 8:
+        at = chunk_start
+        is_eligible = True
+        while chunk_end - at >= 8:
             length, mixed = uint32_at(data, at), uint32_at(data, at + 4)
             header_at = at + 8
             header_end = header_at + mixed
             end = at + 4 + length
             if mixed > 0xFFFFFF or mixed < 2 or header_end >= end:
-                is_plain = False
+                is_eligible = False
                 break
-            if end > piece_end:
+            if end > chunk_end:
                 # Only the slow path knows whether it may become this long.
                 break
             if end - header_end > body_bytes_max or count >= len(sends) or known[0] >= len(groups):
-                is_plain = False
+                is_eligible = False
                 break
             send, group = sends[count], groups[known[0]]
             send.unique_end = send.keys_end = send.tags = send.wait_at = send.wait_end = 0
             send.marks = 0
-            text_end = NOT_PLAIN
+            text_end = NOT_ELIGIBLE
             values_at = before  # the header in which the `values` are
             if mixed == before_size:
                 text_end = _header_again(
@@ -783,7 +822,7 @@ def read_sends(  # noqa: C901, PLR0915 - one loop, two scans
                 )
             if text_end >= 0:
                 same = sends[like]
-                send.oneway, send.batch = same.oneway, wide(0)
+                send.oneway, send.batch = same.oneway, int64(0)
                 send.sys_flag, send.flag, send.times = same.sys_flag, same.flag, same.times
                 group.topic_at, group.topic_end = header_at + topic_at, header_at + topic_end
             else:
@@ -799,16 +838,16 @@ def read_sends(  # noqa: C901, PLR0915 - one loop, two scans
                     topic_at, topic_end = group.topic_at - before, group.topic_end - before
             to = text_end
             if to < 0 or not send.unique_end:
-                is_plain = False
+                is_eligible = False
                 break
             for place in range(send.unique_at, send.unique_end):
                 one = texts[place]
                 if not (48 <= one <= 57 or 65 <= one <= 90 or 97 <= one <= 122):
-                    is_plain = False
+                    is_eligible = False
             size = to - send.text_at
             if size > text_bytes_max or (send.wait_end and (send.batch or size > WAITING_TEXT_MAX)):
-                is_plain = False
-            if not is_plain:
+                is_eligible = False
+            if not is_eligible:
                 break
             group.wait_at, group.wait_end = send.wait_at, send.wait_end
             group.marks = send.marks
@@ -820,7 +859,7 @@ def read_sends(  # noqa: C901, PLR0915 - one loop, two scans
             content_at, shift = contents_to, header_at - values_at
             if is_guarded:
                 if not (values[2 * ACCESS_KEY + 1] and values[2 * SIGNATURE + 1]):
-                    is_plain = False
+                    is_eligible = False
                     break
                 contents_to = _signed_content(
                     data, values, shift, texts, send, header_end, end, contents, contents_to
@@ -831,32 +870,32 @@ def read_sends(  # noqa: C901, PLR0915 - one loop, two scans
                     data, header_end, end, body_bytes_max, text_bytes_max, texts, to, sends, count
                 )
                 if came < 0:
-                    is_plain = False
+                    is_eligible = False
                     break
             else:
                 send.body_at, send.body_end = header_end, end
                 send.answered = 1
-            number = _group_number(data, texts, groups, known, names, table)
+            number = _group_number(data, texts, groups, known, names, slots)
             if number < 0:
-                is_plain = False
+                is_eligible = False
                 break
             for place in range(count, count + came):
-                sends[place].group, sends[place].piece = number, piece
+                sends[place].group, sends[place].chunk = number, chunk
             if is_guarded:
                 row = requests * SIGNED_NUMBERS
-                signed[row], signed[row + 1] = piece, number
+                signed[row], signed[row + 1] = chunk, number
                 signed[row + 2], signed[row + 3] = content_at, contents_to
                 for step in range(4):  # begin and end of the user's name, and of the signature
                     signed[row + 4 + step] = values[2 * ACCESS_KEY + step] + shift
                 requests += 1
             count += came
             at = end
-        if is_plain:
-            taken[piece] = at - piece_start
-            done += at - piece_start
+        if is_eligible:
+            consumed[chunk] = at - chunk_start
+            done += at - chunk_start
         else:
-            taken[piece] = 0
+            consumed[chunk] = 0
             count, to, requests, contents_to = first, first_to, first_request, first_content
             before_size = 0  # it may be one of the forgotten ones
-        piece_start = piece_end
-    return count, _count_groups(sends, count, groups, known[0], parts), done, requests
+        chunk_start = chunk_end
+    return count, _count_groups(sends, count, groups, known[0], totals), done, requests

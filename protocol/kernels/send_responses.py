@@ -1,9 +1,9 @@
-"""The answers to many sends written at once: compiled. See `plain_sends.py`."""
+"""Compiled writer of the responses to many sends. See `send_table.py`."""
 
 import numpy as np
 
-from .compiled import compiled, wide
-from .plain_reading import MINUS, ZERO, Bytes, Numbers, Table, copied
+from .compiled import compiled, int64
+from .parse_sends import MINUS, ZERO, Bytes, Numbers, Table, copied
 
 ANSWER_VALUES_MAX = 8 + 16 + 4 * 20  # bytes of the frame's head and its numbers
 BASE64 = np.frombuffer(
@@ -38,10 +38,10 @@ def _put_decimal(value: int, answers: Bytes, to: int) -> int:
 def _put_base64(
     source: Bytes, at: int, end: int, held: int, held_bits: int, target: Bytes, to: int
 ) -> tuple[int, int, int]:
-    """Write these bytes as base64, behind the bits that are held; where it ends, and what is held
-    then: fewer than six bits."""
+    """Write these bytes as base64, behind the `held_bits` bits in `held`. Returns the end of the
+    text, and the bits left over, fewer than six, with their number."""
     for place in range(at, end):
-        held = (held << 8 | wide(source[place])) & 0xFFFF
+        held = (held << 8 | int64(source[place])) & 0xFFFF
         held_bits += 8
         while held_bits >= 6:
             held_bits -= 6
@@ -58,31 +58,32 @@ def write_responses(
     count: int,
     parts: Bytes,
     part_ends: Numbers,
-    words: Bytes,
-    word_ends: Numbers,
+    prefixes: Bytes,
+    prefix_ends: Numbers,
     answers: Bytes,
     ends: Numbers,
 ) -> None:
-    """Write the answers to these sends, all of which are stored.
+    """Write the responses to these sends, all of which are stored.
 
-    `words` has, up to its `word_ends`, what the recall handles of each group begin with; nothing
-    where they have none. `ends` gets where the answers to each piece end. A oneway send gets none.
+    `prefixes`, cut at `prefix_ends`, has what the recall handles of each group begin with; nothing
+    for a group without recall handles. `ends` gets the end of the responses to each chunk. A oneway
+    send gets no response.
     """
     to = done = 0
     for number in range(count):
         send = sends[number]
-        while done < send.piece:
+        while done < send.chunk:
             ends[done] = to
             done += 1
         if send.oneway or not send.answered:
             continue
         start = to
         to += 8
-        word_at = word_ends[send.group - 1] if send.group else 0
-        word_end = word_ends[send.group]
-        if word_at < word_end:
+        prefix_at = prefix_ends[send.group - 1] if send.group else 0
+        prefix_end = prefix_ends[send.group]
+        if prefix_at < prefix_end:
             to = _put_part(parts, part_ends, 1, answers, to)
-            to, held, bits = _put_base64(words, word_at, word_end, 0, 0, answers, to)
+            to, held, bits = _put_base64(prefixes, prefix_at, prefix_end, 0, 0, answers, to)
             to, held, bits = _put_base64(
                 texts, send.name_at, send.name_end, held, bits, answers, to
             )

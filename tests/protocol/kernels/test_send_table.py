@@ -1,4 +1,4 @@
-"""The compiled reader of plain sends reads the sends it takes as the slow path does."""
+"""The compiled reader of eligible sends reads the sends it takes as the slow path does."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from aerobee.protocol.aio.chunks import Chunks, joined
 from aerobee.protocol.codec import header_json
 from aerobee.protocol.codec.frame import FrameDecoder, encode_request, frame
 from aerobee.protocol.headers.send import SendMessage, response_parts, response_template
-from aerobee.protocol.kernels.plain_sends import PlainSends
+from aerobee.protocol.kernels.send_table import SendTable
 from aerobee.protocol.message import properties
 from aerobee.protocol.message.batch import Entry, encode_batch, split_batch
 from aerobee.protocol.message.tags import tag_hash
@@ -44,8 +44,8 @@ def raw(header: str, body: bytes = b"body") -> bytes:
 
 
 @pytest.fixture(scope="module")
-def plain() -> PlainSends:
-    return PlainSends(response_parts(b"7F00000100002A9F", b"r"))
+def table() -> SendTable:
+    return SendTable(response_parts(b"7F00000100002A9F", b"r"))
 
 
 def batch(entries: list[Entry], opaque: int = 5, *, code: int = 320, **changes: object) -> bytes:
@@ -59,31 +59,31 @@ def entry(number: int, text: str = "") -> Entry:
     return Entry(number, b"body %d" % number, f"TAGS\x01t{number}\x02{text}".encode())
 
 
-def read(plain: PlainSends, pieces: list[bytes]) -> None:
-    block: Chunks[object] = joined([], pieces)
-    plain.read(block.data, block.ends, BODY_BYTES_MAX, TEXT_BYTES_MAX)
+def read(table: SendTable, chunks: list[bytes]) -> None:
+    block: Chunks[object] = joined([], chunks)
+    table.read(block.data, block.ends, BODY_BYTES_MAX, TEXT_BYTES_MAX)
 
 
-def parts(plain: PlainSends) -> list[tuple[object, ...]]:
+def parts(table: SendTable) -> list[tuple[object, ...]]:
     """The destinations of the sends just read, with the number of messages and bytes of each."""
-    return [(*plain.groups[number][:3], *sizes[:2]) for number, *sizes in plain.parts]
+    return [(*table.groups[number][:3], *sizes[:2]) for number, *sizes in table.group_totals]
 
 
-def is_taken(plain: PlainSends, data: bytes) -> bool:
-    read(plain, [data])
-    return plain.taken is None and plain.count > 0
+def is_taken(table: SendTable, data: bytes) -> bool:
+    read(table, [data])
+    return table.consumed is None and table.count > 0
 
 
-def assert_read_alike(plain: PlainSends, data: bytes, kept: bytes | None = None) -> None:
-    """Asserts that `plain` has read these frames as the slow path does.
+def assert_read_alike(table: SendTable, data: bytes, kept: bytes | None = None) -> None:
+    """Asserts that `table` has read these frames as the slow path does.
 
-    `kept`: the frames that `plain` took, by default all of `data`.
+    `kept`: the frames that `table` took, by default all of `data`.
     """
     decoder = FrameDecoder(header_json.expected(EXPECTED))
     commands = decoder.feed(data if kept is None else kept)
     assert decoder.fault is None
-    texts = plain.texts.tobytes()
-    rows = list(plain.sends[: plain.count])
+    texts = table.texts.tobytes()
+    rows = list(table.sends[: table.count])
     for command in commands:
         header = command.header(SendMessage)
         is_batch = bool(header.batch)
@@ -97,7 +97,7 @@ def assert_read_alike(plain: PlainSends, data: bytes, kept: bytes | None = None)
             row = rows.pop(0)
             assert row["answered"] == (len(entries) if number == len(entries) else 0)
             assert texts[row["name_at"] : row["name_end"]].decode() == outer["UNIQ_KEY"]
-            topic, queue_id, waits, *_ = plain.groups[row["group"]]
+            topic, queue_id, waits, *_ = table.groups[row["group"]]
             assert (topic, queue_id) == (header.topic, header.queue_id)
             assert (row["opaque"], row["oneway"]) == (command.opaque, command.flag)
             assert (row["born_ms"], row["flag"]) == (header.born_ms, each.flag)
@@ -156,9 +156,9 @@ def assert_read_alike(plain: PlainSends, data: bytes, kept: bytes | None = None)
         ),
     ],
 )
-def test_plain_sends_are_read_as_the_slow_path_reads_them(plain: PlainSends, data: bytes) -> None:
-    assert is_taken(plain, data)
-    assert_read_alike(plain, data)
+def test_plain_sends_are_read_as_the_slow_path_reads_them(table: SendTable, data: bytes) -> None:
+    assert is_taken(table, data)
+    assert_read_alike(table, data)
 
 
 @pytest.mark.parametrize(
@@ -197,9 +197,15 @@ def test_plain_sends_are_read_as_the_slow_path_reads_them(plain: PlainSends, dat
         *(
             send(i=TEXT + f"{name}\x011\x02")
             for name in (
-                *("TRAN_MSG", "TIMER_DEL_UNIQKEY", "TIMER_OUT_MS", "POP_CK", "INNER_NUM"),
-                *("INNER_MULTI_DISPATCH", "__STARTDELIVERTIME"),
-                *("DELAY\x011\x02TIMER_DELAY_MS", "DELAY\x011\x02DELAY"),
+                "TRAN_MSG",
+                "TIMER_DEL_UNIQKEY",
+                "TIMER_OUT_MS",
+                "POP_CK",
+                "INNER_NUM",
+                "INNER_MULTI_DISPATCH",
+                "__STARTDELIVERTIME",
+                "DELAY\x011\x02TIMER_DELAY_MS",
+                "DELAY\x011\x02DELAY",
             )
         ),
         send().replace(b'"code":310', b'"code":311'),
@@ -228,57 +234,59 @@ def test_plain_sends_are_read_as_the_slow_path_reads_them(plain: PlainSends, dat
         b"\0\0\0\4\0\xff\xff\xff" + bytes(50),
     ],
 )
-def test_other_requests_are_left_to_the_slow_path(plain: PlainSends, data: bytes) -> None:
-    assert not is_taken(plain, data)
-    assert plain.count == 0
+def test_other_requests_are_left_to_the_slow_path(table: SendTable, data: bytes) -> None:
+    assert not is_taken(table, data)
+    assert table.count == 0
 
 
-def test_a_partial_frame_is_left_over(plain: PlainSends) -> None:
+def test_a_partial_frame_is_left_over(table: SendTable) -> None:
     one, two = send(opaque=1), send(opaque=2)
     for size in range(len(one), len(one) + len(two)):
-        read(plain, [(one + two)[:size], one])
-        assert plain.taken == ([len(one), len(one)] if size > len(one) else None)
-        assert plain.count == 2
+        read(table, [(one + two)[:size], one])
+        assert table.consumed == ([len(one), len(one)] if size > len(one) else None)
+        assert table.count == 2
 
 
-def test_a_chunk_with_another_request_in_it_is_left_as_a_whole(plain: PlainSends) -> None:
-    pieces = [send(opaque=1), send(opaque=2) + send(e="x"), send(opaque=3), b"\0\0\0\4\0\0\0\0"]
-    read(plain, pieces)
-    assert plain.taken == [len(pieces[0]), 0, len(pieces[2]), 0]
-    assert plain.sends["opaque"][:2].tolist() == [1, 3]
-    assert parts(plain) == [("orders", 3, "", 2, 2 * (4 + len(TEXT)))]
+def test_a_chunk_with_another_request_in_it_is_left_as_a_whole(table: SendTable) -> None:
+    chunks = [send(opaque=1), send(opaque=2) + send(e="x"), send(opaque=3), b"\0\0\0\4\0\0\0\0"]
+    read(table, chunks)
+    assert table.consumed == [len(chunks[0]), 0, len(chunks[2]), 0]
+    assert table.sends["opaque"][:2].tolist() == [1, 3]
+    assert parts(table) == [("orders", 3, "", 2, 2 * (4 + len(TEXT)))]
 
 
-def test_sends_to_more_queues_than_fit_are_left(plain: PlainSends) -> None:
-    pieces = [send(e=number) for number in range(2_000)]
-    read(plain, pieces)
-    assert plain.taken is not None
-    assert 0 < plain.count < len(pieces)
-    assert [size > 0 for size in plain.taken].count(True) == plain.count == len(plain.parts)
+def test_sends_to_more_queues_than_fit_are_left(table: SendTable) -> None:
+    chunks = [send(e=number) for number in range(2_000)]
+    read(table, chunks)
+    assert table.consumed is not None
+    assert 0 < table.count < len(chunks)
+    assert (
+        [size > 0 for size in table.consumed].count(True) == table.count == len(table.group_totals)
+    )
 
 
-def test_groups_are_kept_and_forgotten_when_they_are_too_many(plain: PlainSends) -> None:
+def test_groups_are_kept_and_forgotten_when_they_are_too_many(table: SendTable) -> None:
     for start in range(0, 3_000, 300):
         wanted = [(f"topic-{start + number}", 3, "", 1, 4 + len(TEXT)) for number in range(300)]
         for _ in range(2):
-            read(plain, [send(b=f"topic-{start + number}") for number in range(300)])
-            assert plain.taken is None
-            assert sorted(parts(plain)) == sorted(wanted)
-    assert plain.forgot > 3
+            read(table, [send(b=f"topic-{start + number}") for number in range(300)])
+            assert table.consumed is None
+            assert sorted(parts(table)) == sorted(wanted)
+    assert table.forgot > 3
 
 
-def test_sends_with_different_delays_are_different_groups(plain: PlainSends) -> None:
+def test_sends_with_different_delays_are_different_groups(table: SendTable) -> None:
     for waits in ("", "DELAY\x013", "DELAY\x014", "", "DELAY\x013"):
-        read(plain, [send(i=TEXT + waits)])
-        assert [group[:3] for group in parts(plain)] == [("orders", 3, waits)]
+        read(table, [send(i=TEXT + waits)])
+        assert [group[:3] for group in parts(table)] == [("orders", 3, waits)]
 
 
-def test_responses_are_those_of_the_template(plain: PlainSends) -> None:
-    pieces = [send(opaque=1), send(opaque=2).replace(b'"flag":0', b'"flag":2'), send(opaque=3) * 2]
-    read(plain, pieces)
-    plain.sends["log_offset"][:4] = [0, 5, 1 << 40, 0xABCDEF]
-    plain.sends["queue_offset"][:4] = [0, 7, 1_234_567_890_123, 9]
-    ends = plain.write_responses({}).tolist()
+def test_responses_are_those_of_the_template(table: SendTable) -> None:
+    chunks = [send(opaque=1), send(opaque=2).replace(b'"flag":0', b'"flag":2'), send(opaque=3) * 2]
+    read(table, chunks)
+    table.sends["log_offset"][:4] = [0, 5, 1 << 40, 0xABCDEF]
+    table.sends["queue_offset"][:4] = [0, 7, 1_234_567_890_123, 9]
+    ends = table.write_responses({}).tolist()
     template = response_template(b"7F00000100002A9F", b"r")
     unique = b"AC11000100002A9F0001"
     wanted = [
@@ -286,30 +294,30 @@ def test_responses_are_those_of_the_template(plain: PlainSends) -> None:
         frame(template % (3, unique, 1 << 40, 1_234_567_890_123, 3))
         + frame(template % (3, unique, 0xABCDEF, 9, 3)),
     ]
-    assert plain.answers[: ends[-1]].tobytes() == b"".join(wanted)
+    assert table.answers[: ends[-1]].tobytes() == b"".join(wanted)
     assert ends == [len(wanted[0]), len(wanted[0]), len(wanted[0]) + len(wanted[1])]
 
 
 def test_responses_say_whether_to_trace() -> None:
-    plain = PlainSends(response_parts(b"7F00000100002A9F", b"r", trace_on=False))
-    read(plain, [send(opaque=1)])
-    plain.sends["log_offset"][0] = 5
-    plain.sends["queue_offset"][0] = 7
-    (end,) = plain.write_responses({}).tolist()
+    table = SendTable(response_parts(b"7F00000100002A9F", b"r", trace_on=False))
+    read(table, [send(opaque=1)])
+    table.sends["log_offset"][0] = 5
+    table.sends["queue_offset"][0] = 7
+    (end,) = table.write_responses({}).tolist()
     template = response_template(b"7F00000100002A9F", b"r", trace_on=False)
     wanted = frame(template % (3, b"AC11000100002A9F0001", 5, 7, 1))
-    assert plain.answers[:end].tobytes() == wanted
+    assert table.answers[:end].tobytes() == wanted
 
 
-def test_the_response_to_a_batch_has_the_ids_of_all_messages(plain: PlainSends) -> None:
-    read(plain, [batch([entry(1), entry(2), entry(3)], opaque=8)])
-    plain.sends["log_offset"][:3] = [1, 2, 0xABC]
-    plain.sends["queue_offset"][:3] = [70, 71, 72]
-    (end,) = plain.write_responses({}).tolist()
+def test_the_response_to_a_batch_has_the_ids_of_all_messages(table: SendTable) -> None:
+    read(table, [batch([entry(1), entry(2), entry(3)], opaque=8)])
+    table.sends["log_offset"][:3] = [1, 2, 0xABC]
+    table.sends["queue_offset"][:3] = [70, 71, 72]
+    (end,) = table.write_responses({}).tolist()
     host = b"7F00000100002A9F"
     template = response_template(host + b"%016X," % 1 + host + b"%016X," % 2 + host, b"r")
     wanted = frame(template % (3, b"AC11000100002A9F0001", 0xABC, 70, 8))
-    assert plain.answers[:end].tobytes() == wanted
+    assert table.answers[:end].tobytes() == wanted
 
 
 class Chance(random.Random):
@@ -374,9 +382,9 @@ def as_signed(data: bytes, chance: random.Random) -> bytes:
     return encode_request(command.code, command.opaque, fields, body)
 
 
-def assert_signed_alike(plain: PlainSends, data: bytes, kept: bytes | None = None) -> None:
+def assert_signed_alike(table: SendTable, data: bytes, kept: bytes | None = None) -> None:
     """Asserts that the signed content of these frames is what `Access.check` compares."""
-    rows = plain.signed.tolist()
+    rows = table.signed.tolist()
     ends = [0]
     for command in FrameDecoder(header_json.NOTHING_EXPECTED).feed(data if kept is None else kept):
         _, group, at, end, name_at, name_end, signature_at, signature_end = rows.pop(0)
@@ -384,9 +392,9 @@ def assert_signed_alike(plain: PlainSends, data: bytes, kept: bytes | None = Non
         assert data[signature_at:signature_end].decode() == fields.pop("Signature")
         assert data[name_at:name_end].decode() == fields["AccessKey"]
         content = signed_content(fields, command.body or b"")
-        assert plain.contents[at:end].tobytes() == content
-        assert plain.groups[group].topic == fields["b"]
-        assert plain.groups[group].is_batch == (command.code == codes.SEND_BATCH_MESSAGE)
+        assert table.contents[at:end].tobytes() == content
+        assert table.groups[group].topic == fields["b"]
+        assert table.groups[group].is_batch == (command.code == codes.SEND_BATCH_MESSAGE)
         assert at == ends.pop()
         ends.append(end)
     assert not rows
@@ -410,7 +418,7 @@ def odd(chance: random.Random) -> bytes:
     return send(body=chance.randbytes(chance.randrange(0, 40)), **chance.choice(make)())
 
 
-def test_random_sends_that_are_taken_are_read_alike(plain: PlainSends) -> None:
+def test_random_sends_that_are_taken_are_read_alike(table: SendTable) -> None:
     made = taken = 0
 
     @chances(300)
@@ -419,9 +427,9 @@ def test_random_sends_that_are_taken_are_read_alike(plain: PlainSends) -> None:
         while chance.is_left():
             data = changed(odd(chance), chance) if chance.random() < 0.9 else odd(chance)
             made += 1
-            if is_taken(plain, data):
+            if is_taken(table, data):
                 taken += 1
-                assert_read_alike(plain, data)
+                assert_read_alike(table, data)
 
     read_alike()
     assert (made > 25_000, taken > 3_000) == (True, True), (made, taken)
@@ -444,15 +452,15 @@ def alike(chance: random.Random) -> list[bytes]:
     return [first, *(changed(each, chance) if chance.random() < 0.3 else each for each in others)]
 
 
-def read_in_chunks(plain: PlainSends, frames: list[bytes]) -> Iterator[bytes]:
-    """Reads the frames as one chunk, then as one chunk each; yields what `plain` took of them."""
+def read_in_chunks(table: SendTable, frames: list[bytes]) -> Iterator[bytes]:
+    """Reads the frames as one chunk, then as one chunk each; yields what `table` took of them."""
     for data in ([b"".join(frames)], frames):
-        read(plain, data)
-        sizes = plain.taken or list(map(len, data))
+        read(table, data)
+        sizes = table.consumed or list(map(len, data))
         yield b"".join(each[:size] for each, size in zip(data, sizes, strict=True))
 
 
-def test_a_send_that_resembles_the_previous_one_is_read_alike(plain: PlainSends) -> None:
+def test_a_send_that_resembles_the_previous_one_is_read_alike(table: SendTable) -> None:
     taken = 0
 
     @chances(200)
@@ -460,21 +468,21 @@ def test_a_send_that_resembles_the_previous_one_is_read_alike(plain: PlainSends)
         nonlocal taken
         while chance.is_left():
             frames = alike(chance)
-            for kept in read_in_chunks(plain, frames):
-                taken += plain.count
-                assert_read_alike(plain, b"".join(frames), kept)
+            for kept in read_in_chunks(table, frames):
+                taken += table.count
+                assert_read_alike(table, b"".join(frames), kept)
 
     read_alike()
     assert taken > 30_000, taken
 
 
 @pytest.fixture(scope="module")
-def guarded() -> PlainSends:
+def guarded() -> SendTable:
     """A reader of signed requests only."""
-    return PlainSends(response_parts(b"7F00000100002A9F", b"r"), is_guarded=True)
+    return SendTable(response_parts(b"7F00000100002A9F", b"r"), is_guarded=True)
 
 
-def test_a_request_without_a_signature_is_left_to_the_slow_path(guarded: PlainSends) -> None:
+def test_a_request_without_a_signature_is_left_to_the_slow_path(guarded: SendTable) -> None:
     fields = signed(HEADER.to_fields(), b"body", "shop", "secret")
     assert is_taken(guarded, encode_request(codes.SEND_MESSAGE_V2, 1, fields, b"body"))
     for name in ("AccessKey", "Signature"):
@@ -485,14 +493,14 @@ def test_a_request_without_a_signature_is_left_to_the_slow_path(guarded: PlainSe
 
 
 def test_a_signed_request_with_an_additional_field_is_left_to_the_slow_path(
-    guarded: PlainSends,
+    guarded: SendTable,
 ) -> None:
     for name in ("SecurityToken", "_UNIQUE_KEY_QUERY", "o", "AccessKez", "signature"):
         fields = signed(HEADER.to_fields() | {name: "1"}, b"body", "shop", "secret")
         assert not is_taken(guarded, encode_request(codes.SEND_MESSAGE_V2, 1, fields, b"body"))
 
 
-def test_random_signed_sends_are_read_alike(guarded: PlainSends) -> None:
+def test_random_signed_sends_are_read_alike(guarded: SendTable) -> None:
     taken = 0
 
     @chances(120)

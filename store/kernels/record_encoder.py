@@ -1,7 +1,6 @@
-"""The records of many plain messages at once, with their entries and keys: compiled.
+"""Compiled encoder of the records of many eligible sends, with their entries and keys.
 
-What `writing.put_all` does message by message, for messages of which
-`protocol/kernels/plain_sends.py` has seen that nothing about them is special.
+It does for a whole `SendTable` what `writing.put_all` does message by message.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...protocol.kernels.compiled import compiled, compiled_unchecked, wide
-from ...protocol.kernels.plain_reading import GROUPS_MAX, Bytes, Numbers, Table, copied
-from ...protocol.kernels.plain_sends import PlainSends
+from ...protocol.kernels.compiled import compiled, compiled_unchecked, int64
+from ...protocol.kernels.parse_sends import GROUPS_MAX, Bytes, Numbers, Table, copied
+from ...protocol.kernels.send_table import SendTable
 from ...protocol.message.record import (
     BODY_CRC_AT,
     BODY_LENGTH_AT,
@@ -97,7 +96,7 @@ def body_crc(data: Bytes, at: int, end: int) -> int:
     while at < end:
         crc = crc >> np.uint32(8) ^ tables[0, (crc ^ np.uint32(data[at])) & np.uint32(255)]
         at += 1
-    return wide(crc ^ np.uint32(0xFFFFFFFF))
+    return int64(crc ^ np.uint32(0xFFFFFFFF))
 
 
 @compiled
@@ -120,11 +119,11 @@ def put64(out: Bytes, at: int, value: int) -> None:
 def _key_hash(before: int, texts: Bytes, at: int, end: int) -> int:
     found = before
     for place in range(at, end):
-        found = (found * 31 + wide(texts[place])) & 0xFFFFFFFF
-    if found >= wide(1) << 31:
-        found = (wide(1) << 32) - found
-        if found == wide(1) << 31:
-            return wide(0)
+        found = (found * 31 + int64(texts[place])) & 0xFFFFFFFF
+    if found >= int64(1) << 31:
+        found = (int64(1) << 32) - found
+        if found == int64(1) << 31:
+            return int64(0)
     return found
 
 
@@ -169,13 +168,13 @@ def _put_keys(
 
 
 class RecordDestination(NamedTuple):
-    """The queue of a group of plain sends, and the properties that are appended to their own
-    (`more`). With a delay level their entries have the delivery time in the place of the tags,
-    `delay_ms` after they are stored; -1 without one.
+    """The queue of a group of eligible sends, and the properties that are appended to their own
+    (`properties_suffix`). With a delay level, entries have the delivery time in the place of the
+    tags: `delay_ms` after the messages are stored; -1 without one.
     """
 
     queue: ConsumeQueue
-    more: bytes
+    properties_suffix: bytes
     delay_ms: int = -1
 
 
@@ -213,12 +212,12 @@ def make_records(
         send = sends[number]
         destination = send.group
         queue = destinations[destination, 0]
-        more_at, more_end = destinations[destination, 1], destinations[destination, 2]
+        suffix_at, suffix_end = destinations[destination, 1], destinations[destination, 2]
         field_at, field_end = queues[queue, 3], queues[queue, 4]
         body = send.body_end - send.body_at
-        text = send.text_end - send.text_at + more_end - more_at
-        host_end = host_ends[send.piece]
-        host_at = host_ends[send.piece - 1] if send.piece else wide(0)
+        text = send.text_end - send.text_at + suffix_end - suffix_at
+        host_end = host_ends[send.chunk]
+        host_at = host_ends[send.chunk - 1] if send.chunk else int64(0)
         born_extra = host_end - host_at - HOST_BYTES_V4
         extra = born_extra + store_extra
         size = HEAD_BYTES + extra + body + field_end - field_at + LENGTH_BYTES + text
@@ -237,7 +236,7 @@ def make_records(
         records[to] = text >> 8
         records[to + 1] = text & 255
         to = copied(texts, send.text_at, send.text_end, records, to + LENGTH_BYTES)
-        to = copied(shared, more_at, more_end, records, to)
+        to = copied(shared, suffix_at, suffix_end, records, to)
 
         entry = queues[queue, 1]
         queues[queue, 1] = entry + ENTRY_BYTES
@@ -250,8 +249,8 @@ def make_records(
     return to, keys
 
 
-class PlainRecords:
-    """Makes the records of plain sends, in arrays that it reuses, and caches destinations."""
+class RecordEncoder:
+    """Encodes the records of eligible sends, in arrays that are reused; caches destinations."""
 
     def __init__(self) -> None:
         self._records = np.empty(0, np.uint8)
@@ -267,23 +266,23 @@ class PlainRecords:
         self._forgot = 0
         self.extra_bytes = 0  # of the records, because of hosts that are IPv6
 
-    def set_hosts(self, plain: PlainSends, hosts: Sequence[bytes], host: bytes) -> None:
+    def set_hosts(self, table: SendTable, hosts: Sequence[bytes], host: bytes) -> None:
         """Take over the host of each chunk's sender and our own, for `make`: 8 or 20 bytes each."""
         joined = b"".join(hosts)
         bytes_v4 = len(hosts) * HOST_BYTES_V4
-        self.extra_bytes = plain.count * (len(host) - HOST_BYTES_V4)
+        self.extra_bytes = table.count * (len(host) - HOST_BYTES_V4)
         if len(joined) == bytes_v4:
             self._host_ends = np.arange(HOST_BYTES_V4, bytes_v4 + 1, HOST_BYTES_V4)
         else:
             self._host_ends = np.fromiter(accumulate(map(len, hosts)), np.int64, len(hosts))
             extra = np.diff(self._host_ends, prepend=0) - HOST_BYTES_V4
-            self.extra_bytes += int(extra[plain.sends["piece"][: plain.count]].sum())
+            self.extra_bytes += int(extra[table.sends["chunk"][: table.count]].sum())
         self._hosts = np.frombuffer(joined, np.uint8)
         self._host = np.frombuffer(host, np.uint8)
 
     def make(
         self,
-        plain: PlainSends,
+        table: SendTable,
         destinations: Sequence[RecordDestination],
         counts: Mapping[ConsumeQueue, int],
         base: int,
@@ -293,27 +292,27 @@ class PlainRecords:
         """The records, `size` bytes, the first of which begins at `base` of the log; the entries
         of all queues, one queue behind the other; and the keys.
 
-        `destinations` has one for each part, `counts` the messages that each queue gets. Call
-        `set_hosts` first.
+        `destinations` has one for each of `table.group_totals`, `counts` the messages that each
+        queue gets. Call `set_hosts` first.
         """
-        count = plain.count
+        count = table.count
         if size > len(self._records):
             self._records = np.empty(2 * size, np.uint8)
         if count > len(self._entries) // ENTRY_BYTES:
             self._entries = np.empty(2 * count * ENTRY_BYTES, np.uint8)
-        keys_max = count + len(plain.texts) // 2
+        keys_max = count + len(table.texts) // 2
         if keys_max > len(self._hashes):
             self._hashes = np.empty(keys_max, np.int64)
             self._places = np.empty(keys_max, np.int64)
         if (
-            plain.forgot != self._forgot
+            table.forgot != self._forgot
             or len(self._rows) + len(counts) > GROUPS_MAX
             or self._shared_end > SHARED_BYTES
         ):
             self._forget()
-            self._forgot = plain.forgot
+            self._forgot = table.forgot
         known = self._known
-        for (number, *_), destination in zip(plain.parts, destinations, strict=True):
+        for (number, *_), destination in zip(table.group_totals, destinations, strict=True):
             if known.get(number) is not destination:
                 self._learn(number, destination)
         entries_at = 0
@@ -322,10 +321,23 @@ class PlainRecords:
             row[0], row[1] = queue.next, entries_at
             entries_at += messages * ENTRY_BYTES
         written, keys = make_records(
-            plain.data, plain.texts, plain.sends, count, self._destinations, self._queues,
-            self._shared, self._hosts, self._host_ends, self._host, base, store_ms,
-            self._records, self._entries, self._hashes, self._places,
-        )  # fmt: skip
+            table.data,
+            table.texts,
+            table.sends,
+            count,
+            self._destinations,
+            self._queues,
+            self._shared,
+            self._hosts,
+            self._host_ends,
+            self._host,
+            base,
+            store_ms,
+            self._records,
+            self._entries,
+            self._hashes,
+            self._places,
+        )
         assert written == size
         return (
             self._records[:size].tobytes(),
@@ -335,15 +347,13 @@ class PlainRecords:
 
     def _learn(self, number: int, destination: RecordDestination) -> None:
         """Remember the destination of the group with this number."""
-        queue, more, delay_ms = destination
+        queue, suffix, delay_ms = destination
         row = self._rows.get(queue)
         if row is None:
             row = self._rows[queue] = len(self._rows)
             places = self._share(queue.topic_field)
-            self._queues[row] = (
-                0, 0, queue.magic, *places, queue.topic_hash, queue.queue_id
-            )  # fmt: skip
-        self._destinations[number] = (row, *self._share(more), delay_ms)
+            self._queues[row] = (0, 0, queue.magic, *places, queue.topic_hash, queue.queue_id)
+        self._destinations[number] = (row, *self._share(suffix), delay_ms)
         self._known[number] = destination
 
     def _share(self, text: bytes) -> tuple[int, int]:
