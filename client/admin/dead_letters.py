@@ -18,15 +18,26 @@ PRODUCER_GROUP = "aerobee-dlq"
 ORDERED = "PROP_CONSUMEORDERLY"  # in the running info of a member
 _OF_EARLIER_DELIVERIES = frozenset(
     {
-        *(props.DELAY, props.RECONSUME_TIME, props.MAX_RECONSUME_TIMES, props.TRAN_MSG),
-        *(props.REAL_TOPIC, props.REAL_QID, props.CONSUME_START_TIME, props.FIRST_POP_TIME),
-        *(props.POP_CK, props.TIMER_DELAY_SEC, props.TIMER_DELAY_MS, props.TIMER_DELIVER_MS),
+        props.DELAY,
+        props.RECONSUME_TIME,
+        props.MAX_RECONSUME_TIMES,
+        props.TRAN_MSG,
+        props.REAL_TOPIC,
+        props.REAL_QID,
+        props.CONSUME_START_TIME,
+        props.FIRST_POP_TIME,
+        props.POP_CK,
+        props.TIMER_DELAY_SEC,
+        props.TIMER_DELAY_MS,
+        props.TIMER_DELIVER_MS,
     }
 )
 _OF_RETRIES = frozenset(
     {
-        *(props.RETRY_TOPIC, props.ORIGIN_MESSAGE_ID),
-        *(props.DLQ_ORIGIN_TOPIC, props.DLQ_ORIGIN_MESSAGE_ID),
+        props.RETRY_TOPIC,
+        props.ORIGIN_MESSAGE_ID,
+        props.DLQ_ORIGIN_TOPIC,
+        props.DLQ_ORIGIN_MESSAGE_ID,
     }
 )
 

@@ -75,9 +75,14 @@ def receipt_of(
             status.value,
         )
     return SendReceipt(
-        msg_id, found.msg_id, queue, found.queue_offset, status,
-        found.recall_handle, found.transaction_id if in_transaction else None,
-    )  # fmt: skip
+        msg_id,
+        found.msg_id,
+        queue,
+        found.queue_offset,
+        status,
+        found.recall_handle,
+        found.transaction_id if in_transaction else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,8 +181,17 @@ class QuickSends:
         result: asyncio.Future[SendReceipt] = loop.create_future()
         pending = _PendingSend(
             loop.time() + timeout_s,
-            self, target, born_ms, timeout_s, result, encoded, topic, body, flag, msg_id,
-        )  # fmt: skip
+            self,
+            target,
+            born_ms,
+            timeout_s,
+            result,
+            encoded,
+            topic,
+            body,
+            flag,
+            msg_id,
+        )
         connection.requests.send_prepared(pending, header, body)
         if len(connection.transport.out) >= FLUSH_REQUESTS:
             connection.flush()
@@ -197,9 +206,13 @@ class QuickSends:
         for queue in () if route is None else route.publish:
             address = cluster.known_address(cluster.leader_of(queue), MASTER_ID)
             template = SendTemplate(
-                self._group, topic, TEMPLATE_TOPIC, TEMPLATE_QUEUES_MAX,
-                queue.queue_id, queue.broker_name,
-            )  # fmt: skip
+                self._group,
+                topic,
+                TEMPLATE_TOPIC,
+                TEMPLATE_QUEUES_MAX,
+                queue.queue_id,
+                queue.broker_name,
+            )
             found.append(_Target(queue, address, cluster.connected(address), template))
         self._targets[topic] = found
         return found

@@ -119,13 +119,26 @@ class Tracer:
             kind = DELAYED
         self.tell(
             encoded.topic,
-            [(
-                "Pub", began_ms, region, self._group, encoded.topic, receipt.msg_id,
-                pairs.get(props.TAGS), pairs.get(props.KEYS), address, len(encoded.body), cost_ms,
-                kind, receipt.offset_msg_id, flag(receipt.status is SendStatus.OK),
-            )],
+            [
+                (
+                    "Pub",
+                    began_ms,
+                    region,
+                    self._group,
+                    encoded.topic,
+                    receipt.msg_id,
+                    pairs.get(props.TAGS),
+                    pairs.get(props.KEYS),
+                    address,
+                    len(encoded.body),
+                    cost_ms,
+                    kind,
+                    receipt.offset_msg_id,
+                    flag(receipt.status is SendStatus.OK),
+                )
+            ],
             [*receipt.msg_id.split(","), *props.keys_of(pairs)],
-        )  # fmt: skip
+        )
 
     def ended(
         self,
@@ -143,13 +156,25 @@ class Tracer:
         topic, msg_id = receipt.queue.topic, receipt.msg_id
         self.tell(
             topic,
-            [(
-                "EndTransaction", now_ms(), "DefaultRegion", self._group, topic, msg_id, tags,
-                " ".join(keys) or None, address, COMMIT, receipt.transaction_id, state,
-                flag(by_check),
-            )],
+            [
+                (
+                    "EndTransaction",
+                    now_ms(),
+                    "DefaultRegion",
+                    self._group,
+                    topic,
+                    msg_id,
+                    tags,
+                    " ".join(keys) or None,
+                    address,
+                    COMMIT,
+                    receipt.transaction_id,
+                    state,
+                    flag(by_check),
+                )
+            ],
             [msg_id, *keys],
-        )  # fmt: skip
+        )
 
     def recalled(self, topic: str, msg_id: str) -> None:
         """A message was taken back."""

@@ -160,9 +160,14 @@ class TransactionProducer(Producer):
     def _end_header(self, receipt: SendReceipt, state: TransactionState) -> EndTransaction:
         _, log_offset = parse_offset_message_id(receipt.offset_msg_id)
         return EndTransaction(
-            self.group, receipt.queue_offset, log_offset, state, receipt.msg_id,
-            receipt.queue.topic, transaction_id=receipt.transaction_id,
-        )  # fmt: skip
+            self.group,
+            receipt.queue_offset,
+            log_offset,
+            state,
+            receipt.msg_id,
+            receipt.queue.topic,
+            transaction_id=receipt.transaction_id,
+        )
 
     async def _end(
         self, receipt: SendReceipt, state: TransactionState, message: Message | None
@@ -188,9 +193,14 @@ class TransactionProducer(Producer):
         assert self._tracer is not None
         queue = MessageQueue(message.topic, "", message.queue_id)
         receipt = SendReceipt(
-            message.msg_id, message.offset_msg_id, queue,
-            asked.queue_offset, SendStatus.OK, None, asked.transaction_id,
-        )  # fmt: skip
+            message.msg_id,
+            message.offset_msg_id,
+            queue,
+            asked.queue_offset,
+            SendStatus.OK,
+            None,
+            asked.transaction_id,
+        )
         self._tracer.ended(receipt, address, STATE_NAMES[state], message, by_check=True)
 
     async def _ask(self, message: MessageView) -> TransactionState:

@@ -24,8 +24,22 @@ log = logging.getLogger(__name__)
 
 # How long a message that failed stays invisible, by how often it failed (popDelayLevel), seconds.
 AGAIN_SECONDS = (
-    *(10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600),
-    *(1200, 1800, 3600, 7200),
+    10,
+    30,
+    60,
+    120,
+    180,
+    240,
+    300,
+    360,
+    420,
+    480,
+    540,
+    600,
+    1200,
+    1800,
+    3600,
+    7200,
 )
 
 EXPIRED_CHECK_SECONDS = 1.0  # interval of the check for expired messages

@@ -78,11 +78,17 @@ class ConsumeTrace:
         region = traced[-1].stored_properties[props.MSG_REGION]
         records = [
             (
-                "SubBefore", under.began_ms, region, self._group, under.request_id, each.msg_id,
-                each.reconsume_times, each.stored_properties.get(props.KEYS),
+                "SubBefore",
+                under.began_ms,
+                region,
+                self._group,
+                under.request_id,
+                each.msg_id,
+                each.reconsume_times,
+                each.stored_properties.get(props.KEYS),
             )
             for each in traced
-        ]  # fmt: skip
+        ]
         self._tracer.tell(traced[0].topic, records, _keys(traced))
 
     def after(self, messages: Sequence[MessageView], how: ConsumeReturn) -> None:
@@ -99,12 +105,18 @@ class ConsumeTrace:
         cost_ms = (now - under.began_ms) // under.size
         records = [
             (
-                "SubAfter", under.request_id, each.msg_id, cost_ms,
-                flag(how is ConsumeReturn.SUCCESS), each.stored_properties.get(props.KEYS),
-                int(code), now, self._group,
+                "SubAfter",
+                under.request_id,
+                each.msg_id,
+                cost_ms,
+                flag(how is ConsumeReturn.SUCCESS),
+                each.stored_properties.get(props.KEYS),
+                int(code),
+                now,
+                self._group,
             )
             for each in traced
-        ]  # fmt: skip
+        ]
         self._tracer.tell(traced[0].topic, records, _keys(traced))
 
     def forget(self, message: MessageView) -> None:

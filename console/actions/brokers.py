@@ -170,7 +170,11 @@ ACTIONS = (
         typed="broker",
     ),
     Action(
-        "broker-write", "Give the write permission back to a broker", (BROKER,), _add,
-        right=Right.ADMINISTER, typed="broker",
+        "broker-write",
+        "Give the write permission back to a broker",
+        (BROKER,),
+        _add,
+        right=Right.ADMINISTER,
+        typed="broker",
     ),
-)  # fmt: skip
+)

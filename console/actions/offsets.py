@@ -274,7 +274,12 @@ ACTIONS = (
             GROUP,
             TOPIC,
             Field(
-                "kind", "Go on from", "choice", True, END, KINDS,
+                "kind",
+                "Go on from",
+                "choice",
+                True,
+                END,
+                KINDS,
                 note="end skips what waits, begin reads all again, forward adds to each queue",
             ),
             Field("time", "Time", "time", note="UTC, or ms since 1970"),
@@ -301,4 +306,4 @@ ACTIONS = (
         groups=("source", "target"),
         typed="target",
     ),
-)  # fmt: skip
+)

@@ -192,12 +192,15 @@ async def _one(
         return _failed(ledger, run, ident, state, str(fault))
     if had in (SENDING, UNKNOWN) and not unknown_again:
         return _failed(
-            ledger, run, ident, UNKNOWN,
+            ledger,
+            run,
+            ident,
+            UNKNOWN,
             Text(
                 "an earlier send had no answer, and its key is not found: look, then run with "
                 "unknown ones sent again"
             ),
-        )  # fmt: skip
+        )
     ledger.write(ident, SENDING, topic=topic, at_ms=now_ms())
     try:
         await post.send(letter, topic, keys_with(letter, key))

@@ -192,7 +192,10 @@ class _Child:
         module = f"{__package__}.search_process"
         try:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", module),
+                sys.executable,
+                "-P",
+                "-m",
+                module,
                 stdin=PIPE,
                 stdout=PIPE,
                 start_new_session=True,

@@ -218,11 +218,15 @@ class ActionPages:
             await self._end(
                 entry,
                 {
-                    "phase": run.phase.value, "why": run.why, "sent": counts.sent,
-                    "skipped": counts.skipped, "refused": counts.refused,
-                    "unknown": counts.unknown, "file": run.file,
+                    "phase": run.phase.value,
+                    "why": run.why,
+                    "sent": counts.sent,
+                    "skipped": counts.skipped,
+                    "refused": counts.refused,
+                    "unknown": counts.unknown,
+                    "file": run.file,
                 },
-            )  # fmt: skip
+            )
 
         task = asyncio.create_task(end())
         self._ends.add(task)

@@ -44,9 +44,13 @@ def main() -> None:
     threading.Thread(target=listen_for_orders, daemon=True).start()
     if kind == "blocking":
         with blocking.Consumer(
-            name_server, group="g", topics=["orders"], start="earliest", listener=work,
+            name_server,
+            group="g",
+            topics=["orders"],
+            start="earliest",
+            listener=work,
             concurrency=2,
-        ) as consumer:  # fmt: skip
+        ) as consumer:
             say("started")
             consumer.run()
         say("stopped")

@@ -120,8 +120,11 @@ async def test_the_first_rebalance_starts_one_pull_per_queue(
         await until(lambda: len(consumer.queues) == 3)
         await until(lambda: len(shelf.pulls) == 4)
         assert sorted((each.topic, each.queue_id) for each in shelf.pulls) == [
-            ("%RETRY%g", 0), ("orders", 0), ("orders", 1), ("orders", 2),
-        ]  # fmt: skip
+            ("%RETRY%g", 0),
+            ("orders", 0),
+            ("orders", 1),
+            ("orders", 2),
+        ]
     assert [shelf.pulls[0].max_messages, shelf.pulls[0].suspend_ms] == [32, 15_000]
 
 

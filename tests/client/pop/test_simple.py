@@ -105,9 +105,13 @@ async def test_handles_are_built_from_the_fields_of_the_response(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
     fields = {
-        "popTime": "1700", "invisibleTime": "60000", "reviveQid": "3", "restNum": "0",
-        "startOffsetInfo": "0 0 5", "msgOffsetInfo": "0 0 7,8",
-    }  # fmt: skip
+        "popTime": "1700",
+        "invisibleTime": "60000",
+        "reviveQid": "3",
+        "restNum": "0",
+        "startOffsetInfo": "0 0 5",
+        "msgOffsetInfo": "0 0 7,8",
+    }
     stored = [
         record(7, b"new"),
         record(8, b"old", raw_properties=b"POP_CK\x011 2 60000 4 1 b 0 9\x02"),
@@ -170,9 +174,13 @@ async def test_messages_arrive_with_any_clock_skew_of_the_broker(
 async def test_an_ack_that_is_refused_raises(fake: FakeCluster, shelf: Shelf) -> None:
     soon = now_ms()
     fields = {
-        "popTime": str(soon), "invisibleTime": "60000", "reviveQid": "3", "restNum": "0",
-        "startOffsetInfo": "0 0 5", "msgOffsetInfo": "0 0 7",
-    }  # fmt: skip
+        "popTime": str(soon),
+        "invisibleTime": "60000",
+        "reviveQid": "3",
+        "restNum": "0",
+        "startOffsetInfo": "0 0 5",
+        "msgOffsetInfo": "0 0 7",
+    }
     fake.broker.answers[codes.POP_MESSAGE] = lambda *_: Response(fields=fields, body=record(7))
     fake.broker.answers[codes.ACK_MESSAGE] = lambda *_: Response(
         codes.NO_MESSAGE, remark="too late"

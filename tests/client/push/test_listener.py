@@ -27,9 +27,13 @@ from ..shelf import Shelf
 
 def member(fake: FakeCluster, **options: object) -> Consumer:
     return Consumer(
-        fake.address, group="g", topics=["orders"], start="earliest", client_id="b",
+        fake.address,
+        group="g",
+        topics=["orders"],
+        start="earliest",
+        client_id="b",
         **options,  # type: ignore[arg-type]
-    )  # fmt: skip
+    )
 
 
 async def test_a_decorated_function_gets_every_message_and_returning_is_done(

@@ -24,9 +24,10 @@ async def test_a_setting_is_changed_where_it_differs(runner: ActionRunner) -> No
     strange = await runner.plan("broker-set", setting="transferMsgByHeap", value="true")
     assert strange.changes or strange.refusals
     outcomes = await runner.confirm(
-        "broker-set", plan := await runner.plan("broker-set", **form | {"value": "nonsense"}),
+        "broker-set",
+        plan := await runner.plan("broker-set", **form | {"value": "nonsense"}),
         **form | {"value": "nonsense"},
-    )  # fmt: skip
+    )
     assert plan.changes
     assert {one.state.value for one in outcomes} == {"refused"}
     assert "nonsense" in outcomes[0].remark
