@@ -80,7 +80,10 @@ class DeadLetterAdmin(GroupAdmin):
             raise BrokerError(answer.code, answer.remark, address, f"send to {topic}")
 
     async def _retry_topic(self, topic: str, group: str) -> str:
-        """Where the group gets messages of this topic again; a pop has a topic of its own."""
+        """The group's retry topic for messages of `topic`; popped messages have one of their own.
+
+        ClientError for a group that consumes in order.
+        """
         if await self._is_ordered(group):
             raise ClientError(
                 f"group {group} consumes in order, so brokers make a dead letter of each retry at "

@@ -60,7 +60,7 @@ class ReceivedMessage(MessageView):
 
     @property
     def is_open(self) -> bool:
-        """True if the message is not settled yet."""
+        """True until the message is settled."""
         return self._open
 
     def process(self) -> "Processing":

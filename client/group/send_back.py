@@ -37,10 +37,12 @@ class SendBack:
         self.max_reconsume_times = max_reconsume_times
 
     async def give_back(self, message: ReceivedMessage, delay_level: int) -> None:
-        """CONSUMER_SEND_MSG_BACK, or a plain send; the error of the latter when both fail.
+        """Send CONSUMER_SEND_MSG_BACK or, if that fails, the message to the retry topic.
+
+        Raises the error of the latter.
 
         `delay_level` 0 grows by itself, -1 is the dead letter topic. A message of a static topic is
-        sent in any case: its broker, which alone can take it back, may not be the queue's leader.
+        always sent: its broker, which alone can take it back, may not be the queue's leader.
         """
         if message.queue.broker_name.startswith(MOCK_BROKER_PREFIX):
             await self.send_to_retry_topic(message)

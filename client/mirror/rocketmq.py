@@ -141,7 +141,7 @@ class RocketMQSource(Source):
 
 
 def _is_copy(record: Record) -> bool:
-    """True if a mirror has made this message."""
+    """True if this message is a mirror's copy: it has the mirror's property."""
     raw = record.raw_properties
     name = PROPERTY.encode()
     return name in raw and props.find(raw, name) is not None

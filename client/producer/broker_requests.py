@@ -37,7 +37,7 @@ REQUESTS_MAX = 10_000  # waiting for their reply, per client
 
 
 class TransactionState(IntEnum):
-    """How a local transaction ended, as END_TRANSACTION says it."""
+    """The end of a local transaction, in the numbers of END_TRANSACTION."""
 
     UNKNOWN = 0
     COMMIT = TRANSACTION_COMMIT

@@ -1,7 +1,7 @@
 """The fast path of a send: one future and no coroutine.
 
 It needs a known route, a ready connection with room, and no signature, which is the usual case. All
-other sends, and those whose response is not plain success, take the slow path (`Delivery.send`).
+other sends, and those whose response is not a full success, take the slow path (`Delivery.send`).
 """
 
 import asyncio
@@ -65,7 +65,8 @@ FallBack = Callable[[EncodedMessage, FirstTry, asyncio.Future[SendReceipt]], Non
 class _PendingSend(Waiter, eq=False):
     """A pending send; `result` is the caller's future.
 
-    `encoded` is None for a plain message, which the following fields describe.
+    `encoded` is None for a message with topic, body and flag only, which the following fields
+    describe.
     """
 
     owner: "QuickSends"

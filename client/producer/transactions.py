@@ -48,8 +48,8 @@ class TransactionProducer(Producer):
             async with producer.transaction(Message("orders", b"...", keys=["o-1"])):
                 await database.insert(...)      # leaving commits, raising rolls back
 
-    `check` is a coroutine function, or a plain one, which runs in a thread. The other options are
-    those of `Producer`; plain sends work as there.
+    `check` is a coroutine function, or an ordinary one, which runs in a thread. The other options
+    are those of `Producer`; sends outside of a transaction work as there.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class TransactionProducer(Producer):
 async def _result(
     work: Callable[[Any], Awaitable[TransactionState] | TransactionState], argument: object
 ) -> TransactionState:
-    """The result of a coroutine function, or of a plain one, which runs in a thread."""
+    """The result of a coroutine function, or of an ordinary one, which runs in a thread."""
     if inspect.iscoroutinefunction(work):
         found: TransactionState = await work(argument)
         return found

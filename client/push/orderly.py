@@ -43,7 +43,7 @@ class _Line:
 
     @property
     def is_at_rest(self) -> bool:
-        """Nothing of it is with the application, and nothing is about to be."""
+        """True if no message of this queue is with the application or about to be handed out."""
         return not self.under_way and self.timer is None and not self.is_locking
 
 
@@ -77,7 +77,7 @@ class OrderlyService:
         self._closed = False
 
     def deliver(self, process_queue: ProcessQueue, records: list[Record]) -> None:
-        """These were pulled, in this order."""
+        """Queue pulled messages, in this order, and hand out the first if the queue is at rest."""
         line = self._lines.get(process_queue)
         if line is None:
             dropped = [each for each in self._lines if each.dropped]

@@ -56,7 +56,7 @@ class InFlightMessages:
         return len(self._messages)
 
     def add(self, message: "PoppedReceivedMessage") -> None:
-        """It came."""
+        """Add a message that was popped."""
         self._messages[message] = None
 
     def remove(self, message: "PoppedReceivedMessage") -> None:
@@ -92,12 +92,12 @@ class PoppedReceivedMessage(ReceivedMessage):
 
     @property
     def is_void(self) -> bool:
-        """Its queue was released or its invisible time is over."""
+        """True if the message's queue was released, or its invisible time is over."""
         return self.source.dropped or self.is_expired
 
     @property
     def is_expired(self) -> bool:
-        """The broker may deliver it to another consumer."""
+        """True if the invisible time is over: the broker may deliver the message elsewhere."""
         return monotonic() >= self._expires_at
 
     def finished(self) -> None:

@@ -69,7 +69,7 @@ class ConsumeTrace:
         self._under_way: dict[MessageView, _Under] = {}
 
     def before(self, messages: Sequence[MessageView]) -> None:
-        """The application has them now, together."""
+        """Record that the application got these messages, together."""
         traced = [each for each in messages if self._is_traced(each)]
         if not traced or len(self._under_way) + len(traced) > UNDER_WAY_MAX:
             return
@@ -92,7 +92,7 @@ class ConsumeTrace:
         self._tracer.tell(traced[0].topic, records, _keys(traced))
 
     def after(self, messages: Sequence[MessageView], how: ConsumeReturn) -> None:
-        """The application has finished them; messages without a start record are skipped."""
+        """Record that the application finished them; those without a start record are skipped."""
         traced = [each for each in messages if each in self._under_way]
         if not traced:
             return
@@ -120,7 +120,7 @@ class ConsumeTrace:
         self._tracer.tell(traced[0].topic, records, _keys(traced))
 
     def forget(self, message: MessageView) -> None:
-        """It let go of this one, with nothing to tell."""
+        """Drop the start record of a message that the application released: no SubAfter follows."""
         self._under_way.pop(message, None)
 
     # --- inside ---------------------------------------------------------------------------------
