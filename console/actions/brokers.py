@@ -124,7 +124,7 @@ async def _permission(watched: Watched, values: Values, is_wipe: bool) -> Plan:
 
 
 async def _writable(watched: Watched, broker: str) -> tuple[int, int]:
-    """How many of some of a broker's topics can be written by the name servers, and of how many."""
+    """The number of a broker's topics that the name servers list as writable, and of all asked."""
     rows = watched.collector.topics().values()
     names = [row.name for row in rows if broker in row.brokers][:TOPICS_ASKED]
     writable = asked = 0

@@ -180,7 +180,7 @@ async def _through_members(watched: Watched, address: str, group: str, topic: st
 async def _target(
     watched: Watched, values: Values, pins: Pins, queue: MessageQueue, one: Bounds
 ) -> int:
-    """Where a queue is to go on. A target that moves by itself is the one of the preview."""
+    """The offset at which a queue is to go on; a moving target is pinned by the preview."""
     kind = values["kind"]
     if kind == BEGIN:
         return one.least

@@ -27,7 +27,7 @@ Do = Callable[[], Awaitable[None]]
 
 
 async def _users(watched: Watched, name: str) -> dict[str, str]:
-    """What each master says of a user."""
+    """Kind and status of a user on each master, by broker name."""
     return {
         broker: next(
             (f"{one.user_type}, {one.user_status}" for one in found if one.username == name), NONE
@@ -37,7 +37,7 @@ async def _users(watched: Watched, name: str) -> dict[str, str]:
 
 
 async def _rules(watched: Watched, subject: str, resource: str) -> dict[str, str]:
-    """What each master says of a user's rule about a resource."""
+    """The rule of a user about a resource on each master, by broker name."""
     found: dict[str, str] = {}
     for broker, lists in (await watched.admin.permissions(subject)).items():
         entries = [

@@ -68,17 +68,17 @@ class Lines:
         self._is_csv = kind == "csv"
 
     def head(self) -> bytes:
-        """What comes before the first message."""
+        """The bytes before the first message."""
         return _csv(COLUMNS) if self._is_csv else b""
 
     def line(self, row: dict[str, Any]) -> bytes:
-        """One message."""
+        """The line of one message."""
         if not self._is_csv:
             return json.dumps(row).encode() + b"\n"
         return _csv([row[name] for name in COLUMNS])
 
     def end(self, progress: Progress, why: str | None) -> bytes:
-        """How the export ended; in CSV only where it is not whole."""
+        """The line about the end of the export; in CSV only if the export is not whole."""
         told = {
             "scanned": progress.scanned,
             "found": progress.found,

@@ -69,7 +69,7 @@ class Batch(msgspec.Struct, tag=True):
     is_last: bool = False
 
     def progress(self) -> Progress:
-        """How far the search is."""
+        """The progress of the search."""
         return Progress(
             self.scanned,
             self.count,

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class TooManySearches(TextError):
-    """As many searches as may run at once are under way."""
+    """The limit of searches that run at the same time is reached."""
 
     status = 429
 
@@ -77,8 +77,8 @@ class Searches:
         cursor: str,
         hits_max: int,
     ) -> AsyncGenerator[Record | Progress]:
-        """What `search` gives, from the process. TooManySearches at the limit; ClientError for what
-        it can't begin with."""
+        """Yield what `search` does, from the process. TooManySearches at the limit; ClientError for
+        arguments that a search can't begin with."""
         if self._running >= SEARCHES_MAX:
             raise TooManySearches(
                 "%(count)s searches run, the limit is %(limit)s; wait for one to end",
