@@ -45,7 +45,7 @@ TYPES = frozenset(
         "struct",
     )
 )
-# A name in backquotes or plain, then a colon or a blank, then the word of its type.
+# A name with or without backquotes, then a colon or a blank, then the word of its type.
 _COLUMN = re.compile(r"(?:`(?:[^`]|``)+`|\w+)(?:\s*:\s*|\s+)(\w+)")
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")  # a comment, with \\ before a quote
 _PAIRS = {")": "(", ">": "<"}

@@ -36,7 +36,7 @@ QUERY_PROPERTY, BATCH_PROPERTY = "sql.streaming.queryId", "streaming.sql.batchId
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """How many rows a task has sent, and those of them that are half messages."""
+    """The number of rows that a task has sent, and the receipts of those that are half messages."""
 
     rows: int
     half: list[SendReceipt] = field(default_factory=list)
