@@ -169,7 +169,7 @@ class QuickSends:
             round_robin.count -= 1  # the slow path uses the same queue and connects to its broker
             return None
         born_ms, flag, body = now_ms(), message.flag, message.body
-        if type(body) is bytes and 0 < len(body) < packer.plain_bytes and message.is_plain:
+        if type(body) is bytes and 0 < len(body) < packer.uncompressed_bytes and message.is_plain:
             encoded, msg_id = None, packer.ids.at(born_ms)
             header = target.template.before_opaque_of_plain(born_ms, flag, msg_id)
         else:
