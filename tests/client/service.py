@@ -25,7 +25,7 @@ def say(event: str, **more: object) -> None:
 
 
 def work(message: MessageView) -> None:
-    """A plain function, which runs in a thread."""
+    """An ordinary function, which runs in a thread."""
     while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         time.sleep(0.001)  # until `run` waits for signals
     say("begun", body=message.body.decode())

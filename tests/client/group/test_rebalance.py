@@ -424,11 +424,11 @@ async def test_the_debug_log_has_the_number_of_assigned_queues(
 async def test_the_rebalance_service_ends_although_its_group_ends_with_it() -> None:
     rebalancing = Rebalancing()
 
-    async def look() -> float:
+    async def wait() -> float:
         await asyncio.Event().wait()
         return 1.0
 
-    caller = asyncio.create_task(rebalancing.run(look(), "g"))
+    caller = asyncio.create_task(rebalancing.run(wait(), "g"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     caller.cancel()

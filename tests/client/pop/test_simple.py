@@ -204,11 +204,11 @@ async def test_the_blocking_wrappers_poll_pull_and_pop(address: str) -> None:
             assert lite.assignment == lite.fetch_queues("orders") == [queue]
             lite.seek(queue, 3)
             assert [message.body for message in lite.poll(LONG)] == [b"3"]
-        with blocking.PullConsumer(address, group="plain") as plain:
-            assert len(plain.pull(queue, 2).messages) == 2
-            plain.commit(queue, 4)
-            assert plain.committed(queue) == 4
-            assert plain.queues("orders") == plain.balanced_queues("orders") == [queue]
+        with blocking.PullConsumer(address, group="consumer") as consumer:
+            assert len(consumer.pull(queue, 2).messages) == 2
+            consumer.commit(queue, 4)
+            assert consumer.committed(queue) == 4
+            assert consumer.queues("orders") == consumer.balanced_queues("orders") == [queue]
         with blocking.SimpleConsumer(
             address, group="pop", topics=["orders"], start="earliest"
         ) as simple:
