@@ -188,7 +188,7 @@ def read_options(given: Mapping[str, str], *, stream: bool | None = False) -> Re
 
 
 def _check_kind(said: Mapping[str, str], stream: bool) -> None:
-    """A stream has no end; a batch doesn't begin there."""
+    """Raise ValueError for a stream with an end, and for a batch from latest or to earliest."""
     if stream:
         for option in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
             if option in said:

@@ -146,7 +146,7 @@ class ReceivedMessage(MessageView):
         self._thread.run(self._message.nack(delay_level))
 
     def release(self) -> None:
-        """Release it unsettled; this consumer may receive it again at once."""
+        """Release the message unsettled; this consumer may receive it again at once."""
         self._thread.call(self._message.release)
 
     def process(self) -> "Processing":

@@ -70,13 +70,13 @@ class UnderWay:
         self._none.set()
 
     def begin(self, count: int) -> None:
-        """The application got this many messages."""
+        """Count messages that the application got."""
         self.count += count
         if self.count:
             self._none.clear()
 
     def end(self, count: int) -> None:
-        """The application has settled or returned this many messages."""
+        """Count messages that the application settled or returned."""
         self.count -= count
         if not self.count:
             self._none.set()

@@ -289,7 +289,7 @@ class Puller:
         raise BrokerError(answer.code, answer.remark, address, what)
 
     async def _rest(self, process_queue: ProcessQueue, address: str) -> None:
-        """A slave has nothing at this offset: pause, unless its master is available."""
+        """Pause and fetch the route, unless the next pull goes to another broker of the queue."""
         queue, suggested = process_queue.queue, process_queue.suggested_broker_id
         if self._cluster.address_for(queue, suggested, only=False) == address:
             await asyncio.sleep(NOT_HERE_SECONDS)  # RocketMQ's client retries at once, repeatedly

@@ -70,7 +70,7 @@ class SendBack:
     async def send_to_retry_topic(
         self, message: ReceivedMessage, *, for_good: bool = False
     ) -> None:
-        """Send it to the group's retry topic; after the last try the broker makes it a dead letter.
+        """Send a message to the retry topic; after the last try the broker makes it a dead letter.
 
         With `for_good` it becomes a dead letter at once: the request allows no further try.
         """

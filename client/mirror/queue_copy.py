@@ -89,8 +89,10 @@ class QueueCopy:
             self.failure = wrong
 
     async def translate(self, offset: int) -> int | None:
-        """The offset of the target that means this one of the source: all copies before it are of
-        messages before it. None while nothing tells."""
+        """The target's offset for an offset of the source, None while it is not known.
+
+        All copies before the target's offset are of messages before the source's.
+        """
         if self._is_doubtful or self.target_offset < 0:
             return None
         if offset >= self.offset:

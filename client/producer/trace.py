@@ -109,7 +109,7 @@ class Tracer:
         region: str,
         began_ms: int,
     ) -> None:
-        """A message was stored by the broker at `address`."""
+        """Record that the broker at `address` stored a message."""
         pairs = props.decode(encoded.properties)
         cost_ms = now_ms() - began_ms
         kind = NORMAL
@@ -177,12 +177,12 @@ class Tracer:
         )
 
     def recalled(self, topic: str, msg_id: str) -> None:
-        """A message was taken back."""
+        """Record that a delayed message was recalled."""
         fields = ("Recall", now_ms(), "DefaultRegion", self._group, topic, msg_id, flag(True))
         self.tell(topic, [fields], [msg_id])
 
     def tell(self, topic: str, records: Iterable[Iterable[object]], keys: Iterable[str]) -> None:
-        """Records that go together, about messages of `topic`; dropped when too many wait."""
+        """Add records that go together, about messages of `topic`; dropped when too many wait."""
         if len(self._waiting) >= WAITING_MAX:
             self._dropped += 1
             return

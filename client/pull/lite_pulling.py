@@ -71,7 +71,7 @@ class Pulled:
 
     @property
     def is_void(self) -> bool:
-        """The queue was lost, or the application went elsewhere in it."""
+        """True if the queue was lost, or the application went elsewhere in it."""
         return self.process_queue.dropped
 
 

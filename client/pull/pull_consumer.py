@@ -171,7 +171,7 @@ class PullConsumer(Startable, PassiveMember):
         return await self._store.read(queue, where)
 
     async def commit(self, queue: MessageQueue, offset: int, *, persist: bool = True) -> None:
-        """The group is at `offset` now; without `persist` brokers hear of it within 5 s."""
+        """Set the group's offset; without `persist` it is sent to the broker within 5 s."""
         self._open()
         assert self._store is not None
         self._store.update(queue, offset, increase_only=False)

@@ -81,7 +81,7 @@ class ConcurrentService:
         self._emit(settler, process_queue, messages)
 
     def taken(self, message: ReceivedMessage) -> None:
-        """The application has taken the message."""
+        """Note that the application has taken the message."""
         self._young[message] = None
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class ConcurrentService:
     # --- one message ----------------------------------------------------------------------------
 
     def acknowledge(self, message: ReceivedMessage) -> None:
-        """The message is done: the group may move past it."""
+        """Acknowledge the message: the group may move past it."""
         self._young.pop(message, None)
         if self._old:
             self._old.pop(message, None)

@@ -94,7 +94,7 @@ class Batch:
 
     @property
     def is_void(self) -> bool:
-        """The messages are assigned to another consumer now."""
+        """True if the messages are assigned to another consumer now."""
         return self.messages[0].is_void
 
 
@@ -118,7 +118,7 @@ class Service(Settler, Protocol):
     settler: "Service"
 
     def begin(self, batch: Batch) -> None:
-        """The listener was called."""
+        """Note that the listener is called with the batch."""
 
     async def finish(self, batch: Batch, verdict: Verdict) -> None:
         """Settle each message of the batch."""

@@ -142,7 +142,7 @@ class PopService:
     # --- one message ----------------------------------------------------------------------------
 
     def taken(self, message: ReceivedMessage) -> None:
-        """The application has it now; the broker knows how long it may."""
+        """Do nothing: the broker knows how long the application may have the message."""
 
     def acknowledge(self, message: ReceivedMessage) -> None:
         """Acknowledge the message, in the background."""
@@ -151,7 +151,7 @@ class PopService:
             self._in_background(self._ack(message))
 
     async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
-        """The message comes again after a while; -1 sends it to the dead letters."""
+        """Have the message popped again after a while; -1 sends it to the dead letters."""
         if not self._is_ours(message):
             return
         message.source.stats.failed += 1
@@ -171,17 +171,17 @@ class PopService:
                 self._in_background(self._again_after(message, next(longer, AGAIN_SECONDS[last])))
 
     def again(self, message: ReceivedMessage) -> None:
-        """The application released it unsettled; it may be handed out again."""
+        """Hand out again a message that the application released unsettled."""
         if not message.is_void:
             self._emit(self.settler, message.source, [message])
 
     # --- for a listener -------------------------------------------------------------------------
 
     def begin(self, batch: Batch) -> None:
-        """The listener has it now; the broker knows how long it may."""
+        """Do nothing: the broker knows how long the listener may have the batch."""
 
     async def finish(self, batch: Batch, verdict: Verdict) -> None:
-        """The first messages are done, the others come again."""
+        """Acknowledge the first `verdict.done` messages; the others come again."""
         for message in batch.messages[: verdict.done]:
             message.settle()
         for message in batch.messages[verdict.done :]:

@@ -145,32 +145,32 @@ class TracedService:
         service.settler = self
 
     def taken(self, message: ReceivedMessage) -> None:
-        """The application has it now."""
+        """Record that the application got the message."""
         self._service.taken(message)
         self._trace.before([message])
 
     def acknowledge(self, message: ReceivedMessage) -> None:
-        """The message is done."""
+        """Record a success and acknowledge the message."""
         self._service.acknowledge(message)
         self._trace.after([message], ConsumeReturn.SUCCESS)
 
     async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
-        """The message is to come again."""
+        """Record a failure and send the message back."""
         self._trace.after([message], ConsumeReturn.FAILED)
         await self._service.send_back(message, delay_level)
 
     def again(self, message: ReceivedMessage) -> None:
-        """The application let go of it unsettled."""
+        """Drop the start record and release the message unsettled."""
         self._trace.forget(message)
         self._service.again(message)
 
     def begin(self, batch: Batch) -> None:
-        """The listener has it now."""
+        """Record that the listener got the batch."""
         self._service.begin(batch)
         self._trace.before(batch.messages)
 
     async def finish(self, batch: Batch, verdict: Verdict) -> None:
-        """The listener has returned."""
+        """Record the listener's result and finish the batch."""
         self._trace.after(batch.messages, OF_RESULT[verdict.result])
         await self._service.finish(batch, verdict)
 

@@ -97,7 +97,7 @@ class Sessions:
             self._drop(key)
 
     def sweep(self) -> None:
-        """End all that are idle or open for too long."""
+        """End all sessions that are idle or open for too long."""
         self.end_where(self._is_old)
 
     def is_open(self, session: Session) -> bool:

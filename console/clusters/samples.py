@@ -237,7 +237,7 @@ def _differing(rows: Iterable[GroupSummary], behind: Behind, members: int | None
 
 def in_turn(broker: BrokerSample, first: Collection[str]) -> list[tuple[bool, str]]:
     """The topics (False) and groups (True) of a broker in the order to ask: the ones of `first`
-    before the others, and of each what was asked for the longest ago."""
+    before the others, and of each kind first those with the oldest figures."""
     queue = [
         (name not in first, one.at_ms or 0, is_group, name)
         for is_group, table in ((False, broker.topics), (True, broker.groups))

@@ -273,8 +273,8 @@ def _fits(wanted: SubscriptionData, pairs: Mapping[str, str]) -> bool:
 
 
 async def _waits(admin: Asking, for_topic: str, key: str) -> list[Step]:
-    """The records of the topics in which messages for this one wait for the end of a transaction,
-    for a time or for their next try."""
+    """The steps that records prove in topics where messages for `for_topic` wait: for the end of a
+    transaction, for a time or for their next try."""
     found, _ = await _query(admin, HALF_TOPIC, key)
     steps = [
         Step(

@@ -244,13 +244,13 @@ class _Child:
             self._process.stdin.close()
 
     def kill(self, why: str) -> None:
-        """End it now."""
+        """Kill the process for the reason `why`."""
         self.how = self.how or why
         with suppress(ProcessLookupError):
             self._process.kill()
 
     async def close(self) -> None:
-        """End it, and wait for that."""
+        """Let the process end, and wait until it has."""
         self.let_go()
         try:
             async with asyncio.timeout(END_SECONDS):
