@@ -43,19 +43,19 @@ RETRIABLE_CODES = frozenset(
     )
 )
 
-# A broker that answers so has not looked at the request: it stops, or another one is the master.
+# A broker with such a code has not executed the request: it stops, or is not the master any more.
 NOT_IN_SERVICE = frozenset((codes.SERVICE_NOT_AVAILABLE, codes.GO_AWAY))
 QUEUE_GONE = re.compile(r"queueId\[\d+\] is illegal")
 REJECTED = "[REJECTREQUEST]"  # in the remark of SYSTEM_BUSY where the whole kind is not served
 
 
 def is_not_in_service(code: int, remark: str | None) -> bool:
-    """True if a broker with this answer has not looked at the request."""
+    """True if the answer says that the broker does not serve now, so the request had no effect."""
     return code in NOT_IN_SERVICE or (code == codes.SYSTEM_BUSY and REJECTED in (remark or ""))
 
 
 def is_queue_gone(code: int, remark: str | None) -> bool:
-    """True if a broker with this answer says that its topic has fewer queues by now.
+    """True if the answer says that the topic no longer has the queue of the request.
 
     The remark is RocketMQ's, "request queueId[12] is illegal, ..." for a send and "queueId[12] is
     illegal, ..." for a pull; the code of a send was SYSTEM_ERROR before version 5.

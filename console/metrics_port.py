@@ -34,7 +34,7 @@ class MetricsPort:
 
     @property
     def url(self) -> str:
-        """Where Prometheus scrapes."""
+        """The URL for Prometheus to scrape."""
         host = f"[{self.address}]" if ":" in self.address else self.address
         return f"http://{host}:{self.port}/metrics"
 

@@ -38,7 +38,7 @@ def joined(separator: str, parts: Iterable[str]) -> Text:
 
 
 def text_of(wrong: BaseException) -> str:
-    """What an error says; a `Text` where it was raised with one."""
+    """The text of an error; a `Text` if it was raised with one."""
     first = wrong.args[0] if wrong.args else None
     return first if isinstance(first, Text) else str(wrong)
 

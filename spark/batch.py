@@ -68,6 +68,6 @@ def batch_reader(options: ReadOptions, columns: tuple[Column, ...]) -> RocketmqR
 
 
 def _filters_are_pushed() -> bool:
-    """True if `spark.sql.python.filterPushdown.enabled` is on: Spark plans in this module then."""
+    """True if `spark.sql.python.filterPushdown.enabled` is on: Spark then plans in PUSHING."""
     main = getattr(sys.modules["__main__"], "__spec__", None)
     return PUSHING in sys.modules or getattr(main, "name", None) == PUSHING

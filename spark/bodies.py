@@ -108,7 +108,7 @@ def _read(rows: DataFrame, schema: StructType) -> DataFrame:
 
 
 def _reason(schema: StructType) -> Column:
-    """Why a body does not fit; null when it does."""
+    """The reason why a body does not fit the schema; null if it does."""
     fields, body = F.col(_FIELDS), F.col(_BODY)
     wrong = []
     for each in schema:

@@ -10,13 +10,42 @@ from difflib import get_close_matches
 
 TYPES = frozenset(
     (
-        *("boolean", "tinyint", "byte", "smallint", "short", "int", "integer", "bigint", "long"),
-        *("float", "real", "double", "decimal", "dec", "numeric", "string", "char", "character"),
-        *("varchar", "binary", "date", "time", "timestamp", "timestamp_ntz", "timestamp_ltz"),
-        *("interval", "void", "variant", "geometry", "geography", "array", "map", "struct"),
+        "boolean",
+        "tinyint",
+        "byte",
+        "smallint",
+        "short",
+        "int",
+        "integer",
+        "bigint",
+        "long",
+        "float",
+        "real",
+        "double",
+        "decimal",
+        "dec",
+        "numeric",
+        "string",
+        "char",
+        "character",
+        "varchar",
+        "binary",
+        "date",
+        "time",
+        "timestamp",
+        "timestamp_ntz",
+        "timestamp_ltz",
+        "interval",
+        "void",
+        "variant",
+        "geometry",
+        "geography",
+        "array",
+        "map",
+        "struct",
     )
 )
-# A name in backquotes or plain, then a colon or a blank, then the word of its type.
+# A name with or without backquotes, then a colon or a blank, then the word of its type.
 _COLUMN = re.compile(r"(?:`(?:[^`]|``)+`|\w+)(?:\s*:\s*|\s+)(\w+)")
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")  # a comment, with \\ before a quote
 _PAIRS = {")": "(", ">": "<"}

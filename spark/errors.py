@@ -24,7 +24,7 @@ class DataLossError(Exception):
 def readable_errors() -> Iterator[None]:
     """Context manager and decorator: hides the traceback of expected errors.
 
-    It acts only in a Python process of Spark's. A plain ValueError names a wrong option or column;
+    It acts only in a Python process of Spark's. A ValueError itself names a wrong option or column;
     its subclasses are bugs and keep their traceback.
     """
     try:

@@ -40,7 +40,7 @@ OnRows = Callable[[int, int | None], None]  # rows read so far, messages left if
 
 @dataclass(frozen=True, slots=True)
 class Ingest:
-    """What to write where. `target` is a folder, or a URI that Spark can write to.
+    """The job of an ingest. `target` is a folder, or a URI that Spark can write to.
 
     `schema` (`bodies.schema_of`) makes typed columns out of JSON bodies. `follow` is None for what
     the topic holds now, once, or AVAILABLE_NOW or CONTINUOUS for a stream.
@@ -72,7 +72,7 @@ class Ingest:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How many rows were read, and how many of them did not fit the schema."""
+    """The number of rows that were read, and of those among them that did not fit the schema."""
 
     rows: int
     malformed: int = 0

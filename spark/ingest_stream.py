@@ -115,7 +115,7 @@ def _commit(job: Ingest, end: Progress) -> None:
 
 
 def _runs(job: Ingest) -> int:
-    """How many times the query must run to read everything.
+    """The number of runs of the query that read everything.
 
     PySpark before 4.2 reads all in one micro-batch; after an interruption it repeats only that one.
     """
@@ -184,7 +184,7 @@ class _RunningQueries:
 
     @property
     def end(self) -> Progress:
-        """What the first query has read."""
+        """The progress of the first query."""
         last = self.queries[0].lastProgress
         return _offsets(last["sources"][0]["endOffset"]) if last else {}
 
@@ -239,7 +239,7 @@ class _RunningQueries:
 
 
 def lag_of(source: Mapping[str, Any], ends: Progress | None = None) -> int | None:
-    """How many messages lie between the offsets of a query's source and the ends of its queues.
+    """The number of messages between the offsets of a query's source and the ends of its queues.
 
     `ends` is for sources that don't report them. None where both are unknown.
     """

@@ -25,7 +25,7 @@ MESSAGES_PER_PULL_MAX = 1024
 PARTITIONS_MAX = 100_000  # of one read
 TOPICS_MAX = 1_000  # of one read
 ROWS_MAX = 1 << 50  # of one micro-batch
-DEDUP_OFFSETS = 100_000  # how far back in a queue a repeat is looked for
+DEDUP_OFFSETS = 100_000  # distance in a queue within which a repeat is found
 RETRIES = 3  # fetchOffset.numRetries of Spark's Kafka source
 RETRY_MS = 10  # fetchOffset.retryIntervalMs
 TRIGGER_DELAY = "15m"  # maxTriggerDelay of Spark's Kafka source
@@ -80,7 +80,7 @@ Queues = dict[str, list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where reading starts or ends: `offsets` (a word or one per queue), or by time.
+    """The start or the end of a read: `offsets` (a word or one per queue), or by time.
 
     `times` is ms since the epoch, for all queues or one per queue; it counts where it is given.
     """
@@ -90,7 +90,7 @@ class Place:
 
     @property
     def moves(self) -> bool:
-        """True if it depends on the present end of at least one queue."""
+        """True if the place depends on the present end of at least one queue."""
         if self.times is not None or isinstance(self.offsets, str):
             return self.times is None and self.offsets == LATEST
         return any(LATEST_OFFSET in each.values() for each in self.offsets.values())
@@ -100,10 +100,10 @@ class Place:
 class ReadOptions:
     """A read, checked. `starting` and `ending` hold for each topic (see `plan.offset_of`).
 
-    Rows that the sink has written twice are dropped when `dedup_window` is not 0: that far back, in
-    offsets, is looked. With `store_path` the rows come from a broker's files. Just one of `topics`,
-    `pattern` and `queues` says what is read. `rows_max` and `rows_min` are of a micro-batch, which
-    waits for the latter `wait_ms` at most.
+    Rows that the sink has written twice, at most `dedup_window` offsets apart, are dropped; 0 drops
+    none. With `store_path` the rows come from a broker's files. Just one of `topics`, `pattern` and
+    `queues` says what is read. `rows_max` and `rows_min` are of a micro-batch, which waits for the
+    latter `wait_ms` at most.
     """
 
     topics: tuple[str, ...] = ()
@@ -188,7 +188,7 @@ def read_options(given: Mapping[str, str], *, stream: bool | None = False) -> Re
 
 
 def _check_kind(said: Mapping[str, str], stream: bool) -> None:
-    """A stream has no end; a batch doesn't begin there."""
+    """Raise ValueError for a stream with an end, and for a batch from latest or to earliest."""
     if stream:
         for option in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
             if option in said:
@@ -208,7 +208,7 @@ def name_server_of(said: Mapping[str, str]) -> str:
 
 
 def queue_names(broker_name: str, queue_id: int) -> tuple[str, str]:
-    """How JSON offsets may name a queue: "0" on every broker, or "broker-a:0"."""
+    """The names of a queue in JSON offsets: "broker-a:0", or "0" on every broker."""
     return f"{broker_name}:{queue_id}", str(queue_id)
 
 
@@ -277,7 +277,7 @@ def _legal(option: str, name: str) -> None:
 
 
 def _place(said: Mapping[str, str], which: str, default: str) -> Place:
-    """Where a read starts or ends, said in at most one way."""
+    """The start or the end of a read; ValueError if more than one option gives it."""
     words = (f"{which}Timestamp", f"{which}OffsetsByTimestamp", f"{which}Offsets")
     given = [word for word in words if said.get(word)]
     if len(given) > 1:

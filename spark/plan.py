@@ -204,5 +204,5 @@ def _check_names(said: Offsets, option: str, topic: str, queues: Sequence[Messag
 
 
 def _is_own(topic: str) -> bool:
-    """True if it is a topic of applications, not one of the brokers' own."""
+    """True if the topic is an application's: not a system, retry or dead letter topic."""
     return not is_system_topic(topic) and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))

@@ -19,7 +19,7 @@ Progress = dict[str, dict[str, int]]
 
 
 def first(bounds: Bounds, options: ReadOptions, end: Progress | None = None) -> Progress:
-    """Where a new stream starts; ValueError when the options don't fit the topics.
+    """The progress at which a new stream starts; ValueError if the options don't fit the topics.
 
     With the `end` of a first micro-batch that is done once more, no queue starts behind it: what
     starts at the latest offsets has ended there, too (`stream`).
@@ -86,7 +86,7 @@ def limited(start: Progress, end: Progress, lows: Progress, rows_max: int) -> Pr
 
 
 def rows_between(start: Progress, end: Progress, lows: Progress) -> int:
-    """How many messages lie between two progresses."""
+    """The number of messages between two progresses."""
     return sum(
         max(0, stop - _start(start, lows, topic, name, stop))
         for topic, queues in end.items()
@@ -153,7 +153,7 @@ def queues_in(progress: Progress) -> Iterator[MessageQueue]:
 
 
 def name_of(queue: MessageQueue) -> str:
-    """How a progress names a queue."""
+    """The name of a queue in a progress: "broker:queue id"."""
     return f"{queue.broker_name}:{queue.queue_id}"
 
 

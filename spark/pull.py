@@ -29,12 +29,12 @@ log = logging.getLogger(__name__)
 
 PIECE_MESSAGES_MAX = 8192  # Spark's own Arrow batches have 10,000 rows
 PIECE_BYTES_ENOUGH = 4 << 20  # no slot is begun after it
-HOLES_OFFSETS_MAX = 1 << 20  # looked through for a chunk, when messages are left out
+HOLES_OFFSETS_MAX = 1 << 20  # passed for a chunk, when messages are left out
 PULLS_UNDER_WAY_MAX = 16  # of one task
 
 
 class Puller(Protocol):
-    """What pulling asks of `client.reader.Reader`."""
+    """The part of `client.pull.reader.Reader` that pulling uses."""
 
     async def start(self) -> None: ...
     async def close(self) -> None: ...
@@ -46,7 +46,7 @@ class Puller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pulling:
-    """How a range is pulled.
+    """Settings of the pulls of a range.
 
     `messages_per_pull` is what one pull asks for, None: as much as the broker gives.
     `has_holes`: the broker leaves messages out, so how many a pull brings says nothing of offsets.
@@ -119,7 +119,7 @@ class _Work:
             await asyncio.gather(*under_way, return_exceptions=True)
 
     async def _pull_first(self, start: int, limit: int) -> tuple[int, bytes]:
-        """What one pull brings from `start` on, and where that ends."""
+        """The offset behind the records of one pull from `start` on, and their bytes."""
         pulled = await self._pull(start, limit - start)
         if pulled.code != codes.SUCCESS:
             return min(self.wanted.end, self._after_nothing(pulled, start)), b""
@@ -128,7 +128,7 @@ class _Work:
         return min(limit, pulled.next_offset), pulled.body
 
     async def _pull_through(self, start: int) -> Chunk:
-        """One pull after the other: only an answer says where the next one begins."""
+        """Pull one after the other: only a response tells where the next pull begins."""
         held: list[bytes] = []
         size, offset, stop = 0, start, min(self.wanted.end, start + HOLES_OFFSETS_MAX)
         while offset < stop and size < PIECE_BYTES_ENOUGH:
@@ -186,7 +186,10 @@ class _Work:
         )
 
     def _after_nothing(self, pulled: Pulled, offset: int) -> int:
-        """Where reading goes on when there were no messages at `offset`."""
+        """The offset at which reading goes on when there were no messages at `offset`.
+
+        DataLossError if messages are lost and that is to fail.
+        """
         if pulled.code == codes.PULL_RETRY_IMMEDIATELY and pulled.next_offset > offset:
             return pulled.next_offset
         if self.how.fail_on_data_loss:

@@ -43,8 +43,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class PushedFilters:
-    """What is left of a read: the queues that pass `tests`, of them the offsets in [first, end),
-    of these the messages stored in [first_ms, end_ms) (ms since the epoch), and only `tags`.
+    """The part of a read that filters leave.
+
+    These are the queues that pass `tests`, of them the offsets in [first, end), of these the
+    messages stored in [first_ms, end_ms) (ms since the epoch), and only those with `tags`.
     """
 
     tests: tuple[tuple[str, str, Any], ...] = ()  # column, name of the filter, value
@@ -55,7 +57,7 @@ class PushedFilters:
     tags: tuple[str, ...] | None = None
 
     def passes(self, queue: MessageQueue) -> bool:
-        """True if messages of this queue can pass."""
+        """True if the queue passes all `tests`."""
         return all(
             _COMPARED[kind](_OF_QUEUE[name](queue), value) for name, kind, value in self.tests
         )
@@ -118,7 +120,7 @@ def _span(kind: str, value: int) -> tuple[int, int] | None:
 
 
 def _in_time(found: PushedFilters, kind: str, moment: datetime) -> PushedFilters:
-    """With the milliseconds that hold all times that pass."""
+    """Narrow `found` to the milliseconds that include all store times that pass."""
     since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
     ms = (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
     span = _span(kind, ms)

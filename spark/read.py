@@ -39,7 +39,7 @@ def keep_modules() -> None:
     """Exclude all imported modules from garbage collection; once in a process that runs tasks.
 
     Spark keeps such a process and gives it one task after the other. PySpark collects after each,
-    before it takes the next one, and the collector would look at 100,000 objects of modules each
+    before it takes the next one, and the collector would traverse 100,000 objects of modules each
     time: 20 to 60 ms. Other processes that import the source keep their collector as it is.
     """
     if _kept or TaskContext.get() is None:
@@ -84,7 +84,7 @@ class _Repeats:
                 self.first_seen(rows.column(0))
 
     def first_seen(self, ids: pa.Array) -> pa.Array:
-        """For each row whether it is here for the first time; one without an id always is."""
+        """A column that is true where an id comes for the first time, and where the id is null."""
         seen = self._seen
         found = []
         for each in ids.to_pylist():

@@ -36,7 +36,7 @@ QUERY_PROPERTY, BATCH_PROPERTY = "sql.streaming.queryId", "streaming.sql.batchId
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """How many rows a task has sent, and those of them that are half messages."""
+    """The number of rows that a task has sent, and the receipts of those that are half messages."""
 
     rows: int
     half: list[SendReceipt] = field(default_factory=list)
@@ -52,11 +52,11 @@ class _Writer:
 
     @readable_errors()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int = 0) -> None:
-        """All tasks are done: commit their rows."""
+        """Commit the rows of all tasks, because all are done."""
         asyncio.run(end_rows(messages, self.options, TransactionState.COMMIT))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int = 0) -> None:
-        """A task has failed for good: roll back the rows of the others."""
+        """Roll back the rows of all other tasks, because a task has failed for good."""
         asyncio.run(end_rows(messages, self.options, TransactionState.ROLLBACK))
 
 

@@ -156,9 +156,9 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
 
 
 def _no_further(end: Progress, target: Progress, start: Progress) -> Progress:
-    """What of `end` lies before `target`; a queue that the target lacks stays where it is.
+    """`end`, limited to `target`; a queue that the target lacks stays at its start.
 
-    One whose offsets went back keeps what it says: `ranges` tells of the loss.
+    A queue whose offsets went back keeps the offset of `end`: `ranges` reports the loss.
     """
     found: Progress = {}
     for topic, queues in end.items():

@@ -1,4 +1,4 @@
-"""Looking at a cluster and changing it: every request of an administrator as a method."""
+"""Reading and changing a cluster: every request of an administrator as a method."""
 
 from ..cluster.route import QUEUES_MAX
 from .access import AccessAdmin

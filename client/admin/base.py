@@ -21,7 +21,7 @@ class Asking(OwnCluster):
 
     @property
     def security(self) -> Security:
-        """With which it signs, and speaks TLS."""
+        """The credentials and the TLS settings of this client."""
         return self._security
 
     # --- the cluster ----------------------------------------------------------------------------

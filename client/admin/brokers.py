@@ -46,7 +46,7 @@ class BrokerAdmin(Asking):
         await self._ask(address, codes.UPDATE_BROKER_CONFIG, body=_properties(changes))
 
     async def ha_status(self, address: str) -> HARuntimeInfo:
-        """How far a broker's slaves are, or a slave is."""
+        """The replication state: of all slaves at a master, of the slave itself at a slave."""
         return await self._body(address, codes.GET_BROKER_HA_STATUS, HARuntimeInfo)
 
     async def broker_stats(self, address: str, name: str, key: str) -> BrokerStatsData:
@@ -55,7 +55,7 @@ class BrokerAdmin(Asking):
         return await self._body(address, codes.VIEW_BROKER_STATS_DATA, BrokerStatsData, header)
 
     async def broker_consume_stats(self, address: str, *, order: bool = False) -> ConsumeStatsList:
-        """How far all groups of one broker are."""
+        """The offsets of all groups on one broker."""
         header = BrokerConsumeStats(order)
         return await self._body(address, codes.GET_BROKER_CONSUME_STATS, ConsumeStatsList, header)
 

@@ -18,15 +18,26 @@ PRODUCER_GROUP = "aerobee-dlq"
 ORDERED = "PROP_CONSUMEORDERLY"  # in the running info of a member
 _OF_EARLIER_DELIVERIES = frozenset(
     {
-        *(props.DELAY, props.RECONSUME_TIME, props.MAX_RECONSUME_TIMES, props.TRAN_MSG),
-        *(props.REAL_TOPIC, props.REAL_QID, props.CONSUME_START_TIME, props.FIRST_POP_TIME),
-        *(props.POP_CK, props.TIMER_DELAY_SEC, props.TIMER_DELAY_MS, props.TIMER_DELIVER_MS),
+        props.DELAY,
+        props.RECONSUME_TIME,
+        props.MAX_RECONSUME_TIMES,
+        props.TRAN_MSG,
+        props.REAL_TOPIC,
+        props.REAL_QID,
+        props.CONSUME_START_TIME,
+        props.FIRST_POP_TIME,
+        props.POP_CK,
+        props.TIMER_DELAY_SEC,
+        props.TIMER_DELAY_MS,
+        props.TIMER_DELIVER_MS,
     }
 )
 _OF_RETRIES = frozenset(
     {
-        *(props.RETRY_TOPIC, props.ORIGIN_MESSAGE_ID),
-        *(props.DLQ_ORIGIN_TOPIC, props.DLQ_ORIGIN_MESSAGE_ID),
+        props.RETRY_TOPIC,
+        props.ORIGIN_MESSAGE_ID,
+        props.DLQ_ORIGIN_TOPIC,
+        props.DLQ_ORIGIN_MESSAGE_ID,
     }
 )
 
@@ -69,7 +80,10 @@ class DeadLetterAdmin(GroupAdmin):
             raise BrokerError(answer.code, answer.remark, address, f"send to {topic}")
 
     async def _retry_topic(self, topic: str, group: str) -> str:
-        """Where the group gets messages of this topic again; a pop has a topic of its own."""
+        """The group's retry topic for messages of `topic`; popped messages have one of their own.
+
+        ClientError for a group that consumes in order.
+        """
         if await self._is_ordered(group):
             raise ClientError(
                 f"group {group} consumes in order, so brokers make a dead letter of each retry at "

@@ -1,4 +1,4 @@
-"""What a broker that is to be taken away still has to hand out."""
+"""The messages that a broker still has to hand out before it is taken away."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -46,9 +46,10 @@ class DrainAdmin(BrokerAdmin, TopicAdmin, GroupAdmin):
     """The call about a broker that is to become empty."""
 
     async def left_to_read(self, address: str) -> list[Left]:
-        """What the broker at "host:port" still has to hand out, by group, topic and queue.
+        """The messages that the broker at "host:port" still has to hand out.
 
-        A group counts for each topic of which it has offsets on that broker.
+        They are counted by group, topic and queue. A group counts for each topic of which it has
+        offsets on that broker.
         """
         offsets = (await self.all_offsets(address)).offset_table
         names = list((await self.topic_configs(address)).topic_config_table)
@@ -84,7 +85,7 @@ class DrainAdmin(BrokerAdmin, TopicAdmin, GroupAdmin):
 
 
 def _is_read(topic: str) -> bool:
-    """True if messages of this topic have a reader: a group, or the broker itself."""
+    """True if this topic's messages have readers: it is no system topic, or the broker reads it."""
     return topic == HALF_TOPIC or topic.startswith(REVIVE_PREFIX) or not is_system_topic(topic)
 
 
@@ -113,7 +114,7 @@ def _left(
     groups: list[str],
     offsets: dict[str, dict[int, int]],
 ) -> Iterator[Left]:
-    """What of one topic is left; `bounds` are the first and the next offset of each queue."""
+    """The messages of one topic that are left; `bounds` are each queue's first and next offset."""
     is_revive = topic.startswith(REVIVE_PREFIX)
     for group in groups:
         known = offsets.get(f"{topic}@{group}", {})

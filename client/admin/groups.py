@@ -61,7 +61,7 @@ class GroupAdmin(Asking):
         await self._ask_each(await self.masters(), codes.DELETE_SUBSCRIPTIONGROUP, header)
 
     async def consume_stats(self, group: str, topic: str | None = None) -> ConsumeStats:
-        """How far `group` is in each queue, in one topic or in all that it has read."""
+        """The offsets of `group` in each queue: of one topic, or of all that it has read."""
         found = ConsumeStats()
         header = ConsumeStatsHeader(group, topic)
         code, masters = codes.GET_CONSUME_STATS, await self.masters()
@@ -190,7 +190,7 @@ class GroupAdmin(Asking):
     async def member_offsets(
         self, group: str, topic: str, client_id: str | None = None
     ) -> dict[str, Mapping[MessageQueue, int]]:
-        """How far the members are by their own account, by client id."""
+        """The offsets that the members themselves report, by client id."""
         code, addresses = codes.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, await self._masters_of(topic)
         found: dict[str, Mapping[MessageQueue, int]] = {}
         header = ConsumerStatus(topic, group, client_id)

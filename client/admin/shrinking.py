@@ -3,8 +3,8 @@
 First the topic takes messages in fewer queues, while all are read as before. Once every group has
 read the queues that go to their end, the topic is read in fewer queues, too. A producer sends by
 its old route for up to 30 s and is served meanwhile, so the second step waits at least that long.
-What came in between the last look and the second step is noticed after it: then all queues are read
-again, and the wait goes on.
+Messages that come in between the last check and the second step are noticed after that step: then
+all queues are read again, and the wait goes on.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class Unread(NamedTuple):
 
 
 Bounds = Mapping[MessageQueue, tuple[int, int]]  # the first and the next offset of queues that go
-Looked = Callable[[list[Unread]], None]
+OnCheck = Callable[[list[Unread]], None]
 
 
 class ShrinkAdmin(TopicAdmin, GroupAdmin):
@@ -63,14 +63,15 @@ class ShrinkAdmin(TopicAdmin, GroupAdmin):
         settle_s: float = ROUTES_RENEWED_SECONDS,
         look_s: float = CHECK_SECONDS,
         timeout_s: float | None = None,
-        looked: Looked | None = None,
+        looked: OnCheck | None = None,
     ) -> None:
         """Leave `topic` with `queues` queues per broker, once the other queues are read.
 
         At once the topic takes messages in `queues` queues only. The number of queues that are read
         follows when each group that reads the topic, or has read it, is at the end of the others,
-        and at the earliest after `settle_s`. `looked` is called every `look_s` with what keeps it.
-        With `force` messages that no group reads don't.
+        and at the earliest after `settle_s`. Every `look_s` the messages that are not read are
+        measured, and `looked` is called with them. With `force` those that no group reads don't
+        count.
 
         ClientError when the topic can't shrink to this number, with nothing changed, and when
         `timeout_s` is over: then all queues are still read, and the same call goes on. Times are in
@@ -87,14 +88,14 @@ class ShrinkAdmin(TopicAdmin, GroupAdmin):
                 "force it (--force)"
             )
         await self._set_queues(masters, configs, dict.fromkeys(configs, queues), old)
-        settled = asyncio.get_running_loop().time() + settle_s
+        routes_renewed = asyncio.get_running_loop().time() + settle_s
         while True:
             now = asyncio.get_running_loop().time()
             bounds, unread = await self._measure(topic, queues, masters)
             keeping = [one for one in unread if one.group or not force]
             if looked is not None:
                 looked(keeping)
-            if not keeping and now >= settled:
+            if not keeping and now >= routes_renewed:
                 if await self._lower(masters, configs, queues, bounds):
                     return
             elif deadline is not None and now >= deadline:
@@ -214,10 +215,10 @@ class ShrinkAdmin(TopicAdmin, GroupAdmin):
     async def _unread(
         self, group: str, topic: str, bounds: Bounds, done: Mapping[MessageQueue, int]
     ) -> Unread:
-        """What a group has still to read; `done` are its offsets at the brokers.
+        """The messages that a group has not read; `done` are its offsets at the brokers.
 
-        A broadcasting group has none there: its members are asked, and the last of them counts, or
-        one that does not answer.
+        A broadcasting group has no offsets there. Its members are asked: the one furthest behind
+        counts, and a member that does not answer counts as having read nothing.
         """
         online = await self.consumer_connection(group)
         if online is None or topic not in online.subscription_table:

@@ -96,7 +96,7 @@ class TopicAdmin(Asking):
         return found
 
     async def offsets_at(self, topic: str, ms: int) -> dict[MessageQueue, int]:
-        """For each readable queue the offset of the first message stored at `ms` or later."""
+        """The offset of the first message stored at `ms` or later, by readable queue."""
         route = await self._open().route(topic, fresh=True)
         addresses = await self._masters_of(topic)
 
@@ -142,7 +142,7 @@ class TopicAdmin(Asking):
         return sorted({group for answer in answers.values() for group in answer.group_list})
 
     async def time_span(self, topic: str, group: str) -> list[QueueTimeSpan]:
-        """For each queue the times of its first and last message, and of the group's next one."""
+        """The times of each queue's first and last message, and of the group's next one."""
         code, addresses = codes.QUERY_CONSUME_TIME_SPAN, await self._masters_of(topic)
         header = QueryConsumeTimeSpan(topic, group)
         answers = await self._bodies(addresses, code, QueryConsumeTimeSpanBody, header)

@@ -36,9 +36,9 @@ def log_failure(log: logging.Logger, error: BaseException, what: str, *arguments
 
 
 def place(trace: TracebackType | None) -> str:
-    """Where in the application's code, as "file:line in function"; "" when it is in none.
+    """The line of the application's code that failed, as "file:line in function"; "" if in none.
 
-    That is the innermost frame of the code that was called, without the packages which that uses.
+    It is the innermost frame of the code that was called, without the packages that this code uses.
     """
     frames = []
     while trace is not None:
@@ -51,7 +51,7 @@ def place(trace: TracebackType | None) -> str:
 
 
 def _home(file: str) -> Path | None:
-    """Where a file is installed: the standard library, or one package; None for any other file."""
+    """The folder of the installed package, or of the standard library, that has a file, or None."""
     path = Path(file)
     for folder in _INSTALLED:
         if path.is_relative_to(folder):

@@ -22,7 +22,7 @@ def own_ip() -> str:
 
 
 class Machine:
-    """What a client learns from its machine, in one place, so that a simulation can be another."""
+    """A client's sources of address, process id and time, which a simulation replaces."""
 
     ip = staticmethod(own_ip)
     pid = staticmethod(os.getpid)

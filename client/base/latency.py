@@ -16,7 +16,7 @@ BROKERS_MAX = 10_000  # remembered; the oldest is forgotten
 
 
 def left_alone_ms(latency_ms: float) -> int:
-    """For how long a broker is left alone after a send that took `latency_ms`."""
+    """The milliseconds for which a broker is left alone after a send that took `latency_ms`."""
     level = bisect_right(LATENCIES_MS, latency_ms) - 1
     return LEFT_ALONE_MS[level] if level >= 0 else 0
 
@@ -30,22 +30,22 @@ class LatencyFaults:
         self._unreachable: set[str] = set()
 
     def done(self, broker_name: str, latency_ms: float) -> None:
-        """A send took so long."""
+        """Note the latency of a successful send."""
         self._unreachable.discard(broker_name)
         self._leave_alone(broker_name, left_alone_ms(latency_ms))
 
     def failed(self, broker_name: str, *, answered: bool) -> None:
-        """A send failed. `answered`: the broker said no, so it is not to be tried next either."""
+        """Note a failed send. `answered`: the broker refused it, so the next try goes elsewhere."""
         if answered:
             self._unreachable.add(broker_name)
         self._leave_alone(broker_name, left_alone_ms(FAILURE_MS))
 
     def is_available(self, broker_name: str) -> bool:
-        """It isn't left alone now."""
+        """True if the broker is not left alone now."""
         return self._now_s() >= self._free_at.get(broker_name, 0.0)
 
     def is_reachable(self, broker_name: str) -> bool:
-        """Its last response was not a refusal."""
+        """True unless the broker's last answer to a send was a refusal."""
         return broker_name not in self._unreachable
 
     def _leave_alone(self, broker_name: str, for_ms: int) -> None:

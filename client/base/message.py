@@ -119,12 +119,12 @@ class Message:
 
     @property
     def is_delayed(self) -> bool:
-        """True if the message is to be delivered later."""
+        """True if `delay_level`, `delay` or `deliver_at` is set."""
         return bool(self.delay_level) or self.delay is not None or self.deliver_at is not None
 
     @property
     def is_plain(self) -> bool:
-        """True if the message has nothing but topic, body and flag."""
+        """True if only topic, body and flag are set."""
         # `is_delayed` is inlined, because this runs for each send.
         return (
             not self.tags

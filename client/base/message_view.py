@@ -16,7 +16,7 @@ from ..errors import ClientError
 
 
 class Source(Protocol):
-    """Where a message was received.
+    """The queue that a message was received from.
 
     `topic` is the topic without its `namespace`, None if each message names its own (as those of a
     retry topic do). `dropped` is true once the queue is assigned to another consumer.
@@ -131,7 +131,7 @@ class MessageView:
 
     @property
     def queue(self) -> MessageQueue:
-        """Where it was received: topic (the retry topic for a retry), broker, queue id."""
+        """The queue it was received from: topic (the retry topic for a retry), broker, queue id."""
         return self.source.queue
 
     @property
@@ -141,7 +141,7 @@ class MessageView:
 
     @property
     def offset(self) -> int:
-        """Its offset in the queue."""
+        """The message's offset in its queue."""
         return self.record.queue_offset
 
     @property
@@ -151,16 +151,16 @@ class MessageView:
 
     @property
     def born_ms(self) -> int:
-        """When it was sent, by the sender's clock."""
+        """The time at which the message was sent, by the sender's clock."""
         return self.record.born_ms
 
     @property
     def store_ms(self) -> int:
-        """When it was stored, by the broker's clock."""
+        """The time at which the message was stored, by the broker's clock."""
         return self.record.store_ms
 
     @property
     def is_void(self) -> bool:
-        """Its queue is assigned to another consumer, which receives it too; settling does
-        nothing."""
+        """True if the queue is assigned to another consumer, which receives the message too;
+        settling it has no effect."""
         return self.source.dropped

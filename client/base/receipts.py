@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 class SendStatus(StrEnum):
-    """How safe a sent message is. With every status the broker has it.
+    """The durability of a sent message. With every status the broker has the message.
 
     OK: as safe as the broker's settings say. FLUSH_DISK_TIMEOUT: not on the disk in time, with
     SYNC_FLUSH. FLUSH_SLAVE_TIMEOUT: no slave had it in time, with SYNC_MASTER.
@@ -35,7 +35,7 @@ STATUS_OF_CODE = {
 
 @dataclass(slots=True, unsafe_hash=True)  # a frozen one takes five times as long to make
 class SendReceipt:
-    """Where a message is stored; `status` says how safe it is there.
+    """The place of a stored message, and the `status` of its durability.
 
     `msg_id` is the id that consumers see (UNIQ_KEY), `offset_msg_id` names broker and log offset,
     `queue_offset` is its offset in `queue`. For a part of a batch both ids are comma-separated
@@ -75,14 +75,19 @@ def receipt_of(
             status.value,
         )
     return SendReceipt(
-        msg_id, found.msg_id, queue, found.queue_offset, status,
-        found.recall_handle, found.transaction_id if in_transaction else None,
-    )  # fmt: skip
+        msg_id,
+        found.msg_id,
+        queue,
+        found.queue_offset,
+        status,
+        found.recall_handle,
+        found.transaction_id if in_transaction else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class BatchReceipt:
-    """Where a batch went: the receipts of its parts, in the order of the messages."""
+    """The receipts of a batch's parts, in the order of the messages."""
 
     receipts: list[SendReceipt]
 

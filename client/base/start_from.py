@@ -28,7 +28,10 @@ class StartFrom:
 
     @classmethod
     def read(cls, start: Start) -> "StartFrom":
-        """From "latest", "earliest", a datetime, ms since the epoch, or an ISO 8601 text."""
+        """Read "latest", "earliest", a datetime, ms since the epoch, or an ISO 8601 text.
+
+        ClientError for anything else.
+        """
         if start == "latest":
             return cls(LAST)
         if start == "earliest":

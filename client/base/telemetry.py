@@ -31,7 +31,7 @@ TRACE_PARENT = f"{props.TRACE_PARENT}{props.NAME_VALUE_SEPARATOR}".encode()
 
 
 def is_wanted(raw_properties: bytes = b"") -> bool:
-    """Whether to create a span or propagate a context.
+    """True if spans are to be created or a context is to be propagated.
 
     Without an SDK there are no spans, and no-op spans cost half as much as a send. An SDK may be
     configured at any time, so this runs for each message. `raw_properties` are those of a received
@@ -39,7 +39,7 @@ def is_wanted(raw_properties: bytes = b"") -> bool:
     """
     if not ENABLED:
         return False
-    # The API's own question looks into the environment each time.
+    # The API's own function reads the environment each time.
     if IS_NAMED or API.get("_TRACER_PROVIDER", True) is not None:
         return True
     return TRACE_PARENT in raw_properties or bool(current())

@@ -23,7 +23,7 @@ class Admin(Blocking[_Admin]):
 
     @property
     def security(self) -> Security:
-        """With which it signs, and speaks TLS."""
+        """The credentials and the TLS settings of this client."""
         return self._client.security
 
     cluster_info = awaited(_Admin.cluster_info)

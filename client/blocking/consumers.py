@@ -138,15 +138,15 @@ class ReceivedMessage(MessageView):
         self._thread = thread
 
     def ack(self) -> None:
-        """It is done: the group may move past it. Nothing when it was settled before."""
+        """Acknowledge the message: the group may move past it. No effect if it was settled."""
         self._thread.call(self._message.settle)
 
     def nack(self, delay_level: int = 0) -> None:
-        """Send it back for a later try; see `client.ReceivedMessage.nack`."""
+        """Send the message back for a later try; see `client.ReceivedMessage.nack`."""
         self._thread.run(self._message.nack(delay_level))
 
     def release(self) -> None:
-        """Release it unsettled; this consumer may receive it again at once."""
+        """Release the message unsettled; this consumer may receive it again at once."""
         self._thread.call(self._message.release)
 
     def process(self) -> "Processing":

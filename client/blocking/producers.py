@@ -84,8 +84,8 @@ class TransactionProducer(Producer):
             with producer.transaction(Message("orders", b"...", keys=["o-1"])):
                 database.insert(...)       # leaving commits, raising rolls back
 
-    The arguments and the methods are those of `client.TransactionProducer`; a plain `check` and a
-    plain `local` run in a thread.
+    The arguments and the methods are those of `client.TransactionProducer`; a `check` or
+    `local` that is an ordinary function runs in a thread.
     """
 
     _client: _transactions.TransactionProducer

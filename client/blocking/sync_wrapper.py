@@ -75,7 +75,7 @@ def awaited(
 def called(
     method: Callable[Concatenate[Any, Arguments], Result],
 ) -> Callable[Concatenate[Blocking[Any], Arguments], Result]:
-    """The blocking version of a plain method, which is called on the loop."""
+    """The blocking version of an ordinary method, which is called on the loop."""
 
     @functools.wraps(method)
     def call(

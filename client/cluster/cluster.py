@@ -292,7 +292,7 @@ class Cluster(Routes):
             raise UnreachableError(str(wrong)) from wrong
 
     def _doubt(self, address: str) -> None:
-        """A broker fails: look for the routes that lead to it, beside what the caller does."""
+        """Renew, in the background, the routes that lead to a broker that fails."""
         now = self.loop.time()
         if self._closed or now - self._doubted.get(address, -RENEW_SECONDS) < RENEW_SECONDS:
             return
@@ -306,7 +306,7 @@ class Cluster(Routes):
                 task.add_done_callback(partial(self._renewed_one, topic))
 
     def _watch(self, address: str) -> None:
-        """A broker is silent: look for its routes until another one is the master in its place."""
+        """Renew the routes to a silent broker until it is no longer a master."""
         is_master = address in self.masters.values()
         if is_master and not self._closed and address not in self._watched:
             task = asyncio.create_task(self._watch_silent_broker(address), name=f"watch-{address}")

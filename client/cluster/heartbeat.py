@@ -24,19 +24,19 @@ class ConsumerMember(Protocol):
         """The entry of this member in the heartbeat."""
 
     async def rebalance(self) -> float:
-        """Take and release queues as the members are now; seconds until the next look."""
+        """Take and release queues as the members are now; seconds until the next check."""
 
     async def persist(self) -> None:
-        """Carry its offsets to where they last."""
+        """Persist the offsets of this member."""
 
     async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
         """Go on from these offsets."""
 
     def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
-        """How far it is in each queue that it holds."""
+        """The offset of each queue that this member holds."""
 
     def running_info(self) -> ConsumerRunningInfo:
-        """Its running info."""
+        """The running info of this member."""
 
     async def consume_directly(self, request: Command, broker_name: str | None) -> DirectlyResult:
         """Process the record in the request's body; returns the result."""

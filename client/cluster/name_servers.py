@@ -50,7 +50,7 @@ def read_source(name_server: str | Iterable[str] | None) -> str | tuple[str, ...
 
 
 def _is_page(text: str) -> bool:
-    """True if it is the URL of a page. One without a path is that of a name server."""
+    """True if the text is the URL of a page; a URL without a path is a name server's address."""
     rest = _without_scheme(text)
     return rest != text and rest.rstrip("/").count("/") > 0
 
@@ -122,7 +122,7 @@ class NameServers:
 
     @property
     def are_looked_up(self) -> bool:
-        """True if a web page lists them."""
+        """True if the addresses come from a web page."""
         return isinstance(self.source, str)
 
     async def look_up(self) -> None:

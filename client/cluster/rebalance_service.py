@@ -1,4 +1,4 @@
-"""When the groups of one client look at their queues again: every 20 s, and on notice.
+"""The rebalances of one client's groups: every 20 s, and on notice.
 
 One for each client, for all its groups, as in RocketMQ. A round that did not come out is repeated
 after a second; two rounds are never closer than that.
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 SECONDS = 20.0  # rocketmq.client.rebalance.waitInterval; the only one in 4.9 and in texts
 MIN_SECONDS = 1.0  # rocketmq.client.rebalance.minInterval, of 5.3: while a queue is not taken yet
-MISSING_TOPIC_SECONDS = 1.0  # until the next look for a topic without a route
+MISSING_TOPIC_SECONDS = 1.0  # until the next request for a route that was missing
 
 
 class RebalanceService:
@@ -23,7 +23,7 @@ class RebalanceService:
         self._notice = asyncio.Event()
 
     def soon(self) -> None:
-        """Something has changed."""
+        """Rebalance soon, because something has changed."""
         self._notice.set()
 
     async def run(self) -> None:

@@ -39,7 +39,7 @@ class Route:
 
     @property
     def lacks_master(self) -> bool:
-        """True if no queue can be written because a broker of the topic has no master now."""
+        """True if no queue can be written, and a broker of the topic has no master now."""
         return not self.publish and any(MASTER_ID not in each for each in self.brokers.values())
 
     @property

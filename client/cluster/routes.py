@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 TOPICS_MAX = 10_000  # topics in use by one client
 TEMPLATE_TOPIC = "TBW102"  # its route is used for a topic that its first message will create
 TEMPLATE_QUEUES_MAX = 4  # defaultTopicQueueNums
-RENEW_SECONDS = 0.5  # between two looks for the route of a topic whose broker fails
+RENEW_SECONDS = 0.5  # between two requests for the route of a topic whose broker fails
 
 
 def closed_while_waiting() -> ClosedError:
@@ -171,7 +171,7 @@ class Routes:
     def address_for(
         self, queue: MessageQueue, broker_id: int = MASTER_ID, *, only: bool = True
     ) -> str:
-        """Where the broker of a queue listens; the rest is that of `address_of`."""
+        """The address of a queue's broker; arguments and errors are those of `address_of`."""
         return self.address_of(self.leader_of(queue), broker_id, only=only)
 
     def known_address(self, broker_name: str, broker_id: int) -> str:

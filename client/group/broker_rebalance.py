@@ -62,8 +62,8 @@ def changed_retries(
 ) -> dict[str, bool]:
     """Retry topics of pop that are to be subscribed (True) or not any more (False).
 
-    While a topic is popped, its broker looks into its retry topic by itself. Once it is pulled
-    again, what waits there is only found by a subscription.
+    While a topic is popped, its broker reads its retry topic by itself. Once it is pulled again,
+    messages in the retry topic only arrive by a subscription.
     """
     found = {}
     for topic, share in shares.items():

@@ -47,12 +47,13 @@ class FirstOffset:
     async def after(
         self, process_queue: ProcessQueue, offset: int, next_offset: int, end: int
     ) -> int:
-        """Where to go on when `offset` is not in the queue, which has `end` as its next offset, and
-        the broker says `next_offset`. It logs what that means.
+        """The offset to go on from when `offset` is not in the queue. The reason is logged.
 
-        A queue that ends before the offset was made again, or has lost its end, for example with a
-        master whose slave was behind. Messages that were stored since the last one pulled are new.
-        Where none was pulled, it begins where `start` says. Errors as above.
+        `end` is the queue's next offset, `next_offset` the broker's suggestion, which is taken for
+        an offset before the queue's first one. A queue that ends before `offset` was made again, or
+        has lost its end, for example with a master whose slave was behind. Then reading goes on
+        with the messages stored since the last one pulled; if none was pulled, at `start`. Raises
+        the errors of the requests.
         """
         queue, last_ms = process_queue.queue, process_queue.last_store_ms
         if offset <= end:

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Voidable(Protocol):
-    """Something that may have lost its meaning while it waited."""
+    """An item that is dropped when `is_void` has become true while it waited."""
 
     @property
     def is_void(self) -> bool: ...
@@ -32,7 +32,7 @@ class Inbox(Generic[Item]):
         return len(self._items)
 
     def put(self, items: Iterable[Item]) -> None:
-        """More to take, in this order."""
+        """Add items, in this order."""
         before = len(self._items)
         self._items.extend(items)
         for _ in range(len(self._items) - before):
@@ -40,7 +40,7 @@ class Inbox(Generic[Item]):
                 break
 
     def put_first(self, item: Item) -> None:
-        """To be taken next."""
+        """Add an item that is taken next."""
         self._items.appendleft(item)
         self._wake()
 

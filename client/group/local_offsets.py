@@ -72,7 +72,7 @@ class LocalOffsetStore(OffsetStore):
     async def update_to_broker(
         self, queue: MessageQueue, offset: int, *, oneway: bool = True
     ) -> None:
-        """Nothing: brokers don't keep the offsets of a broadcasting group."""
+        """Do nothing: brokers don't keep the offsets of a broadcasting group."""
 
     async def _fetch(self, queue: MessageQueue) -> int:
         return (await asyncio.to_thread(self._read)).get(queue, NONE)

@@ -129,7 +129,7 @@ class Membership:
             await cluster.leave(consumer=self.group)
 
     def store(self, cluster: Cluster) -> OffsetStore:
-        """Where the group's offsets are kept."""
+        """The store of the group's offsets: the brokers, or a file if it is broadcasting."""
         if self.is_clustering:
             return RemoteOffsetStore(cluster, self.group)
         return LocalOffsetStore(cluster.client_id, self.group, self.offsets_folder)

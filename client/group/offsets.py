@@ -26,7 +26,7 @@ NONE = -1  # the group has no offset there
 
 
 class ReadFrom(Enum):
-    """Where `OffsetStore.read` looks: RocketMQ's ReadOffsetType."""
+    """The place that `OffsetStore.read` reads: RocketMQ's ReadOffsetType."""
 
     MEMORY = "READ_FROM_MEMORY"
     STORE = "READ_FROM_STORE"
@@ -43,7 +43,7 @@ class OffsetStore(ABC):
     # --- memory ---------------------------------------------------------------------------------
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = True) -> None:
-        """The group is at `offset` now; with `increase_only` a smaller one than before is not."""
+        """Set the group's offset in memory; with `increase_only` only if it is larger."""
         if not increase_only or offset > self._memory.get(queue, NONE):
             self._memory[queue] = offset
 
@@ -108,10 +108,10 @@ class RemoteOffsetStore(OffsetStore):
         self._cluster = cluster
 
     async def load(self) -> None:
-        """Nothing: the brokers have them."""
+        """Do nothing: the brokers have the offsets."""
 
     async def persist_all(self, queues: Iterable[MessageQueue]) -> None:
-        """One oneway request for each of these queues that has an offset."""
+        """Send one oneway request for each of these queues that has an offset."""
         for queue in list(queues):
             await self._persist(queue, oneway=True)
 

@@ -41,7 +41,7 @@ class OpenOffsets:
         return True
 
     def settle_all(self, offsets: Sequence[int]) -> None:
-        """These messages, which are open, need no more work."""
+        """Mark the messages at these offsets, all of them open, as settled."""
         waiting, settled = self._open, self._settled
         if list(islice(waiting, len(offsets))) == offsets:  # the usual case: the oldest ones
             for _ in offsets:
@@ -53,7 +53,7 @@ class OpenOffsets:
                 self.settle(offset)
 
     def settle(self, offset: int) -> None:
-        """The message at `offset` needs no more work."""
+        """Mark the message at `offset` as settled."""
         waiting, settled = self._open, self._settled
         if waiting and waiting[0] == offset:
             waiting.popleft()

@@ -28,7 +28,7 @@ class PassiveMember(ABC):
         """The entry of this member in the heartbeat."""
 
     async def rebalance(self) -> float:
-        """Nothing: there are no queues to be taken or released."""
+        """Do nothing: there are no queues to be taken or released."""
         return rebalance_service.SECONDS
 
     def running_info(self) -> ConsumerRunningInfo:

@@ -26,7 +26,7 @@ LOCK_SECONDS = 30.0  # rocketmq.client.rebalance.lockMaxLiveTime: then the lock 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a consumer stops pulling from a queue, until the application has settled messages.
+    """Limits of a queue. At one of them pulling stops until the application has settled messages.
 
     `messages_max` is a number of unsettled messages of one queue (1,000 by default), `bytes_max`
     the bytes of their bodies (100 MiB), `span_max` the distance in offsets between the first and
@@ -70,13 +70,13 @@ class UnderWay:
         self._none.set()
 
     def begin(self, count: int) -> None:
-        """The application got this many messages."""
+        """Count messages that the application got."""
         self.count += count
         if self.count:
             self._none.clear()
 
     def end(self, count: int) -> None:
-        """The application has settled or returned this many messages."""
+        """Count messages that the application settled or returned."""
         self.count -= count
         if not self.count:
             self._none.set()
@@ -218,12 +218,12 @@ class ProcessQueue:
 
     @property
     def is_empty(self) -> bool:
-        """True if no message is open."""
+        """True if each message that was pulled is settled."""
         return not self._sizes
 
     @property
     def is_full(self) -> bool:
-        """True if a limit is exceeded, so pulls must wait until messages are settled."""
+        """True if a limit is exceeded: pulls must wait until messages are settled."""
         limits = self.limits
         return (
             len(self._sizes) > limits.messages_max
@@ -232,7 +232,7 @@ class ProcessQueue:
         )
 
     def has_room_for(self, count: int, size: int) -> bool:
-        """True if no limit is reached yet with `count` more messages of `size` bytes together.
+        """True if no limit is exceeded by `count` more messages of `size` bytes together.
 
         `next_offset` must already be the offset behind them.
         """
@@ -245,7 +245,7 @@ class ProcessQueue:
 
     @property
     def count(self) -> int:
-        """How many messages are open."""
+        """The number of open messages."""
         return len(self._sizes)
 
     @property
@@ -262,11 +262,11 @@ class ProcessQueue:
         )
 
     def is_locked(self, now: float) -> bool:
-        """True if the lock on this queue is still valid."""
+        """True if this consumer owned the broker's lock at most LOCK_SECONDS ago."""
         return self.locked and now - self.last_lock <= LOCK_SECONDS
 
     def is_pull_expired(self, now: float) -> bool:
-        """True if the last pull of this queue is too long ago."""
+        """True if the last pull was more than PULL_IDLE_SECONDS ago."""
         return now - self.last_pull > PULL_IDLE_SECONDS
 
     def limit(self, limits: Limits) -> None:

@@ -62,7 +62,7 @@ LOST_US = (
 
 @dataclass(frozen=True, slots=True)
 class PullSettings:
-    """How a consumer pulls.
+    """Settings of pulls.
 
     One pull returns at most `batch` messages, 1 to 1,024. The broker parks a pull that finds
     nothing for `suspend_ms` milliseconds. The client waits `timeout_s` seconds for the response,
@@ -116,7 +116,7 @@ class PullResult:
     records: list[Record] = field(default_factory=list)
 
     def says_elsewhere(self, offset: int) -> bool:
-        """True if a slave has nothing at this offset and its master may have."""
+        """True if a slave has no message at this offset, and its master may have one."""
         return self.code == codes.PULL_RETRY_IMMEDIATELY and self.next_offset == offset
 
 
@@ -239,7 +239,7 @@ class Puller:
         return fresh
 
     def is_ahead(self, process_queue: ProcessQueue) -> bool:
-        """True if the next request was sent already."""
+        """True if the next pull of this queue was sent ahead."""
         return process_queue in self._ahead
 
     def abandon(self, process_queue: ProcessQueue) -> None:
@@ -289,7 +289,7 @@ class Puller:
         raise BrokerError(answer.code, answer.remark, address, what)
 
     async def _rest(self, process_queue: ProcessQueue, address: str) -> None:
-        """A slave has nothing at this offset: pause, unless its master is available."""
+        """Pause and fetch the route, unless the next pull goes to another broker of the queue."""
         queue, suggested = process_queue.queue, process_queue.suggested_broker_id
         if self._cluster.address_for(queue, suggested, only=False) == address:
             await asyncio.sleep(NOT_HERE_SECONDS)  # RocketMQ's client retries at once, repeatedly

@@ -57,7 +57,7 @@ class Rebalance:
         self.members: list[str] = []
 
     async def shares(self, topics: Iterable[str]) -> dict[str, Share]:
-        """This member's queues by topic; topics whose queues can't be computed are left out."""
+        """The queues of this member by topic, without topics whose queues can't be computed."""
         found: dict[str, Share] = {}
         for topic in topics:
             share = await self._of_topic(topic)

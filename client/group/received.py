@@ -26,16 +26,16 @@ class Settler(Protocol):
     """Settles messages: the consumer that received them."""
 
     def taken(self, message: "ReceivedMessage") -> None:
-        """The application has the message now."""
+        """Note that the application has the message now."""
 
     def acknowledge(self, message: "ReceivedMessage") -> None:
-        """The message is done: the group may move past it."""
+        """Acknowledge the message: the group may move past it."""
 
     async def send_back(self, message: "ReceivedMessage", delay_level: int) -> None:
         """Send the message back for a later try."""
 
     def again(self, message: "ReceivedMessage") -> None:
-        """The application released it unsettled; it may be handed out again."""
+        """Take back a message that the application released unsettled, to hand it out again."""
 
 
 class ReceivedMessage(MessageView):
@@ -60,7 +60,7 @@ class ReceivedMessage(MessageView):
 
     @property
     def is_open(self) -> bool:
-        """True if the message is not settled yet."""
+        """True until the message is settled."""
         return self._open
 
     def process(self) -> "Processing":
@@ -92,12 +92,12 @@ class ReceivedMessage(MessageView):
             self.settler.acknowledge(self)
 
     def release(self) -> None:
-        """Release it unsettled; this consumer may receive it again at once."""
+        """Release the message unsettled; this consumer may receive it again at once."""
         if self._open:
             self.settler.again(self)
 
     def reopen(self) -> None:
-        """Open it again, because it could not be sent back."""
+        """Open the message again, because it could not be sent back."""
         self._open = True
 
 

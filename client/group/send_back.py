@@ -37,10 +37,12 @@ class SendBack:
         self.max_reconsume_times = max_reconsume_times
 
     async def give_back(self, message: ReceivedMessage, delay_level: int) -> None:
-        """CONSUMER_SEND_MSG_BACK, or a plain send; the error of the latter when both fail.
+        """Send CONSUMER_SEND_MSG_BACK or, if that fails, the message to the retry topic.
+
+        Raises the error of the latter.
 
         `delay_level` 0 grows by itself, -1 is the dead letter topic. A message of a static topic is
-        sent in any case: its broker, which alone can take it back, may not be the queue's leader.
+        always sent: its broker, which alone can take it back, may not be the queue's leader.
         """
         if message.queue.broker_name.startswith(MOCK_BROKER_PREFIX):
             await self.send_to_retry_topic(message)
@@ -68,7 +70,7 @@ class SendBack:
     async def send_to_retry_topic(
         self, message: ReceivedMessage, *, for_good: bool = False
     ) -> None:
-        """Send it to the group's retry topic; after the last try the broker makes it a dead letter.
+        """Send a message to the retry topic; after the last try the broker makes it a dead letter.
 
         With `for_good` it becomes a dead letter at once: the request allows no further try.
         """

@@ -26,7 +26,7 @@ Wanted = dict[str, tuple[str, str]]  # kind and text of the expression by topic
 
 
 class SubscriptionCheck:
-    """Looks whether the members of one group agree, whenever the members are others."""
+    """Compares the subscriptions of one group's members each time the members have changed."""
 
     def __init__(self, cluster: Cluster, group: str, model: str) -> None:
         self._cluster = cluster

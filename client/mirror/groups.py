@@ -37,7 +37,7 @@ class GroupCopy:
         self._set: dict[tuple[str, MessageQueue], int] = {}  # the source's offsets that are done
 
     def matches(self, group: str) -> bool:
-        """True if this group is copied."""
+        """True if the pattern matches this group, which is neither a mirror's nor the system's."""
         is_own = group.startswith(GROUP) or group in SYSTEM_GROUPS or is_system_group(group)
         return not is_own and self._pattern.fullmatch(group) is not None
 

@@ -35,9 +35,9 @@ ALL = ".*"  # the pattern of topics, or groups, that fits each
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How far a mirror is.
+    """The progress of a mirror.
 
-    `lag` counts the messages that are not copied, those that can't be among them; `lag_ms` is the
+    `lag` counts the messages that are not copied, with those that can't be; `lag_ms` is the
     age of the last copied message of the queue that is the furthest behind in time, 0 without lag.
     `failures` names what does not go on at present or can't be copied, and why.
     """
@@ -132,7 +132,7 @@ class Mirror(Startable):
                 await asyncio.sleep(TOPICS_SECONDS)
 
     def report(self) -> Report:
-        """How far it is now."""
+        """The progress of the mirror now."""
         copies = list(self._copies())
         now = now_ms()
         behind = [copy for copy in copies if copy.lag]

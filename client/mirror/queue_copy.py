@@ -54,12 +54,12 @@ class QueueCopy:
 
     @property
     def lag(self) -> int:
-        """How many messages of the source are not copied."""
+        """The number of messages of the source that are not copied."""
         return max(0, self.end - self.offset) + self.passed_over
 
     @property
     def failures(self) -> list[str]:
-        """Why the copy does not go on, and what it has passed over."""
+        """The error that stops the copy, and the messages that it has passed over."""
         found = [] if self.failure is None else [str(self.failure)]
         more = self.passed_over - len(self._passed_over)
         return found + self._passed_over + ([f"{more} more can't be copied"] if more else [])
@@ -89,8 +89,10 @@ class QueueCopy:
             self.failure = wrong
 
     async def translate(self, offset: int) -> int | None:
-        """The offset of the target that means this one of the source: all copies before it are of
-        messages before it. None while nothing tells."""
+        """The target's offset for an offset of the source, None while it is not known.
+
+        All copies before the target's offset are of messages before the source's.
+        """
         if self._is_doubtful or self.target_offset < 0:
             return None
         if offset >= self.offset:
@@ -217,19 +219,21 @@ class QueueCopy:
 
 
 def _is_wide(message: Copyable) -> bool:
-    """True if a broker may have no room for what it adds to the properties."""
+    """True if the properties may leave the broker no room for those that it adds."""
     return len(message.raw_properties) > SAFE_PROPERTIES_BYTES
 
 
 def _is_too_wide(message: Copyable) -> bool:
-    """True if its properties don't fit into a record."""
+    """True if the properties don't fit into a record."""
     return len(message.raw_properties) > props.PROPERTIES_BYTES_MAX
 
 
 def parts(messages: Iterable[Copyable], topic: str) -> Iterator[list[Copyable]]:
-    """What goes in one request each: a batch has one born time, and no compressed body. A message
-    that does not fit into a record is alone. There are no batches for retry and dead letter
-    topics."""
+    """Divide messages into the parts that one request each sends.
+
+    The messages of a batch have one born time and no compressed body. A message that does not fit
+    into a record is alone. There are no batches for retry and dead letter topics.
+    """
     is_single = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
     part: list[Copyable] = []
     size = 0

@@ -28,8 +28,16 @@ PULL_MESSAGES = 1_024
 KEPT_FLAGS = COMPRESSED | COMPRESSION_MASK | MULTI_TAGS  # of the system flag
 # A broker acts on these, or writes them: what they asked for has been done at the source.
 DROPPED = (
-    *(props.TRAN_MSG, props.DELAY, props.REAL_TOPIC, props.REAL_QID, props.POP_CK, props.CRC32),
-    *(props.TIMER_DELAY_SEC, props.TIMER_DELAY_MS, props.TIMER_DELIVER_MS, props.TIMER_DEL_UNIQKEY),
+    props.TRAN_MSG,
+    props.DELAY,
+    props.REAL_TOPIC,
+    props.REAL_QID,
+    props.POP_CK,
+    props.CRC32,
+    props.TIMER_DELAY_SEC,
+    props.TIMER_DELAY_MS,
+    props.TIMER_DELIVER_MS,
+    props.TIMER_DEL_UNIQKEY,
 )
 _MAY_BE_DROPPED = re.compile("|".join(map(re.escape, (*DROPPED, PROPERTY))).encode())
 
@@ -133,7 +141,7 @@ class RocketMQSource(Source):
 
 
 def _is_copy(record: Record) -> bool:
-    """True if a mirror has made this message."""
+    """True if this message is a mirror's copy: it has the mirror's property."""
     raw = record.raw_properties
     name = PROPERTY.encode()
     return name in raw and props.find(raw, name) is not None

@@ -18,11 +18,11 @@ SEND_SECONDS = 10.0
 
 
 class Side(Reader, Admin):
-    """Reads, changes and sends."""
+    """A client of one cluster that reads, changes and sends."""
 
     @property
     def cluster(self) -> Cluster:
-        """Its connections; ClosedError before the start."""
+        """The connections to the cluster; ClosedError before the start."""
         return self._open()
 
     async def addresses(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""What a mirror reads from: another cluster, of RocketMQ or of something else."""
+"""The source of a mirror: another cluster, of RocketMQ or of something else."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ class Copyable(msgspec.Struct, gc=False):
 
 @dataclass(slots=True)
 class Found:
-    """What was read: messages, and the offset behind all that was looked at."""
+    """The messages of one read, and the offset behind all that was read, copyable or not."""
 
     messages: list[Copyable]
     next_offset: int
@@ -55,7 +55,7 @@ class Source(Startable):
 
     @abstractmethod
     async def settings(self, topic: str) -> TopicConfig:
-        """How a topic is made at the target; its numbers of queues don't count."""
+        """The settings with which the target makes a topic; their numbers of queues don't count."""
 
     @abstractmethod
     async def queues(self, topic: str) -> list[MessageQueue]:
@@ -67,7 +67,7 @@ class Source(Startable):
 
     @abstractmethod
     async def first_offset(self, queue: MessageQueue, start: StartFrom, *, is_new: bool) -> int:
-        """Where the copy of a queue begins: at the mirror's own progress, else at `start`.
+        """The offset at which the copy of a queue begins: the mirror's own progress, else `start`.
 
         `is_new`: the target's queue has never had a message, so no progress counts.
         """

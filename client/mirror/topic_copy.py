@@ -70,7 +70,7 @@ class TopicCopy:
         return self._from.first_offset(queue, self._start, is_new=is_new)
 
     async def _count(self, ends: Mapping[MessageQueue, int]) -> int:
-        """How many messages are to be copied from queues that have no copy yet."""
+        """The number of messages to be copied from queues that have no copy yet."""
         found = 0
         for queue, end in ends.items():
             if queue not in self.queues:

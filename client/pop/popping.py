@@ -155,7 +155,7 @@ def _handles(infos: PopMessageResponse, broker_name: str) -> Callable[[Record], 
 
 
 def _count(infos: PopMessageResponse, record: Record) -> int:
-    """How often a message in order was popped before."""
+    """The number of earlier pops of a message in order."""
     counts = pop_handles.entries_of(infos.order_count_info)
     retry = pop_handles.retry_flag(record.topic)
     found = counts.get((retry, f"qo{record.queue_id}%{record.queue_offset}"))

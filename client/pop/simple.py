@@ -152,9 +152,9 @@ class SimpleConsumer(Startable, PassiveMember):
         invisible: float = INVISIBLE_SECONDS,
         timeout: float = WAIT_SECONDS,  # noqa: ASYNC109
     ) -> list[PoppedMessage]:
-        """At least one message, at most `max_messages`; none after `timeout` seconds without any.
+        """Receive 1 to `max_messages` messages; none after `timeout` seconds without any.
 
-        They are ours for `invisible` seconds.
+        They are invisible to the other members for `invisible` seconds.
         """
         self._open()
         if not 1 <= max_messages <= BATCH_MAX:
@@ -275,7 +275,7 @@ class SimpleConsumer(Startable, PassiveMember):
     # --- for brokers and the client: ConsumerMember ---------------------------------------------
 
     async def persist(self) -> None:
-        """Nothing: the broker keeps track."""
+        """Do nothing: the broker keeps track."""
 
     def consumer_data(self) -> ConsumerData:
         """The entry of this member in the heartbeat."""
@@ -283,7 +283,7 @@ class SimpleConsumer(Startable, PassiveMember):
         return self._membership.consumer_data("CONSUME_POP", where, self._wanted)
 
     async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
-        """Nothing: the broker has done it."""
+        """Do nothing: the broker has reset them."""
 
     def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
         """None: the broker has them."""

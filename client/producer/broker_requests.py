@@ -37,7 +37,7 @@ REQUESTS_MAX = 10_000  # waiting for their reply, per client
 
 
 class TransactionState(IntEnum):
-    """How a local transaction ended, as END_TRANSACTION says it."""
+    """The end of a local transaction, in the numbers of END_TRANSACTION."""
 
     UNKNOWN = 0
     COMMIT = TRANSACTION_COMMIT
@@ -113,10 +113,24 @@ class ProducerCalls:
             return OK
         pairs[props.ARRIVE_TIME] = str(now_ms())
         record = Record(
-            0, 0, 0, header.queue_id, header.flag, 0, 0, header.sys_flag, header.born_ms,
-            _host(header.born_host), header.store_ms, _host(header.store_host),
-            header.reconsume_times or 0, 0, command.body or b"", header.topic, encode(pairs),
-        )  # fmt: skip
+            0,
+            0,
+            0,
+            header.queue_id,
+            header.flag,
+            0,
+            0,
+            header.sys_flag,
+            header.born_ms,
+            _host(header.born_host),
+            header.store_ms,
+            _host(header.store_host),
+            header.reconsume_times or 0,
+            0,
+            command.body or b"",
+            header.topic,
+            encode(pairs),
+        )
         waiting.set_result(_view(record, ""))
         return OK
 
@@ -135,9 +149,15 @@ class ProducerCalls:
             log_failure(log, wrong, what, message)
             state = TransactionState.UNKNOWN
         answer = EndTransaction(
-            group, header.queue_offset, header.log_offset, state, message.msg_id, header.topic,
-            from_check=True, transaction_id=header.transaction_id,
-        )  # fmt: skip
+            group,
+            header.queue_offset,
+            header.log_offset,
+            state,
+            message.msg_id,
+            header.topic,
+            from_check=True,
+            transaction_id=header.transaction_id,
+        )
         connection.oneway(codes.END_TRANSACTION, answer.to_fields())
         on_checked = self.on_checked.get(group)
         if on_checked is not None:

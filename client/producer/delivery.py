@@ -216,8 +216,7 @@ class Delivery:
     async def _one_may_be_tried(
         self, topic: str, wanted: MessageQueue | None, tries: Tries
     ) -> bool:
-        """If all brokers of the topic are in their pause, wait for the first; False if that is too
-        late.
+        """Wait until a broker of the topic may be tried; False if that is after the deadline.
 
         Meanwhile the route is fetched again: a broker may have moved, or another one may be the
         master.

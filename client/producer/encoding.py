@@ -85,7 +85,7 @@ class Packer:
         # Valid topics, with their namespace.
         self.topics: dict[str, str] = {}
         # A body of fewer bytes is neither too long nor compressed.
-        self.plain_bytes = min(compress_bytes_min, message_bytes_max + 1)
+        self.uncompressed_bytes = min(compress_bytes_min, message_bytes_max + 1)
         try:
             compress(b"", self._level, self._kind)
         except (CompressionMissing, ValueError) as wrong:

@@ -1,7 +1,7 @@
 """The fast path of a send: one future and no coroutine.
 
 It needs a known route, a ready connection with room, and no signature, which is the usual case. All
-other sends, and those whose response is not plain success, take the slow path (`Delivery.send`).
+other sends, and those whose response is not a full success, take the slow path (`Delivery.send`).
 """
 
 import asyncio
@@ -65,7 +65,8 @@ FallBack = Callable[[EncodedMessage, FirstTry, asyncio.Future[SendReceipt]], Non
 class _PendingSend(Waiter, eq=False):
     """A pending send; `result` is the caller's future.
 
-    `encoded` is None for a plain message, which the following fields describe.
+    `encoded` is None for a message with topic, body and flag only, which the following fields
+    describe.
     """
 
     owner: "QuickSends"
@@ -168,7 +169,7 @@ class QuickSends:
             round_robin.count -= 1  # the slow path uses the same queue and connects to its broker
             return None
         born_ms, flag, body = now_ms(), message.flag, message.body
-        if type(body) is bytes and 0 < len(body) < packer.plain_bytes and message.is_plain:
+        if type(body) is bytes and 0 < len(body) < packer.uncompressed_bytes and message.is_plain:
             encoded, msg_id = None, packer.ids.at(born_ms)
             header = target.template.before_opaque_of_unique(born_ms, flag, msg_id)
         else:
@@ -181,8 +182,17 @@ class QuickSends:
         result: asyncio.Future[SendReceipt] = loop.create_future()
         pending = _PendingSend(
             loop.time() + timeout_s,
-            self, target, born_ms, timeout_s, result, encoded, topic, body, flag, msg_id,
-        )  # fmt: skip
+            self,
+            target,
+            born_ms,
+            timeout_s,
+            result,
+            encoded,
+            topic,
+            body,
+            flag,
+            msg_id,
+        )
         connection.requests.send_prepared(pending, header, body)
         if len(connection.transport.out) >= FLUSH_REQUESTS:
             connection.flush()
@@ -197,9 +207,13 @@ class QuickSends:
         for queue in () if route is None else route.publish:
             address = cluster.known_address(cluster.leader_of(queue), MASTER_ID)
             template = SendTemplate(
-                self._group, topic, TEMPLATE_TOPIC, TEMPLATE_QUEUES_MAX,
-                queue.queue_id, queue.broker_name,
-            )  # fmt: skip
+                self._group,
+                topic,
+                TEMPLATE_TOPIC,
+                TEMPLATE_QUEUES_MAX,
+                queue.queue_id,
+                queue.broker_name,
+            )
             found.append(_Target(queue, address, cluster.connected(address), template))
         self._targets[topic] = found
         return found

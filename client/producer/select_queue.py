@@ -1,7 +1,7 @@
 """Selection of the queue for a message: round-robin, or by a key.
 
-A selector is a plain function of the topic's queues, the message and an argument, and returns one
-of the queues. The same argument selects the same queue as in Java while the queues are the same.
+A selector is an ordinary function of the topic's queues, the message and an argument, and returns
+one of the queues. While the queues are the same, an argument selects the same queue as in Java.
 """
 
 import random

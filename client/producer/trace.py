@@ -109,7 +109,7 @@ class Tracer:
         region: str,
         began_ms: int,
     ) -> None:
-        """A message was stored by the broker at `address`."""
+        """Record that the broker at `address` stored a message."""
         pairs = props.decode(encoded.properties)
         cost_ms = now_ms() - began_ms
         kind = NORMAL
@@ -119,13 +119,26 @@ class Tracer:
             kind = DELAYED
         self.tell(
             encoded.topic,
-            [(
-                "Pub", began_ms, region, self._group, encoded.topic, receipt.msg_id,
-                pairs.get(props.TAGS), pairs.get(props.KEYS), address, len(encoded.body), cost_ms,
-                kind, receipt.offset_msg_id, flag(receipt.status is SendStatus.OK),
-            )],
+            [
+                (
+                    "Pub",
+                    began_ms,
+                    region,
+                    self._group,
+                    encoded.topic,
+                    receipt.msg_id,
+                    pairs.get(props.TAGS),
+                    pairs.get(props.KEYS),
+                    address,
+                    len(encoded.body),
+                    cost_ms,
+                    kind,
+                    receipt.offset_msg_id,
+                    flag(receipt.status is SendStatus.OK),
+                )
+            ],
             [*receipt.msg_id.split(","), *props.keys_of(pairs)],
-        )  # fmt: skip
+        )
 
     def ended(
         self,
@@ -143,21 +156,33 @@ class Tracer:
         topic, msg_id = receipt.queue.topic, receipt.msg_id
         self.tell(
             topic,
-            [(
-                "EndTransaction", now_ms(), "DefaultRegion", self._group, topic, msg_id, tags,
-                " ".join(keys) or None, address, COMMIT, receipt.transaction_id, state,
-                flag(by_check),
-            )],
+            [
+                (
+                    "EndTransaction",
+                    now_ms(),
+                    "DefaultRegion",
+                    self._group,
+                    topic,
+                    msg_id,
+                    tags,
+                    " ".join(keys) or None,
+                    address,
+                    COMMIT,
+                    receipt.transaction_id,
+                    state,
+                    flag(by_check),
+                )
+            ],
             [msg_id, *keys],
-        )  # fmt: skip
+        )
 
     def recalled(self, topic: str, msg_id: str) -> None:
-        """A message was taken back."""
+        """Record that a delayed message was recalled."""
         fields = ("Recall", now_ms(), "DefaultRegion", self._group, topic, msg_id, flag(True))
         self.tell(topic, [fields], [msg_id])
 
     def tell(self, topic: str, records: Iterable[Iterable[object]], keys: Iterable[str]) -> None:
-        """Records that go together, about messages of `topic`; dropped when too many wait."""
+        """Add records that go together, about messages of `topic`; dropped when too many wait."""
         if len(self._waiting) >= WAITING_MAX:
             self._dropped += 1
             return

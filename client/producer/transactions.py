@@ -48,8 +48,8 @@ class TransactionProducer(Producer):
             async with producer.transaction(Message("orders", b"...", keys=["o-1"])):
                 await database.insert(...)      # leaving commits, raising rolls back
 
-    `check` is a coroutine function, or a plain one, which runs in a thread. The other options are
-    those of `Producer`; plain sends work as there.
+    `check` is a coroutine function, or an ordinary one, which runs in a thread. The other options
+    are those of `Producer`; sends outside of a transaction work as there.
     """
 
     def __init__(
@@ -160,9 +160,14 @@ class TransactionProducer(Producer):
     def _end_header(self, receipt: SendReceipt, state: TransactionState) -> EndTransaction:
         _, log_offset = parse_offset_message_id(receipt.offset_msg_id)
         return EndTransaction(
-            self.group, receipt.queue_offset, log_offset, state, receipt.msg_id,
-            receipt.queue.topic, transaction_id=receipt.transaction_id,
-        )  # fmt: skip
+            self.group,
+            receipt.queue_offset,
+            log_offset,
+            state,
+            receipt.msg_id,
+            receipt.queue.topic,
+            transaction_id=receipt.transaction_id,
+        )
 
     async def _end(
         self, receipt: SendReceipt, state: TransactionState, message: Message | None
@@ -188,9 +193,14 @@ class TransactionProducer(Producer):
         assert self._tracer is not None
         queue = MessageQueue(message.topic, "", message.queue_id)
         receipt = SendReceipt(
-            message.msg_id, message.offset_msg_id, queue,
-            asked.queue_offset, SendStatus.OK, None, asked.transaction_id,
-        )  # fmt: skip
+            message.msg_id,
+            message.offset_msg_id,
+            queue,
+            asked.queue_offset,
+            SendStatus.OK,
+            None,
+            asked.transaction_id,
+        )
         self._tracer.ended(receipt, address, STATE_NAMES[state], message, by_check=True)
 
     async def _ask(self, message: MessageView) -> TransactionState:
@@ -200,7 +210,7 @@ class TransactionProducer(Producer):
 async def _result(
     work: Callable[[Any], Awaitable[TransactionState] | TransactionState], argument: object
 ) -> TransactionState:
-    """The result of a coroutine function, or of a plain one, which runs in a thread."""
+    """The result of a coroutine function, or of an ordinary one, which runs in a thread."""
     if inspect.iscoroutinefunction(work):
         found: TransactionState = await work(argument)
         return found

@@ -115,7 +115,7 @@ class LitePullConsumer(Startable, LiteOffsets):
 
     @property
     def is_running(self) -> bool:
-        """True if it was started and not closed yet."""
+        """True from the start of this consumer until it is closed."""
         return self._service is not None and not self._closed
 
     async def start(self) -> None:
@@ -329,7 +329,7 @@ class LitePullConsumer(Startable, LiteOffsets):
     # --- queues that come and go ----------------------------------------------------------------
 
     async def rebalance(self) -> float:
-        """Take and release queues as the members are now; seconds until the next look."""
+        """Take and release queues as the members are now; seconds until the next check."""
         return await self._rebalancing.run(self._rebalance(), self.group)
 
     async def _rebalance(self) -> float:

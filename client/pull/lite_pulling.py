@@ -40,7 +40,7 @@ LOG_EACH = 1_000  # log one of this many rests
 
 @dataclass(frozen=True, slots=True)
 class LitePullSettings:
-    """How a lite pull consumer pulls; the defaults are Java's.
+    """Settings of a lite pull consumer; the defaults are Java's.
 
     `tasks` queues are pulled concurrently, at most `batch` messages (1 to 1,024) in one pull. The
     broker parks a pull that finds nothing for `suspend_ms` milliseconds; the client waits
@@ -71,7 +71,7 @@ class Pulled:
 
     @property
     def is_void(self) -> bool:
-        """The queue was lost, or the application went elsewhere in it."""
+        """True if the queue was lost, or the application went elsewhere in it."""
         return self.process_queue.dropped
 
 

@@ -1,4 +1,4 @@
-"""The plain pull consumer: the application chooses the offsets to pull and to commit.
+"""The pull consumer: the application chooses the offsets to pull and to commit.
 
 DefaultMQPullConsumer. It is a member of its group, so it can compute its queues of a topic
 (`balanced_queues`), but it pulls only on request.
@@ -123,7 +123,7 @@ class PullConsumer(Startable, PassiveMember):
         return sorted((await self._open().route(name, fresh=True)).subscribe)
 
     async def balanced_queues(self, topic: str) -> list[MessageQueue]:
-        """This member's queues of a topic, by the group's strategy."""
+        """The queues of a topic that the group's strategy assigns to this member."""
         name = with_namespace(topic, self._membership.namespace)
         strategy = self._membership.strategy if self._membership.is_clustering else None
         shares = await Rebalance(self._open(), self.group, strategy).shares([name])
@@ -171,7 +171,7 @@ class PullConsumer(Startable, PassiveMember):
         return await self._store.read(queue, where)
 
     async def commit(self, queue: MessageQueue, offset: int, *, persist: bool = True) -> None:
-        """The group is at `offset` now; without `persist` brokers hear of it within 5 s."""
+        """Set the group's offset; without `persist` it is sent to the broker within 5 s."""
         self._open()
         assert self._store is not None
         self._store.update(queue, offset, increase_only=False)

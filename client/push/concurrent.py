@@ -26,7 +26,7 @@ RETRY_LOCALLY_SECONDS = 5.0  # pause before a message that could not be sent bac
 CONSUME_SECONDS = 15 * 60.0  # consumeTimeout
 SUSPEND_SECONDS = 1.0  # suspendCurrentQueueTimeMillis, for queues in order
 EXPIRED_LEVEL = 3  # the delay level of a message that took too long
-EXPIRED_MAX = 16  # of one queue and one look
+EXPIRED_MAX = 16  # of one queue and one check
 
 # Called with messages for the application, their queue, and the service that settles them.
 Emit = Callable[[Service, ProcessQueue, Sequence[ReceivedMessage]], None]
@@ -34,7 +34,7 @@ Emit = Callable[[Service, ProcessQueue, Sequence[ReceivedMessage]], None]
 
 @dataclass(frozen=True, slots=True)
 class ConsumeSettings:
-    """How long and how often a message is tried.
+    """Settings of tries: how long one lasts, and how many a message has.
 
     A message that the application has for `timeout_s` seconds goes back to the broker, which sends
     it again (not with `ordered`). With `ordered`, a queue rests `suspend_s` seconds before its
@@ -68,8 +68,8 @@ class ConcurrentService:
         self._settings = settings
         self._emit = emit
         self._timers: dict[asyncio.TimerHandle, None] = {}
-        # With the application since the last look, and since the one before. No times: a look at a
-        # clock for each message costs more than knowing the age to a look.
+        # With the application since the last check, and since the one before. No times: reading a
+        # clock for each message would cost more than a precise age is worth.
         self._young: dict[ReceivedMessage | Batch, None] = {}
         self._old: dict[ReceivedMessage | Batch, None] = {}
         self._closed = False
@@ -81,7 +81,7 @@ class ConcurrentService:
         self._emit(settler, process_queue, messages)
 
     def taken(self, message: ReceivedMessage) -> None:
-        """The application has taken the message."""
+        """Note that the application has taken the message."""
         self._young[message] = None
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class ConcurrentService:
     # --- one message ----------------------------------------------------------------------------
 
     def acknowledge(self, message: ReceivedMessage) -> None:
-        """The message is done: the group may move past it."""
+        """Acknowledge the message: the group may move past it."""
         self._young.pop(message, None)
         if self._old:
             self._old.pop(message, None)
@@ -132,7 +132,7 @@ class ConcurrentService:
             self._store.update(process_queue.queue, offset)
 
     def again(self, message: ReceivedMessage) -> None:
-        """The application released it unsettled: hand it out again at once."""
+        """Hand out again, at once, a message that the application released unsettled."""
         self._forget(message)
         if not self._closed and not message.is_void:
             self._emit(self.settler, message.source, [message])
@@ -151,11 +151,11 @@ class ConcurrentService:
     # --- for a listener -------------------------------------------------------------------------
 
     def begin(self, batch: Batch) -> None:
-        """The listener has it now."""
+        """Note that the listener has the batch now."""
         self._young[batch] = None
 
     async def finish(self, batch: Batch, verdict: Verdict) -> None:
-        """The first messages are done, the others go back."""
+        """Acknowledge the first `verdict.done` messages and send the others back."""
         self._forget(batch)
         self._acknowledge_all(batch.process_queue, batch.messages[: verdict.done])
         for message in batch.messages[verdict.done :]:

@@ -1,9 +1,9 @@
 """Listeners: the application's function for messages, and its results.
 
 Batches wait in an inbox; workers take from it and call the function. A coroutine function runs on
-the loop, a plain one in a thread. Returning None (or Outcome.SUCCESS) acknowledges; Outcome.LATER
-or an exception means redelivery. Any other result is logged and counts as LATER, because a message
-must not be lost to a mistake.
+the loop, an ordinary one in a thread. Returning None (or Outcome.SUCCESS) acknowledges;
+Outcome.LATER or an exception means redelivery. Any other result is logged and counts as LATER,
+because a message must not be lost to a mistake.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ class Batch:
 
     @property
     def is_void(self) -> bool:
-        """The messages are assigned to another consumer now."""
+        """True if the messages are assigned to another consumer now."""
         return self.messages[0].is_void
 
 
@@ -118,14 +118,14 @@ class Service(Settler, Protocol):
     settler: "Service"
 
     def begin(self, batch: Batch) -> None:
-        """The listener was called."""
+        """Note that the listener is called with the batch."""
 
     async def finish(self, batch: Batch, verdict: Verdict) -> None:
         """Settle each message of the batch."""
 
 
 def done_of(outcome: Outcome, ack_index: int, size: int) -> int:
-    """How many messages of a batch are done: up to and with `ack_index`, none for LATER."""
+    """The number of messages of a batch that are done: through `ack_index`, 0 for LATER."""
     if outcome is Outcome.LATER:
         return 0
     return max(0, min(ack_index, size - 1) + 1)

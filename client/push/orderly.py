@@ -43,7 +43,7 @@ class _Line:
 
     @property
     def is_at_rest(self) -> bool:
-        """Nothing of it is with the application, and nothing is about to be."""
+        """True if no message of this queue is with the application or about to be handed out."""
         return not self.under_way and self.timer is None and not self.is_locking
 
 
@@ -77,7 +77,7 @@ class OrderlyService:
         self._closed = False
 
     def deliver(self, process_queue: ProcessQueue, records: list[Record]) -> None:
-        """These were pulled, in this order."""
+        """Queue pulled messages, in this order, and hand out the first if the queue is at rest."""
         line = self._lines.get(process_queue)
         if line is None:
             dropped = [each for each in self._lines if each.dropped]
@@ -92,7 +92,7 @@ class OrderlyService:
             self._next(line)
 
     def taken(self, message: ReceivedMessage) -> None:
-        """The application has taken it; its queue is not released until it is settled."""
+        """Keep the queue from being released until the application has settled the message."""
         message.source.under_way.begin(1)
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ class OrderlyService:
     # --- one message ----------------------------------------------------------------------------
 
     def acknowledge(self, message: ReceivedMessage) -> None:
-        """The message is done; the next one of its queue follows."""
+        """Acknowledge the message and hand out the next one of its queue."""
         process_queue = message.source
         offset = process_queue.settle(message.offset)
         if offset >= 0:
@@ -117,11 +117,11 @@ class OrderlyService:
         self._leave(message)
 
     async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
-        """The queue rests, then the message is tried again; -1 sends it to the dead letters."""
+        """Try the message again after a rest of the queue; -1 sends it to the dead letters."""
         await self._failed([message], None, for_good=delay_level < 0)
 
     def again(self, message: ReceivedMessage) -> None:
-        """The application released it unsettled: hand it out again at once."""
+        """Hand out again, at once, a message that the application released unsettled."""
         line = self._lines.get(message.source)
         if line is not None and message in line.under_way:
             self._rest(line, [message], 0.0)
@@ -129,7 +129,7 @@ class OrderlyService:
     # --- for a listener -------------------------------------------------------------------------
 
     def begin(self, batch: Batch) -> None:
-        """The listener has it now."""
+        """Keep the queue from being released until the listener has finished the batch."""
         batch.process_queue.under_way.begin(len(batch.messages))
 
     async def finish(self, batch: Batch, verdict: Verdict) -> None:

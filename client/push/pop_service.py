@@ -24,8 +24,22 @@ log = logging.getLogger(__name__)
 
 # How long a message that failed stays invisible, by how often it failed (popDelayLevel), seconds.
 AGAIN_SECONDS = (
-    *(10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600),
-    *(1200, 1800, 3600, 7200),
+    10,
+    30,
+    60,
+    120,
+    180,
+    240,
+    300,
+    360,
+    420,
+    480,
+    540,
+    600,
+    1200,
+    1800,
+    3600,
+    7200,
 )
 
 EXPIRED_CHECK_SECONDS = 1.0  # interval of the check for expired messages
@@ -42,7 +56,7 @@ class InFlightMessages:
         return len(self._messages)
 
     def add(self, message: "PoppedReceivedMessage") -> None:
-        """It came."""
+        """Add a message that was popped."""
         self._messages[message] = None
 
     def remove(self, message: "PoppedReceivedMessage") -> None:
@@ -78,12 +92,12 @@ class PoppedReceivedMessage(ReceivedMessage):
 
     @property
     def is_void(self) -> bool:
-        """Its queue was released or its invisible time is over."""
+        """True if the message's queue was released, or its invisible time is over."""
         return self.source.dropped or self.is_expired
 
     @property
     def is_expired(self) -> bool:
-        """The broker may deliver it to another consumer."""
+        """True if the invisible time is over: the broker may deliver the message elsewhere."""
         return monotonic() >= self._expires_at
 
     def finished(self) -> None:
@@ -128,7 +142,7 @@ class PopService:
     # --- one message ----------------------------------------------------------------------------
 
     def taken(self, message: ReceivedMessage) -> None:
-        """The application has it now; the broker knows how long it may."""
+        """Do nothing: the broker knows how long the application may have the message."""
 
     def acknowledge(self, message: ReceivedMessage) -> None:
         """Acknowledge the message, in the background."""
@@ -137,7 +151,7 @@ class PopService:
             self._in_background(self._ack(message))
 
     async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
-        """The message comes again after a while; -1 sends it to the dead letters."""
+        """Have the message popped again after a while; -1 sends it to the dead letters."""
         if not self._is_ours(message):
             return
         message.source.stats.failed += 1
@@ -157,17 +171,17 @@ class PopService:
                 self._in_background(self._again_after(message, next(longer, AGAIN_SECONDS[last])))
 
     def again(self, message: ReceivedMessage) -> None:
-        """The application released it unsettled; it may be handed out again."""
+        """Hand out again a message that the application released unsettled."""
         if not message.is_void:
             self._emit(self.settler, message.source, [message])
 
     # --- for a listener -------------------------------------------------------------------------
 
     def begin(self, batch: Batch) -> None:
-        """The listener has it now; the broker knows how long it may."""
+        """Do nothing: the broker knows how long the listener may have the batch."""
 
     async def finish(self, batch: Batch, verdict: Verdict) -> None:
-        """The first messages are done, the others come again."""
+        """Acknowledge the first `verdict.done` messages; the others come again."""
         for message in batch.messages[: verdict.done]:
             message.settle()
         for message in batch.messages[verdict.done :]:

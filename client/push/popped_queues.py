@@ -35,7 +35,7 @@ AGAIN_SECONDS = 1.0  # pullTimeDelayMillsWhenException
 
 @dataclass(frozen=True, slots=True)
 class PopSettings:
-    """How a push consumer pops, where its broker says that it is to pop.
+    """Settings of a push consumer's pops, which it does where its broker tells it to pop.
 
     A message stays invisible to the other members for `invisible_s` seconds. At most `batch`
     messages come at a time, 1 to 32, and none while more than `messages_max` of a queue are
@@ -101,7 +101,7 @@ class PoppedQueues:
         return list(self._places)
 
     def become(self, assigned: Mapping[str, Iterable[MessageQueue]]) -> None:
-        """Pop these, by topic, and no others of these topics."""
+        """Pop the queues of `assigned`, by topic, and no others of these topics."""
         wanted = {queue for queues in assigned.values() for queue in queues}
         self._leave(lambda queue: queue.topic in assigned and queue not in wanted)
         for queue in sorted(wanted - self._places.keys()):
@@ -115,7 +115,7 @@ class PoppedQueues:
         self._leave(lambda queue: queue.topic not in known)
 
     def infos(self) -> dict[MessageQueue, PopProcessQueueInfo]:
-        """Their state for brokers."""
+        """The state of each assignment, as brokers ask for it."""
         return {
             queue: PopProcessQueueInfo(len(place.in_flight), False, place.last_pop_ms)
             for queue, place in self._places.items()

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 PULL_AGAIN_SECONDS = (1.0, 2.0, 4.0)  # pullTimeDelayMillsWhenException, then growing
 FLOW_CONTROL_SECONDS = 0.02  # pullTimeDelayMillsWhenBrokerFlowControl
 GONE_SECONDS = 2.0  # more than a rebalance takes to let go of a queue that is gone
-NOT_LOCKED_SECONDS = 1.0  # until the next look whether a queue in order is ours alone
+NOT_LOCKED_SECONDS = 1.0  # until the next check of the lock on a queue in order
 SAY_AGAIN_SECONDS = 300.0  # log an unknown subscription again after this time
 NO_ROOM_SECONDS = 60.0  # log a queue that is full for this long
 
@@ -153,7 +153,7 @@ class PullLoop:
         return True
 
     def _may_pull_ahead(self) -> bool:
-        """True if nothing but the limits of the queue can stop the next pull."""
+        """True if only the queue's limits can delay the next pull: no pause, order or interval."""
         return self._going.is_set() and not self._in_order and not self._interval_s
 
     async def _awake(self, process_queue: ProcessQueue, event: asyncio.Event) -> None:

@@ -38,8 +38,8 @@ class Receiving(PushMember):
         """Call `function` with the messages, instead of iterating; before the start.
 
         It gets one message, or with `batch_max` a list of at most that many, of one queue, and a
-        `Context`. At most `concurrency` calls run at the same time; a plain function runs in a
-        thread. Returning acknowledges; raising (or returning `Outcome.LATER`) means redelivery.
+        `Context`. At most `concurrency` calls run at the same time; an ordinary function runs in
+        a thread. Returning acknowledges; raising (or returning `Outcome.LATER`) means redelivery.
         Works as `@consumer.listener` and as `@consumer.listener(concurrency=5)`.
         """
 

@@ -69,7 +69,7 @@ class ConsumeTrace:
         self._under_way: dict[MessageView, _Under] = {}
 
     def before(self, messages: Sequence[MessageView]) -> None:
-        """The application has them now, together."""
+        """Record that the application got these messages, together."""
         traced = [each for each in messages if self._is_traced(each)]
         if not traced or len(self._under_way) + len(traced) > UNDER_WAY_MAX:
             return
@@ -78,15 +78,21 @@ class ConsumeTrace:
         region = traced[-1].stored_properties[props.MSG_REGION]
         records = [
             (
-                "SubBefore", under.began_ms, region, self._group, under.request_id, each.msg_id,
-                each.reconsume_times, each.stored_properties.get(props.KEYS),
+                "SubBefore",
+                under.began_ms,
+                region,
+                self._group,
+                under.request_id,
+                each.msg_id,
+                each.reconsume_times,
+                each.stored_properties.get(props.KEYS),
             )
             for each in traced
-        ]  # fmt: skip
+        ]
         self._tracer.tell(traced[0].topic, records, _keys(traced))
 
     def after(self, messages: Sequence[MessageView], how: ConsumeReturn) -> None:
-        """The application has finished them; messages without a start record are skipped."""
+        """Record that the application finished them; those without a start record are skipped."""
         traced = [each for each in messages if each in self._under_way]
         if not traced:
             return
@@ -99,16 +105,22 @@ class ConsumeTrace:
         cost_ms = (now - under.began_ms) // under.size
         records = [
             (
-                "SubAfter", under.request_id, each.msg_id, cost_ms,
-                flag(how is ConsumeReturn.SUCCESS), each.stored_properties.get(props.KEYS),
-                int(code), now, self._group,
+                "SubAfter",
+                under.request_id,
+                each.msg_id,
+                cost_ms,
+                flag(how is ConsumeReturn.SUCCESS),
+                each.stored_properties.get(props.KEYS),
+                int(code),
+                now,
+                self._group,
             )
             for each in traced
-        ]  # fmt: skip
+        ]
         self._tracer.tell(traced[0].topic, records, _keys(traced))
 
     def forget(self, message: MessageView) -> None:
-        """It let go of this one, with nothing to tell."""
+        """Drop the start record of a message that the application released: no SubAfter follows."""
         self._under_way.pop(message, None)
 
     # --- inside ---------------------------------------------------------------------------------
@@ -133,32 +145,32 @@ class TracedService:
         service.settler = self
 
     def taken(self, message: ReceivedMessage) -> None:
-        """The application has it now."""
+        """Record that the application got the message."""
         self._service.taken(message)
         self._trace.before([message])
 
     def acknowledge(self, message: ReceivedMessage) -> None:
-        """The message is done."""
+        """Record a success and acknowledge the message."""
         self._service.acknowledge(message)
         self._trace.after([message], ConsumeReturn.SUCCESS)
 
     async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
-        """The message is to come again."""
+        """Record a failure and send the message back."""
         self._trace.after([message], ConsumeReturn.FAILED)
         await self._service.send_back(message, delay_level)
 
     def again(self, message: ReceivedMessage) -> None:
-        """The application let go of it unsettled."""
+        """Drop the start record and release the message unsettled."""
         self._trace.forget(message)
         self._service.again(message)
 
     def begin(self, batch: Batch) -> None:
-        """The listener has it now."""
+        """Record that the listener got the batch."""
         self._service.begin(batch)
         self._trace.before(batch.messages)
 
     async def finish(self, batch: Batch, verdict: Verdict) -> None:
-        """The listener has returned."""
+        """Record the listener's result and finish the batch."""
         self._trace.after(batch.messages, OF_RESULT[verdict.result])
         await self._service.finish(batch, verdict)
 

@@ -220,8 +220,11 @@ class Access:
         return self._open(visitor, Proved(self._clock()), user)
 
     async def renew(self, session: Session) -> bool:
-        """True if a session may go on: a user of a cluster is proved again from time to time, with
-        the rules of then. While brokers don't answer the rules stay as they were."""
+        """True if a session may go on.
+
+        A cluster's user is proved again every RULES_SECONDS, and the rules are read again. While
+        brokers don't answer the rules stay as they were.
+        """
         user, proof = session.signed, session.proof
         if not isinstance(user, ClusterUser) or not isinstance(proof, Proved):
             return True

@@ -80,7 +80,7 @@ class Audit:
         return entry
 
     async def end(self, entry: Entry, result: object) -> None:
-        """How the action ended; AuditFailed when that can't be written."""
+        """Write the result of an action; AuditFailed if it can't be written."""
         await self._write({"entry": entry.id, "step": "end", "result": result})
 
     def last(self, count: int) -> list[dict[str, Any]]:

@@ -50,7 +50,7 @@ class Probe(Asking):
     """The client of a login, which signs with what the visitor gave."""
 
     async def is_taken(self, address: str) -> bool:
-        """True if a broker takes a heartbeat that is signed so."""
+        """True if a broker takes a heartbeat signed with the visitor's name and secret."""
         body = HeartbeatData(f"console-{secrets.token_hex(8)}").encode()
         try:
             await self._ask(address, codes.HEART_BEAT, None, body)
@@ -90,7 +90,7 @@ class Lookup(Asking):
         return lists
 
     async def authorizes(self, address: str) -> bool:
-        """True if a broker checks what users may do, and not only their secrets."""
+        """True if a broker checks the permissions of users, and not only their secrets."""
         settings = java_properties.parse(await self.broker_config(address))
         return settings.get("authorizationEnabled") != "false"
 
@@ -107,8 +107,8 @@ def _entry(entry: policies.PolicyEntry) -> policies.PolicyEntry | None:
 
 @dataclass(slots=True)
 class UserRules:
-    """What the access lists of a user allow on every master; `clusters` are the names that brokers
-    give their cluster."""
+    """The access lists of a user on every master; `clusters` are the names that brokers give their
+    cluster."""
 
     clusters: list[str]
     lists: list[Lists]
@@ -116,7 +116,7 @@ class UserRules:
     _known: dict[tuple[Right, str, str], bool] = field(default_factory=dict)
 
     def allow(self, right: Right, *, topic: str | None, group: str | None) -> bool:
-        """True if each master allows an action of this right. Every user may view what is about no
+        """True if each master allows an action of this right. Every user may view pages about no
         topic and no group."""
         if self.is_free:
             return True

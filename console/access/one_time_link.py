@@ -27,11 +27,11 @@ class OneTimeLink:
 
     @property
     def wait_s(self) -> float:
-        """How long until a visitor may ask for another one."""
+        """The seconds until a visitor may ask for a new link."""
         return max(0.0, self._made + PAUSE_SECONDS - self._clock())
 
     def take(self, word: str) -> bool:
-        """True if this is the link; it is void from then on."""
+        """True if `word` is the secret of the current link, which is then void."""
         wanted, given = self._hash or bytes(32), _hash(word)
         is_right = hmac.compare_digest(wanted, given)
         if self._hash is None or not is_right or self._clock() - self._made > SECONDS:

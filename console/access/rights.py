@@ -20,7 +20,7 @@ class Right(IntEnum):
 
 
 class Bodies(StrEnum):
-    """What a visitor sees of bodies: all, the names and kinds of JSON fields, or nothing."""
+    """The part of bodies that a visitor sees: all, names and kinds of JSON fields, or nothing."""
 
     SHOWN = "shown"
     MASKED = "masked"
@@ -36,7 +36,7 @@ class Patterns:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Self:
-        """From texts such as `orders` and `orders*`; ValueError for one that can't be used."""
+        """Read texts such as `orders` and `orders*`; ValueError for one that can't be used."""
         given = list(texts)
         if len(given) > PATTERNS_MAX:
             raise ValueError(f"{len(given)} patterns are given, the limit is {PATTERNS_MAX}")
@@ -55,11 +55,11 @@ class Patterns:
 
     @property
     def are_all(self) -> bool:
-        """Every name fits."""
+        """True if every name fits."""
         return "" in self.prefixes
 
     def fit(self, name: str) -> bool:
-        """True if the name is one of them."""
+        """True if the name is one of `names` or begins with one of `prefixes`."""
         return name in self.names or name.startswith(self.prefixes)
 
 
@@ -72,7 +72,10 @@ class Rules(Protocol):
     is_free: bool
 
     def allow(self, right: Right, *, topic: str | None, group: str | None) -> bool:
-        """True if it allows this; with neither topic nor group: for the whole cluster."""
+        """True if the list allows actions of `right` on the topic, the group, or both.
+
+        With neither topic nor group the action is about the whole cluster.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class Visitor:
 
     @property
     def is_limited(self) -> bool:
-        """Some topics or groups are not to be seen."""
+        """True if the visitor may not see all topics and groups."""
         if self.rules is not None and not self.rules.is_free:
             return True
         return not (self.topics.are_all and self.groups.are_all)
@@ -104,10 +107,10 @@ class Visitor:
         group: str | None = None,
         cluster: str | None = None,
     ) -> bool:
-        """True if the visitor may do this with the topic, the group, or both.
+        """True if the visitor may do actions of `right` on the topic, the group, or both.
 
-        A retry or dead letter topic counts as its group. With neither topic nor group it is about
-        a whole cluster: a limited visitor may only view that.
+        A retry or dead letter topic counts as its group. With neither topic nor group the action is
+        about a whole cluster: a limited visitor may only view that.
         """
         if right > self.right or (cluster is not None and self.cluster not in (None, cluster)):
             return False

@@ -97,11 +97,11 @@ class Sessions:
             self._drop(key)
 
     def sweep(self) -> None:
-        """End all that are idle or open for too long."""
+        """End all sessions that are idle or open for too long."""
         self.end_where(self._is_old)
 
     def is_open(self, session: Session) -> bool:
-        """True if it goes on, for what runs longer than one request."""
+        """True until the session is over; for work that lasts longer than one request."""
         return not session.is_over and not self._is_old(session)
 
     def _is_old(self, session: Session) -> bool:

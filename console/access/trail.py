@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Ending(StrEnum):
-    """How an action ended. OPEN: it runs, or was cut off; there is no second line."""
+    """The end of an action. OPEN: it runs, or was cut off; there is no second line."""
 
     DONE = "done"
     PARTLY = "partly done"

@@ -42,7 +42,7 @@ class User:
     password: PasswordHash | None = field(default=None, repr=False)
 
     def visitor(self, address: str) -> Visitor:
-        """This user as a visitor from an address; ValueError for patterns that can't be used."""
+        """The user as a visitor from an address; ValueError for patterns that can't be used."""
         topics, groups = Patterns.of(self.topics), Patterns.of(self.groups)
         return Visitor(self.name, self.right, topics, groups, self.bodies, address=address)
 

@@ -40,7 +40,7 @@ class Changed(TextError):
 
 
 class State(StrEnum):
-    """What became of a change."""
+    """The result of a change."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -131,8 +131,8 @@ class Change:
 
 @dataclass(slots=True)
 class Plan:
-    """What an action would do. `notes` are for people, `refusals` say why it can't be done.
-    `topics` are the topics that it writes to besides the ones that its fields name."""
+    """The changes that an action would make. `notes` are for people, `refusals` say why the action
+    can't be done. `topics` are the topics to be written besides the ones that fields name."""
 
     changes: list[Change] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -141,11 +141,11 @@ class Plan:
     topics: set[str] = field(default_factory=set)
 
     def note(self, pattern: str, /, **values: object) -> None:
-        """Tell people something."""
+        """Add a note for people."""
         self.notes.append(Text(pattern, **values))
 
     def refuse(self, pattern: str, /, **values: object) -> None:
-        """Say why it can't be done."""
+        """Add a reason why the action can't be done."""
         self.refusals.append(Text(pattern, **values))
 
     @property
@@ -160,7 +160,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a change; `remark` is the broker's, or says what to look at."""
+    """The result of one change; `remark` is the broker's, or says what to check."""
 
     place: str
     after: str
@@ -199,7 +199,7 @@ class Action:
         return {one.name: one.read(form.get(one.name, "")) for one in self.fields}
 
     def target(self, values: Values) -> str:
-        """What it is done to, for the audit."""
+        """The names that the action is done to, for the audit."""
         names = self.topics + self.groups
         found = [str(values[name]) for name in names if values.get(name)]
         return ", ".join(found) or self.title
@@ -282,7 +282,10 @@ async def do(change: Change) -> Outcome:
 
 
 def state_of(wrong: AerobeeError) -> tuple[State, str]:
-    """What a failed request says: refused, never sent, or unknown."""
+    """The state of a change whose request failed, and its text.
+
+    UNKNOWN if the request may have been executed without an answer, else REFUSED.
+    """
     is_lost = isinstance(wrong, UnreachableError) and not wrong.is_unsent
     if is_lost or isinstance(wrong, NoAnswerError):
         return State.UNKNOWN, Text(

@@ -124,7 +124,7 @@ async def _permission(watched: Watched, values: Values, is_wipe: bool) -> Plan:
 
 
 async def _writable(watched: Watched, broker: str) -> tuple[int, int]:
-    """How many of some of a broker's topics can be written by the name servers, and of how many."""
+    """The number of a broker's topics that the name servers list as writable, and of all asked."""
     rows = watched.collector.topics().values()
     names = [row.name for row in rows if broker in row.brokers][:TOPICS_ASKED]
     writable = asked = 0
@@ -170,7 +170,11 @@ ACTIONS = (
         typed="broker",
     ),
     Action(
-        "broker-write", "Give the write permission back to a broker", (BROKER,), _add,
-        right=Right.ADMINISTER, typed="broker",
+        "broker-write",
+        "Give the write permission back to a broker",
+        (BROKER,),
+        _add,
+        right=Right.ADMINISTER,
+        typed="broker",
     ),
-)  # fmt: skip
+)

@@ -80,7 +80,7 @@ class RuleEntry(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Definitions(msgspec.Struct, forbid_unknown_fields=True):
-    """What a text holds."""
+    """The topics, groups and rules of one text."""
 
     format: Literal["aerobee definitions 1"]
     topics: list[TopicEntry] = []

@@ -20,7 +20,7 @@ class LedgerFull(Exception):
 
 
 class Ledger:
-    """What became of each dead letter of a group, by the letter's offset id."""
+    """The state of each dead letter of a group, by the letter's offset id, in a file."""
 
     def __init__(self, folder: Path, cluster: str, group: str, target: str) -> None:
         self.about = {"format": FORMAT, "cluster": cluster, "group": group, "target": target}

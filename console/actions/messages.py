@@ -116,7 +116,7 @@ async def stored(watched: Watched, offset_id: str) -> tuple[str, str, Record]:
 
 
 def _check_topic(given: str, topic: str) -> None:
-    """What a visitor may do is decided by the topic of the form: it must be the message's."""
+    """Raise Unfit unless the form's topic, by which rights are checked, is the message's."""
     if given != topic:
         raise Unfit(
             "the message is of topic %(topic)s, not of %(given)s; give its topic",

@@ -180,7 +180,7 @@ async def _through_members(watched: Watched, address: str, group: str, topic: st
 async def _target(
     watched: Watched, values: Values, pins: Pins, queue: MessageQueue, one: Bounds
 ) -> int:
-    """Where a queue is to go on. A target that moves by itself is the one of the preview."""
+    """The offset at which a queue is to go on; a moving target is pinned by the preview."""
     kind = values["kind"]
     if kind == BEGIN:
         return one.least
@@ -274,7 +274,12 @@ ACTIONS = (
             GROUP,
             TOPIC,
             Field(
-                "kind", "Go on from", "choice", True, END, KINDS,
+                "kind",
+                "Go on from",
+                "choice",
+                True,
+                END,
+                KINDS,
                 note="end skips what waits, begin reads all again, forward adds to each queue",
             ),
             Field("time", "Time", "time", note="UTC, or ms since 1970"),
@@ -301,4 +306,4 @@ ACTIONS = (
         groups=("source", "target"),
         typed="target",
     ),
-)  # fmt: skip
+)

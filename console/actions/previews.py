@@ -15,7 +15,7 @@ KEPT_MS = 600_000
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a visitor was shown."""
+    """A plan as it was shown to a visitor."""
 
     action: Action
     cluster: str
@@ -27,12 +27,12 @@ class Preview:
 
     @property
     def pins(self) -> Pins:
-        """What the second plan goes by."""
+        """The values that the plan keeps for its second run, at the confirmation."""
         return self.plan.pins
 
     @property
     def size(self) -> int:
-        """About the bytes of its values."""
+        """The approximate bytes of the values."""
         return sum(len(one) for one in self.values.values() if isinstance(one, str))
 
 
@@ -74,5 +74,5 @@ class Previews:
         return found
 
     def drop(self, ident: str) -> None:
-        """It is used."""
+        """Drop a preview, because it is used."""
         self._kept.pop(ident, None)

@@ -2,8 +2,8 @@
 
 A letter goes to the group's retry topic, which no other group reads, or to a topic. Its copy has
 the key `redriven:OFFSET_ID`, by which a later run finds it at the broker. Before a send the ledger
-gets a line, and after it another. A letter whose send had no answer is looked for by its key. When
-that is not found, either, it stays unknown until a visitor has it sent once more.
+gets a line, and after it another. A letter whose send had no answer is searched by its key. If the
+key is not found, either, the letter stays unknown until a visitor has it sent once more.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ Pause = Callable[[float], Awaitable[None]]
 
 
 class Post(Protocol):
-    """How letters get to their topics."""
+    """Sends letters to their topics."""
 
     async def topic_for(self, letter: Record) -> str:
         """The topic to send a letter to; AerobeeError where there is none."""
@@ -40,11 +40,11 @@ class Post(Protocol):
         """Send a letter with one request."""
 
     async def is_there(self, letter: Record, topic: str, key: str) -> bool:
-        """True if a message with this key is in the topic."""
+        """True if the topic has a message with this key, so the letter was sent."""
 
 
 class Phase(StrEnum):
-    """How far a run is."""
+    """The phase of a run."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -53,7 +53,7 @@ class Phase(StrEnum):
 
 @dataclass(slots=True)
 class Counts:
-    """What became of the letters of a run."""
+    """The numbers of a run's letters by their result."""
 
     sent: int = 0
     skipped: int = 0
@@ -103,7 +103,7 @@ def keys_with(letter: Record, key: str) -> str:
 
 
 def refusal_of(letter: Record, *, is_retry: bool) -> str | None:
-    """Why a letter can't be sent again as it is, None when it can."""
+    """The reason why a letter can't be sent again as it is, None if it can."""
     if not letter.is_body_intact:
         return Text("its body is not what was sent: the checksum is wrong")
     pairs = without_deliveries(letter.properties, original=not is_retry)
@@ -171,7 +171,7 @@ async def drive(
 async def _one(
     letter: Record, post: Post, ledger: Ledger, run: Run, is_retry: bool, unknown_again: bool
 ) -> str | None:
-    """What became of a letter; None when it was skipped."""
+    """Send one letter; returns its state, None if it was skipped."""
     ident, key = letter.offset_id, key_of(letter)
     had = ledger.states.get(ident)
     if had == SENT:
@@ -192,12 +192,15 @@ async def _one(
         return _failed(ledger, run, ident, state, str(fault))
     if had in (SENDING, UNKNOWN) and not unknown_again:
         return _failed(
-            ledger, run, ident, UNKNOWN,
+            ledger,
+            run,
+            ident,
+            UNKNOWN,
             Text(
                 "an earlier send had no answer, and its key is not found: look, then run with "
                 "unknown ones sent again"
             ),
-        )  # fmt: skip
+        )
     ledger.write(ident, SENDING, topic=topic, at_ms=now_ms())
     try:
         await post.send(letter, topic, keys_with(letter, key))

@@ -57,7 +57,7 @@ class Network:
         await self._watched.admin.send_letter(letter, topic, keys, is_retry=is_retry)
 
     async def is_there(self, letter: Record, topic: str, key: str) -> bool:
-        """True if a message with this key is in the topic."""
+        """True if the topic has a message with this key, so the letter was sent."""
         try:
             found = await self._watched.admin.query(topic, key)
         except NoRouteError:
@@ -105,7 +105,7 @@ class Redrives:
         return Ledger(self._folder, watched.name, values["group"], target)
 
     async def rehearse(self, watched: Watched, values: Values, pins: Pins) -> Plan:
-        """What would be sent where, and what can't be."""
+        """The plan of a redrive: the letters to be sent, by topic, and those that can't be."""
         _check(watched, values)
         pins.setdefault("end", values["end"] or now_ms())
         plan = Plan(pins=pins)

@@ -27,7 +27,7 @@ Do = Callable[[], Awaitable[None]]
 
 
 async def _users(watched: Watched, name: str) -> dict[str, str]:
-    """What each master says of a user."""
+    """Kind and status of a user on each master, by broker name."""
     return {
         broker: next(
             (f"{one.user_type}, {one.user_status}" for one in found if one.username == name), NONE
@@ -37,7 +37,7 @@ async def _users(watched: Watched, name: str) -> dict[str, str]:
 
 
 async def _rules(watched: Watched, subject: str, resource: str) -> dict[str, str]:
-    """What each master says of a user's rule about a resource."""
+    """The rule of a user about a resource on each master, by broker name."""
     found: dict[str, str] = {}
     for broker, lists in (await watched.admin.permissions(subject)).items():
         entries = [
@@ -84,9 +84,11 @@ async def _create(watched: Watched, values: Values, pins: Pins) -> Plan:
     user = UserInfo(values["user"], values["password"], kind)
     before = await _users(watched, values["user"])
     plan = await _to_all(
-        watched, before, f"{kind}, {ENABLED}",
+        watched,
+        before,
+        f"{kind}, {ENABLED}",
         lambda address: partial(watched.admin.make_user, address, user),
-    )  # fmt: skip
+    )
     if any(state != NONE for state in before.values()):
         plan.refuse("user %(user)s is there already; change it instead", user=values["user"])
     return plan
@@ -101,9 +103,11 @@ async def _update(watched: Watched, values: Values, pins: Pins) -> Plan:
         word for word in (kind, status, Text("new password") if user.password else None) if word
     ]
     plan = await _to_all(
-        watched, before, joined(", ", words),
+        watched,
+        before,
+        joined(", ", words),
         lambda address: partial(watched.admin.change_user, address, user),
-    )  # fmt: skip
+    )
     if not words:
         plan.refuse("nothing would change")
     plan.refusals += _strangers(before, values["user"])
@@ -113,9 +117,11 @@ async def _update(watched: Watched, values: Values, pins: Pins) -> Plan:
 async def _delete(watched: Watched, values: Values, pins: Pins) -> Plan:
     before = await _users(watched, values["user"])
     plan = await _to_all(
-        watched, before, NONE,
+        watched,
+        before,
+        NONE,
         lambda address: partial(watched.admin.drop_user, address, values["user"]),
-    )  # fmt: skip
+    )
     plan.refusals += _strangers(before, values["user"])
     plan.note("its rules are deleted with it")
     return plan
@@ -177,9 +183,11 @@ async def _delete_rule(watched: Watched, values: Values, pins: Pins) -> Plan:
     subject, resource = f"User:{values['user']}", values["resource"]
     before = await _rules(watched, subject, resource)
     plan = await _to_all(
-        watched, before, NONE,
+        watched,
+        before,
+        NONE,
         lambda address: partial(watched.admin.drop_rule, address, subject, resource),
-    )  # fmt: skip
+    )
     if all(state == NONE for state in before.values()):
         plan.refuse("there is no rule about this resource; see the page Access")
     return plan

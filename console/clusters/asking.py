@@ -28,13 +28,13 @@ EVER_MS = 2**63 - 1
 
 
 class DelayOffsets(Body):
-    """How far each delay level is delivered, by level (45)."""
+    """The delivered offset of each delay level, by level (45)."""
 
     offset_table: dict[Int32, Int64] = {}
 
 
 class Asking(Changing):
-    """What brokers without our requests for pages are asked one by one."""
+    """Asks brokers that don't know our requests for pages, one topic or group at a time."""
 
     async def groups_at(self, address: str) -> SubscriptionGroupWrapper:
         """All groups of one broker with their settings."""
@@ -52,7 +52,7 @@ class Asking(Changing):
         return body_of(await self._ask(address, code, TopicName(topic)), TopicConfig, code)
 
     async def readable(self, topic: str) -> dict[str, str]:
-        """Where each broker of a topic is asked: at its master, or at a slave without one."""
+        """The address at which each broker of a topic is asked: its master's, else a slave's."""
         found = {
             broker.broker_name or "": broker.broker_addrs[min(broker.broker_addrs)]
             for broker in (await self.route(topic)).broker_datas
@@ -63,7 +63,7 @@ class Asking(Changing):
         return found
 
     async def lacks_master(self, topic: str, broker: str) -> bool:
-        """True if only slaves of this broker are there."""
+        """True if the topic's route has this broker without a master."""
         datas = (await self.route(topic)).broker_datas
         return any(one.broker_name == broker and MASTER_ID not in one.broker_addrs for one in datas)
 

@@ -110,7 +110,7 @@ class Changing(Admin):
     # --- dead letters ---------------------------------------------------------------------------
 
     async def retry_topic(self, topic: str, group: str) -> str:
-        """Where a group gets messages of a topic again; ClientError for one that reads in
+        """The retry topic of a group for messages of a topic; ClientError for a group that reads in
         order."""
         return await self._retry_topic(topic, group)
 

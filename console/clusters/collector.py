@@ -1,8 +1,8 @@
 """Samples of a cluster: each broker's runtime info, topics and groups, every ten seconds.
 
 Each broker has a task and a pace of its own, so a dead one costs the others nothing. Our brokers
-answer pages of topics and groups. Others are asked for one topic and one group at a time: the ones
-that a visitor looked at first, then the ones with the oldest figures.
+answer pages of topics and groups. Others are asked for one topic and one group at a time: first
+the ones that a visitor asked for, then the ones with the oldest figures.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ from .tables import Tables
 
 SAMPLE_SECONDS = 10.0
 FIRST_SAMPLE_SECONDS = 0.75  # after the start: until then a visitor waits for the first sample
-WANTED_MS = 60_000  # how long a topic or group counts as looked at
+WANTED_MS = 60_000  # how long a topic or group counts as asked for
 WANTED_MAX = 1_000
-PAGE_ROWS = 1_000  # a page costs a look at all names, however short it is
+PAGE_ROWS = 1_000  # a page makes the broker scan all names, however short it is
 SERIES_PER_STEP = 500  # of histories, between which the loop serves pages
 GONE_MS = 3_600_000  # how long a broker that the name servers do not list stays on the pages
 
@@ -103,14 +103,14 @@ class Collector:
                     await self.sampled.wait()
 
     def want(self, name: str) -> None:
-        """A visitor looks at this topic or group."""
+        """Note that a visitor's page asks for this topic or group."""
         self._wanted.pop(name, None)
         self._wanted[name] = self._now()
         while len(self._wanted) > WANTED_MAX:
             del self._wanted[next(iter(self._wanted))]
 
     def _seen(self) -> set[str]:
-        """What a visitor looks at."""
+        """The topics and groups that a visitor asked for within WANTED_MS."""
         since = self._now() - WANTED_MS
         return {name for name, at_ms in self._wanted.items() if at_ms >= since}
 
@@ -201,7 +201,7 @@ class Collector:
             await asyncio.sleep(max(0.5, until - self._clock()))
 
     async def _ask_proxies(self) -> None:
-        """Ask the proxies about each group in turn, the ones that a visitor looks at first."""
+        """Ask the proxies about each group in turn, first the ones that a visitor asked for."""
         await self.sampled.wait()
         while True:
             until = self._clock() + SAMPLE_SECONDS
@@ -302,8 +302,10 @@ class Collector:
         await self._publish()
 
     async def _one_by_one(self, broker: BrokerSample, until: float) -> None:
-        """Figures of single topics and groups, as many as the pace allows until then: what a
-        visitor looks at first, and of these what was asked for the longest ago."""
+        """Sample single topics and groups, as many as the pace allows until `until`.
+
+        The ones that a visitor asked for come first, of these the ones with the oldest figures.
+        """
         for is_group, name in in_turn(broker, self._seen()):
             # A topic or a group that is gone meanwhile is no fault of the broker.
             with suppress(AerobeeError):

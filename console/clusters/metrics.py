@@ -45,16 +45,25 @@ def families(clusters: Clusters) -> Iterator[Family]:
     ):
         yield f"aerobee_console_group_{name}", "gauge", text, PAIR, _pairs(watched, figure)
     yield (
-        *("aerobee_console_group_members", "gauge", "Members that are connected", GROUP),
+        "aerobee_console_group_members",
+        "gauge",
+        "Members that are connected",
+        GROUP,
         _groups(watched, "members"),
     )
     yield (
-        *("aerobee_console_group_dead_letters", "gauge", "Messages among the dead letters", GROUP),
+        "aerobee_console_group_dead_letters",
+        "gauge",
+        "Messages among the dead letters",
+        GROUP,
         _dead_letters(watched),
     )
     yield (
-        *("aerobee_console_group_subscriptions_differ", "gauge"),
-        *("1 for a group whose members subscribe differently", GROUP, _differing(watched)),
+        "aerobee_console_group_subscriptions_differ",
+        "gauge",
+        "1 for a group whose members subscribe differently",
+        GROUP,
+        _differing(watched),
     )
 
 

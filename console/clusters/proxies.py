@@ -62,14 +62,14 @@ class Proxies:
         return sorted({host for one in live for host in one.proxies or ()}) if told else None
 
     def addresses(self) -> list[str] | None:
-        """Where proxies are asked; None when no master has told."""
+        """The addresses at which proxies are asked; None when no master has told."""
         if not self._port:
             return []
         hosts = self.hosts()
         return None if hosts is None else [f"{host}:{self._port}" for host in hosts]
 
     def behind(self) -> Callable[[str], Behind]:
-        """What tells how many members of a group are behind proxies, as of the last sample."""
+        """A function that returns a group's members behind proxies, as of the last sample."""
         found, default = (self._behind, NOT_ASKED) if self.addresses() != [] else ({}, NO_PROXY)
         return lambda group: found.get(group, default)
 

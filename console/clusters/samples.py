@@ -1,4 +1,4 @@
-"""What was measured of brokers: each figure with the time of its measurement."""
+"""The measurements of brokers: each figure with the time of its measurement."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -222,8 +222,11 @@ def group_row(
 
 
 def _differing(rows: Iterable[GroupSummary], behind: Behind, members: int | None) -> str | None:
-    """How members subscribe differently, as brokers tell it; None when one of them does not tell
-    it. What members behind proxies subscribe to, no proxy tells for each."""
+    """The difference between members' subscriptions, as brokers tell it; "" for none.
+
+    None when it is not known: a broker does not tell it, or members are behind proxies, which do
+    not tell the subscription of each.
+    """
     told = [one.differing for one in rows]
     differing = next(filter(None, told), None)
     if differing is not None:
@@ -234,7 +237,7 @@ def _differing(rows: Iterable[GroupSummary], behind: Behind, members: int | None
 
 def in_turn(broker: BrokerSample, first: Collection[str]) -> list[tuple[bool, str]]:
     """The topics (False) and groups (True) of a broker in the order to ask: the ones of `first`
-    before the others, and of each what was asked for the longest ago."""
+    before the others, and of each kind first those with the oldest figures."""
     queue = [
         (name not in first, one.at_ms or 0, is_group, name)
         for is_group, table in ((False, broker.topics), (True, broker.groups))
@@ -244,8 +247,10 @@ def in_turn(broker: BrokerSample, first: Collection[str]) -> list[tuple[bool, st
 
 
 def age_of(span: QueueTimeSpan, now_ms: int) -> int | None:
-    """How long a group's next message of a queue has waited. Where that message is gone, the first
-    one that the queue still has; None without any."""
+    """The milliseconds for which a group's next message of a queue has waited.
+
+    If that message is gone, the first one that the queue still has counts. None without any.
+    """
     if 0 <= span.delay_time <= AGE_MS_MAX:
         return span.delay_time
     first_ms = span.min_time_stamp

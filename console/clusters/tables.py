@@ -23,7 +23,7 @@ ROWS_PER_STEP = 50  # between two steps the loop serves pages
 
 
 class _Now(NamedTuple):
-    """What all rows of one step are made of."""
+    """The samples that all rows of one step are made of."""
 
     masters: list[BrokerSample]
     is_whole: bool
@@ -62,7 +62,7 @@ class Tables:
             self._made = making
 
     def topic(self, name: str) -> None:
-        """Only this topic's figures are new."""
+        """Make the row of this topic again, because only its figures are new."""
         row = self._topic(name, self._now())
         before = self.topics.get(name)
         if before is not None:
@@ -70,17 +70,17 @@ class Tables:
             self.topics[name] = row
 
     def group(self, name: str) -> None:
-        """Only this group's figures are new."""
+        """Make the row of this group again, because only its figures are new."""
         if name in self.groups:
             self.groups[name] = self._group(name, self._now())
 
     def name_topics(self, names: Iterable[str]) -> None:
-        """These topics are known now; others may follow."""
+        """Add rows for topics that are known now; others may follow."""
         now = self._now()
         self.topics |= {name: self._topic(name, now) for name in names}
 
     def name_groups(self, names: Iterable[str]) -> None:
-        """These groups are known now; others may follow."""
+        """Add rows for groups that are known now; others may follow."""
         now = self._now()
         self.groups |= {name: self._group(name, now) for name in names}
 

@@ -114,9 +114,7 @@ async def _members(peers: Peers, info: ReplicasInfo) -> list[Replica]:
         for one in group:
             epoch, end = await _log_of(peers, one.broker_address or "")
             found.append(
-                Replica(
-                    *(one.broker_id, one.broker_address or "", one.alive, is_in_set, epoch, end)
-                )
+                Replica(one.broker_id, one.broker_address or "", one.alive, is_in_set, epoch, end)
             )
     return sorted(found)
 

@@ -410,7 +410,7 @@ def of_topic(
 def of_retention(
     name: str, attributes: Mapping[str, str], settings: Mapping[str, str], broker: str
 ) -> Iterator[Finding]:
-    """What a topic costs that keeps its messages longer than its broker keeps others."""
+    """The cost of a topic that keeps its messages longer than its broker keeps others."""
     keep_hours = _number(attributes, RETENTION_MS, 0) / HOUR_MS
     others_hours = _number(settings, "fileReservedTime", KEEP_HOURS)
     if keep_hours > others_hours:

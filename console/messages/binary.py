@@ -11,7 +11,7 @@ BEGINS = frozenset(bytes([one]) for one in (*range(0x80, 0xA0), *range(0xDC, 0xE
 
 
 def may_be_msgpack(body: bytes) -> bool:
-    """True if a body begins as a map or an array does."""
+    """True if a body begins with the first byte of a msgpack map or array."""
     return body[:1] in BEGINS
 
 

@@ -17,9 +17,20 @@ from .shown import id_of, shown, unpacked
 MESSAGES_MAX = 100_000  # of one export
 BYTES_MAX = 256 << 20
 COLUMNS = (
-    "topic", "broker", "queue", "offset", "id", "tag", "keys", "stored_ms", "born_ms", "retries",
-    "properties", "encoding", "body",
-)  # fmt: skip
+    "topic",
+    "broker",
+    "queue",
+    "offset",
+    "id",
+    "tag",
+    "keys",
+    "stored_ms",
+    "born_ms",
+    "retries",
+    "properties",
+    "encoding",
+    "body",
+)
 FORMATS = {"jsonl": "application/x-ndjson", "csv": "text/csv"}
 # What a spreadsheet takes for the beginning of a formula, also behind blanks.
 FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
@@ -33,10 +44,20 @@ def exported(record: Record, broker: str, bodies: Bodies) -> dict[str, Any]:
     pairs = record.properties
     encoding, body = _body(record, bodies)
     values = (
-        record.topic, broker, record.queue_id, record.queue_offset, id_of(record),
-        pairs.get(props.TAGS, ""), pairs.get(props.KEYS, ""), record.store_ms, record.born_ms,
-        record.reconsume_times, props.own(pairs), encoding, body,
-    )  # fmt: skip
+        record.topic,
+        broker,
+        record.queue_id,
+        record.queue_offset,
+        id_of(record),
+        pairs.get(props.TAGS, ""),
+        pairs.get(props.KEYS, ""),
+        record.store_ms,
+        record.born_ms,
+        record.reconsume_times,
+        props.own(pairs),
+        encoding,
+        body,
+    )
     return dict(zip(COLUMNS, values, strict=True))
 
 
@@ -47,21 +68,25 @@ class Lines:
         self._is_csv = kind == "csv"
 
     def head(self) -> bytes:
-        """What comes before the first message."""
+        """The bytes before the first message."""
         return _csv(COLUMNS) if self._is_csv else b""
 
     def line(self, row: dict[str, Any]) -> bytes:
-        """One message."""
+        """The line of one message."""
         if not self._is_csv:
             return json.dumps(row).encode() + b"\n"
         return _csv([row[name] for name in COLUMNS])
 
     def end(self, progress: Progress, why: str | None) -> bytes:
-        """How the export ended; in CSV only where it is not whole."""
+        """The line about the end of the export; in CSV only if the export is not whole."""
         told = {
-            "scanned": progress.scanned, "found": progress.found, "left": progress.left,
-            "why": why, "cursor": progress.cursor, "faults": progress.faults,
-        }  # fmt: skip
+            "scanned": progress.scanned,
+            "found": progress.found,
+            "left": progress.left,
+            "why": why,
+            "cursor": progress.cursor,
+            "faults": progress.faults,
+        }
         if not self._is_csv:
             return json.dumps({"end": told}).encode() + b"\n"
         wrong = [*([why] if why else []), *progress.faults]

@@ -163,7 +163,7 @@ async def _place(admin: Asking, queue: MessageQueue, offset: int) -> _Place:
 
 
 def _sent(record: Record) -> Step:
-    """Where a message came from: a proxy names the client's address."""
+    """The step of the send; a message sent through a proxy names the client's address."""
     client = record.properties.get(props.BORN_HOST)
     if client is None:
         what, proof = (
@@ -183,7 +183,7 @@ def _sent(record: Record) -> Step:
 
 
 async def _retries(admin: Asking, topic: str, group: str, key: str) -> list[Step]:
-    """What a group's retry and dead letter topics have of it."""
+    """The steps that the records of a message in a group's retry and dead letter topics prove."""
     if not key:
         return []
     steps = []
@@ -209,7 +209,7 @@ async def _retries(admin: Asking, topic: str, group: str, key: str) -> list[Step
 async def _in_group(
     admin: Asking, record: Record | None, place: _Place | None, group: str, traced: list[Step]
 ) -> list[Step]:
-    """How far a group is."""
+    """The step that a group's offset proves about the message, or that it is not known."""
     if place is None:
         why = Text("the message's place in its queue is not known any more")
         return [Step(None, Text("how far the group is is not known"), why, group)]
@@ -250,7 +250,7 @@ async def _in_group(
 
 
 def _filtered(record: Record, online: ConsumerConnection | None) -> str | None:
-    """Why the present subscription of a group refuses a message; None if it does not."""
+    """The reason why a group's present subscription refuses a message; None if it does not."""
     wanted = None if online is None else online.subscription_table.get(record.topic)
     if wanted is None or wanted.sub_string in (None, "", SUB_ALL):
         return None
@@ -273,8 +273,8 @@ def _fits(wanted: SubscriptionData, pairs: Mapping[str, str]) -> bool:
 
 
 async def _waits(admin: Asking, for_topic: str, key: str) -> list[Step]:
-    """The records of the topics in which messages for this one wait for the end of a transaction,
-    for a time or for their next try."""
+    """The steps that records prove in topics where messages for `for_topic` wait: for the end of a
+    transaction, for a time or for their next try."""
     found, _ = await _query(admin, HALF_TOPIC, key)
     steps = [
         Step(

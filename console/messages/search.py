@@ -1,4 +1,4 @@
-"""A search over the messages of a time: streamed, with how much was looked at, and resumable."""
+"""A search over the messages of a time: streamed, with its progress, and resumable."""
 
 import asyncio
 import base64
@@ -17,7 +17,7 @@ from ..texts import Text
 from .fields import Fields, Reads
 
 PULL_MESSAGES = 1_024  # of one request; a broker may give fewer
-SLICE_MESSAGES = 64  # looked at before others are served
+SLICE_MESSAGES = 64  # checked before others are served
 CURSOR_CHARS_MAX = 16 << 10
 HITS_MAX = 500
 SCANNED_MAX = 5_000_000
@@ -25,8 +25,8 @@ SCANNED_MAX = 5_000_000
 
 @dataclass(slots=True)
 class Progress:
-    """How far a search is. `left` are messages not looked at, `why` says why it ended there, None
-    at its end. `faults` are queues that could not be read, and why."""
+    """The progress of a search. `left` counts the messages not checked, `why` says why the search
+    ended before them, None at its end. `faults` are queues that could not be read, and why."""
 
     scanned: int = 0
     found: int = 0

@@ -69,7 +69,7 @@ class Batch(msgspec.Struct, tag=True):
     is_last: bool = False
 
     def progress(self) -> Progress:
-        """How far the search is."""
+        """The progress of the search."""
         return Progress(
             self.scanned,
             self.count,
@@ -84,7 +84,7 @@ Asked = Start | More | Leave
 
 
 def batch_of(number: int, found: list[Record], progress: Progress) -> Batch:
-    """The batch of what was found since the last one."""
+    """The batch of the messages that were found since the last batch."""
     return Batch(
         number,
         found,

@@ -40,7 +40,7 @@ class Served:
         self._types: dict[str, Types] = {}
 
     def take(self, asked: Asked) -> None:
-        """What the console asks for."""
+        """Handle a frame of the console: begin a search, allow a batch more, or cancel a search."""
         if isinstance(asked, Start):
             self._room[asked.number] = asyncio.Semaphore(BATCHES_AHEAD)
             self._tasks[asked.number] = asyncio.create_task(self._run(asked))
@@ -91,7 +91,7 @@ class Served:
         await self._out.drain()
 
     def _reads(self, asked: Start) -> Reads | None:
-        """How the fields of the topic's bodies are read, None where they have no type."""
+        """The reader of fields of the topic's bodies, None if the bodies have no type."""
         if not asked.body_type:
             return None
         types = self._types.get(asked.descriptors)

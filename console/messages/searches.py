@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class TooManySearches(TextError):
-    """As many searches as may run at once are under way."""
+    """The limit of searches that run at the same time is reached."""
 
     status = 429
 
@@ -77,8 +77,8 @@ class Searches:
         cursor: str,
         hits_max: int,
     ) -> AsyncGenerator[Record | Progress]:
-        """What `search` gives, from the process. TooManySearches at the limit; ClientError for what
-        it can't begin with."""
+        """Yield what `search` does, from the process. TooManySearches at the limit; ClientError for
+        arguments that a search can't begin with."""
         if self._running >= SEARCHES_MAX:
             raise TooManySearches(
                 "%(count)s searches run, the limit is %(limit)s; wait for one to end",
@@ -192,7 +192,10 @@ class _Child:
         module = f"{__package__}.search_process"
         try:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", module),
+                sys.executable,
+                "-P",
+                "-m",
+                module,
                 stdin=PIPE,
                 stdout=PIPE,
                 start_new_session=True,
@@ -241,13 +244,13 @@ class _Child:
             self._process.stdin.close()
 
     def kill(self, why: str) -> None:
-        """End it now."""
+        """Kill the process for the reason `why`."""
         self.how = self.how or why
         with suppress(ProcessLookupError):
             self._process.kill()
 
     async def close(self) -> None:
-        """End it, and wait for that."""
+        """Let the process end, and wait until it has."""
         self.let_go()
         try:
             async with asyncio.timeout(END_SECONDS):

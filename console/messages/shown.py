@@ -73,8 +73,10 @@ def shown(
             raise ValueError(Text("no file of descriptors was given (--descriptors)"))
         text = types.text(wanted, body)
     except ValueError as wrong:
-        plain = _read(body)
-        return Shown(plain.kind, plain.text, plain.bytes, _joined(text_of(wrong), plain.note))
+        untyped = _read(body)
+        return Shown(
+            untyped.kind, untyped.text, untyped.bytes, _joined(text_of(wrong), untyped.note)
+        )
     cut = _cut(len(text), SHOWN_CHARS_MAX, Text("characters"))
     return Shown(wanted, text[:SHOWN_CHARS_MAX], len(body), cut)
 

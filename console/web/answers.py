@@ -48,7 +48,7 @@ class Mark(TypedDict):
 
 
 class Samples(TypedDict):
-    """How old the figures are, and what is missing."""
+    """The age of the figures, and the brokers whose figures are missing."""
 
     now_ms: int
     as_of_ms: int | None
@@ -104,7 +104,7 @@ class Topics(TypedDict):
 
 
 class QueueFact(TypedDict):
-    """What a queue of a topic holds."""
+    """A queue of a topic: its offsets, its messages, and the time of the last one."""
 
     broker: str
     queue: int
@@ -115,7 +115,7 @@ class QueueFact(TypedDict):
 
 
 class TopicGroup(TypedDict):
-    """How far a group is in a topic."""
+    """The progress of a group in a topic."""
 
     group: str
     members: int | None
@@ -151,7 +151,7 @@ class Groups(TypedDict):
 
 
 class GroupQueue(TypedDict):
-    """How far a group is in a queue."""
+    """The progress of a group in a queue."""
 
     topic: str
     broker: str
@@ -188,7 +188,7 @@ class Group(TypedDict):
 
 
 class MemberQueue(TypedDict):
-    """What a member holds of a queue."""
+    """A queue that a member holds, as the member reports it."""
 
     topic: str
     broker: str
@@ -269,7 +269,7 @@ class RuleRow(TypedDict):
 
 
 class May(TypedDict):
-    """Whether a broker allows something, and the rule that decides."""
+    """The decision of a broker about an action, and the rule that decides."""
 
     broker: str
     allowed: bool
@@ -287,7 +287,7 @@ class Access(TypedDict):
 
 
 class Findings(TypedDict):
-    """What `aerobee doctor` finds."""
+    """The findings of `aerobee doctor`."""
 
     findings: list[Finding]
     lines: list[str]
@@ -380,14 +380,14 @@ Message = TypedDict(
 
 
 class Tail(TypedDict):
-    """What a live view shows."""
+    """The topic and the expression of a live view."""
 
     topic: str
     expression: str
 
 
 class Scan(TypedDict):
-    """How far queues of waiting messages were read."""
+    """A scan of queues of waiting messages; `cut` says why it ended before their ends."""
 
     count: int | None
     cut: str | None
@@ -409,7 +409,7 @@ class Transactions(Scan):
 
 
 class Found(TypedDict):
-    """What a search found."""
+    """The messages that a search found, and its progress."""
 
     found: list[MessageRow]
     progress: Progress
@@ -444,7 +444,7 @@ class Audit(TypedDict):
 
 
 class ChangeRow(TypedDict):
-    """What an action would change in a place."""
+    """A change that an action would make in a place."""
 
     place: str
     now: str
@@ -453,8 +453,8 @@ class ChangeRow(TypedDict):
 
 
 class Preview(TypedDict):
-    """What an action would do. `preview` is for its confirmation, None when it is refused; `typed`
-    is to be given with it."""
+    """The plan of an action. `preview` is for the confirmation, None if the action is refused;
+    `typed` is to be given with it."""
 
     preview: str | None
     typed: str | None
@@ -464,7 +464,7 @@ class Preview(TypedDict):
 
 
 class OutcomeRow(TypedDict):
-    """What became of a change."""
+    """The result of a change."""
 
     place: str
     what: str
@@ -473,7 +473,7 @@ class OutcomeRow(TypedDict):
 
 
 class Redrive(TypedDict):
-    """How far a redrive is; `why` says why it ended early."""
+    """The progress of a redrive; `why` says why it ended early."""
 
     run: str
     group: str
@@ -486,8 +486,8 @@ class Redrive(TypedDict):
 
 
 class Confirmation(TypedDict):
-    """What an action did, `counts` by result; `run` is a redrive that has begun. `fault`: why the
-    audit does not have the result."""
+    """The outcomes of a confirmed action, with `counts` by result; `run` is a redrive that has
+    begun. `fault` says why the audit lacks the result."""
 
     outcomes: list[OutcomeRow]
     counts: dict[str, int]

@@ -29,7 +29,7 @@ class ApiActions:
         self._guard = guard
 
     def routes(self) -> list[Route]:
-        """Of each action its preview and its confirmation, and the runs of redrives."""
+        """The routes of each action's preview and confirmation, and of redrives' runs."""
         found = [
             Route("GET", "/api/redrives/run", Right.OPERATE, self._run),
             Route("POST", "/api/redrives/stop", Right.OPERATE, self._stop),

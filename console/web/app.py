@@ -258,7 +258,10 @@ class Console:
         return session if session is not None and await self.access.renew(session) else None
 
     def _to_login(self, request: web.Request) -> web.Response:
-        """What a request without a session gets: the login, or for programs the reason."""
+        """The response to a request without a session.
+
+        Pages redirect to the login; programs and forms get 401 with the reason.
+        """
         if request.path.startswith(f"{self.site.base}/api/"):
             text = (
                 f"there is no session, or it has ended; log in at {self.site.base}/login, or send "

@@ -57,7 +57,7 @@ class Listener:
         self._silent.clear()
 
     def heard(self, request: web.Request) -> None:
-        """A connection has sent a whole head of a request."""
+        """Note that a connection has sent a whole head of a request."""
         self._silent.discard(request.protocol)
 
     def _connected(self) -> RequestHandler:

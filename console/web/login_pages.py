@@ -25,7 +25,7 @@ class LoginPages:
         self._base = site.base
 
     def routes(self) -> list[Route]:
-        """What is served without a session, and the end of one."""
+        """The routes that need no session, and that of the logout."""
         found = [
             Route("GET", "/login", None, self._login),
             Route("POST", "/logout", Right.VIEW, self._logout),

@@ -40,8 +40,8 @@ class Previewed(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What became of a confirmed action: its outcomes, or the run that goes on. `fault`: why the
-    audit does not have the result."""
+    """The result of a confirmed action: its outcomes, or the run that goes on. `fault` says why the
+    audit lacks the result."""
 
     outcomes: list[Outcome]
     run: Run | None = None
@@ -58,7 +58,7 @@ class ActionPages:
         self._ends: set[asyncio.Task[None]] = set()
 
     def routes(self) -> list[Route]:
-        """What is served: of each action its form, its preview and its confirmation."""
+        """The routes of actions (form, preview, confirmation), of redrives and of definitions."""
         found = [
             Route("GET", "/actions", Right.OPERATE, self._list),
             Route("GET", "/redrives", Right.OPERATE, self._redrives),
@@ -218,11 +218,15 @@ class ActionPages:
             await self._end(
                 entry,
                 {
-                    "phase": run.phase.value, "why": run.why, "sent": counts.sent,
-                    "skipped": counts.skipped, "refused": counts.refused,
-                    "unknown": counts.unknown, "file": run.file,
+                    "phase": run.phase.value,
+                    "why": run.why,
+                    "sent": counts.sent,
+                    "skipped": counts.skipped,
+                    "refused": counts.refused,
+                    "unknown": counts.unknown,
+                    "file": run.file,
                 },
-            )  # fmt: skip
+            )
 
         task = asyncio.create_task(end())
         self._ends.add(task)
@@ -324,7 +328,7 @@ def told(outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def counts_of(outcomes: list[Outcome]) -> dict[str, int]:
-    """How many outcomes there are of each state."""
+    """The number of outcomes by state."""
     return dict(Counter(one.state.value for one in outcomes))
 
 

@@ -62,7 +62,7 @@ async def overview(context: RequestContext) -> answers.Overview:
 
 
 async def findings(context: RequestContext) -> answers.Findings:
-    """What `aerobee doctor` finds; for a large cluster only what brokers report."""
+    """The findings of `aerobee doctor`; in a large cluster only those of the brokers' reports."""
     collector = context.watched.collector
     count = len(collector.topics()) + len(collector.groups())
     if count > EXAMINED_MAX:
@@ -162,8 +162,11 @@ async def producers(context: RequestContext) -> answers.Producers:
 
 
 def _missing_producers(context: RequestContext) -> Text | None:
-    """Why the list of producers may not be whole. A proxy of RocketMQ answers requests about its
-    consumers alone, and is itself the producer of groups that send transactions."""
+    """A warning that producers behind proxies are missing in the list, None without proxies.
+
+    A proxy of RocketMQ answers requests about its consumers alone, and is itself the producer of
+    groups that send transactions.
+    """
     hosts = context.watched.collector.proxies.hosts()
     if hosts is None:
         return Text("no broker tells which proxies are there, so that producers may be missing")
@@ -214,7 +217,7 @@ async def access(context: RequestContext) -> answers.Access:
 
 
 def _may(context: RequestContext, lists: dict[str, Any]) -> list[answers.May]:
-    """For each broker whether the user may do this, and the rule that decides."""
+    """The decision of each broker about the user's action, and the rule that decides."""
     user, action, ip = (
         context.text("user"),
         context.required("action"),
@@ -283,7 +286,7 @@ def sorted_brokers(context: RequestContext) -> list[BrokerSample]:
 
 
 def is_internal(group: str) -> bool:
-    """True if a group is the system's own."""
+    """True if a group belongs to RocketMQ itself, not to an application."""
     return group in SYSTEM_GROUPS or is_system_group(group)
 
 

@@ -32,7 +32,7 @@ class Exports:
         self._running = 0
 
     def routes(self) -> list[Route]:
-        """For the page, and for programs."""
+        """The routes of exports: one for the page, one for programs."""
         return [
             Route("GET", "/search/export", Right.VIEW, self._export),
             Route("GET", "/api/search/export", Right.VIEW, self._export),

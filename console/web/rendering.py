@@ -50,7 +50,7 @@ def environment(language: Language = ENGLISH) -> Environment:
 
 @cache
 def unknown(language: Language) -> Markup:
-    """What a page shows in place of a value that is not known."""
+    """The mark in place of a value that is not known."""
     return Markup('<span class="unknown">{}</span>').format(language.say("not known"))
 
 

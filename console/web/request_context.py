@@ -271,10 +271,15 @@ def as_of(context: RequestContext) -> Samples:
         "now_ms": now_ms(),
         "as_of_ms": min(times, default=None),
         "marks": [
-            {"name": one.name, "id": one.broker_id, "address": one.address, "why": one.wrong,
-             "since_ms": one.wrong_ms}
+            {
+                "name": one.name,
+                "id": one.broker_id,
+                "address": one.address,
+                "why": one.wrong,
+                "since_ms": one.wrong_ms,
+            }
             for one in collector.brokers.values()
             if one.wrong is not None
         ],
         "names_wrong": collector.wrong,
-    }  # fmt: skip
+    }

@@ -31,7 +31,7 @@ class Page(NamedTuple):
 
 
 class Route(NamedTuple):
-    """What is served at a path. `right` None: without a login, too."""
+    """The handler of a path, and the right that it needs. None: it is served without a login."""
 
     method: str
     path: str

@@ -138,7 +138,7 @@ class Site:
         }
 
     def _page_of(self, request: web.Request) -> dict[str, Any]:
-        """What every page has, outside of a session too."""
+        """The variables of every page, also without a session."""
         return {"base": self.base, "language": chosen(request), "languages": LANGUAGES}
 
     def template(self, request: web.Request, name: str) -> Template:
@@ -179,14 +179,14 @@ class Site:
         return web.Response(text=text, content_type="text/html", status=status)
 
     def _menu(self, context: RequestContext) -> list[Page]:
-        """What the menu has for this visitor."""
+        """The pages in the menu of this visitor."""
         found = [page for page in PAGES if page.in_menu and context.may(page.right)]
         if not self.access.is_read_only and context.visitor.right >= Right.OPERATE:
             found += ACTING
         return found
 
     def _may_act(self, context: RequestContext, name: str, query: Mapping[str, Any]) -> bool:
-        """True if a page shows the link to an action about what the query names."""
+        """True if the visitor may do this action on the topics and groups that `query` names."""
         if self.access.is_read_only:
             return False
         action = self.registry.actions[name]

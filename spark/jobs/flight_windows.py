@@ -19,7 +19,7 @@ WATERMARK = "1 hour"
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the flights come from and the means go; `folder` also keeps how far both are."""
+    """The places of flights and means; `folder` also has the progress of both."""
 
     name_server: str
     topic: str
@@ -28,7 +28,7 @@ class Places:
 
     @property
     def means(self) -> str:
-        """The Parquet files."""
+        """The folder of the Parquet files."""
         return f"{self.folder}/means"
 
 

@@ -44,7 +44,7 @@ class Clock:
         self._ahead = 0.0
         loop.time = self.time  # type: ignore[method-assign]
         loop.set_default_executor(AtOnce())
-        loop.slow_callback_duration = float("inf")  # a step looks like a slow callback
+        loop.slow_callback_duration = float("inf")  # a step would be taken for a slow callback
 
     def time(self) -> float:
         """What the loop takes for the time, in seconds."""

@@ -169,10 +169,25 @@ def record(
     """One stored message in the format of a pull's response."""
     return encode_record(
         Record(
-            0, 0, 0, queue_id, 0, offset, 1000 + offset, sys_flag, 1, HOST, 2, HOST,
-            reconsume_times, 0, body, topic, raw_properties,
+            0,
+            0,
+            0,
+            queue_id,
+            0,
+            offset,
+            1000 + offset,
+            sys_flag,
+            1,
+            HOST,
+            2,
+            HOST,
+            reconsume_times,
+            0,
+            body,
+            topic,
+            raw_properties,
         )
-    )  # fmt: skip
+    )
 
 
 def pulled(

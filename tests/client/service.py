@@ -25,7 +25,7 @@ def say(event: str, **more: object) -> None:
 
 
 def work(message: MessageView) -> None:
-    """A plain function, which runs in a thread."""
+    """An ordinary function, which runs in a thread."""
     while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         time.sleep(0.001)  # until `run` waits for signals
     say("begun", body=message.body.decode())
@@ -44,9 +44,13 @@ def main() -> None:
     threading.Thread(target=listen_for_orders, daemon=True).start()
     if kind == "blocking":
         with blocking.Consumer(
-            name_server, group="g", topics=["orders"], start="earliest", listener=work,
+            name_server,
+            group="g",
+            topics=["orders"],
+            start="earliest",
+            listener=work,
             concurrency=2,
-        ) as consumer:  # fmt: skip
+        ) as consumer:
             say("started")
             consumer.run()
         say("stopped")

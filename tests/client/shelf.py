@@ -1,4 +1,4 @@
-"""A fake broker's queues for tests: messages, offsets and locks in plain tables.
+"""A fake broker's queues for tests: messages, offsets and locks in tables in memory.
 
 It handles pulls (parked while there is nothing), offsets and locks like a broker. A test inspects
 the requests and changes the tables.

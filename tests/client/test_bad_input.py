@@ -77,8 +77,10 @@ async def test_the_steps_of_a_send_follow_each_other(fake: FakeCluster) -> None:
         await until(lambda: bool(fake.broker.sent))
     route, (heartbeat, send) = fake.order[0], fake.broker.order[:2]
     assert (route, heartbeat, send) == (
-        codes.GET_ROUTEINFO_BY_TOPIC, codes.HEART_BEAT, codes.SEND_MESSAGE_V2,
-    )  # fmt: skip
+        codes.GET_ROUTEINFO_BY_TOPIC,
+        codes.HEART_BEAT,
+        codes.SEND_MESSAGE_V2,
+    )
     (command,) = fake.broker.requests[codes.SEND_MESSAGE_V2]
     header = command.header(SendMessage)
     assert 0 <= header.queue_id < 4

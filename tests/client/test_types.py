@@ -16,8 +16,14 @@ def test_a_users_program_passes_a_strict_type_checker(tmp_path: Path) -> None:
     (tmp_path / PROGRAM.name).write_text(PROGRAM.read_text())
     checked = subprocess.run(
         [
-            *(sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent"),
-            *("--cache-dir", str(tmp_path / "cache"), PROGRAM.name),
+            sys.executable,
+            "-m",
+            "mypy",
+            "--strict",
+            "--follow-imports=silent",
+            "--cache-dir",
+            str(tmp_path / "cache"),
+            PROGRAM.name,
         ],
         env={"MYPYPATH": str(tmp_path), "PATH": ""},
         cwd=tmp_path,

@@ -42,7 +42,7 @@ def main(name_server: str, topic: str) -> None:
     halves = {topic: {str(queue): 10 for queue in range(4)}}
     found = {
         "types": everything.dtypes,
-        "rows": [_plain(row.asDict(recursive=True)) for row in everything.collect()],
+        "rows": [_as_json(row.asDict(recursive=True)) for row in everything.collect()],
         "base": read().load().columns,
         "subset": [subset.columns, subset.where("length(value) > 0").count()],
         "partitions": [read().load().rdd.getNumPartitions(), chunks.rdd.getNumPartitions()],
@@ -89,11 +89,11 @@ def _tasks(rows: Any) -> int:
     return tasks
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
+        return {name: _as_json(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_plain(inner) for inner in value]
+        return [_as_json(inner) for inner in value]
     if isinstance(value, bytes | bytearray):
         return bytes(value).hex()
     return value.isoformat() if hasattr(value, "isoformat") else value

@@ -1,4 +1,4 @@
-"""Rows made from stored records: against the real classes' bytes and a plain reader of them."""
+"""Rows made from stored records: against the real classes' bytes and a simple reader of them."""
 
 import json
 import zlib
@@ -62,12 +62,12 @@ def test_a_record_of_the_real_broker_becomes_the_row_it_stands_for(entry: dict[s
 
 
 @pytest.mark.parametrize("entry", PACKED, ids=lambda entry: entry["name"])
-def test_a_body_that_a_java_client_compressed_comes_out_plain(entry: dict[str, Any]) -> None:
+def test_a_body_that_a_java_client_compressed_comes_out_uncompressed(entry: dict[str, Any]) -> None:
     flag: int = entry["sysFlag_on_wire"] if "sysFlag_on_wire" in entry else entry["sysFlag"]
     body = bytes.fromhex(entry["stored_body_hex"])
-    plain = stored(offset=7)
+    uncompressed = stored(offset=7)
     packed = stored(offset=8, body=body, sys_flag=flag, properties={"TAGS": "t"})
-    data = plain + packed + stored(offset=9)
+    data = uncompressed + packed + stored(offset=9)
     rows = rows_of(data, "offset", "value", "tags", "sysFlag")
     assert [row["offset"] for row in rows] == [7, 8, 9]
     assert rows[1]["value"].decode() == entry["body_text"]
@@ -95,7 +95,7 @@ RECORDS = strategies.fixed_dictionaries(
 
 
 @given(strategies.lists(RECORDS, max_size=40))
-def test_many_records_of_all_shapes_equal_what_the_plain_reader_says(
+def test_many_records_of_all_shapes_equal_what_the_simple_reader_says(
     fields: list[dict[str, Any]],
 ) -> None:
     data = b"".join(stored(offset=offset, **each) for offset, each in enumerate(fields))

@@ -1,4 +1,4 @@
-"""The package that PySpark looks for, and the source as PySpark handles it."""
+"""The package that PySpark imports, and the source as PySpark handles it."""
 
 import pickle
 import sys

@@ -136,16 +136,18 @@ def test_a_message_has_one_time_in_all_zones(found: dict[str, Any]) -> None:
 def test_filters_that_are_pushed_down_leave_the_same_rows_and_fewer_tasks(
     found: dict[str, Any],
 ) -> None:
-    plain, pushed = found["filtered"]["false"], found["filtered"]["true"]
+    unpushed, pushed = found["filtered"]["false"], found["filtered"]["true"]
     assert {name: rows for name, (rows, _) in pushed.items()} == {
-        name: rows for name, (rows, _) in plain.items()
+        name: rows for name, (rows, _) in unpushed.items()
     }
-    assert [tasks for _, tasks in plain.values()] == [QUEUES] * len(plain)
-    assert plain["queue"][0] == [[2, offset] for offset in range(PER_QUEUE)]
-    assert plain["offsets"][0] == [[queue, offset] for queue in range(QUEUES) for offset in (5, 6)]
-    assert plain["tags"][0]
-    assert plain["time"][0]
-    assert plain["nothing"][0] == []
+    assert [tasks for _, tasks in unpushed.values()] == [QUEUES] * len(unpushed)
+    assert unpushed["queue"][0] == [[2, offset] for offset in range(PER_QUEUE)]
+    assert unpushed["offsets"][0] == [
+        [queue, offset] for queue in range(QUEUES) for offset in (5, 6)
+    ]
+    assert unpushed["tags"][0]
+    assert unpushed["time"][0]
+    assert unpushed["nothing"][0] == []
     if find_spec("pyspark.sql.worker.data_source_pushdown_filters") is None:
         pytest.skip("PySpark pushes filters down from 4.1 on")
     assert pushed["queue"][1] == pushed["key"][1] == pushed["nothing"][1] == 1

@@ -103,7 +103,7 @@ async def test_a_topic_shrinks_under_load_and_every_message_arrives_once(
         set_queues = admin._set_queues
 
         async def set_and_renewed(*given: Any) -> None:
-            """The busy producer asks for its routes before the first look, as within 30 s."""
+            """The busy producer asks for its routes before the first check, as within 30 s."""
             await set_queues(*given)
             await busy._open().refresh()
             count = len(load.sent)
@@ -189,10 +189,10 @@ async def test_a_broadcasting_group_is_waited_for_by_what_its_members_say(
         assert await sizes(admin, "told") == {"broker-a": (1, 1)}
 
 
-async def test_messages_that_came_after_the_last_look_are_waited_for_again(
+async def test_messages_that_came_after_the_last_check_are_waited_for_again(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A producer with the old route sends between the look and the second step."""
+    """A producer with the old route sends between the last check and the second step."""
     async with Admin(cluster.name_server) as admin, Producer(cluster.name_server) as producer:
         await admin.create_topic("raced", 2, broker="broker-a")
         queues = await producer.queues("raced")

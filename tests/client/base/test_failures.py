@@ -45,7 +45,7 @@ async def with_a_coroutine(address: str, _: Callable[[], bool]) -> None:
         await until(_)
 
 
-async def with_a_plain_function(address: str, is_said: Callable[[], bool]) -> None:
+async def with_an_ordinary_function(address: str, is_said: Callable[[], bool]) -> None:
     consumer = Consumer(address, group="g", topics=["orders"], start="earliest")
     consumer.listener(lambda message: parse(message))
     async with consumer:
@@ -73,7 +73,7 @@ async def without_a_loop(address: str, _: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize(
-    "fail", [with_a_coroutine, with_a_plain_function, with_a_block, without_a_loop]
+    "fail", [with_a_coroutine, with_an_ordinary_function, with_a_block, without_a_loop]
 )
 async def test_a_failed_handler_is_one_line_with_the_place_in_its_code(
     fail: object, aerobee_cluster: LocalCluster, caplog: pytest.LogCaptureFixture

@@ -19,11 +19,22 @@ def chosen(faults: LatencyFaults, avoid: str | None = None) -> set[str]:
 @pytest.mark.parametrize(
     ("latency_ms", "alone_ms"),
     [
-        (0, 0), (49, 0), (50, 0), (100, 0), (549, 0), (550, 2_000), (1_799, 2_000),
-        (1_800, 5_000), (3_000, 6_000), (4_999, 6_000), (5_000, 10_000), (10_000, 10_000),
-        (15_000, 30_000), (60_000, 30_000),
+        (0, 0),
+        (49, 0),
+        (50, 0),
+        (100, 0),
+        (549, 0),
+        (550, 2_000),
+        (1_799, 2_000),
+        (1_800, 5_000),
+        (3_000, 6_000),
+        (4_999, 6_000),
+        (5_000, 10_000),
+        (10_000, 10_000),
+        (15_000, 30_000),
+        (60_000, 30_000),
     ],
-)  # fmt: skip
+)
 def test_the_table_of_avoidance_times_equals_javas(latency_ms: int, alone_ms: int) -> None:
     assert left_alone_ms(latency_ms) == alone_ms
 

@@ -108,11 +108,11 @@ def test_no_signal_handler_is_installed_in_another_thread() -> None:
     before = [signal.getsignal(number) for number in STOP]
     seen: list[object] = []
 
-    def look() -> None:
+    def read() -> None:
         with stop_signals(lambda: None):
             seen.extend(signal.getsignal(number) for number in STOP)
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=read)
     thread.start()
     thread.join(LONG)
     assert seen == before

@@ -74,7 +74,7 @@ async def test_without_spans_nothing_travels_along(aerobee_cluster: LocalCluster
     assert "traceparent" not in await receive(aerobee_cluster)
 
 
-@pytest.mark.parametrize("kind", ["coroutine", "plain", "batch"])
+@pytest.mark.parametrize("kind", ["coroutine", "function", "batch"])
 async def test_a_listener_works_inside_a_span_of_the_trace(
     aerobee_cluster: LocalCluster, spans: InMemorySpanExporter, kind: str
 ) -> None:
@@ -82,14 +82,14 @@ async def test_a_listener_works_inside_a_span_of_the_trace(
     loop = asyncio.get_running_loop()
     consumer = Consumer(aerobee_cluster.name_server, group="g", topics=["orders"], start="earliest")
 
-    def plain(*_: object) -> None:
+    def ordinary(*_: object) -> None:
         inside.append(trace.get_current_span().get_span_context().span_id)
         loop.call_soon_threadsafe(called.set)
 
     async def coroutine(*_: object) -> None:
-        plain()
+        ordinary()
 
-    function = plain if kind == "plain" else coroutine
+    function = ordinary if kind == "function" else coroutine
     consumer.listener(batch_max=8 if kind == "batch" else None)(function)
     async with Producer(aerobee_cluster.name_server, group="shop") as producer:
         await producer.send(Message("orders", b"x"))

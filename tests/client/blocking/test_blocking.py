@@ -169,7 +169,11 @@ def test_a_loop_thread_from_before_a_fork_says_so(monkeypatch: pytest.MonkeyPatc
 
 # What a blocking client is told when it is made, and what only its loop calls.
 WITHOUT_TWIN = {
-    *("start", "listener", "run_until", "rebalance_soon", "is_running"),
+    "start",
+    "listener",
+    "run_until",
+    "rebalance_soon",
+    "is_running",
     "set_expression_for_assign",
     *(name for name in vars(ConsumerMember) if not name.startswith("_")),
 }
@@ -178,13 +182,14 @@ WITHOUT_TWIN = {
 @pytest.mark.parametrize(
     "kind",
     [
-        *(client.Admin, client.Consumer, client.LitePullConsumer, client.Producer),
-        *(
-            client.PullConsumer,
-            client.SimpleConsumer,
-            client.TransactionProducer,
-            reader_module.Reader,
-        ),
+        client.Admin,
+        client.Consumer,
+        client.LitePullConsumer,
+        client.Producer,
+        client.PullConsumer,
+        client.SimpleConsumer,
+        client.TransactionProducer,
+        reader_module.Reader,
     ],
 )
 def test_every_public_method_has_a_blocking_twin_that_helps(kind: type) -> None:

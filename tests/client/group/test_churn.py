@@ -26,7 +26,7 @@ TOPIC, QUEUES = "churn", 8
 MEMBERS = 10
 EVENTS = int(os.environ.get("AEROBEE_CHURN_EVENTS", "22"))  # joins, leaves and kills
 BETWEEN = 200  # messages that are sent from one event to the next
-CHECK_SECONDS = 0.2  # between two looks at what members have told
+CHECK_SECONDS = 0.2  # between two checks of what members have reported
 
 
 @dataclass

@@ -120,8 +120,11 @@ async def test_the_first_rebalance_starts_one_pull_per_queue(
         await until(lambda: len(consumer.queues) == 3)
         await until(lambda: len(shelf.pulls) == 4)
         assert sorted((each.topic, each.queue_id) for each in shelf.pulls) == [
-            ("%RETRY%g", 0), ("orders", 0), ("orders", 1), ("orders", 2),
-        ]  # fmt: skip
+            ("%RETRY%g", 0),
+            ("orders", 0),
+            ("orders", 1),
+            ("orders", 2),
+        ]
     assert [shelf.pulls[0].max_messages, shelf.pulls[0].suspend_ms] == [32, 15_000]
 
 
@@ -421,11 +424,11 @@ async def test_the_debug_log_has_the_number_of_assigned_queues(
 async def test_the_rebalance_service_ends_although_its_group_ends_with_it() -> None:
     rebalancing = Rebalancing()
 
-    async def look() -> float:
+    async def wait() -> float:
         await asyncio.Event().wait()
         return 1.0
 
-    caller = asyncio.create_task(rebalancing.run(look(), "g"))
+    caller = asyncio.create_task(rebalancing.run(wait(), "g"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     caller.cancel()

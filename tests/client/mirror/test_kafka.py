@@ -16,18 +16,28 @@ def test_key_and_headers_become_properties() -> None:
     found = copyable(record(b"k", b"v", ("shop", b"berlin"), ("KEYS", b"x"), ("empty", None)))
     assert (found.offset, found.born_ms, found.body) == (7, 5, b"v")
     assert props.decode(found.raw_properties) == {
-        "shop": "berlin", "kafka.KEYS": "x",
-        "kafka.key": "k", props.SHARDING_KEY: "k", props.KEYS: "k",
-    }  # fmt: skip
+        "shop": "berlin",
+        "kafka.KEYS": "x",
+        "kafka.key": "k",
+        props.SHARDING_KEY: "k",
+        props.KEYS: "k",
+    }
 
 
 def test_no_header_takes_the_place_of_another_or_of_the_key() -> None:
     headers = ("h", b"1"), ("h", b"2"), ("h.2", b"3"), ("kafka.key", b"4"), ("kafka.value", b"5")
     pairs = props.decode(copyable(record(b"k", None, *headers)).raw_properties)
     assert pairs == {
-        "h": "1", "h.2": "2", "h.2.2": "3", "kafka.kafka.key": "4", "kafka.kafka.value": "5",
-        "kafka.key": "k", "kafka.value": "null", props.SHARDING_KEY: "k", props.KEYS: "k",
-    }  # fmt: skip
+        "h": "1",
+        "h.2": "2",
+        "h.2.2": "3",
+        "kafka.kafka.key": "4",
+        "kafka.kafka.value": "5",
+        "kafka.key": "k",
+        "kafka.value": "null",
+        props.SHARDING_KEY: "k",
+        props.KEYS: "k",
+    }
 
 
 @pytest.mark.parametrize("value", [b"\xff", b"a\x01b", b"a\x02b", b"\x00"])

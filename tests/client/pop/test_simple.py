@@ -105,9 +105,13 @@ async def test_handles_are_built_from_the_fields_of_the_response(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
     fields = {
-        "popTime": "1700", "invisibleTime": "60000", "reviveQid": "3", "restNum": "0",
-        "startOffsetInfo": "0 0 5", "msgOffsetInfo": "0 0 7,8",
-    }  # fmt: skip
+        "popTime": "1700",
+        "invisibleTime": "60000",
+        "reviveQid": "3",
+        "restNum": "0",
+        "startOffsetInfo": "0 0 5",
+        "msgOffsetInfo": "0 0 7,8",
+    }
     stored = [
         record(7, b"new"),
         record(8, b"old", raw_properties=b"POP_CK\x011 2 60000 4 1 b 0 9\x02"),
@@ -170,9 +174,13 @@ async def test_messages_arrive_with_any_clock_skew_of_the_broker(
 async def test_an_ack_that_is_refused_raises(fake: FakeCluster, shelf: Shelf) -> None:
     soon = now_ms()
     fields = {
-        "popTime": str(soon), "invisibleTime": "60000", "reviveQid": "3", "restNum": "0",
-        "startOffsetInfo": "0 0 5", "msgOffsetInfo": "0 0 7",
-    }  # fmt: skip
+        "popTime": str(soon),
+        "invisibleTime": "60000",
+        "reviveQid": "3",
+        "restNum": "0",
+        "startOffsetInfo": "0 0 5",
+        "msgOffsetInfo": "0 0 7",
+    }
     fake.broker.answers[codes.POP_MESSAGE] = lambda *_: Response(fields=fields, body=record(7))
     fake.broker.answers[codes.ACK_MESSAGE] = lambda *_: Response(
         codes.NO_MESSAGE, remark="too late"
@@ -196,11 +204,11 @@ async def test_the_blocking_wrappers_poll_pull_and_pop(address: str) -> None:
             assert lite.assignment == lite.fetch_queues("orders") == [queue]
             lite.seek(queue, 3)
             assert [message.body for message in lite.poll(LONG)] == [b"3"]
-        with blocking.PullConsumer(address, group="plain") as plain:
-            assert len(plain.pull(queue, 2).messages) == 2
-            plain.commit(queue, 4)
-            assert plain.committed(queue) == 4
-            assert plain.queues("orders") == plain.balanced_queues("orders") == [queue]
+        with blocking.PullConsumer(address, group="consumer") as consumer:
+            assert len(consumer.pull(queue, 2).messages) == 2
+            consumer.commit(queue, 4)
+            assert consumer.committed(queue) == 4
+            assert consumer.queues("orders") == consumer.balanced_queues("orders") == [queue]
         with blocking.SimpleConsumer(
             address, group="pop", topics=["orders"], start="earliest"
         ) as simple:

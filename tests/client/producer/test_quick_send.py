@@ -153,8 +153,10 @@ async def test_a_cancelled_send_keeps_its_place_in_the_window_until_its_response
         connection.respond(command, reply)
         assert (await second).status is SendStatus.OK
     assert [each.body for each in fake.broker.requests[codes.SEND_MESSAGE_V2]] == [
-        b"first", b"x", b"y",
-    ]  # fmt: skip
+        b"first",
+        b"x",
+        b"y",
+    ]
 
 
 async def test_closing_the_producer_fails_sends_in_flight(fake: FakeCluster) -> None:

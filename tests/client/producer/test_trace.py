@@ -53,9 +53,19 @@ async def test_a_send_is_told_with_its_place_and_cost(traced: FakeCluster) -> No
     assert 0 <= int(cost) < 60_000
     assert int(record.pop(1)) > 1_700_000_000_000
     assert record == [
-        "Pub", "region-a", "shop", "orders", receipt.msg_id, "paid", "o-1 o-2",
-        traced.broker.address, "5", "0", receipt.offset_msg_id, "true",
-    ]  # fmt: skip
+        "Pub",
+        "region-a",
+        "shop",
+        "orders",
+        receipt.msg_id,
+        "paid",
+        "o-1 o-2",
+        traced.broker.address,
+        "5",
+        "0",
+        receipt.offset_msg_id,
+        "true",
+    ]
     assert keys == {receipt.msg_id, "o-1", "o-2"}
 
 

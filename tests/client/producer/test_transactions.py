@@ -115,10 +115,18 @@ async def test_the_end_is_told_in_the_trace(cluster: LocalCluster, by_check: boo
     assert [each[0] for each in records] == ["Pub", *["EndTransaction"] * (1 + by_check)]
     address = f"127.0.0.1:{cluster.brokers[0].port}"
     assert records[-1][2:] == [
-        "DefaultRegion", "g", "orders", receipt.msg_id, "paid", "o-1", address, "2",
-        receipt.msg_id, "COMMIT_MESSAGE" if by_check else "ROLLBACK_MESSAGE",
+        "DefaultRegion",
+        "g",
+        "orders",
+        receipt.msg_id,
+        "paid",
+        "o-1",
+        address,
+        "2",
+        receipt.msg_id,
+        "COMMIT_MESSAGE" if by_check else "ROLLBACK_MESSAGE",
         "true" if by_check else "false",
-    ]  # fmt: skip
+    ]
 
 
 async def test_a_failing_check_is_asked_again(

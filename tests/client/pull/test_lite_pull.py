@@ -76,8 +76,11 @@ async def test_the_state_of_a_queue_follows_poll_seek_and_pause(
 ) -> None:
     fresh = MessageQueueState(QUEUE, ProcessQueue(QUEUE, 0, Limits()))
     assert (fresh.paused, fresh.pull_offset, fresh.consume_offset, fresh.seek_offset) == (
-        False, -1, -1, -1,
-    )  # fmt: skip
+        False,
+        -1,
+        -1,
+        -1,
+    )
     shelf.put("orders", 0, b"0", b"1", b"2")
     async with member(fake, auto_commit=False) as consumer:
         await consumer.assign([QUEUE])

@@ -1,4 +1,4 @@
-"""The plain pull consumer against our own broker."""
+"""The pull consumer against our own broker."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ from aerobee.protocol import codes
 from ..queues import filled
 
 
-async def test_a_plain_pull_goes_anywhere_and_commits_what_it_is_told(
+async def test_a_pull_goes_anywhere_and_commits_what_it_is_told(
     address: str, broker: Broker
 ) -> None:
     queue = await filled(address, 5)
@@ -45,7 +45,7 @@ async def test_a_plain_pull_goes_anywhere_and_commits_what_it_is_told(
         await consumer.committed(queue)
 
 
-async def test_a_plain_pull_may_wait_for_a_message(address: str) -> None:
+async def test_a_pull_may_wait_for_a_message(address: str) -> None:
     queue = await filled(address, 0)
     async with PullConsumer(address, group="audit") as consumer, Producer(address) as producer:
         waiting = asyncio.create_task(consumer.pull(queue, 0, wait_ms=10_000))

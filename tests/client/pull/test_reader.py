@@ -63,8 +63,8 @@ async def test_a_pull_asks_for_many_only_in_bulk(fake: FakeCluster, reader: Read
     fake.broker.answers[codes.PULL_MESSAGE] = says(0)
     await reader.pull(QUEUE, 0)
     await reader.pull(QUEUE, 0, 5_000, bulk=True)
-    plain, bulk = (each.header(PullMessage) for each in fake.broker.requests[codes.PULL_MESSAGE])
-    assert (plain.max_messages, plain.sys_flag & BULK) == (32, 0)
+    single, bulk = (each.header(PullMessage) for each in fake.broker.requests[codes.PULL_MESSAGE])
+    assert (single.max_messages, single.sys_flag & BULK) == (32, 0)
     assert (bulk.max_messages, bulk.sys_flag & BULK) == (5_000, BULK)
     with pytest.raises(ClientError, match="max_messages is 5000; give 1 to 1024"):
         await reader.pull(QUEUE, 0, 5_000)

@@ -27,9 +27,13 @@ from ..shelf import Shelf
 
 def member(fake: FakeCluster, **options: object) -> Consumer:
     return Consumer(
-        fake.address, group="g", topics=["orders"], start="earliest", client_id="b",
+        fake.address,
+        group="g",
+        topics=["orders"],
+        start="earliest",
+        client_id="b",
         **options,  # type: ignore[arg-type]
-    )  # fmt: skip
+    )
 
 
 async def test_a_decorated_function_gets_every_message_and_returning_is_done(
@@ -135,7 +139,7 @@ async def test_a_listener_that_raises_is_logged_and_its_worker_goes_on(
     assert "cannot b'3'" in caplog.text
 
 
-async def test_a_plain_function_runs_in_a_thread(fake: FakeCluster, shelf: Shelf) -> None:
+async def test_an_ordinary_function_runs_in_a_thread(fake: FakeCluster, shelf: Shelf) -> None:
     shelf.put("orders", 0, b"0")
     threads = list[str]()
     consumer = member(fake)
@@ -216,7 +220,7 @@ async def test_a_failed_send_back_comes_again_here_after_5_seconds_and_is_not_re
     assert concurrent.RETRY_LOCALLY_SECONDS == 5
 
 
-async def test_a_broker_that_refuses_a_send_back_is_passed_by_with_a_plain_send(
+async def test_a_broker_that_refuses_a_send_back_is_passed_by_with_a_send(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
     shelf.put("orders", 0, b"0", raw_properties=b"UNIQ_KEY\x01U0\x02TAGS\x01t\x02")
@@ -311,7 +315,7 @@ async def test_a_consumer_has_one_listener_and_is_not_iterated_then(
             await consumer.receive(0)
 
 
-async def test_a_blocking_consumer_calls_a_plain_listener_in_its_threads(
+async def test_a_blocking_consumer_calls_an_ordinary_listener_in_its_threads(
     fake: FakeCluster, shelf: Shelf
 ) -> None:
     shelf.put("orders", 0, *(b"%d" % at for at in range(6)))

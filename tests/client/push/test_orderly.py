@@ -27,9 +27,14 @@ from ..shelf import Shelf
 
 def member(fake: FakeCluster, client_id: str = "b", **options: object) -> Consumer:
     return Consumer(
-        fake.address, group="g", topics=["orders"], ordered=True, client_id=client_id,
-        start="earliest", **options,  # type: ignore[arg-type]
-    )  # fmt: skip
+        fake.address,
+        group="g",
+        topics=["orders"],
+        ordered=True,
+        client_id=client_id,
+        start="earliest",
+        **options,  # type: ignore[arg-type]
+    )
 
 
 async def test_the_next_message_of_a_queue_comes_when_the_one_before_is_settled(

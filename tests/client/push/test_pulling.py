@@ -81,7 +81,7 @@ class Shrinking:
 async def test_a_consumer_lets_go_at_once_of_a_queue_that_is_gone(
     fake: FakeCluster, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Else at its next look at the route and the rebalance after it, up to 50 s later."""
+    """Else after its next request for the route and the rebalance then, up to 50 s later."""
     broker = Shrinking(fake)
     async with Consumer(fake.address, group="g", topics=["orders"], client_id="b") as consumer:
         await clock.advance(3)

@@ -27,8 +27,12 @@ def properties(msg_id: str, **more: str) -> bytes:
 def member(fake: FakeCluster, **options: object) -> Consumer:
     options = {"trace": True, "topics": ["orders"], **options}
     return Consumer(
-        fake.address, group="g", start="earliest", client_id="b", **options,  # type: ignore[arg-type]
-    )  # fmt: skip
+        fake.address,
+        group="g",
+        start="earliest",
+        client_id="b",
+        **options,  # type: ignore[arg-type]
+    )
 
 
 @pytest.fixture
@@ -58,15 +62,27 @@ def check_pair(fake: FakeCluster, *, success: bool, code: int, times: int = 0) -
     assert keys == {"ID0", "o-1", "o-2"}
     request_id = before[4]
     assert before[:1] + before[2:] == [
-        "SubBefore", "region-a", "g", request_id, "ID0", str(times), "o-1 o-2",
-    ]  # fmt: skip
+        "SubBefore",
+        "region-a",
+        "g",
+        request_id,
+        "ID0",
+        str(times),
+        "o-1 o-2",
+    ]
     began, ended, cost = int(before[1]), int(after[7]), int(after[3])
     assert 1_700_000_000_000 < began <= ended
     assert 0 <= cost <= ended - began
     assert len(request_id) == 32
     assert after[:3] + after[4:7] + after[8:] == [
-        "SubAfter", request_id, "ID0", "true" if success else "false", "o-1 o-2", str(code), "g",
-    ]  # fmt: skip
+        "SubAfter",
+        request_id,
+        "ID0",
+        "true" if success else "false",
+        "o-1 o-2",
+        str(code),
+        "g",
+    ]
 
 
 @pytest.mark.parametrize("ordered", [False, True])

@@ -22,7 +22,10 @@ END = {"at": "2023-11-14T22:13:21+00:00", "entry": "e1", "step": "end", "result"
 def test_two_lines_are_one_act() -> None:
     (act,) = acts([END, BEGIN])
     assert (act.visitor, act.address, act.action, act.target) == (
-        *("ann", "127.0.0.1", "topic-delete", "orders"),
+        "ann",
+        "127.0.0.1",
+        "topic-delete",
+        "orders",
     )
     assert (act.at_ms, act.ended_ms) == (1_700_000_000_123, 1_700_000_001_000)
     assert (act.ending, act.result) == (Ending.DONE, {"counts": {}})

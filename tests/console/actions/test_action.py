@@ -30,8 +30,12 @@ async def test_each_change_has_its_own_outcome_and_a_later_phase_waits_for_all()
     ]
     found = await apply(changes)
     assert [one.state for one in found] == [
-        *(State.DONE, State.REFUSED, State.UNKNOWN, State.UNKNOWN),
-        *(State.REFUSED, State.NOT_TRIED),
+        State.DONE,
+        State.REFUSED,
+        State.UNKNOWN,
+        State.UNKNOWN,
+        State.REFUSED,
+        State.NOT_TRIED,
     ]
     assert "not you" in found[1].remark
     assert "look, it is not repeated by itself" in found[2].remark

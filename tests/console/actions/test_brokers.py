@@ -24,15 +24,16 @@ async def test_a_setting_is_changed_where_it_differs(runner: ActionRunner) -> No
     strange = await runner.plan("broker-set", setting="transferMsgByHeap", value="true")
     assert strange.changes or strange.refusals
     outcomes = await runner.confirm(
-        "broker-set", plan := await runner.plan("broker-set", **form | {"value": "nonsense"}),
+        "broker-set",
+        plan := await runner.plan("broker-set", **form | {"value": "nonsense"}),
         **form | {"value": "nonsense"},
-    )  # fmt: skip
+    )
     assert plan.changes
     assert {one.state.value for one in outcomes} == {"refused"}
     assert "nonsense" in outcomes[0].remark
 
 
-async def test_only_settings_of_the_list_and_plain_values_pass(runner: ActionRunner) -> None:
+async def test_only_settings_of_the_list_and_harmless_values_pass(runner: ActionRunner) -> None:
     for form, what in (
         ({"setting": "brokerConfigPath", "value": "x"}, "give one of"),
         ({"setting": "traceOn", "value": "true\nfilterServerNums=1"}, "give letters, digits"),

@@ -88,7 +88,7 @@ async def result(steps: Any) -> tuple[list[int], Progress]:
     return found, last
 
 
-async def test_a_search_in_the_process_is_a_plain_scan_and_goes_on(
+async def test_a_search_in_the_process_scans_and_goes_on(
     searches: Searches, watched: Watched
 ) -> None:
     assert searches.pid is None

@@ -1,4 +1,4 @@
-"""The console on an embedded cluster, by plain HTTP: figures, policy, refusals, brokers that are
+"""The console on an embedded cluster, by HTTP: figures, policy, refusals, brokers that are
 away."""
 
 import asyncio

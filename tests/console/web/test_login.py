@@ -1,4 +1,4 @@
-"""Login by plain HTTP: no page without a session, forms of this site only, and how sessions end."""
+"""Login by HTTP: no page without a session, forms of this site only, and how sessions end."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""Actions by plain HTTP: form, preview, confirmation, result; rights, audit, what is refused."""
+"""Actions by HTTP: form, preview, confirmation, result; rights, audit, what is refused."""
 
 import json
 import re

@@ -53,7 +53,9 @@ async def test_the_newest_action_comes_first_and_has_its_result_and_its_links(si
     found = await site.data("audit")
     rows = [one["act"] for one in found["list"]["rows"]]
     assert [(one["visitor"], one["ending"]) for one in rows] == [
-        *(("bob", "done"), ("bob", "open"), ("ann", "done")),
+        ("bob", "done"),
+        ("bob", "open"),
+        ("ann", "done"),
     ]
     assert rows[1]["ended_ms"] is None
     assert rows[2]["result"] == {"counts": {"done": 2}}

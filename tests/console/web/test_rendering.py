@@ -45,7 +45,10 @@ def test_a_time_is_utc_for_people_and_programs() -> None:
 
 def test_sizes_lines_and_json() -> None:
     assert [size(one) for one in (0, 1_023, 1_024, 5 << 30)] == [
-        *("0 bytes", "1,023 bytes", "1.0 KiB", "5.0 GiB")
+        "0 bytes",
+        "1,023 bytes",
+        "1.0 KiB",
+        "5.0 GiB",
     ]
     assert "no history" in spark([None, 1.0])
     assert "0.0,2.0 300.0,38.0" in spark([4.0, None, 0.0])
