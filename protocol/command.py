@@ -22,7 +22,10 @@ CODEC_ROCKETMQ = 1
 
 VERSION = 479  # MQVersion ordinal of RocketMQ 5.3.3, whose protocol aerobee speaks
 VERSION_NAME = "V5_3_3"  # its MQVersion.getVersionDesc
-LANGUAGE = "PYTHON"  # Java servers always send JAVA
+LANGUAGE = "PYTHON"
+# Of responses, as RocketMQ's servers name it. A client of aerobee 0.1 that reads PYTHON in a
+# response goes on with headers of msgpack, which later servers refuse (decision 58).
+RESPONSE_LANGUAGE = "JAVA"
 
 USUAL_BYTES = 1_024  # the usual limit of a request without a message in it
 

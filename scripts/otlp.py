@@ -162,7 +162,7 @@ def _add_point(
         point.explicit_bounds.extend(bounds)
     for label, text in zip(names, values, strict=True):
         if text and label != SCOPE_LABEL:
-            point.attributes.add(key=label).value.string_value = text
+            point.attributes.add(key=label).value.string_value = _valid(text)
 
 
 def _add_span(spans: Any, span: Span) -> None:
@@ -176,7 +176,7 @@ def _add_span(spans: Any, span: Span) -> None:
         trace_id=span.context.trace,
         span_id=blake2b(repr(span).encode("utf-8", "replace"), digest_size=8).digest(),
         parent_span_id=span.context.parent,
-        name=f"{span.what} {span.topic}",
+        name=_valid(f"{span.what} {span.topic}"),
         kind=SERVER,
         start_time_unix_nano=span.begin_ns,
         end_time_unix_nano=span.end_ns,
@@ -185,7 +185,12 @@ def _add_span(spans: Any, span: Span) -> None:
         if isinstance(value, int):
             added.attributes.add(key=name).value.int_value = value
         elif value:
-            added.attributes.add(key=name).value.string_value = value
+            added.attributes.add(key=name).value.string_value = _valid(value)
     if span.error:
         added.status.code = ERROR
-        added.status.message = span.error
+        added.status.message = _valid(span.error)
+
+
+def _valid(text: str) -> str:
+    """The text with "?" for half a surrogate pair, which UTF-8 and so protobuf can't have."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

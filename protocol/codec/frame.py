@@ -12,7 +12,15 @@ from collections.abc import Iterable
 from struct import Struct
 
 from .. import codes
-from ..command import FLAG_ONEWAY, FLAG_RESPONSE, LANGUAGE, VERSION, Command, Response
+from ..command import (
+    FLAG_ONEWAY,
+    FLAG_RESPONSE,
+    LANGUAGE,
+    RESPONSE_LANGUAGE,
+    VERSION,
+    Command,
+    Response,
+)
 from ..errors import Malformed, Refusal
 from . import header_binary, header_json
 
@@ -178,7 +186,13 @@ def encode_response(request: Command, reply: Response) -> list[bytes]:
     """
     codec = request.codec
     header = CODECS[codec].encode(
-        reply.code, FLAG_RESPONSE, request.opaque, VERSION, LANGUAGE, reply.fields, reply.remark
+        reply.code,
+        FLAG_RESPONSE,
+        request.opaque,
+        VERSION,
+        RESPONSE_LANGUAGE,
+        reply.fields,
+        reply.remark,
     )
     body = reply.body
     if isinstance(body, list):

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from .. import codes
 from ..codec.frame import HEAD, LENGTH_BYTES
-from ..command import CODEC_JSON, LANGUAGE, VERSION, Command, Response
+from ..command import CODEC_JSON, RESPONSE_LANGUAGE, VERSION, Command, Response
 from ..wire import Header, Int32, Int64, field
 from .offsets import GroupQueue
 
@@ -120,7 +120,7 @@ def popped_response(
         f'{{"code":0,"extFields":{{"invisibleTime":"{answer.invisible_ms}",'
         f'"msgOffsetInfo":"{answer.msg_offset_info}",{count_field}"popTime":"{answer.pop_ms}",'
         f'"restNum":"{answer.rest}","reviveQid":"{answer.revive_queue_id}",'
-        f'"startOffsetInfo":"{answer.start_offset_info}"}},"flag":1,"language":"{LANGUAGE}",'
+        f'"startOffsetInfo":"{answer.start_offset_info}"}},"flag":1,"language":"{RESPONSE_LANGUAGE}",'
         f'"opaque":{request.opaque},"remark":"FOUND","serializeTypeCurrentRPC":"JSON",'
         f'"version":{VERSION}}}'
     ).encode()

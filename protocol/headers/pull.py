@@ -4,7 +4,7 @@ from typing import ClassVar, Protocol, Self
 
 from .. import codes
 from ..codec.frame import HEAD, LENGTH_BYTES
-from ..command import CODEC_JSON, LANGUAGE, VERSION, Command, Response
+from ..command import CODEC_JSON, RESPONSE_LANGUAGE, VERSION, Command, Response
 from ..wire import Header, Int32, Int64, field
 from .offsets import GroupQueue
 
@@ -25,7 +25,7 @@ _TEMPLATE = (
     b'"nextBeginOffset":"%%d","suggestWhichBrokerId":"%%d","topicSysFlag":"%%d"},"flag":1,'
     b'"language":"%b","opaque":%%d,"remark":"FOUND","serializeTypeCurrentRPC":"JSON",'
     b'"version":%d}'
-) % (LANGUAGE.encode(), VERSION)
+) % (RESPONSE_LANGUAGE.encode(), VERSION)
 
 
 class Page(Protocol):

@@ -10,7 +10,7 @@ import msgspec
 
 from .. import codes
 from ..codec.frame import HEAD, LENGTH_BYTES
-from ..command import CODEC_JSON, LANGUAGE, VERSION, Command, Response
+from ..command import CODEC_JSON, LANGUAGE, RESPONSE_LANGUAGE, VERSION, Command, Response
 from ..wire import Header, Int32, Int64, field
 
 
@@ -147,7 +147,7 @@ _TEMPLATE = (
     b'{"code":0,"extFields":{"queueId":"%%d","transactionId":"%%b","msgId":"%%b%%016X",'
     b'"TRACE_ON":"true","MSG_REGION":"%%b","queueOffset":"%%d"},"flag":1,"language":"%b",'
     b'"opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
-) % (LANGUAGE.encode(), VERSION)
+) % (RESPONSE_LANGUAGE.encode(), VERSION)
 # The same for a timer message.
 _WITH_HANDLE = _TEMPLATE.replace(b'"extFields":{', b'"extFields":{"recallHandle":"%b",')
 _NO_TRACE = b'"TRACE_ON":"true"', b'"TRACE_ON":"false"'

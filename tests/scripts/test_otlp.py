@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from aerobee.broker.monitoring.metrics_labels import SCOPE, Family
-from aerobee.scripts.otlp import Differences, Times, metric_requests
+from aerobee.protocol.message.spans import Context, Span, SpanList
+from aerobee.scripts.otlp import Differences, Times, metric_requests, span_requests
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric
 
 from ..steps import result_of
@@ -54,6 +55,22 @@ def test_a_gauge_a_counter_and_a_histogram() -> None:
     assert (bar.count, bar.sum, list(bar.bucket_counts)) == (3, 700.5, [2, 0, 1])
     assert list(bar.explicit_bounds) == [1, 300]
     assert [one.key for one in bar.attributes] == ["topic"]
+
+
+def test_half_a_surrogate_pair_in_a_text_costs_one_character() -> None:
+    (gauge,) = read([("g", "gauge", "what", ("broker",), [None, (("shop-\udc80",), 1)])])
+    (point,) = gauge.gauge.data_points
+    assert [one.value.string_value for one in point.attributes] == ["shop-?"]
+
+    spans = SpanList("aerobee")
+    context = Context(b"t" * 16, b"p" * 8)
+    spans.add(Span(context, "store", "T\udc80", 1, 2, {"key": "\udcff"}, "\udc00"))
+    (request,) = result_of(span_requests(spans))
+    (span,) = request.resource_spans[0].scope_spans[0].spans
+    texts = {one.key: one.value.string_value for one in span.attributes}
+    assert span.name == "store T?"
+    assert (texts["messaging.destination.name"], texts["key"]) == ("T?", "?")
+    assert span.status.message == "?"
 
 
 def test_differences_are_what_counters_grew_by_and_gauges_stay() -> None:
