@@ -79,14 +79,7 @@ class Leader:
             self._name, own_id, address, self._cluster, self._wall_ms()
         )
         answer = await self._ask(codes.CONTROLLER_REGISTER_BROKER, header)
-        found = _header(answer, headers.RegisterBrokerToControllerResponse)
-        return Election(
-            own_id,
-            found.master_epoch or 0,
-            found.master_broker_id,
-            found.master_address or "",
-            *_set(answer),
-        )
+        return _election(own_id, answer, headers.RegisterBrokerToControllerResponse)
 
     async def elect(self, own_id: int) -> Election:
         """1002: have a master elected if there is none; the election."""
@@ -101,14 +94,7 @@ class Leader:
         answer = await self._ask(
             codes.CONTROLLER_GET_REPLICA_INFO, headers.GetReplicaInfo(self._name)
         )
-        found = _header(answer, headers.GetReplicaInfoResponse)
-        return Election(
-            own_id,
-            found.master_epoch or 0,
-            found.master_broker_id,
-            found.master_address or "",
-            *_set(answer),
-        )
+        return _election(own_id, answer, headers.GetReplicaInfoResponse)
 
     async def alter(
         self, election: Election, wanted: Iterable[int], set_epoch: int
@@ -181,6 +167,22 @@ def _header(answer: Command, kind: type[Kind]) -> Kind:
         return answer.header(kind)
     except Refusal as wrong:
         raise NoLeaderError(f"the leader's response can't be read: {wrong}") from None
+
+
+def _election(
+    own_id: int,
+    answer: Command,
+    kind: type[headers.RegisterBrokerToControllerResponse | headers.GetReplicaInfoResponse],
+) -> Election:
+    """The last election, of the header and the sync state set in a response."""
+    found = _header(answer, kind)
+    return Election(
+        own_id,
+        found.master_epoch or 0,
+        found.master_broker_id,
+        found.master_address or "",
+        *_set(answer),
+    )
 
 
 def _set(answer: Command) -> tuple[frozenset[int], int]:
