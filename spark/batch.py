@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ..client.blocking.reader import Reader
+from ..lake.rows.columns import Column
 from .errors import readable_errors
 from .options import ReadOptions
 from .plan import plan
 from .pushdown import EVERYTHING, push_down
 from .retrying_bounds import RetryingBounds
-from .schema import Column
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,14 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..client.errors import AerobeeError
+from ..lake.rows.ranges import DataLossError
 from ..store.base.errors import StoreError
 
 HIDE = "SPARK_HIDE_TRACEBACK"
 OF_WORKERS = "PYTHON_WORKER_FACTORY_"  # prefix of the variables of Spark's Python processes
-
-
-class DataLossError(Exception):
-    """Messages in the planned range are no longer in the queue."""
 
 
 @contextmanager

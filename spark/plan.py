@@ -6,11 +6,12 @@ is never empty; ranges of one queue don't overlap and leave no gap.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Protocol
 
 from ..client.cluster.route import MessageQueue
+from ..lake.rows.ranges import QueueRange
 from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from .options import (
     EARLIEST,
@@ -32,31 +33,6 @@ class Bounds(Protocol):
     def min_offset(self, queue: MessageQueue) -> int: ...
     def max_offset(self, queue: MessageQueue) -> int: ...
     def offset_at(self, queue: MessageQueue, ms: int) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class QueueRange:
-    """The messages of one queue from offset `start` on, up to and without `end`."""
-
-    topic: str
-    broker_name: str
-    queue_id: int
-    start: int
-    end: int
-
-    def __len__(self) -> int:
-        return self.end - self.start
-
-    def __str__(self) -> str:
-        return (
-            f"offsets {self.start} to {self.end} of queue {self.queue_id} of topic {self.topic} "
-            f"on {self.broker_name}"
-        )
-
-    @property
-    def queue(self) -> MessageQueue:
-        """The queue as the client names it."""
-        return MessageQueue(self.topic, self.broker_name, self.queue_id)
 
 
 class RangeFilter(Protocol):

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from ..client.cluster.route import MessageQueue
 from ..client.errors import AerobeeError
-from .errors import DataLossError
+from ..lake.rows.ranges import DataLossError, QueueRange
 from .options import ReadOptions
-from .plan import Bounds, QueueRange, check_place, offset_of, queues_of, split
+from .plan import Bounds, check_place, offset_of, queues_of, split
 
 log = logging.getLogger(__name__)
 

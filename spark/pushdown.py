@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..client.cluster.route import MessageQueue
+from ..lake.rows.ranges import QueueRange
 from .options import ReadOptions
-from .plan import Bounds, QueueRange
+from .plan import Bounds
 
 _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
     "EqualTo": operator.eq,

@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from ..client.pull import reader
+from ..lake.rows.columns import BY_NAME, ROW_ID_COLUMN, Column
+from ..lake.rows.decode import decode
+from ..lake.rows.pull import Pulling, pull_chunks
+from ..lake.rows.ranges import DataLossError, QueueRange
 from ..store.base.chunk import Chunk, MessagesGone
-from .decode import decode
-from .errors import DataLossError, readable_errors
+from .errors import readable_errors
 from .options import ReadOptions
-from .plan import QueueRange
-from .pull import Pulling, pull_chunks
-from .schema import BY_NAME, ROW_ID_COLUMN, Column
 
 _kept: list[int] = []  # how many objects were kept, once
 

@@ -25,8 +25,8 @@ from ..client.base.message_view import MessageView
 from ..client.base.receipts import SendReceipt
 from ..client.producer.broker_requests import TransactionState
 from ..client.producer.transactions import TransactionProducer
+from ..lake.rows.columns import ROW_ID
 from .errors import readable_errors
-from .schema import ROW_ID
 from .sink_options import WriteOptions, row_fields
 
 UNDER_WAY_MAX = 256  # rows of one task sent and not answered yet

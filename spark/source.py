@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from ..lake.rows.columns import Column, row_columns
 from .errors import readable_errors
 from .options import read_options
-from .schema import Column, chosen_columns, ddl, row_columns
+from .schema import chosen_columns, ddl
 
 if TYPE_CHECKING:
     from .batch import RocketmqReader
@@ -24,7 +25,7 @@ NAME = "rocketmq"
 
 
 class RocketmqSource(DataSource):
-    """Topics as tables: `spark.options` has the options, `spark.schema` the columns."""
+    """Topics as tables: `spark.options` has the options, `lake.rows.columns` the columns."""
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)

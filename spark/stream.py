@@ -20,12 +20,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from ..client.blocking.reader import Reader
 from ..client.errors import AerobeeError
+from ..lake.rows.columns import Column
 from . import progress
 from .errors import readable_errors
 from .options import ReadOptions
 from .progress import Progress
 from .retrying_bounds import RetryingBounds
-from .schema import Column
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+from aerobee.lake.rows.columns import BY_NAME, row_columns
+from aerobee.lake.rows.decode import decode
 from aerobee.protocol.errors import Malformed
 from aerobee.protocol.message.record import decode_all
-from aerobee.spark.decode import decode
-from aerobee.spark.schema import BY_NAME, row_columns
 from aerobee.store.columns import unwrap
 from hypothesis import given, strategies
 

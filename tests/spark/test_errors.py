@@ -4,7 +4,8 @@ import json
 
 import pytest
 from aerobee.client.errors import NoRouteError
-from aerobee.spark.errors import HIDE, DataLossError, readable_errors
+from aerobee.lake.rows.ranges import DataLossError
+from aerobee.spark.errors import HIDE, readable_errors
 from aerobee.store.base.errors import StoreError
 
 

@@ -11,9 +11,10 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from aerobee.lake.rows.columns import BASE, BY_NAME
 from aerobee.spark.batch import RocketmqReader
 from aerobee.spark.options import read_options
-from aerobee.spark.schema import BASE, BY_NAME, chosen_columns
+from aerobee.spark.schema import chosen_columns
 from aerobee.spark.source import RocketmqSource
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType

@@ -3,8 +3,9 @@
 import json
 
 import pytest
+from aerobee.lake.rows.ranges import QueueRange
 from aerobee.spark.options import read_options
-from aerobee.spark.plan import QueueRange, plan, split
+from aerobee.spark.plan import plan, split
 
 from .fakes import FakeReader
 

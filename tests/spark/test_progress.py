@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from aerobee.spark.errors import DataLossError
+from aerobee.lake.rows.ranges import DataLossError
 from aerobee.spark.options import read_options
 from aerobee.spark.progress import (
     Progress,

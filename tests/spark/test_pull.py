@@ -6,12 +6,11 @@ import threading
 import pytest
 from aerobee.client.blocking import MessageQueue, Pulled
 from aerobee.client.errors import AerobeeError, IllegalMessageError, UnreachableError
+from aerobee.lake.rows import pull
+from aerobee.lake.rows.pull import Pulling, pull_chunks
+from aerobee.lake.rows.ranges import DataLossError, QueueRange
 from aerobee.protocol import codes
 from aerobee.protocol.message.record import decode_all
-from aerobee.spark import pull
-from aerobee.spark.errors import DataLossError
-from aerobee.spark.plan import QueueRange
-from aerobee.spark.pull import Pulling, pull_chunks
 
 from .fakes import FakePuller
 

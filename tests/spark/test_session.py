@@ -77,7 +77,7 @@ def test_no_java_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         ),
         (
             "[PYTHON_DATA_SOURCE_ERROR] failed\n  File 'x.py', line 1\n"
-            "aerobee.spark.pull.DataLossError: nothing is at offset 5\n"
+            "aerobee.lake.rows.ranges.DataLossError: nothing is at offset 5\n"
             "Caused by: java.lang.RuntimeException: something later",
             "nothing is at offset 5",
         ),

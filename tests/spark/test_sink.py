@@ -12,10 +12,10 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 from aerobee.client import blocking
 from aerobee.client.errors import AerobeeError
+from aerobee.lake.rows.columns import ROW_ID, row_columns
 from aerobee.spark import sink
 from aerobee.spark.batch import RocketmqReader
 from aerobee.spark.options import read_options
-from aerobee.spark.schema import ROW_ID, row_columns
 from aerobee.spark.sink import UNDER_WAY_MAX, RocketmqWriter, send_rows
 from aerobee.spark.sink_options import write_options
 from aerobee.testing import LocalCluster

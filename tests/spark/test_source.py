@@ -42,8 +42,8 @@ def test_a_task_decodes_without_pandas_and_without_the_files_of_a_store() -> Non
 
 from aerobee.protocol.message.record import Record, encode_record
 from aerobee.spark import read
-from aerobee.spark.decode import decode
-from aerobee.spark.schema import row_columns
+from aerobee.lake.rows.decode import decode
+from aerobee.lake.rows.columns import row_columns
 
 host = bytes(8)
 record = Record(

@@ -16,7 +16,7 @@ pytest.importorskip("pyarrow")
 
 from aerobee.client import Message, Producer
 from aerobee.client.admin.admin import Admin
-from aerobee.spark.schema import row_columns
+from aerobee.lake.rows.columns import row_columns
 from pyarrow import parquet
 
 from .programs import SPARK_SECONDS, Driver

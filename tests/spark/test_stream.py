@@ -11,11 +11,11 @@ import pytest
 pytest.importorskip("pyspark")
 
 from aerobee.client.blocking import MessageQueue
+from aerobee.lake.rows.columns import row_columns
+from aerobee.lake.rows.ranges import DataLossError
 from aerobee.spark import stream
-from aerobee.spark.errors import DataLossError
 from aerobee.spark.options import read_options
 from aerobee.spark.progress import Progress, rows_between
-from aerobee.spark.schema import row_columns
 from aerobee.spark.stream import RocketmqStreamReader
 
 from .fakes import FakeReader

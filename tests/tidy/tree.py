@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = (
     *("protocol", "store", "namesrv", "controller", "broker", "client", "proxy"),
-    *("spark", "console", "conf", "scripts", "testing", "harness", "bench", "tools"),
+    *("spark", "lake", "console", "conf", "scripts", "testing", "harness", "bench", "tools"),
 )
 
 

@@ -14,9 +14,9 @@ pytest.importorskip("pyarrow")
 
 import numpy as np
 import pyarrow as pa
+from aerobee.lake.rows.columns import row_columns
+from aerobee.lake.rows.decode import decode
 from aerobee.protocol.message.record import decode_record
-from aerobee.spark.decode import decode
-from aerobee.spark.schema import row_columns
 from aerobee.store import MessagesGone, StoreView
 from aerobee.store.base.errors import ArrowMissing, DamagedStore, PolarsMissing, StoreError
 from aerobee.store.engine.store import MessageStore

@@ -1,14 +1,14 @@
 """Decodes the bytes of a pull into rows in Arrow columns.
 
-`store/columns` reads the records; this module maps their fields to the columns of the source, and
-makes only the columns that the query selects.
+`store/columns` reads the records; this module maps their fields to columns, and makes only those
+that are asked for.
 """
 
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from ..protocol.message.record import (
+from ...protocol.message.record import (
     BORN_MS_AT,
     FLAG_AT,
     QUEUE_ID_AT,
@@ -16,9 +16,9 @@ from ..protocol.message.record import (
     RECONSUME_TIMES_AT,
     STORE_MS_AT,
 )
-from ..store.columns.arrays import numbers
-from ..store.columns.rows import OFFSET_MAX, TEXT_MAP, TEXTS, TIMESTAMP, Rows, rows_of
-from .schema import ROW_ID, Column
+from ...store.columns.arrays import numbers
+from ...store.columns.rows import OFFSET_MAX, TEXT_MAP, TEXTS, TIMESTAMP, Rows, rows_of
+from .columns import ROW_ID, Column
 
 # The inner names must equal Spark's for the same types: it compares them.
 HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -41,16 +41,19 @@ def decode(
     records.
     """
     rows = rows_of(data, first=first, end=end)
-    fields, arrays = [], []
-    for name in (column.name for column in columns):
-        if name == "brokerName":
-            kind, array = pa.string(), rows.constant(broker_name, pa.string())
-        else:
-            kind, make = _MAKERS[name]
-            array = make(rows)
-        fields.append(pa.field(name, kind))
-        arrays.append(array)
+    arrays = [
+        rows.constant(broker_name, pa.string())
+        if column.name == "brokerName"
+        else _MAKERS[column.name][1](rows)
+        for column in columns
+    ]
+    fields = [pa.field(column.name, arrow_type(column)) for column in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def arrow_type(column: Column) -> pa.DataType:
+    """The type of a column in `decode`'s rows."""
+    return pa.string() if column.name == "brokerName" else _MAKERS[column.name][0]
 
 
 _MAKERS: dict[str, tuple[pa.DataType, Callable[[Rows], pa.Array]]] = {

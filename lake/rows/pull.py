@@ -15,15 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..client.base.loop_thread import LoopThread
-from ..client.cluster.route import MessageQueue
-from ..client.errors import AerobeeError
-from ..client.pull.reader import BULK_MESSAGES_MAX, Pulled
-from ..protocol import codes
-from ..store.base.chunk import Chunk
-from .errors import DataLossError
-from .options import RETRIES, RETRY_MS
-from .plan import QueueRange
+from ...client.base.loop_thread import LoopThread
+from ...client.cluster.route import MessageQueue
+from ...client.errors import AerobeeError
+from ...client.pull.reader import BULK_MESSAGES_MAX, Pulled
+from ...protocol import codes
+from ...store.base.chunk import Chunk
+from .ranges import DataLossError, QueueRange
 
 log = logging.getLogger(__name__)
 
@@ -56,31 +54,44 @@ class Pulling:
     messages_per_pull: int | None = None
     fail_on_data_loss: bool = True
     has_holes: bool = False
-    retries: int = RETRIES
-    retry_ms: int = RETRY_MS
+    retries: int = 3
+    retry_ms: int = 10
 
 
-def pull_chunks(puller: Puller, wanted: QueueRange, how: Pulling) -> Iterator[Chunk]:
-    """The chunks of a range, one after the other and without a gap; opens and closes the puller.
+def pull_chunks(
+    puller: Puller, wanted: QueueRange, how: Pulling, thread: LoopThread | None = None
+) -> Iterator[Chunk]:
+    """The chunks of a range, one after the other and without a gap.
 
+    With `thread` the puller is open on that loop, and stays so; without, this opens and closes it.
     DataLossError when the broker has deleted a part of the range, unless that is not to fail: then
     what is left is read. Raises what the client raises.
     """
-    work, thread = _Work(puller, wanted, how), LoopThread("aerobee-pull")
+    if thread is not None:
+        yield from _chunks(_Work(puller, wanted, how), thread)
+        return
+    thread = LoopThread("aerobee-pull")
     try:
         thread.run(puller.start())
-        following = thread.begin(work.pull_chunk(wanted.start))
-        end = wanted.start
-        while end < wanted.end:
+        yield from _chunks(_Work(puller, wanted, how), thread)
+    finally:
+        thread.run(puller.close())
+        thread.close()
+
+
+def _chunks(work: "_Work", thread: LoopThread) -> Iterator[Chunk]:
+    end, last = work.wanted.start, work.wanted.end
+    following = thread.begin(work.pull_chunk(end))
+    try:
+        while end < last:
             chunk = following.result()
             end = chunk.end
-            if end < wanted.end:
+            if end < last:
                 following = thread.begin(work.pull_chunk(end))
             if chunk.data:
                 yield chunk
     finally:
-        thread.run(puller.close())
-        thread.close()
+        following.cancel()
 
 
 @dataclass(slots=True)

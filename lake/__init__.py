@@ -1,0 +1,1 @@
+"""Topics as tables: every message of a topic as a row of an Iceberg table, once."""

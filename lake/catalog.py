@@ -1,0 +1,185 @@
+"""The catalog that has the tables, and the table of a topic in it.
+
+A catalog is pyiceberg's: SQLite by default, REST, Hive or Glue. What it raises becomes a LakeError
+that says which call failed.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import requests
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.table import Table
+from requests.adapters import HTTPAdapter
+
+from . import local_files
+from .errors import LakeError
+from .table_schema import PROPERTIES, partition_spec, sort_order, table_schema
+
+TOPIC_KEY = "aerobee.topic"
+RETRIES_KEY = "commit.retry.num-retries"
+REQUEST_SECONDS = 60.0  # for an answer of a catalog over HTTP, and for its connection
+NAME_MAX = 200  # characters of a table's name
+
+
+def table_name(topic: str) -> str:
+    """The name of a topic's table: each character besides A-Z a-z 0-9 _ - as _ and its code."""
+    return re.sub(r"[^A-Za-z0-9_-]", lambda found: f"_{ord(found[0]):02x}", topic)
+
+
+def location_of(place: str) -> str:
+    """Where tables lie, as a URI: a path of this machine becomes one. LakeError for no place."""
+    if not place.strip():
+        raise LakeError("the place of the tables is empty; give a folder, or s3://bucket/folder")
+    if re.match(r"[a-z][a-z0-9+.-]*://", place):
+        return place.rstrip("/")
+    return f"file://{Path(place).absolute()}"
+
+
+class LakeCatalog:
+    """One catalog, with the place of new tables.
+
+    `properties` are pyiceberg's of a catalog ("type", "uri", "token", "s3.endpoint" ...); with
+    `name` alone those of its configuration file.
+    """
+
+    def __init__(
+        self, properties: Mapping[str, str], *, place: str, namespace: str, name: str = "aerobee"
+    ) -> None:
+        self._place = location_of(place)
+        self.namespace = namespace
+        given = dict(properties)
+        if self._place.startswith("file://"):
+            given.setdefault("py-io-impl", local_files.IMPLEMENTATION)
+        with _said(f"open the catalog {name} ({properties.get('uri', 'configured')})"):
+            self._catalog: Catalog = load_catalog(name, **given)
+        session = getattr(self._catalog, "_session", None)
+        if isinstance(session, requests.Session):  # pyiceberg would wait without an end
+            for scheme in ("http://", "https://"):
+                session.mount(scheme, _TimedAdapter())
+
+    def identifier(self, name: str) -> tuple[str, ...]:
+        """The name of a table with its namespace."""
+        return (*self.namespace.split("."), name)
+
+    def create(self, name: str, topic: str) -> Table:
+        """Make the table of a topic, or load it. LakeError when it is another's, or no name."""
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", name) or len(name) > NAME_MAX:
+            raise LakeError(
+                f"the table's name is {name!r}; give up to {NAME_MAX} of A-Z a-z 0-9 _ -"
+            )
+        parts = self.namespace.split(".")
+        with _said(f"make the namespace {self.namespace}"):
+            for count in range(1, len(parts) + 1):
+                try:
+                    self._catalog.create_namespace(tuple(parts[:count]))
+                except NamespaceAlreadyExistsError:
+                    continue
+        what = f"make the table {self.full_name(name)}"
+        with _said(what), suppress(TableAlreadyExistsError):
+            self._catalog.create_table(
+                self.identifier(name),
+                table_schema(),
+                location="/".join((self._place, *parts, name)),
+                partition_spec=partition_spec(),
+                sort_order=sort_order(),
+                properties=PROPERTIES | {TOPIC_KEY: topic, "format-version": "2"},
+            )
+        return self.load(name, topic)
+
+    def full_name(self, name: str) -> str:
+        """The name of a table for people: namespace.table."""
+        return f"{self.namespace}.{name}"
+
+    def load(self, name: str, topic: str) -> Table:
+        """The table as it is now. LakeError when it is gone, or not one of this topic."""
+        with _said(f"load the table {self.full_name(name)}"):
+            try:
+                table = self._catalog.load_table(self.identifier(name))
+            except NoSuchTableError:
+                raise LakeError(
+                    f"the catalog has no table {self.full_name(name)}: it was dropped, or the "
+                    f"catalog is another one; make it again with aerobee lake add {topic}"
+                ) from None
+        check(table, self.full_name(name), topic)
+        return table
+
+
+class _TimedAdapter(HTTPAdapter):
+    def send(self, *arguments: Any, **options: Any) -> Any:
+        options["timeout"] = options.get("timeout") or REQUEST_SECONDS
+        return super().send(*arguments, **options)
+
+
+def check(table: Table, name: str, topic: str) -> None:
+    """LakeError unless aerobee made this table for this topic, and nobody changed what counts."""
+    properties = table.metadata.properties
+    made_for = properties.get(TOPIC_KEY)
+    if made_for is None:
+        raise LakeError(
+            f"table {name} has no property {TOPIC_KEY}: aerobee did not make it; give another name "
+            f"with aerobee lake add {topic} --table NAME"
+        )
+    if made_for != topic:
+        raise LakeError(
+            f"table {name} is that of topic {made_for}, not of {topic}; give another name with "
+            f"aerobee lake add {topic} --table NAME"
+        )
+    if properties.get(RETRIES_KEY) != "0":
+        raise LakeError(
+            f"table {name} has {RETRIES_KEY} {properties.get(RETRIES_KEY)!r}, which must be 0: "
+            "with other values a writer that meets a conflict appends rows a second time; set the "
+            "property back to 0"
+        )
+    have = {field.name: field for field in table.schema().fields}
+    for wanted in table_schema().fields:
+        found = have.pop(wanted.name, None)
+        if found is None:
+            raise LakeError(
+                f"table {name} has no column {wanted.name}, which every message has; bring it "
+                "back, or give another name with --table"
+            )
+        if str(found.field_type) != str(wanted.field_type) and not _is_same(found, wanted):
+            raise LakeError(
+                f"column {wanted.name} of table {name} is {found.field_type}, it must be "
+                f"{wanted.field_type}; change it back, or give another name with --table"
+            )
+    needed = [field.name for field in have.values() if field.required]
+    if needed:
+        raise LakeError(
+            f"table {name} requires a value in column {needed[0]}, which no message has; make the "
+            "column optional"
+        )
+    fields = table.spec().fields
+    if [str(field.transform) for field in fields] != ["day"]:
+        raise LakeError(
+            f"table {name} is partitioned by {table.spec()}, it must be by the day of the store "
+            "time alone; set the partition back"
+        )
+
+
+def _is_same(found: Any, wanted: Any) -> bool:
+    """True if two types differ in their field ids only, as REST catalogs number them anew."""
+    bare = [re.sub(r"\d+: ", "", str(each.field_type)) for each in (found, wanted)]
+    return bare[0] == bare[1]
+
+
+@contextmanager
+def _said(what: str) -> Iterator[None]:
+    try:
+        yield
+    except LakeError:
+        raise
+    except Exception as wrong:
+        kind = type(wrong).__name__
+        raise LakeError(
+            f"could not {what}: {kind}: {wrong}; look after the catalog, or its rights and address"
+        ) from wrong

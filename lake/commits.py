@@ -1,0 +1,59 @@
+"""A commit: files are appended and offsets are moved, both or none.
+
+Not by `Transaction.commit_transaction`. After a conflict that appends once more by itself, unless a
+property of the table forbids it, with offsets that are not its own. And it deletes the manifests of
+a commit that was made where a catalog says that it was not, as one does that got a request twice.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.table.update import AssertTableUUID
+
+from .errors import LakeError
+from .progress import Progress
+
+
+class Conflict(LakeError):
+    """Another writer was first. The next pass begins at its offsets."""
+
+
+class Unconfirmed(LakeError):
+    """It is not known whether the commit is made. The snapshot that the next pass loads tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A commit whose manifests are written, with what the catalog is asked for."""
+
+    snapshot_id: int
+    updates: tuple[Any, ...]
+    requirements: tuple[Any, ...]
+
+
+def prepare(table: Table, files: list[DataFile], progress: Progress) -> Prepared:
+    """Write the manifests of a commit that appends `files` to this state of the table."""
+    transaction = table.transaction()
+    producer = transaction.update_snapshot(progress.summary()).merge_append()
+    for file in files:
+        producer.append_data_file(file)
+    updates, requirements = producer._commit()
+    same_table = AssertTableUUID(uuid=table.metadata.table_uuid)
+    return Prepared(producer.snapshot_id, updates, (*requirements, same_table))
+
+
+def commit(table: Table, prepared: Prepared) -> None:
+    """Ask the catalog for the commit, once. Conflict or Unconfirmed unless it says it is made."""
+    name = ".".join(table.name())
+    try:
+        table.catalog.commit_table(table, prepared.requirements, prepared.updates)
+    except CommitFailedException as wrong:
+        raise Conflict(f"another writer was first at table {name}: {wrong}") from wrong
+    except Exception as wrong:
+        kind = type(wrong).__name__
+        raise Unconfirmed(
+            f"the catalog did not confirm a commit to table {name}: {kind}: {wrong}"
+        ) from wrong

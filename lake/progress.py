@@ -1,0 +1,134 @@
+"""How far a table is: the next offset of each queue, kept in the summary of its snapshots.
+
+One commit of the catalog appends files and moves the offsets. So a message is in the table exactly
+if its offset is below the one in the snapshot, whoever was killed.
+"""
+
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..client.cluster.route import MessageQueue
+from .errors import LakeError
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+VERSION = 1
+VERSION_KEY = "aerobee.version"
+OFFSETS_KEY = "aerobee.offsets"
+MARKS_KEY = "aerobee.marks"
+GONE_KEY = "aerobee.gone"
+ACCEPTED_KEY = "aerobee.accepted-snapshot"  # a property of the table, which an operator sets
+
+# Snapshots of others that leave the rows as they are, or take some away on purpose.
+_HARMLESS = ("replace", "delete")
+
+
+def queue_key(queue: MessageQueue) -> str:
+    """The queue's name in a summary: broker-a:0."""
+    return f"{queue.broker_name}:{queue.queue_id}"
+
+
+def mark_of(message_id: str | None, store_us: int) -> str:
+    """What tells one message from another at the same offset: 8 hexadecimal digits of its id and
+    its store time in µs."""
+    return f"{zlib.crc32(f'{message_id}@{store_us}'.encode()):08x}"
+
+
+@dataclass(slots=True)
+class Progress:
+    """By queue the next offset, the mark of the message before it, and how many messages were gone
+    before they were read. A mark is missing where no message was read yet."""
+
+    offsets: dict[str, int] = field(default_factory=dict)
+    marks: dict[str, str] = field(default_factory=dict)
+    gone: dict[str, int] = field(default_factory=dict)
+
+    def copy(self) -> "Progress":
+        """A copy that can be changed."""
+        return Progress(dict(self.offsets), dict(self.marks), dict(self.gone))
+
+    def summary(self) -> dict[str, str]:
+        """The progress as properties of a snapshot."""
+        found = {
+            VERSION_KEY: str(VERSION),
+            OFFSETS_KEY: _json(self.offsets),
+            MARKS_KEY: _json(self.marks),
+        }
+        return found | {GONE_KEY: _json(self.gone)} if self.gone else found
+
+
+def progress_of(metadata: "TableMetadata", name: str) -> Progress:
+    """The progress of a table, empty before its first commit.
+
+    LakeError when another writer has changed the rows, or the progress can't be read.
+    """
+    accepted = metadata.properties.get(ACCEPTED_KEY)
+    snapshot = metadata.current_snapshot()
+    if snapshot is None:
+        return Progress()
+    current = snapshot
+    for each in _ancestors(metadata, snapshot):
+        said = each.summary
+        if said is not None and said[OFFSETS_KEY] is not None:
+            return _read(said.additional_properties, name, each.snapshot_id)
+        if str(each.snapshot_id) == accepted:
+            continue
+        operation = None if said is None else said.operation.value
+        if operation not in _HARMLESS:
+            raise LakeError(
+                f"snapshot {each.snapshot_id} of table {name} is no commit of aerobee "
+                f"(operation {operation}): it may have added rows that are no messages; roll the "
+                "table back to the snapshot before it, or, if its rows are wanted, set the table's "
+                f"property {ACCEPTED_KEY} to {each.snapshot_id}"
+            )
+    raise LakeError(
+        f"no snapshot of table {name} up to {current.snapshot_id} has the property {OFFSETS_KEY}, "
+        "so nobody knows which messages it holds: another writer made its rows, or expired all "
+        "snapshots of aerobee; roll it back to one of them, or give another name: "
+        "aerobee lake add TOPIC --table NAME"
+    )
+
+
+def _ancestors(metadata: "TableMetadata", snapshot: "Snapshot") -> "Iterator[Snapshot]":
+    at: Snapshot | None = snapshot
+    while at is not None:
+        yield at
+        parent = at.parent_snapshot_id
+        at = None if parent is None else metadata.snapshot_by_id(parent)
+
+
+def _read(said: dict[str, Any], name: str, snapshot_id: int) -> Progress:
+    version = said.get(VERSION_KEY)
+    if version != str(VERSION):
+        raise LakeError(
+            f"snapshot {snapshot_id} of table {name} has {VERSION_KEY} {version!r}, this aerobee "
+            f"reads {VERSION}; use the version of aerobee that wrote it, or a newer one"
+        )
+    try:
+        return Progress(
+            _numbers(said[OFFSETS_KEY]),
+            {key: str(mark) for key, mark in json.loads(said.get(MARKS_KEY, "{}")).items()},
+            _numbers(said.get(GONE_KEY, "{}")),
+        )
+    except (ValueError, TypeError, AttributeError) as wrong:
+        raise LakeError(
+            f"snapshot {snapshot_id} of table {name} has offsets that can't be read ({wrong}): "
+            f"{str(said[OFFSETS_KEY])[:200]!r}; roll the table back to the snapshot before it"
+        ) from None
+
+
+def _numbers(text: str) -> dict[str, int]:
+    found = json.loads(text)
+    for key, number in found.items():
+        if type(number) is not int or number < 0:
+            raise ValueError(f"{key} is {number!r}")
+    return dict(found)
+
+
+def _json(values: dict[str, Any]) -> str:
+    return json.dumps(values, separators=(",", ":"), sort_keys=True)

@@ -1,0 +1,1 @@
+"""Messages as rows: columns, ranges of queues, and the pulls that read them."""

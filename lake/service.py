@@ -1,0 +1,260 @@
+"""A running lake: all tables of the settings, each copied at its own pace.
+
+Passes run in threads: pyiceberg waits for catalogs and files. A table that fails is tried again,
+and the others go on.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..client.base.security import OPEN, Security
+from ..client.errors import AerobeeError
+from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from .catalog import LakeCatalog, table_name
+from .commits import Conflict
+from .errors import LakeError
+from .materializer import Materializer, Pass
+from .settings import LakeSettings, TableSettings
+from .topic_log import TopicLog
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+DISCOVERY_SECONDS = 30.0
+PAUSE_SECONDS_MAX = 60.0  # after errors
+CONFLICT_SECONDS = 0.1  # for each conflict in a row
+
+
+@dataclass(slots=True)
+class TableReport:
+    """How one table does. Counts are since the start.
+
+    `complete_at` is a time.monotonic(): all messages stored before it are in the table. `failure`
+    is why the last pass did not succeed.
+    """
+
+    topic: str
+    table: str
+    rows: int = 0
+    bytes: int = 0
+    commits: int = 0
+    conflicts: int = 0
+    failures: int = 0
+    lag_messages: int = 0
+    snapshot_id: int | None = None
+    committed_ms: int = 0
+    complete_at: float = field(default_factory=time.monotonic)
+    failure: str = ""
+
+    @property
+    def lag_s(self) -> float:
+        """The age in seconds that the oldest message which is not in the table may have."""
+        return max(0.0, time.monotonic() - self.complete_at)
+
+
+class Lake:
+    """Runs the tables of `settings` from `start` to `stop`."""
+
+    def __init__(self, settings: LakeSettings, *, security: Security = OPEN) -> None:
+        self._settings = settings
+        self._security = security
+        self.reports: dict[str, TableReport] = {}  # by topic
+        self.failure = ""  # of looking for topics
+        self._log: TopicLog | None = None
+        self._catalog: LakeCatalog | None = None
+        self._pool = ThreadPoolExecutor(settings.workers, "aerobee-lake")
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+
+    async def start(self) -> None:
+        """Open the catalog and begin. LakeError when it can't be opened, or no table is asked
+        for."""
+        if not self._settings.tables:
+            raise LakeError("the settings have no tables; aerobee lake add TOPIC adds one")
+        self._catalog = await self._run(lambda: open_catalog(self._settings))
+        self._log = await self._run(lambda: open_log(self._settings, self._security))
+        for each in self._settings.tables:
+            if each.topic:
+                self._begin(each.topic, each)
+        self._add(self._discover())
+
+    async def stop(self) -> None:
+        """Finish the passes under way, and close."""
+        self._stopping.set()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._log is not None:
+            await self._run(self._log.close)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _add(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, work: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def _begin(self, topic: str, settings: TableSettings) -> None:
+        assert self._catalog is not None
+        assert self._log is not None
+        name = name_of(topic, settings)
+        self.reports[topic] = TableReport(topic, self._catalog.full_name(name))
+        copier = materializer(self._catalog, self._log, topic, settings)
+        self._add(self._copy(copier, settings, self.reports[topic]))
+
+    async def _discover(self) -> None:
+        """Begin the tables of topics that fit a pattern, as they come."""
+        assert self._catalog is not None
+        assert self._log is not None
+        if not any(each.pattern for each in self._settings.tables):
+            return
+        while True:
+            try:
+                for topic in await self._run(self._log.topics):
+                    entry = self._settings.entry_of(topic)
+                    if topic in self.reports or entry is None or not is_copied(topic):
+                        continue
+                    name = table_name(topic)
+                    await self._run(lambda n=name, t=topic: self._catalog.create(n, t))
+                    self._begin(topic, entry)
+                self.failure = ""
+            except (LakeError, AerobeeError) as wrong:
+                if self.failure != str(wrong):
+                    log.warning("looking for topics: %s", wrong)
+                self.failure = str(wrong)
+            if await self._paused(DISCOVERY_SECONDS):
+                return
+
+    async def _copy(
+        self, copier: Materializer, settings: TableSettings, report: TableReport
+    ) -> None:
+        pause, in_a_row = 0.0, 0
+        while not await self._paused(pause):
+            began = time.monotonic()
+            try:
+                done = await self._run(copier.copy)
+            except Conflict as wrong:
+                report.conflicts += 1
+                log.info("%s", wrong)
+                pause = min(settings.commit_seconds, CONFLICT_SECONDS * in_a_row)
+                in_a_row += 1
+                continue
+            except Exception as wrong:
+                pause = min(PAUSE_SECONDS_MAX, max(settings.commit_seconds, 2 * pause))
+                self._note_failure(report, wrong)
+                continue
+            in_a_row = 0
+            self._note(report, done, began)
+            passed = time.monotonic() - began
+            pause = 0.0 if done.is_behind else max(0.0, settings.commit_seconds - passed)
+
+    async def _paused(self, seconds: float) -> bool:
+        """Wait; whether the lake stops."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return self._stopping.is_set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        return self._stopping.is_set()
+
+    @staticmethod
+    def _note(report: TableReport, done: Pass, began: float) -> None:
+        report.rows += done.rows
+        report.bytes += done.bytes
+        report.lag_messages = done.lag
+        if done.snapshot_id is not None:
+            report.commits += 1
+            report.snapshot_id = done.snapshot_id
+            report.committed_ms = int(time.time() * 1000)
+            log.info(
+                "table %s: %d rows, snapshot %d, %d messages behind",
+                *(report.table, done.rows, done.snapshot_id, done.lag),
+            )
+        if not done.is_behind and not done.failures:
+            report.complete_at = began
+        report.failure = "; ".join(done.failures)
+
+    @staticmethod
+    def _note_failure(report: TableReport, wrong: Exception) -> None:
+        text = str(wrong)
+        report.failures += 1
+        if report.failure != text:
+            is_ours = not isinstance(wrong, LakeError | AerobeeError | OSError)
+            log.warning("table %s: %s", report.table, text, exc_info=wrong if is_ours else None)
+        report.failure = text or type(wrong).__name__
+
+
+def is_copied(topic: str) -> bool:
+    """True if a pattern may fit this topic: no system, retry or dead letter topic."""
+    return not is_system_topic(topic) and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+
+
+def is_system(topic: str) -> bool:
+    """True if a topic is the system's: half messages and delayed ones leave it again."""
+    return is_system_topic(topic)
+
+
+def name_of(topic: str, settings: TableSettings) -> str:
+    """The name of a topic's table."""
+    return settings.table or table_name(topic)
+
+
+def topics_of(
+    settings: LakeSettings, source: TopicLog, catalog: LakeCatalog | None
+) -> list[tuple[str, TableSettings]]:
+    """The topics that have tables now, with their entries.
+
+    With `catalog` tables of topics that newly fit a pattern are made.
+    """
+    found = [(each.topic, each) for each in settings.tables if each.topic]
+    if any(each.pattern for each in settings.tables):
+        named = {topic for topic, _ in found}
+        for topic in source.topics():
+            entry = settings.entry_of(topic)
+            if topic not in named and entry is not None and is_copied(topic):
+                found.append((topic, entry))
+                if catalog is not None:
+                    catalog.create(name_of(topic, entry), topic)
+    return found
+
+
+def open_catalog(settings: LakeSettings) -> LakeCatalog:
+    """The catalog of the settings."""
+    return LakeCatalog(
+        settings.catalog,
+        place=settings.place,
+        namespace=settings.namespace,
+        name=settings.catalog_name,
+    )
+
+
+def open_log(settings: LakeSettings, security: Security) -> TopicLog:
+    """The topics of the cluster in the settings."""
+    stores = {broker: Path(folder) for broker, folder in settings.stores.items()}
+    return TopicLog(settings.namesrv_addr or None, security=security, stores=stores)
+
+
+def materializer(
+    catalog: LakeCatalog, source: TopicLog, topic: str, settings: TableSettings
+) -> Materializer:
+    """The materializer of a topic with its settings."""
+    return Materializer(
+        catalog,
+        source,
+        topic,
+        name_of(topic, settings),
+        commit_bytes=settings.commit_mib << 20,
+        start=settings.start,
+        on_gone=settings.on_gone,
+    )

@@ -1,0 +1,153 @@
+"""lake.yaml: the cluster, the catalog, and which topics become tables.
+
+`aerobee lake add` writes it, and it can be written by hand. `aerobee lake run` reads it once.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import yaml
+from msgspec import Meta
+
+from .errors import LakeError
+
+DEFAULT_FILE = "lake.yaml"
+TABLES_MAX = 10_000
+
+
+class TableSettings(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename="camel",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
+    """One topic with its table, or a pattern: a regular expression for whole names of topics.
+
+    `table` is its name, made of the topic's by default. A commit is made each `commit_seconds`, or
+    when `commit_mib` (of rows in memory) have come. `start` is where the queues begin that exist at
+    the first commit: earliest, latest, or ms since the epoch.
+    """
+
+    topic: str = ""
+    pattern: str = ""
+    table: str = ""
+    commit_seconds: Annotated[float, Meta(ge=0.1, le=3_600)] = 10.0
+    commit_mib: Annotated[int, Meta(ge=1, le=1_024)] = 64
+    start: Literal["earliest", "latest"] | Annotated[int, Meta(ge=0)] = "earliest"
+    on_gone: Literal["stop", "skip"] = "stop"
+
+    def __post_init__(self) -> None:
+        if bool(self.topic) == bool(self.pattern):
+            raise ValueError("a table needs either topic or pattern")
+        if self.pattern and self.table:
+            raise ValueError(f"table is {self.table!r}, but a pattern has a table for each topic")
+        if self.pattern:
+            try:
+                re.compile(self.pattern)
+            except re.error as wrong:
+                raise ValueError(
+                    f"pattern {self.pattern!r} is no regular expression: {wrong}"
+                ) from None
+
+
+class LakeSettings(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename="camel",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
+    """All settings of a lake.
+
+    `place` is where new tables lie: a folder, or a URI like s3://bucket/folder. `catalog` has
+    pyiceberg's properties of a catalog; without any, those of `catalog_name` in pyiceberg's own
+    configuration. `stores` are store folders on this machine, by the name of their broker: its
+    messages are read from the files. `workers` tables are written at the same time.
+    """
+
+    place: str
+    namesrv_addr: str = ""
+    catalog: dict[str, str] = {}
+    catalog_name: str = "aerobee"
+    namespace: str = "rocketmq"
+    stores: dict[str, str] = {}
+    workers: Annotated[int, Meta(ge=1, le=64)] = 2
+    http_port: Annotated[int, Meta(ge=-1, le=65_535)] = -1
+    http_bind_address: str = "127.0.0.1"
+    http_token: str = ""
+    console_url: str = ""
+    tables: Annotated[tuple[TableSettings, ...], Meta(max_length=TABLES_MAX)] = ()
+
+    def __post_init__(self) -> None:
+        for part in self.namespace.split("."):
+            if not re.fullmatch(r"[A-Za-z0-9_-]{1,100}", part):
+                raise ValueError(
+                    f"namespace is {self.namespace!r}; give names of A-Z a-z 0-9 _ - with dots "
+                    "between"
+                )
+
+    def entry_of(self, topic: str) -> TableSettings | None:
+        """The entry that a topic's table follows: its own, else the first pattern that fits."""
+        for each in self.tables:
+            if each.topic == topic:
+                return each
+        fits = (each for each in self.tables if each.pattern and re.fullmatch(each.pattern, topic))
+        return next(fits, None)
+
+
+def read(path: Path) -> LakeSettings:
+    """The settings in a file. LakeError when it can't be read, or says something wrong."""
+    try:
+        said = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise LakeError(
+            f"there is no file {path}; make it with aerobee lake add TOPIC --to PLACE, or name "
+            "another with --config"
+        ) from None
+    except (OSError, ValueError, yaml.YAMLError) as wrong:
+        raise LakeError(f"{path} can't be read: {wrong}") from None
+    try:
+        return msgspec.convert(said, LakeSettings)
+    except (msgspec.ValidationError, ValueError) as wrong:
+        raise LakeError(f"{path}: {wrong}; docs/lake.md has all settings") from None
+
+
+def write(path: Path, settings: LakeSettings) -> None:
+    """Replace the file at once. It is for its owner alone: a catalog's token may be in it."""
+    text = yaml.safe_dump(msgspec.to_builtins(settings), sort_keys=False, allow_unicode=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as wrong:
+        raise LakeError(f"{path} can't be written: {wrong}") from None
+
+
+def catalog_of(text: str) -> dict[str, str]:
+    """pyiceberg's properties of the catalog at an address. LakeError for an unknown kind."""
+    kinds = {
+        "sqlite": "sql",
+        "postgresql": "sql",
+        "http": "rest",
+        "https": "rest",
+        "thrift": "hive",
+    }
+    if text == "glue":
+        return {"type": "glue"}
+    scheme = text.partition(":")[0].partition("+")[0]
+    if scheme not in kinds or "://" not in text:
+        raise LakeError(
+            f"the catalog is {text!r}; give sqlite:///PATH, postgresql+psycopg2://..., "
+            "http(s)://... (REST), thrift://... (Hive), or glue"
+        )
+    return {"type": kinds[scheme], "uri": text}

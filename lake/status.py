@@ -1,0 +1,63 @@
+"""How far tables are, from their snapshots and the log: no running lake is asked."""
+
+import time
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ..client.errors import AerobeeError
+from .catalog import LakeCatalog
+from .errors import LakeError
+from .progress import progress_of, queue_key
+from .rows.ranges import DataLossError, QueueRange
+from .table_schema import STORE_TIME
+from .topic_log import TopicLog
+
+
+@dataclass(slots=True)
+class TableStatus:
+    """One table. `lag_s` is the age in seconds of the oldest message that is not in it, `rows` and
+    `bytes` are those of its files. `failure` is why more is not known."""
+
+    topic: str
+    table: str
+    rows: int = 0
+    bytes: int = 0
+    lag_messages: int = 0
+    lag_s: float = 0.0
+    gone: int = 0
+    snapshot_id: int | None = None
+    committed_ms: int = 0
+    failure: str = ""
+
+
+def status(catalog: LakeCatalog, source: TopicLog, topic: str, name: str) -> TableStatus:
+    """The status of the table `name` of a topic. Raises nothing that the catalog, the table or the
+    brokers do: that is `failure`."""
+    found = TableStatus(topic, catalog.full_name(name))
+    try:
+        metadata = catalog.load(name, topic).metadata
+        snapshot = metadata.current_snapshot()
+        if snapshot is not None:
+            found.snapshot_id, found.committed_ms = snapshot.snapshot_id, snapshot.timestamp_ms
+            if snapshot.summary is not None:
+                found.rows = int(snapshot.summary["total-records"] or 0)
+                found.bytes = int(snapshot.summary["total-files-size"] or 0)
+        progress = progress_of(metadata, found.table)
+        found.gone = sum(progress.gone.values())
+        bounds, failures = source.bounds(topic)
+        oldest_us = None
+        for queue, each in bounds.items():
+            at = max(progress.offsets.get(queue_key(queue), each.first), each.first)
+            if at < each.end:
+                found.lag_messages += each.end - at
+                wanted = QueueRange(topic, queue.broker_name, queue.queue_id, at, at + 1)
+                for batch in source.rows(wanted):
+                    for time_us in batch.column(STORE_TIME).cast(pa.int64()).to_pylist():
+                        oldest_us = min(time_us, oldest_us or time_us)
+        if oldest_us is not None:
+            found.lag_s = max(0.0, time.time() - oldest_us / 1e6)
+        found.failure = "; ".join(failures)
+    except (LakeError, AerobeeError, DataLossError) as wrong:
+        found.failure = str(wrong)
+    return found

@@ -1,0 +1,105 @@
+"""The schema of a topic's table: the columns of the Spark source with rowSchema full, by field id.
+
+Partitions are days of the store time in UTC; rows are sorted by broker, queue and offset.
+"""
+
+from functools import cache
+
+import pyarrow as pa
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.transforms import DayTransform, IdentityTransform
+from pyiceberg.types import (
+    BinaryType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    TimestamptzType,
+)
+
+from .rows.columns import row_columns
+from .rows.decode import arrow_type
+
+COLUMNS = row_columns(full=True)
+STORE_TIME = "timestamp"
+SORTED_BY = ("brokerName", "queueId", "offset")
+DAY_FIELD_ID = 1_000  # the first id of partition fields
+FIELD_ID = b"PARQUET:field_id"
+
+_PLAIN: dict[str, type[IcebergType]] = {
+    "string": StringType,
+    "binary": BinaryType,
+    "int": IntegerType,
+    "bigint": LongType,
+    "timestamp": TimestamptzType,
+}
+
+# Engines prune files by these; statistics of bodies and properties would only take room.
+_BOUNDED = ("partition", "offset", "timestamp", "queueId", "brokerName", "bornTimestamp")
+_PREFIXED = ("key", "tags", "msgId")
+
+PROPERTIES = {
+    # pyiceberg's writers would append once more after a conflict, with offsets that are not theirs.
+    "commit.retry.num-retries": "0",
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "write.parquet.compression-codec": "zstd",
+    "write.metadata.metrics.default": "counts",
+    **{f"write.metadata.metrics.column.{name}": "full" for name in _BOUNDED},
+    **{f"write.metadata.metrics.column.{name}": "truncate(16)" for name in _PREFIXED},
+}
+
+
+@cache
+def table_schema() -> Schema:
+    """The Iceberg schema: field ids 1 to 18 in the order of the columns, then those inside."""
+    inner = iter(range(len(COLUMNS) + 1, 100))
+    fields = []
+    for number, column in enumerate(COLUMNS, 1):
+        kind: IcebergType
+        if column.ddl == "array<string>":
+            kind = ListType(next(inner), StringType(), element_required=False)
+        elif column.ddl == "map<string,string>":
+            kind = MapType(next(inner), StringType(), next(inner), StringType(), False)
+        else:
+            kind = _PLAIN[column.ddl]()
+        fields.append(NestedField(number, column.name, kind, required=False))
+    return Schema(*fields)
+
+
+@cache
+def partition_spec() -> PartitionSpec:
+    """One partition for each day of the store time."""
+    source = table_schema().find_field(STORE_TIME).field_id
+    return PartitionSpec(PartitionField(source, DAY_FIELD_ID, DayTransform(), "day"))
+
+
+@cache
+def sort_order() -> SortOrder:
+    """By broker, queue and offset."""
+    ids = [table_schema().find_field(name).field_id for name in SORTED_BY]
+    return SortOrder(*(SortField(each, IdentityTransform()) for each in ids))
+
+
+def file_schema(schema: Schema) -> pa.Schema:
+    """The Arrow schema of a Parquet file, with the field ids that the table's schema gives."""
+
+    def field(path: str, name: str, kind: pa.DataType, nullable: bool = True) -> pa.Field:
+        if pa.types.is_list(kind):
+            kind = pa.list_(field(f"{path}.element", "element", kind.value_type))
+        elif pa.types.is_map(kind):
+            kind = pa.map_(
+                field(f"{path}.key", "key", kind.key_type, False),
+                field(f"{path}.value", "value", kind.item_type),
+            )
+        return pa.field(
+            name, kind, nullable, {FIELD_ID: str(schema.find_field(path).field_id).encode()}
+        )
+
+    return pa.schema([field(each.name, each.name, arrow_type(each)) for each in COLUMNS])

@@ -1,0 +1,134 @@
+"""The queues of topics at their brokers: which offsets they have, and the messages as rows.
+
+Messages come from the broker, or from its files where this machine has them. What a broker gives
+as the end of a queue is settled: with SYNC_FLUSH it is on the disk, in controller mode every broker
+of the sync state set has it.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ..client.base.loop_thread import LoopThread
+from ..client.base.security import OPEN, Security
+from ..client.cluster.route import MessageQueue
+from ..client.errors import AerobeeError
+from ..client.group.process_queue import name_of
+from ..client.pull.reader import Reader
+from ..store.base.chunk import Chunk, MessagesGone
+from ..store.columns.view import StoreView
+from .errors import LakeError
+from .rows.decode import decode
+from .rows.pull import Pulling, pull_chunks
+from .rows.ranges import DataLossError, QueueRange
+from .table_schema import COLUMNS
+
+GROUP = "AEROBEE_LAKE"
+
+
+class Bounds(NamedTuple):
+    """A queue has the messages with the offsets [first, end)."""
+
+    first: int
+    end: int
+
+
+class TopicLog:
+    """Reads the topics of one cluster, from any thread.
+
+    `stores` are the store folders of brokers on this machine, by the broker's name.
+    """
+
+    def __init__(
+        self,
+        name_server: str | None = None,
+        *,
+        security: Security = OPEN,
+        stores: Mapping[str, Path] | None = None,
+    ) -> None:
+        self._thread = LoopThread("aerobee-lake")
+        self._reader = Reader(name_server, group=GROUP, security=security)
+        self._stores = dict(stores or {})
+        self._thread.run(self._reader.start())
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._thread.run(self._reader.close())
+        self._thread.close()
+
+    def topics(self) -> list[str]:
+        """The names of all topics, sorted."""
+        return self._thread.run(self._reader.topics())
+
+    def bounds(self, topic: str) -> tuple[dict[MessageQueue, Bounds], tuple[str, ...]]:
+        """The queues of a topic, sorted, with the offsets that they have; and for each queue whose
+        broker does not answer, why. The error of the client when none answers."""
+        return self._thread.run(self._bounds(topic))
+
+    def offsets_at(self, queues: list[MessageQueue], ms: int) -> dict[MessageQueue, int]:
+        """The offset in each queue of the first message stored at `ms` or later."""
+        return self._thread.run(self._offsets_at(queues, ms))
+
+    def rows(self, wanted: QueueRange) -> Iterator[pa.RecordBatch]:
+        """The messages of a range as rows with all columns, in batches of bounded size.
+
+        DataLossError when a part of it is gone.
+        """
+        store = self._stores.get(wanted.broker_name)
+        for chunk in self._pulled(wanted) if store is None else _stored(store, wanted):
+            yield decode(
+                chunk.data,
+                COLUMNS,
+                broker_name=wanted.broker_name,
+                first=chunk.start,
+                end=chunk.end,
+            )
+
+    def _pulled(self, wanted: QueueRange) -> Iterator[Chunk]:
+        return pull_chunks(self._reader, wanted, Pulling(), self._thread)
+
+    async def _bounds(self, topic: str) -> tuple[dict[MessageQueue, Bounds], tuple[str, ...]]:
+        queues = await self._reader.queues(topic)
+
+        async def one(queue: MessageQueue) -> Bounds:
+            # The end first: what is deleted in between would make the first offset the larger.
+            end = await self._reader.max_offset(queue)
+            return Bounds(await self._reader.min_offset(queue), end)
+
+        answers = await asyncio.gather(*map(one, queues), return_exceptions=True)
+        found, failures = {}, {}
+        for queue, answer in zip(queues, answers, strict=True):
+            if isinstance(answer, Bounds):
+                found[queue] = answer
+            elif isinstance(answer, AerobeeError):
+                failures[queue] = answer
+            else:
+                raise answer
+        if failures and not found:
+            raise next(iter(failures.values()))
+        return found, tuple(f"{name_of(queue)}: {why}" for queue, why in failures.items())
+
+    async def _offsets_at(self, queues: list[MessageQueue], ms: int) -> dict[MessageQueue, int]:
+        found = await asyncio.gather(*(self._reader.offset_at(each, ms) for each in queues))
+        return dict(zip(queues, found, strict=True))
+
+
+def _stored(store: Path, wanted: QueueRange) -> Iterator[Chunk]:
+    view, at = StoreView(store), wanted.start
+    try:
+        for chunk in view.chunks(wanted.topic, wanted.queue_id, wanted.start, wanted.end):
+            at = chunk.end
+            yield chunk
+    except MessagesGone as gone:
+        raise DataLossError(f"reading {wanted}: {gone}") from None
+    finally:
+        view.release()
+    if at < wanted.end:
+        raise LakeError(
+            f"the files in {store} end at offset {at} of queue {wanted.queue_id} of topic "
+            f"{wanted.topic}, while broker {wanted.broker_name} has more: the folder is not that "
+            "of this broker; correct stores"
+        )

@@ -1,0 +1,411 @@
+"""`aerobee lake`: topics as Iceberg tables, every message a row, once.
+
+`add` writes an entry of lake.yaml and makes the table, `run` is the process that copies.
+"""
+
+import argparse
+import logging
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from .. import serving
+from ..begin_at import start_of
+from ..connecting import add_options, security
+from ..named import named
+from ..output.command_error import CommandError
+from ..output.sanitize import json_line, sanitize
+from ..output.table import Columns, latest, print_rows
+from ..serving import Stack
+
+if TYPE_CHECKING:
+    from ...lake.settings import LakeSettings, TableSettings
+
+log = logging.getLogger(__name__)
+
+ACTIONS = ("status", "add", "run", "verify", "remove")
+STATUS: Columns = ("TOPIC", "TABLE", "ROWS", "BYTES", "BEHIND BY", "SECONDS", "GONE", "LAST COMMIT")
+VERIFY: Columns = (
+    "QUEUE",
+    "FROM",
+    "TO",
+    "ROWS",
+    "COMPARED",
+    "MISSING",
+    "TWICE",
+    "DIFFERENT",
+    "BEYOND",
+    "GONE",
+)
+MISSING = "the lake needs pyiceberg, which is not installed; run pip install 'aerobee[lake]'"
+DEFAULT_FILE = "lake.yaml"
+
+Result = TypeVar("Result")
+
+
+def declare(_: str, parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.epilog = (
+        "add makes a topic's table and writes it into the settings; run copies all tables of the "
+        "settings; status shows how far each is; verify compares a table with the log, row by row; "
+        "remove ends the copying and leaves the table."
+    )
+    add = parser.add_argument
+    add("action", nargs="?", choices=ACTIONS, default="status")
+    add("name", nargs="?", metavar="TOPIC", help="for add, verify, remove; status shows all")
+    add(
+        "--config",
+        type=Path,
+        default=Path(DEFAULT_FILE),
+        metavar="FILE",
+        help=f"settings ({DEFAULT_FILE})",
+    )
+    add("--to", metavar="PLACE", help="add: where tables lie, a folder or s3://bucket/folder")
+    add(
+        "--catalog",
+        metavar="URL",
+        help="add: sqlite:///PATH, http(s)://... (REST), thrift://... (Hive) or glue; a file in "
+        "the folder of the tables without it",
+    )
+    add(
+        "--property",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="add: pyiceberg's, of the catalog: s3.endpoint=..., token=...",
+    )
+    add("--namespace", metavar="NAME", help="add: of the tables in the catalog (rocketmq)")
+    add("--pattern", action="store_true", help="add, remove: TOPIC is a regular expression")
+    add("--table", metavar="NAME", help="add: the table's name (the topic's)")
+    add("--commit-seconds", type=float, metavar="S", help="add: between two commits (10)")
+    add("--commit-mib", type=int, metavar="N", help="add: of rows in a commit at most (64)")
+    add(
+        "--from",
+        dest="start",
+        metavar="WHERE",
+        help="add: where queues begin: earliest (the default), latest, ms, 2h (ago), a time; "
+        "verify: the same, the table's oldest row without it",
+    )
+    add("--on-gone", choices=("stop", "skip"), help="add: when messages are gone unread (stop)")
+    add("--store", action="append", default=[], metavar="BROKER=DIR", help="add: read its files")
+    add("--once", action="store_true", help="run: end when all that is there now is copied")
+    add("--json", action="store_true", help="one object a line instead of a table")
+    add_options(parser)
+    parser.set_defaults(run=lake)
+
+
+def lake(options: argparse.Namespace) -> int:
+    """One of the actions; 1 when verify finds a difference, or a table fails."""
+    if find_spec("pyiceberg") is None:
+        raise CommandError(MISSING)
+    with _readable():
+        work: dict[str, Callable[[argparse.Namespace], int]] = {
+            "add": _add,
+            "run": _run_once if options.once else _run,
+            "status": _status,
+            "verify": _verify,
+            "remove": _remove,
+        }
+        return work[options.action](options)
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    from ...lake.errors import LakeError
+
+    try:
+        yield
+    except LakeError as wrong:
+        raise CommandError(str(wrong)) from wrong
+
+
+def _settings(options: argparse.Namespace) -> "LakeSettings":
+    from ...lake import settings
+
+    found = settings.read(options.config)
+    if options.namesrv:
+        found = msgspec.structs.replace(found, namesrv_addr=options.namesrv)
+    return found
+
+
+# --- add and remove ---------------------------------------------------------------------------
+
+
+def _add(options: argparse.Namespace) -> int:
+    from ...lake import catalog, service, settings
+
+    name = named(options, "topic")
+    found = _changed(options)
+    entry = _entry(options, name)
+    opened = service.open_catalog(found)
+    source = service.open_log(found, security(options))
+    try:
+        if entry.pattern:
+            fitting = [
+                topic
+                for topic in source.topics()
+                if re.fullmatch(name, topic) and service.is_copied(topic)
+            ]
+            said = f"topics that fit {name!r} ({len(fitting)} now) go to tables of their names"
+        else:
+            if service.is_system(name):
+                raise CommandError(
+                    f"{name} is a topic of the system, whose messages are taken back or moved; "
+                    "give one of an application"
+                )
+            source.bounds(name)
+            table = opened.create(entry.table or catalog.table_name(name), name)
+            said = f"topic {name} goes to table {'.'.join(table.name())} at {table.location()}"
+    finally:
+        source.close()
+    others = [each for each in found.tables if (each.topic or each.pattern) != name]
+    settings.write(options.config, msgspec.structs.replace(found, tables=(*others, entry)))
+    config = "" if options.config == Path(DEFAULT_FILE) else f" --config {options.config}"
+    print(sanitize(f"{said}; copy with: aerobee lake run{config}"))
+    return 0
+
+
+def _changed(options: argparse.Namespace) -> "LakeSettings":
+    """The settings of the file, or new ones, with what the options say about the whole lake."""
+    from ...lake import settings
+    from ...lake.settings import LakeSettings
+
+    properties = dict(_pair(text, "--property") for text in options.property)
+    if options.config.exists():
+        found = settings.read(options.config)
+        if options.to not in (None, found.place):
+            raise CommandError(
+                f"{options.config} has the place {found.place}, --to is {options.to}; leave it "
+                "out, or name another file with --config"
+            )
+        if options.catalog is not None or properties:
+            given = settings.catalog_of(options.catalog) if options.catalog else {}
+            found = msgspec.structs.replace(found, catalog=found.catalog | given | properties)
+    else:
+        if options.to is None:
+            raise CommandError(
+                f"there is no {options.config} yet; say where tables lie: --to FOLDER, or --to "
+                "s3://bucket/folder"
+            )
+        url = options.catalog or _default_catalog(options)
+        place = options.to if "://" in options.to else str(Path(options.to).absolute())
+        found = LakeSettings(
+            place=place,
+            catalog=settings.catalog_of(url) | properties,
+            namesrv_addr=options.namesrv or "",
+        )
+    stores = dict(_pair(text, "--store") for text in options.store)
+    more = {} if options.namespace is None else {"namespace": options.namespace}
+    if options.namesrv:
+        more["namesrv_addr"] = options.namesrv
+    return msgspec.structs.replace(found, stores=found.stores | stores, **more)
+
+
+def _default_catalog(options: argparse.Namespace) -> str:
+    """A file of SQLite: in the folder of the tables, or beside the settings."""
+    if "://" in options.to:
+        return f"sqlite:///{options.config.absolute().with_suffix('.db')}"
+    folder = Path(options.to).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    return f"sqlite:///{folder / 'catalog.db'}"
+
+
+def _entry(options: argparse.Namespace, name: str) -> "TableSettings":
+    from ...lake.settings import TableSettings
+
+    said = {
+        "pattern" if options.pattern else "topic": name,
+        "table": options.table,
+        "commitSeconds": options.commit_seconds,
+        "commitMib": options.commit_mib,
+        "onGone": options.on_gone,
+        "start": None if options.start is None else _start(options.start),
+    }
+    given = {key: value for key, value in said.items() if value is not None}
+    try:
+        return msgspec.convert(given, TableSettings)
+    except ValueError as wrong:
+        raise CommandError(str(wrong)) from wrong
+
+
+def _start(text: str) -> str | int:
+    found = start_of(text, latest=True)
+    return found.ms if found.ms else text
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not (key and sign and value):
+        raise CommandError(f"{option} is {text!r}; write KEY=VALUE")
+    return key, value
+
+
+def _remove(options: argparse.Namespace) -> int:
+    from ...lake import settings
+
+    name = named(options, "topic")
+    found = settings.read(options.config)
+    rest = tuple(each for each in found.tables if (each.topic or each.pattern) != name)
+    if rest == found.tables:
+        known = ", ".join(each.topic or each.pattern for each in rest) or "none"
+        raise CommandError(f"{options.config} has no entry {name}; it has {known}")
+    settings.write(options.config, msgspec.structs.replace(found, tables=rest))
+    print(sanitize(f"{name} is copied no more; its table stays"))
+    return 0
+
+
+# --- run --------------------------------------------------------------------------------------
+
+
+def _run(options: argparse.Namespace) -> int:
+    from ...console.endpoint import DaemonView, Endpoint
+    from ...lake import overview
+    from ...lake.service import Lake
+    from ...protocol.aio.slices import step_per_tick
+
+    settings = _settings(options)
+    own = security(options)
+
+    async def parts(stack: Stack) -> str:
+        running = Lake(settings, security=own)
+        with _readable():
+            await stack.start(running)
+        view = DaemonView(
+            fault=lambda: None,
+            not_ready=lambda: None,
+            metrics=lambda: overview.families(running),
+            in_slices=step_per_tick,
+            status=lambda with_system: overview.overview(running, with_system=with_system),
+            note=lambda: overview.note(running),
+            console=settings.console_url,
+        )
+        endpoint = Endpoint(
+            settings.http_bind_address,
+            settings.http_port,
+            view,
+            listen_port=0,
+            token=settings.http_token,
+        )
+        await stack.start(endpoint)
+        page = f", HTTP {endpoint.url}" if endpoint.url else ""
+        return (
+            f"the lake is ready: {len(settings.tables)} entries of {options.config}, tables at "
+            f"{settings.place}{page}"
+        )
+
+    return serving.run(parts)
+
+
+def _run_once(options: argparse.Namespace) -> int:
+    from ...lake import service
+    from ...lake.commits import Conflict
+    from ...lake.errors import LakeError
+
+    settings = _settings(options)
+    opened, source = service.open_catalog(settings), service.open_log(settings, security(options))
+    failed = 0
+    try:
+        for topic, entry in service.topics_of(settings, source, opened):
+            copier = service.materializer(opened, source, topic, entry)
+            rows, more = 0, True
+            try:
+                while more:
+                    try:
+                        done = copier.copy()
+                    except Conflict as wrong:
+                        log.info("%s", wrong)
+                        continue
+                    rows += done.rows
+                    more = done.is_behind
+                    if done.failures:
+                        raise LakeError(done.failures[0])
+            except LakeError as wrong:
+                failed += 1
+                print(sanitize(f"{topic}: {rows:,} rows, then: {wrong}"))
+            else:
+                print(sanitize(f"{topic}: {rows:,} rows"))
+    finally:
+        source.close()
+    return 1 if failed else 0
+
+
+# --- status and verify ------------------------------------------------------------------------
+
+
+def _status(options: argparse.Namespace) -> int:
+    from ...lake import service
+    from ...lake.status import status
+
+    settings = _settings(options)
+    opened, source = service.open_catalog(settings), service.open_log(settings, security(options))
+    try:
+        found = [
+            status(opened, source, topic, service.name_of(topic, entry))
+            for topic, entry in service.topics_of(settings, source, None)
+            if options.name in (None, topic)
+        ]
+    finally:
+        source.close()
+    if options.json:
+        for each in found:
+            print(json_line({name: getattr(each, name) for name in each.__slots__}))
+    else:
+        rows = [
+            (
+                each.topic,
+                each.table,
+                each.rows,
+                each.bytes,
+                each.lag_messages,
+                round(each.lag_s),
+                each.gone,
+                latest([each.committed_ms]),
+            )
+            for each in found
+        ]
+        print_rows(STATUS, rows, as_json=False)
+        for each in found:
+            if each.failure:
+                print(sanitize(f"{each.topic}: {each.failure}"))
+    return 1 if any(each.failure for each in found) else 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from ...lake import service
+    from ...lake.verify import verify
+
+    name = named(options, "topic")
+    settings = _settings(options)
+    entry = settings.entry_of(name)
+    if entry is None:
+        raise CommandError(f"{options.config} has no entry for topic {name}")
+    opened, source = service.open_catalog(settings), service.open_log(settings, security(options))
+    since = None
+    if options.start is not None and options.start != "earliest":
+        since = start_of(options.start, latest=False).ms
+    try:
+        table = opened.load(service.name_of(name, entry), name)
+        found = list(verify(table, source, name, since_ms=since))
+    finally:
+        source.close()
+    rows = [
+        (
+            each.queue,
+            *(each.first, each.end, each.rows, each.compared),
+            *(each.missing, each.twice, each.different, each.beyond, each.gone),
+        )
+        for each in found
+    ]
+    print_rows(VERIFY, rows, as_json=options.json)
+    bad = [each for each in found if not each.is_clean]
+    for each in bad:
+        offsets = ", ".join(map(str, each.first_bad))
+        print(sanitize(f"queue {each.queue} differs, at offsets {offsets} first"))
+    if not bad and not options.json:
+        print(f"the table and the log are the same: {sum(each.rows for each in found):,} rows")
+    return 1 if bad else 0
