@@ -21,14 +21,12 @@ from .errors import LakeError
 from .progress import Progress, mark_of, progress_of, queue_key
 from .rows.ranges import DataLossError, QueueRange
 from .table_schema import STORE_TIME
-from .topic_log import Bounds, TopicLog
+from .topic_log import Bounds, Source
 
 log = logging.getLogger(__name__)
 
 COMMIT_BYTES = 64 << 20
 DOUBTS_MAX = 16  # commits without an answer whose files are remembered
-EARLIEST = "earliest"
-LATEST = "latest"
 Start = int | Literal["earliest", "latest"]  # or ms since the epoch
 
 
@@ -60,12 +58,12 @@ class Materializer:
     def __init__(
         self,
         catalog: LakeCatalog,
-        source: TopicLog,
+        source: Source,
         topic: str,
         name: str,
         *,
         commit_bytes: int = COMMIT_BYTES,
-        start: Start = EARLIEST,
+        start: Start = "earliest",
         on_gone: Literal["stop", "skip"] = "stop",
     ) -> None:
         self.topic, self.name = topic, name
@@ -151,11 +149,10 @@ class Materializer:
         )
 
     def _first_offsets(self, bounds: Mapping[MessageQueue, Bounds]) -> dict[str, int]:
-        if self._start == EARLIEST:
+        if self._start == "earliest":
             return {queue_key(queue): each.first for queue, each in bounds.items()}
-        if self._start == LATEST:
+        if self._start == "latest":
             return {queue_key(queue): each.end for queue, each in bounds.items()}
-        assert isinstance(self._start, int)
         found = self._log.offsets_at(list(bounds), self._start)
         return {
             queue_key(queue): min(each.end, max(each.first, found[queue]))
@@ -261,7 +258,7 @@ class Materializer:
             files.discard()
             raise
         head = table.metadata.current_snapshot()
-        doubt = _Doubt(head and head.snapshot_id, prepared.snapshot_id, files)
+        doubt = _Doubt(None if head is None else head.snapshot_id, prepared.snapshot_id, files)
         self._doubts = [*self._doubts[1 - DOUBTS_MAX :], doubt]
         commit(table, prepared)
         for each in self._doubts:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -125,7 +126,7 @@ class Lake:
                     if topic in self.reports or entry is None or not is_copied(topic):
                         continue
                     name = table_name(topic)
-                    await self._run(lambda n=name, t=topic: self._catalog.create(n, t))
+                    await self._run(partial(self._catalog.create, name, topic))
                     self._begin(topic, entry)
                 self.failure = ""
             except (LakeError, AerobeeError) as wrong:

@@ -8,7 +8,7 @@ of the sync state set has it.
 import asyncio
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -34,6 +34,14 @@ class Bounds(NamedTuple):
 
     first: int
     end: int
+
+
+class Source(Protocol):
+    """The part of `TopicLog` that a materializer uses."""
+
+    def bounds(self, topic: str) -> tuple[dict[MessageQueue, Bounds], tuple[str, ...]]: ...
+    def offsets_at(self, queues: list[MessageQueue], ms: int) -> dict[MessageQueue, int]: ...
+    def rows(self, wanted: QueueRange) -> Iterator[pa.RecordBatch]: ...
 
 
 class TopicLog:

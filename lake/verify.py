@@ -3,24 +3,29 @@
 Where the log has deleted messages, the table alone is looked at: each offset once, none left out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
+from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, LessThan
 from pyiceberg.table import Table
 
 from ..client.cluster.route import MessageQueue
 from .errors import LakeError
 from .progress import progress_of, queue_key
 from .rows.ranges import DataLossError, QueueRange
-from .table_schema import COLUMNS
-from .topic_log import Bounds, TopicLog
+from .table_schema import COLUMNS, file_schema
+from .topic_log import Bounds, Source
 
 WINDOW = 250_000  # offsets of a queue that are compared at once
-SHOWN_MAX = 5  # offsets of each kind in a report
+SHOWN_MAX = 5  # offsets in a report
+
+# pyiceberg's constructors take a column and a value by position, which their types don't say.
+_equal: Callable[..., BooleanExpression] = EqualTo
+_from: Callable[..., BooleanExpression] = GreaterThanOrEqual
+_below: Callable[..., BooleanExpression] = LessThan
 
 
 @dataclass(slots=True)
@@ -52,7 +57,7 @@ class QueueFindings:
 
 def verify(
     table: Table,
-    source: TopicLog,
+    source: Source,
     topic: str,
     *,
     since_ms: int | None = None,
@@ -87,7 +92,7 @@ def verify(
 def _compare(
     found: QueueFindings,
     table: Table,
-    source: TopicLog,
+    source: Source,
     queue: MessageQueue,
     begin: int,
     end: int,
@@ -139,19 +144,17 @@ def _note(found: QueueFindings, offsets: np.ndarray) -> None:
         found.first_bad += tuple(int(each) for each in offsets[:room])
 
 
-def _filter(queue: MessageQueue, begin: int, end: int | None):
+def _filter(queue: MessageQueue, begin: int, end: int | None) -> BooleanExpression:
     found = And(
-        EqualTo("brokerName", queue.broker_name),
-        EqualTo("queueId", queue.queue_id),
-        GreaterThanOrEqual("offset", begin),
+        _equal("brokerName", queue.broker_name),
+        _equal("queueId", queue.queue_id),
+        _from("offset", begin),
     )
-    return found if end is None else And(found, LessThan("offset", end))
+    return found if end is None else And(found, _below("offset", end))
 
 
 def _rows(table: Table, queue: MessageQueue, begin: int, end: int) -> pa.Table:
     """The table's rows of a range, sorted by offset, with the log's types."""
-    from .table_schema import file_schema
-
     names = tuple(column.name for column in COLUMNS)
     found = table.scan(_filter(queue, begin, end), selected_fields=names).to_arrow()
     schema = file_schema(table.schema()).remove_metadata()
@@ -171,7 +174,7 @@ def _first_row(table: Table, queue: MessageQueue) -> int | None:
     return None if not lowest.is_valid else int(lowest.as_py())
 
 
-def _logged(source: TopicLog, queue: MessageQueue, begin: int, end: int) -> pa.Table | None:
+def _logged(source: Source, queue: MessageQueue, begin: int, end: int) -> pa.Table | None:
     """The log's rows of a range; None when it is empty or gone."""
     if begin >= end:
         return None

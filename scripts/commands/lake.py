@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from ...conf.secret import secret_of
 from .. import serving
 from ..begin_at import start_of
 from ..connecting import add_options, security
@@ -289,7 +290,7 @@ def _run(options: argparse.Namespace) -> int:
             settings.http_port,
             view,
             listen_port=0,
-            token=settings.http_token,
+            token=secret_of("httpToken", settings.http_token),
         )
         await stack.start(endpoint)
         page = f", HTTP {endpoint.url}" if endpoint.url else ""

@@ -38,7 +38,13 @@ class MemoryLog:
         self.reads = 0
 
     def send(
-        self, count: int, queue: int = 0, *, broker: str = "broker-a", day: int = 0, body: bytes = b""
+        self,
+        count: int,
+        queue: int = 0,
+        *,
+        broker: str = "broker-a",
+        day: int = 0,
+        body: bytes = b"",
     ) -> None:
         """Append messages whose bodies tell their queue and offset."""
         key = MessageQueue("orders", broker, queue)

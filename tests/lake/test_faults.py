@@ -47,7 +47,7 @@ def story(folder: Path, doors: Doors, patch: pytest.MonkeyPatch) -> int:
 
 
 def _writer(catalog: LakeCatalog, source: MemoryLog) -> Materializer:
-    return Materializer(catalog, source, "orders", "orders")  # type: ignore[arg-type]
+    return Materializer(catalog, source, "orders", "orders")
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before its effect", "after its effect"])

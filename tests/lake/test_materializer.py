@@ -1,7 +1,8 @@
 """A topic's table holds each message once: passes, queues, days, starts, writers side by side."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,14 +10,16 @@ pytest.importorskip("pyiceberg")
 
 import pyarrow as pa
 from aerobee.client.cluster.route import MessageQueue
+from aerobee.lake import materializer as materializer_module
 from aerobee.lake.catalog import LakeCatalog
 from aerobee.lake.commits import Conflict, Unconfirmed, commit
 from aerobee.lake.errors import LakeError
 from aerobee.lake.materializer import Materializer
 from aerobee.lake.progress import ACCEPTED_KEY, OFFSETS_KEY
+from aerobee.lake.rows.ranges import QueueRange
 from aerobee.lake.verify import verify
-from aerobee.lake import materializer as materializer_module
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
 
 from ..spark.stored import STORE_MS
 from .memory_log import MemoryLog
@@ -35,8 +38,8 @@ def source() -> MemoryLog:
     return MemoryLog()
 
 
-def writer(catalog: LakeCatalog, source: MemoryLog, **options: object) -> Materializer:
-    return Materializer(catalog, source, "orders", "orders", **options)  # type: ignore[arg-type]
+def writer(catalog: LakeCatalog, source: MemoryLog, **options: Any) -> Materializer:
+    return Materializer(catalog, source, "orders", "orders", **options)
 
 
 def test_a_table_has_each_message_of_all_queues_and_brokers_once(
@@ -50,9 +53,7 @@ def test_a_table_has_each_message_of_all_queues_and_brokers_once(
     assert contents(catalog.load("orders", "orders")) == source.ledger()
 
 
-def test_a_row_has_all_columns_of_the_spark_source(
-    catalog: LakeCatalog, source: MemoryLog
-) -> None:
+def test_a_row_has_all_columns_of_the_spark_source(catalog: LakeCatalog, source: MemoryLog) -> None:
     source.send(1)
     writer(catalog, source).copy()
     (row,) = catalog.load("orders", "orders").scan().to_arrow().to_pylist()
@@ -63,9 +64,7 @@ def test_a_row_has_all_columns_of_the_spark_source(
     }
 
 
-def _whole(source: MemoryLog, queue: MessageQueue):
-    from aerobee.lake.rows.ranges import QueueRange
-
+def _whole(source: MemoryLog, queue: MessageQueue) -> QueueRange:
     each = source.queues[queue]
     return QueueRange(queue.topic, queue.broker_name, queue.queue_id, each.first, each.end)
 
@@ -170,7 +169,7 @@ def test_messages_that_were_deleted_unread_stop_the_table(
     writer(catalog, source).copy()
     source.send(10)
     source.delete(13)
-    with pytest.raises(LakeError, match="3 messages of queue broker-a:0 .* offsets 10 to 12"):
+    with pytest.raises(LakeError, match=r"3 messages of queue broker-a:0 .* offsets 10 to 12"):
         writer(catalog, source).copy()
     assert len(contents(catalog.load("orders", "orders"))) == 10
 
@@ -185,7 +184,7 @@ def test_messages_that_were_deleted_unread_are_skipped_and_counted_where_that_is
     writer(catalog, source, on_gone="skip").copy()
     table = catalog.load("orders", "orders")
     assert sorted(key[2] for key in contents(table)) == [*range(10), *range(13, 20)]
-    (found,) = verify(table, source, "orders")  # type: ignore[arg-type]
+    (found,) = verify(table, source, "orders")
     assert (found.gone, found.missing) == (3, 3)
 
 
@@ -213,10 +212,10 @@ def test_two_writers_that_read_the_same_state_append_it_once(
     source.send(20)
     first, second = writer(catalog, source), writer(catalog, source)
 
-    def after_the_rival(*arguments: object) -> None:
+    def after_the_rival(*arguments: Any) -> None:
         monkeypatch.setattr(materializer_module, "commit", commit)
         second.copy()
-        commit(*arguments)  # type: ignore[arg-type]
+        commit(*arguments)
 
     monkeypatch.setattr(materializer_module, "commit", after_the_rival)
     with pytest.raises(Conflict):
@@ -228,7 +227,7 @@ def test_two_writers_that_read_the_same_state_append_it_once(
     assert referenced == _parquet_files(table)
 
 
-def _parquet_files(table) -> set[str]:
+def _parquet_files(table: Table) -> set[str]:
     folder = Path(table.location().removeprefix("file://"))
     return {f"file://{path}" for path in folder.rglob("*.parquet")}
 
@@ -241,14 +240,14 @@ def test_an_answer_that_never_came_makes_no_row_twice_and_loses_none(
     source.send(20)
     copier = writer(catalog, source)
     inner = catalog._catalog.commit_table
-    late = []
+    late: list[Callable[[], object]] = []
 
-    def unanswered(*arguments, **options):
+    def unanswered(*arguments: Any) -> None:
         monkeypatch.setattr(catalog._catalog, "commit_table", inner)
         if outcome == "made":
-            inner(*arguments, **options)
+            inner(*arguments)
         elif outcome == "made late":
-            late.append(lambda: inner(*arguments, **options))
+            late.append(lambda: inner(*arguments))
         raise ConnectionError("no answer")
 
     monkeypatch.setattr(catalog._catalog, "commit_table", unanswered)
@@ -273,10 +272,10 @@ def test_a_commit_that_a_catalog_denies_though_it_made_it_stays_readable(
     copier = writer(catalog, source)
     inner = catalog._catalog.commit_table
 
-    def twice(*arguments, **options):
+    def twice(*arguments: Any) -> object:
         monkeypatch.setattr(catalog._catalog, "commit_table", inner)
-        inner(*arguments, **options)
-        return inner(*arguments, **options)
+        inner(*arguments)
+        return inner(*arguments)
 
     monkeypatch.setattr(catalog._catalog, "commit_table", twice)
     with pytest.raises(Conflict):
@@ -337,7 +336,7 @@ def test_a_table_that_was_dropped_and_made_again_is_not_filled_without_a_word(
     copier.copy()
     catalog._catalog.drop_table(catalog.identifier("orders"))
     source.send(1)
-    with pytest.raises(LakeError, match="has no table rocketmq.orders: it was dropped"):
+    with pytest.raises(LakeError, match=r"has no table rocketmq\.orders: it was dropped"):
         copier.copy()
     catalog.create("orders", "orders")
     with pytest.raises(LakeError, match="dropped and made again"):
@@ -345,9 +344,7 @@ def test_a_table_that_was_dropped_and_made_again_is_not_filled_without_a_word(
     assert writer(catalog, source).copy().rows == 6
 
 
-def test_offsets_that_cant_be_read_stop_the_table(
-    catalog: LakeCatalog, source: MemoryLog
-) -> None:
+def test_offsets_that_cant_be_read_stop_the_table(catalog: LakeCatalog, source: MemoryLog) -> None:
     source.send(5)
     writer(catalog, source).copy()
     table = catalog.load("orders", "orders")
