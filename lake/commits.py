@@ -5,16 +5,19 @@ property of the table forbids it, with offsets that are not its own. And it dele
 a commit that was made where a catalog says that it was not, as one does that got a request twice.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
-from pyiceberg.table.update import AssertTableUUID
+from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate
 
 from .errors import LakeError
 from .progress import Progress
+
+SNAPSHOTS_MAX = 100  # of a table: each commit reads and writes all of them
 
 
 class Conflict(LakeError):
@@ -42,14 +45,27 @@ def prepare(table: Table, files: list[DataFile], progress: Progress) -> Prepared
         producer.append_data_file(file)
     updates, requirements = producer._commit()
     same_table = AssertTableUUID(uuid=table.metadata.table_uuid)
+    if old := _old_snapshots(table):
+        updates = (*updates, RemoveSnapshotsUpdate(snapshot_ids=old))
     return Prepared(producer.snapshot_id, updates, (*requirements, same_table))
+
+
+def _old_snapshots(table: Table) -> list[int]:
+    """The snapshots that leave room for one more, the oldest first. Their rows stay: every later
+    snapshot has them. The last one and those with a tag or branch stay."""
+    metadata = table.metadata
+    kept = {each.snapshot_id for each in metadata.refs.values()} | {metadata.current_snapshot_id}
+    found = [each for each in metadata.snapshots if each.snapshot_id not in kept]
+    found.sort(key=lambda each: each.sequence_number or 0)
+    too_many = max(0, len(metadata.snapshots) + 1 - SNAPSHOTS_MAX)
+    return [each.snapshot_id for each in found[:too_many]]
 
 
 def commit(table: Table, prepared: Prepared) -> None:
     """Ask the catalog for the commit, once. Conflict or Unconfirmed unless it says it is made."""
     name = ".".join(table.name())
     try:
-        table.catalog.commit_table(table, prepared.requirements, prepared.updates)
+        made = table.catalog.commit_table(table, prepared.requirements, prepared.updates)
     except CommitFailedException as wrong:
         raise Conflict(f"another writer was first at table {name}: {wrong}") from wrong
     except Exception as wrong:
@@ -57,3 +73,5 @@ def commit(table: Table, prepared: Prepared) -> None:
         raise Unconfirmed(
             f"the catalog did not confirm a commit to table {name}: {kind}: {wrong}"
         ) from wrong
+    with suppress(Exception):  # old metadata that stays does no harm
+        table.catalog._delete_old_metadata(table.io, table.metadata, made.metadata)

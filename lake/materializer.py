@@ -135,11 +135,13 @@ class Materializer:
             if at is None or at.snapshot_id == doubt.base:
                 continue  # the request may still be on its way
             self._doubts.remove(doubt)
+            if metadata.snapshot_by_id(doubt.snapshot_id) is not None:
+                continue  # it is made, even if the table was rolled back since
             while at is not None and at.parent_snapshot_id != doubt.base:
                 parent = at.parent_snapshot_id
                 at = None if parent is None else metadata.snapshot_by_id(parent)
-            # None where it is expired: nobody knows then.
-            if at is not None and at.snapshot_id != doubt.snapshot_id:
+            # None where it is expired: nobody knows then. The oldest that is left has no parent.
+            if at is not None and (doubt.base is not None or at.sequence_number == 1):
                 doubt.files.discard()
 
     @staticmethod

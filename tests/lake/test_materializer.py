@@ -10,6 +10,7 @@ pytest.importorskip("pyiceberg")
 
 import pyarrow as pa
 from aerobee.client.cluster.route import MessageQueue
+from aerobee.lake import commits
 from aerobee.lake import materializer as materializer_module
 from aerobee.lake.catalog import LakeCatalog
 from aerobee.lake.commits import Conflict, Unconfirmed, commit
@@ -156,6 +157,45 @@ def test_a_broker_that_does_not_answer_stops_only_its_own_queues(
     assert (done.rows, done.failures) == (5, ("broker-b is away",))
     source.absent.clear()
     copier.copy()
+    assert contents(catalog.load("orders", "orders")) == source.ledger()
+
+
+def test_a_table_keeps_its_newest_snapshots_and_the_rows_of_all(
+    catalog: LakeCatalog, source: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commits, "SNAPSHOTS_MAX", 5)
+    copier = writer(catalog, source)
+    made = []
+    for _ in range(12):
+        source.send(2)
+        made.append(copier.copy().snapshot_id)
+    table = catalog.load("orders", "orders")
+    assert sorted(each.snapshot_id for each in table.snapshots()) == sorted(made[-5:])
+    assert contents(table) == source.ledger()
+
+
+def test_files_of_a_first_commit_in_doubt_stay_when_the_first_snapshots_are_expired(
+    catalog: LakeCatalog, source: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit was made, its answer was lost, and its writer slept until nobody could know."""
+    monkeypatch.setattr(commits, "SNAPSHOTS_MAX", 3)
+    source.send(20)
+    sleeper, rival = writer(catalog, source), writer(catalog, source)
+    inner = catalog._catalog.commit_table
+
+    def unanswered(*arguments: Any) -> None:
+        monkeypatch.setattr(catalog._catalog, "commit_table", inner)
+        inner(*arguments)
+        raise ConnectionError("no answer")
+
+    monkeypatch.setattr(catalog._catalog, "commit_table", unanswered)
+    with pytest.raises(Unconfirmed):
+        sleeper.copy()
+    for _ in range(6):
+        source.send(2)
+        rival.copy()
+    source.send(1)
+    sleeper.copy()
     assert contents(catalog.load("orders", "orders")) == source.ledger()
 
 
