@@ -46,7 +46,7 @@ def prepare(table: Table, files: list[DataFile], progress: Progress) -> Prepared
     updates, requirements = producer._commit()
     same_table = AssertTableUUID(uuid=table.metadata.table_uuid)
     if old := _old_snapshots(table):
-        updates = (*updates, RemoveSnapshotsUpdate(snapshot_ids=old))
+        updates = (*updates, RemoveSnapshotsUpdate.model_validate({"snapshot-ids": old}))
     return Prepared(producer.snapshot_id, updates, (*requirements, same_table))
 
 
