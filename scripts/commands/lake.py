@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from ...conf.secret import secret_of
-from .. import serving
+from .. import logs, serving
 from ..begin_at import start_of
 from ..connecting import add_options, security
 from ..named import named
@@ -271,8 +271,12 @@ def _run(options: argparse.Namespace) -> int:
 
     settings = _settings(options)
     own = security(options)
+    options.log_default = ("info", logs.FULL)
+    logs.start(options)
+    logging.getLogger("pyiceberg").setLevel(logging.WARNING)  # it tells of each file
 
     async def parts(stack: Stack) -> str:
+        logs.debug_at_signal()
         running = Lake(settings, security=own)
         with _readable():
             await stack.start(running)
