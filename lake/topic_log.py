@@ -21,6 +21,7 @@ from ..client.pull.reader import Reader
 from ..store.base.chunk import Chunk, MessagesGone
 from ..store.columns.view import StoreView
 from .errors import LakeError
+from .rows.columns import Column
 from .rows.decode import decode
 from .rows.pull import Pulling, pull_chunks
 from .rows.ranges import DataLossError, QueueRange
@@ -80,8 +81,10 @@ class TopicLog:
         """The offset in each queue of the first message stored at `ms` or later."""
         return self._thread.run(self._offsets_at(queues, ms))
 
-    def rows(self, wanted: QueueRange) -> Iterator[pa.RecordBatch]:
-        """The messages of a range as rows with all columns, in batches of bounded size.
+    def rows(
+        self, wanted: QueueRange, columns: tuple[Column, ...] = COLUMNS
+    ) -> Iterator[pa.RecordBatch]:
+        """The messages of a range as rows, in batches of bounded size.
 
         DataLossError when a part of it is gone.
         """
@@ -89,7 +92,7 @@ class TopicLog:
         for chunk in self._pulled(wanted) if store is None else _stored(store, wanted):
             yield decode(
                 chunk.data,
-                COLUMNS,
+                columns,
                 broker_name=wanted.broker_name,
                 first=chunk.start,
                 end=chunk.end,

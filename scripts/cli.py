@@ -44,6 +44,7 @@ COMMANDS = {
     "restore": ("backup", "restore a backup, whole or up to a moment"),
     "mirror": ("mirror", "copy topics, messages and offsets from one cluster to another"),
     "lake": ("lake", "keep topics as Iceberg tables, every message a row, once"),
+    "sql": ("sql", "query topics, their tables and what came since"),
     "ingest": ("ingest", "write a topic to Parquet, JSON or CSV files, through Spark"),
 }
 # Objects between two runs of the garbage collector: with Python's 700 it takes a fifteenth of the

@@ -1,0 +1,82 @@
+"""SQL over tables and live log, by DuckDB in this process."""
+
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from urllib.parse import urlparse
+
+import pyarrow.dataset as ds
+
+from .table_schema import STORE_TIME
+from .union import NAMES, Tables, TopicTable
+
+if TYPE_CHECKING:
+    import duckdb
+
+_WORD = re.compile(r'"((?:[^"]|"")+)"|([A-Za-z_][A-Za-z0-9_]*)')
+_ALL = re.compile(r"\*")
+_COUNT = re.compile(r"count\s*\(\s*\*\s*\)", re.IGNORECASE)
+
+
+def connect(tables: Tables, text: str) -> "duckdb.DuckDBPyConnection":
+    """A database in memory with a view of each table that a query names, to `execute` it.
+
+    A view has the table's name in the catalog, and the columns that the query names. LakeError
+    where a table can't be read.
+    """
+    import duckdb
+
+    connection = duckdb.connect(
+        config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+    )
+    connection.execute("set timezone = 'UTC'")
+    words = {(quoted or bare).lower() for quoted, bare in _WORD.findall(text)}
+    for name in tables.names():
+        if name.lower() in words:
+            _add(connection, name, tables[name], _columns(text, words))
+    return connection
+
+
+def _columns(text: str, words: set[str]) -> tuple[str, ...]:
+    """The columns that a query may use: those that it names, or all for a star."""
+    if _ALL.search(_COUNT.sub("", text)):
+        return NAMES
+    return tuple(name for name in NAMES if name.lower() in words or name == STORE_TIME)
+
+
+def _add(
+    connection: "duckdb.DuckDBPyConnection",
+    name: str,
+    found: TopicTable,
+    columns: tuple[str, ...],
+) -> None:
+    """Make a view of a table and its live part."""
+    from duckdb import ColumnExpression, ConstantExpression
+
+    def chosen(relation: "duckdb.DuckDBPyRelation") -> "duckdb.DuckDBPyRelation":
+        return relation.select(*map(ColumnExpression, columns))
+
+    live = f"{name} live"
+    connection.register(live, found.live(columns))
+    both = chosen(connection.table(live))
+    if found.files:
+        both = chosen(_stored(connection, name, found)).union(both)
+    if found.since_ms is not None:
+        moment = datetime.fromtimestamp(found.since_ms / 1000, UTC)
+        both = both.filter(ColumnExpression(STORE_TIME) >= ConstantExpression(moment))
+    both.create_view(name)
+
+
+def _stored(
+    connection: "duckdb.DuckDBPyConnection", name: str, found: TopicTable
+) -> "duckdb.DuckDBPyRelation":
+    """The table's files: DuckDB reads local ones itself, Arrow the others."""
+    places = [urlparse(file) for file in found.files]
+    if all(place.scheme in ("", "file") for place in places):
+        return connection.read_parquet([place.path for place in places])
+    io = found.table.io
+    files = io.fs_by_scheme(places[0].scheme, places[0].netloc)
+    paths = [io.parse_location(file, io.properties)[2] for file in found.files]
+    stored = f"{name} stored"
+    connection.register(stored, ds.dataset(paths, format="parquet", filesystem=files))
+    return connection.table(stored)

@@ -1,0 +1,213 @@
+"""Table and live log of a topic as one: the table up to the offsets of its snapshot, then the log.
+
+The two never overlap: the log is read from the offset behind the table's last message of each queue
+to the ends that the queues have when the read is planned.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression, GreaterThanOrEqual
+from pyiceberg.table import Table
+
+from ..client.base.security import OPEN, Security
+from . import service, settings
+from .errors import LakeError
+from .progress import progress_of, queue_key
+from .rows.columns import BY_NAME, Column
+from .rows.ranges import QueueRange
+from .table_schema import COLUMNS, STORE_TIME
+from .topic_log import TopicLog
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+NAMES = tuple(column.name for column in COLUMNS)
+
+
+@dataclass(frozen=True)
+class Live:
+    """The messages behind a table, as a stream of Arrow; each scan reads them anew."""
+
+    source: TopicLog
+    ranges: tuple[QueueRange, ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the rows."""
+        return file_schema_of(self.columns)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.ranges))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, queue by queue."""
+        for each in self.ranges:
+            for batch in self.source.rows(each, self.columns):
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """What engines scan, as Arrow's PyCapsule interface has it."""
+        reader = pa.RecordBatchReader.from_batches(self.schema, self.batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+
+class TopicTable:
+    """One topic: `files` of its table, and `live` messages behind them.
+
+    With `since_ms` the messages that were stored then or later. LakeError when the table's progress
+    can't be read.
+    """
+
+    def __init__(
+        self, table: Table, source: TopicLog, topic: str, *, since_ms: int | None = None
+    ) -> None:
+        self.table = table
+        self.topic = topic
+        self.since_ms = since_ms
+        self._source = source
+        self._name = ".".join(table.name())
+        self._progress = progress_of(table.metadata, self._name)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return file_schema_of(COLUMNS)
+
+    @cached_property
+    def files(self) -> list[str]:
+        """The URIs of the table's Parquet files. LakeError when rows of them are deleted by delete
+        files, which a reader of Parquet does not see."""
+        found = []
+        for task in self.table.scan(self._since).plan_files():
+            if task.delete_files:
+                raise LakeError(
+                    f"table {self._name} has delete files (first beside {task.file.file_path}): "
+                    "its Parquet files alone would show deleted rows; rewrite the table's data "
+                    "files with the engine that deleted them"
+                )
+            found.append(task.file.file_path)
+        return found
+
+    @cached_property
+    def _ranges(self) -> tuple[QueueRange, ...]:
+        bounds, failures = self._source.bounds(self.topic)
+        if failures:
+            raise LakeError(f"the live part of topic {self.topic} can't be read: {failures[0]}")
+        queues = list(bounds)
+        since = None if self.since_ms is None else self._source.offsets_at(queues, self.since_ms)
+        found = []
+        for queue, (first, end) in bounds.items():
+            start = max(first, self._progress.offsets.get(queue_key(queue), first))
+            if since is not None:
+                start = max(start, since[queue])
+            if start < end:
+                found.append(QueueRange(queue.topic, queue.broker_name, queue.queue_id, start, end))
+        return tuple(found)
+
+    def live(self, columns: Sequence[str] = NAMES) -> Live:
+        """The messages behind the table."""
+        return Live(self._source, self._ranges, tuple(BY_NAME[name] for name in columns))
+
+    def batches(self, columns: Sequence[str] = NAMES) -> Iterator[pa.RecordBatch]:
+        """All rows in batches of Arrow: those of the table, then the live ones."""
+        schema = file_schema_of(tuple(BY_NAME[name] for name in columns))
+        scan = self.table.scan(self._since, selected_fields=tuple(columns))
+        for batch in scan.to_arrow_batch_reader():
+            rows = pa.Table.from_batches([batch]).select(list(columns)).cast(schema)
+            yield from rows.to_batches()
+        yield from self.live(columns).batches()
+
+    def to_arrow(self, columns: Sequence[str] = NAMES) -> pa.Table:
+        """All rows in memory."""
+        schema = file_schema_of(tuple(BY_NAME[name] for name in columns))
+        return pa.Table.from_batches(self.batches(columns), schema)
+
+    def to_polars(self, columns: Sequence[str] = NAMES) -> "polars.DataFrame":
+        """All rows as a DataFrame of polars."""
+        import polars
+
+        found = polars.from_arrow(self.to_arrow(columns))
+        assert isinstance(found, polars.DataFrame)
+        return found
+
+    def to_pandas(self, columns: Sequence[str] = NAMES) -> "pandas.DataFrame":
+        """All rows as a DataFrame of pandas."""
+        return self.to_arrow(columns).to_pandas()
+
+    @property
+    def _since(self) -> BooleanExpression:
+        if self.since_ms is None:
+            return AlwaysTrue()
+        moment = datetime.fromtimestamp(self.since_ms / 1000, UTC).isoformat()
+        compare: Any = GreaterThanOrEqual
+        found: BooleanExpression = compare(STORE_TIME, moment)
+        return found
+
+
+class Tables:
+    """The tables of a lake, by name; opens its catalog and the connection to its cluster.
+
+    with Tables.of(Path("lake.yaml")) as tables:
+        tables["orders"].to_polars()
+    """
+
+    def __init__(
+        self,
+        found: settings.LakeSettings,
+        *,
+        security: Security = OPEN,
+        since_ms: int | None = None,
+    ) -> None:
+        self._settings = found
+        self._since_ms = since_ms
+        self._catalog = service.open_catalog(found)
+        self._log = service.open_log(found, security)
+
+    @classmethod
+    def of(cls, path: Path | str, **options: Any) -> Self:
+        """The tables of a file of settings."""
+        return cls(settings.read(Path(path)), **options)
+
+    def names(self) -> Mapping[str, str]:
+        """The topics by the names of their tables."""
+        pairs = service.topics_of(self._settings, self._log, None)
+        return {service.name_of(topic, entry): topic for topic, entry in pairs}
+
+    def __getitem__(self, name: str) -> TopicTable:
+        topic = self.names().get(name)
+        if topic is None:
+            known = ", ".join(self.names()) or "none"
+            raise LakeError(f"the settings have no table {name}; they have {known}")
+        table = self._catalog.load(name, topic)
+        return TopicTable(table, self._log, topic, since_ms=self._since_ms)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        wrong: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def file_schema_of(columns: tuple[Column, ...]) -> pa.Schema:
+    """The Arrow schema of rows with these columns."""
+    from .rows.decode import arrow_type
+
+    return pa.schema([pa.field(column.name, arrow_type(column)) for column in columns])
