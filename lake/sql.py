@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
 import pyarrow.dataset as ds
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from .errors import LakeError
 from .table_schema import STORE_TIME
 from .union import NAMES, Tables, TopicTable
 
@@ -75,6 +77,11 @@ def _stored(
     if all(place.scheme in ("", "file") for place in places):
         return connection.read_parquet([place.path for place in places])
     io = found.table.io
+    if not isinstance(io, PyArrowFileIO):
+        raise LakeError(
+            f"the files of table {name} are read by {type(io).__name__}, which no query can use; "
+            "leave py-io-impl out of the catalog's properties"
+        )
     files = io.fs_by_scheme(places[0].scheme, places[0].netloc)
     paths = [io.parse_location(file, io.properties)[2] for file in found.files]
     stored = f"{name} stored"

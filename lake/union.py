@@ -5,7 +5,7 @@ to the ends that the queues have when the read is planned.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -34,11 +34,15 @@ NAMES = tuple(column.name for column in COLUMNS)
 
 @dataclass(frozen=True)
 class Live:
-    """The messages behind a table, as a stream of Arrow; each scan reads them anew."""
+    """The messages behind a table, as a stream of Arrow; each scan reads them anew.
+
+    `failures` has the errors of scans: engines wrap them in errors of their own.
+    """
 
     source: TopicLog
     ranges: tuple[QueueRange, ...]
     columns: tuple[Column, ...]
+    failures: list[Exception] = field(default_factory=list)
 
     @property
     def schema(self) -> pa.Schema:
@@ -49,10 +53,14 @@ class Live:
         return sum(map(len, self.ranges))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, queue by queue."""
-        for each in self.ranges:
-            for batch in self.source.rows(each, self.columns):
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+        """The rows, queue by queue. Errors of the client, and DataLossError."""
+        try:
+            for each in self.ranges:
+                for batch in self.source.rows(each, self.columns):
+                    yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+        except Exception as wrong:
+            self.failures.append(wrong)
+            raise
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """What engines scan, as Arrow's PyCapsule interface has it."""
@@ -68,8 +76,15 @@ class TopicTable:
     """
 
     def __init__(
-        self, table: Table, source: TopicLog, topic: str, *, since_ms: int | None = None
+        self,
+        table: Table,
+        source: TopicLog,
+        topic: str,
+        *,
+        since_ms: int | None = None,
+        failures: list[Exception] | None = None,
     ) -> None:
+        self._failures = [] if failures is None else failures
         self.table = table
         self.topic = topic
         self.since_ms = since_ms
@@ -115,7 +130,8 @@ class TopicTable:
 
     def live(self, columns: Sequence[str] = NAMES) -> Live:
         """The messages behind the table."""
-        return Live(self._source, self._ranges, tuple(BY_NAME[name] for name in columns))
+        chosen = tuple(BY_NAME[name] for name in columns)
+        return Live(self._source, self._ranges, chosen, self._failures)
 
     def batches(self, columns: Sequence[str] = NAMES) -> Iterator[pa.RecordBatch]:
         """All rows in batches of Arrow: those of the table, then the live ones."""
@@ -125,23 +141,6 @@ class TopicTable:
             rows = pa.Table.from_batches([batch]).select(list(columns)).cast(schema)
             yield from rows.to_batches()
         yield from self.live(columns).batches()
-
-    def to_arrow(self, columns: Sequence[str] = NAMES) -> pa.Table:
-        """All rows in memory."""
-        schema = file_schema_of(tuple(BY_NAME[name] for name in columns))
-        return pa.Table.from_batches(self.batches(columns), schema)
-
-    def to_polars(self, columns: Sequence[str] = NAMES) -> "polars.DataFrame":
-        """All rows as a DataFrame of polars."""
-        import polars
-
-        found = polars.from_arrow(self.to_arrow(columns))
-        assert isinstance(found, polars.DataFrame)
-        return found
-
-    def to_pandas(self, columns: Sequence[str] = NAMES) -> "pandas.DataFrame":
-        """All rows as a DataFrame of pandas."""
-        return self.to_arrow(columns).to_pandas()
 
     @property
     def _since(self) -> BooleanExpression:
@@ -169,6 +168,7 @@ class Tables:
     ) -> None:
         self._settings = found
         self._since_ms = since_ms
+        self.failures: list[Exception] = []  # of live messages, in scans of engines
         self._catalog = service.open_catalog(found)
         self._log = service.open_log(found, security)
 
@@ -188,7 +188,7 @@ class Tables:
             known = ", ".join(self.names()) or "none"
             raise LakeError(f"the settings have no table {name}; they have {known}")
         table = self._catalog.load(name, topic)
-        return TopicTable(table, self._log, topic, since_ms=self._since_ms)
+        return TopicTable(table, self._log, topic, since_ms=self._since_ms, failures=self.failures)
 
     def close(self) -> None:
         """Close the connections."""
@@ -204,6 +204,40 @@ class Tables:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class NamedTable:
+    """A table by its name; each read opens the catalog and the connection, and closes them.
+
+    A read has what is in the table and the log at that moment.
+    """
+
+    def __init__(self, name: str, found: settings.LakeSettings, **options: Any) -> None:
+        self.name = name
+        self._settings = found
+        self._options = options
+
+    def batches(self, columns: Sequence[str] = NAMES) -> Iterator[pa.RecordBatch]:
+        """All rows in batches of Arrow: those of the table, then the live ones."""
+        with Tables(self._settings, **self._options) as tables:
+            yield from tables[self.name].batches(columns)
+
+    def to_arrow(self, columns: Sequence[str] = NAMES) -> pa.Table:
+        """All rows in memory."""
+        schema = file_schema_of(tuple(BY_NAME[name] for name in columns))
+        return pa.Table.from_batches(self.batches(columns), schema)
+
+    def to_polars(self, columns: Sequence[str] = NAMES) -> "polars.DataFrame":
+        """All rows as a DataFrame of polars."""
+        import polars
+
+        found = polars.from_arrow(self.to_arrow(columns))
+        assert isinstance(found, polars.DataFrame)
+        return found
+
+    def to_pandas(self, columns: Sequence[str] = NAMES) -> "pandas.DataFrame":
+        """All rows as a DataFrame of pandas."""
+        return self.to_arrow(columns).to_pandas()
 
 
 def file_schema_of(columns: tuple[Column, ...]) -> pa.Schema:

@@ -33,6 +33,7 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     add("--config", type=Path, default=Path("lake.yaml"), metavar="FILE", help="(lake.yaml)")
     add("--from", dest="start", metavar="WHERE", help=f"messages stored since: {TIMES}")
     add("--format", choices=("table", "json", "csv", "parquet"), default="table")
+    add("--json", dest="format", action="store_const", const="json", help="as --format json")
     add("--output", type=Path, metavar="FILE", help="write there; parquet needs it")
     add_options(parser)
     parser.set_defaults(run=sql)
@@ -51,6 +52,7 @@ def sql(options: argparse.Namespace) -> int:
 
     from ...lake import settings
     from ...lake.errors import LakeError
+    from ...lake.rows.ranges import DataLossError
     from ...lake.sql import connect
     from ...lake.union import Tables
 
@@ -62,8 +64,13 @@ def sql(options: argparse.Namespace) -> int:
         if options.namesrv:
             found = msgspec.structs.replace(found, namesrv_addr=options.namesrv)
         with Tables(found, security=security(options), since_ms=since) as tables:
-            _write(connect(tables, options.query), options)
-    except (LakeError, duckdb.Error) as wrong:
+            try:
+                _write(connect(tables, options.query), options)
+            except duckdb.Error as wrong:
+                if tables.failures:
+                    raise tables.failures[0] from wrong
+                raise
+    except (LakeError, DataLossError, duckdb.Error) as wrong:
         raise CommandError(str(wrong)) from wrong
     return 0
 

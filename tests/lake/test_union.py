@@ -1,0 +1,127 @@
+"""Table and live log as one: each message once, wherever it is at that moment."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyiceberg")
+pytest.importorskip("duckdb")
+
+import aerobee.lake
+from aerobee.client import Message
+from aerobee.client.blocking.producers import Producer
+from aerobee.lake import service, settings
+from aerobee.lake.errors import LakeError
+from aerobee.lake.settings import LakeSettings, TableSettings
+from aerobee.lake.sql import connect
+from aerobee.lake.union import NAMES, Tables
+from aerobee.testing.cluster import LocalCluster
+
+COUNT = 40
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster() as found:
+        yield found
+
+
+@pytest.fixture
+def config(cluster: LocalCluster, tmp_path: Path) -> Path:
+    """The settings of a lake with topic orders."""
+    path = tmp_path / "lake.yaml"
+    found = LakeSettings(
+        place=str(tmp_path / "tables"),
+        namesrv_addr=cluster.name_server,
+        catalog={"type": "sql", "uri": f"sqlite:///{tmp_path / 'catalog.db'}"},
+        tables=(TableSettings(topic="orders"),),
+    )
+    settings.write(path, found)
+    service.open_catalog(found).create("orders", "orders")
+    return path
+
+
+def send(cluster: LocalCluster, first: int, end: int) -> None:
+    with Producer(cluster.name_server) as producer:
+        for number in range(first, end):
+            producer.send(Message("orders", str(number).encode(), tags=f"t{number % 3}"))
+
+
+def commit(config: Path) -> None:
+    """Copy what is there into the table."""
+    found = settings.read(config)
+    catalog, source = service.open_catalog(found), service.open_log(found, service.OPEN)
+    try:
+        service.materializer(catalog, source, "orders", found.tables[0]).copy()
+    finally:
+        source.close()
+
+
+def numbers(rows: Any) -> list[int]:
+    return sorted(int(body) for body in rows)
+
+
+@pytest.fixture(params=["all live", "half live", "none live"])
+def filled(request: pytest.FixtureRequest, cluster: LocalCluster, config: Path) -> Path:
+    """COUNT messages, of which some are in the table."""
+    send(cluster, 0, COUNT // 2)
+    if request.param == "half live":
+        commit(config)
+    send(cluster, COUNT // 2, COUNT)
+    if request.param == "none live":
+        commit(config)
+    return config
+
+
+def test_each_way_of_reading_has_every_message_once(filled: Path) -> None:
+    table = aerobee.lake.table("orders", config=filled)
+    expected = list(range(COUNT))
+    assert numbers(table.to_arrow(["value"]).column("value").to_pylist()) == expected
+    assert numbers(table.to_polars()["value"]) == expected
+    assert numbers(table.to_pandas()["value"]) == expected
+    assert table.to_arrow().schema.names == list(NAMES)
+    with Tables.of(filled) as tables:
+        text = "select decode(value) from orders"
+        rows = connect(tables, text).execute(text).fetchall()
+    assert numbers(row[0] for row in rows) == expected
+
+
+def test_a_query_may_name_a_table_twice_and_any_column_in_any_case(filled: Path) -> None:
+    text = (
+        "select a.TAGS, count(*) from orders a join orders b using (msgid) "
+        'where b."offset" >= 0 group by 1 order by 1'
+    )
+    with Tables.of(filled) as tables:
+        rows = connect(tables, text).execute(text).fetchall()
+    assert rows == [("t0", 14), ("t1", 13), ("t2", 13)]
+
+
+def test_messages_since_a_moment_are_those_that_were_stored_since(filled: Path) -> None:
+    stored = aerobee.lake.table("orders", config=filled).to_arrow(["timestamp"])
+    times = sorted(int(each.timestamp() * 1000) for each in stored.column(0).to_pylist())
+    since = times[len(times) // 2]
+    expected = sum(each >= since for each in times)
+    found = aerobee.lake.table("orders", config=filled, since_ms=since)
+    assert found.to_arrow(["value"]).num_rows == expected
+    with Tables.of(filled, since_ms=since) as tables:
+        text = "select count(*) from orders"
+        assert connect(tables, text).execute(text).fetchall() == [(expected,)]
+
+
+def test_an_unknown_table_is_named_with_those_that_are_there(config: Path) -> None:
+    with pytest.raises(LakeError, match="no table nothing; they have orders"):
+        aerobee.lake.table("nothing", config=config).to_arrow()
+
+
+def test_files_with_deleted_rows_are_refused(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit(filled)
+    with Tables.of(filled) as tables:
+        table = tables["orders"]
+        scan = table.table.scan()
+        task = next(iter(scan.plan_files()))
+        task.delete_files.add(task.file)  # as with an engine that deletes by files
+        monkeypatch.setattr(type(scan), "plan_files", lambda self: [task])
+        with pytest.raises(LakeError, match="has delete files"):
+            assert table.files
