@@ -11,6 +11,7 @@ pytest.importorskip("duckdb")
 
 import aerobee.lake
 from aerobee.client import Message
+from aerobee.client.base.security import OPEN
 from aerobee.client.blocking.producers import Producer
 from aerobee.lake import service, settings
 from aerobee.lake.errors import LakeError
@@ -52,7 +53,7 @@ def send(cluster: LocalCluster, first: int, end: int) -> None:
 def commit(config: Path) -> None:
     """Copy what is there into the table."""
     found = settings.read(config)
-    catalog, source = service.open_catalog(found), service.open_log(found, service.OPEN)
+    catalog, source = service.open_catalog(found), service.open_log(found, OPEN)
     try:
         service.materializer(catalog, source, "orders", found.tables[0]).copy()
     finally:
