@@ -1,7 +1,8 @@
 """Files of tables on a disk of this machine: on the disk before their name is in a catalog.
 
 pyiceberg's own files are written without fsync: a catalog's commit could survive a power loss that
-its files do not. `py-io-impl` names this class where tables are local.
+its files do not. They also load ten times as much code. `py-io-impl` names this class where tables
+are local.
 """
 
 import io
@@ -9,9 +10,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from pyiceberg.io import FileIO, InputFile, OutputFile
 
 IMPLEMENTATION = f"{__name__}.LocalFileIO"
+SCHEME = "file://"
+BUFFER_BYTES = 1 << 20
 
 
 class _SyncedFile(io.FileIO):
@@ -31,19 +34,58 @@ class _SyncedFile(io.FileIO):
                 os.close(folder)
 
 
-class _LocalFile(PyArrowFile):
+class _LocalFile(InputFile, OutputFile):
+    """A file to be read or written."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        self._path = path_of(location)
+
+    def __len__(self) -> int:
+        """The file's size in bytes."""
+        return self._path.stat().st_size
+
+    def exists(self) -> bool:
+        """True if the file is there."""
+        return self._path.exists()
+
+    def open(self, seekable: bool = True) -> Any:
+        """A stream to read from."""
+        return self._path.open("rb")
+
     def create(self, overwrite: bool = False) -> Any:
-        path = Path(self._path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return io.BufferedWriter(_SyncedFile(path, "w" if overwrite else "x"), 1 << 20)
+        """A stream to write to; its close syncs. FileExistsError unless `overwrite`."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        return io.BufferedWriter(_SyncedFile(self._path, "w" if overwrite else "x"), BUFFER_BYTES)
+
+    def to_input_file(self) -> "_LocalFile":
+        """The file itself."""
+        return self
 
 
-class LocalFileIO(PyArrowFileIO):
-    """pyiceberg's files, with fsync where they are local."""
+class LocalFileIO(FileIO):
+    """Local files for pyiceberg. ValueError for a location elsewhere."""
 
-    def new_output(self, location: str) -> PyArrowFile:
+    def new_input(self, location: str) -> _LocalFile:
+        """A file to be read."""
+        return _LocalFile(location)
+
+    def new_output(self, location: str) -> _LocalFile:
         """A file to be written."""
-        found = super().new_output(location)
-        if self.parse_location(location, self.properties)[0] != "file":
-            return found
-        return _LocalFile(location, found._path, found._filesystem)
+        return _LocalFile(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Delete a file; FileNotFoundError where there is none."""
+        text = location if isinstance(location, str) else location.location
+        path_of(text).unlink()
+
+
+def path_of(location: str) -> Path:
+    """The path of a location: file:///PATH, or a path. ValueError for another place."""
+    path = location.removeprefix(SCHEME)
+    if "://" in path:
+        raise ValueError(
+            f"{location} is no file of this machine, and the place of the lake is one: the table "
+            "lies elsewhere; give its place with --to"
+        )
+    return Path(path)

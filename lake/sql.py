@@ -5,10 +5,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
-import pyarrow.dataset as ds
-from pyiceberg.io.pyarrow import PyArrowFileIO
-
 from .errors import LakeError
+from .local_files import LocalFileIO, path_of
 from .table_schema import STORE_TIME
 from .union import NAMES, Tables, TopicTable
 
@@ -73,16 +71,19 @@ def _stored(
     connection: "duckdb.DuckDBPyConnection", name: str, found: TopicTable
 ) -> "duckdb.DuckDBPyRelation":
     """The table's files: DuckDB reads local ones itself, Arrow the others."""
-    places = [urlparse(file) for file in found.files]
-    if all(place.scheme in ("", "file") for place in places):
-        return connection.read_parquet([place.path for place in places])
     io = found.table.io
+    if isinstance(io, LocalFileIO):
+        return connection.read_parquet([str(path_of(file)) for file in found.files])
+    import pyarrow.dataset as ds
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
     if not isinstance(io, PyArrowFileIO):
         raise LakeError(
             f"the files of table {name} are read by {type(io).__name__}, which no query can use; "
             "leave py-io-impl out of the catalog's properties"
         )
-    files = io.fs_by_scheme(places[0].scheme, places[0].netloc)
+    first = urlparse(found.files[0])
+    files = io.fs_by_scheme(first.scheme, first.netloc)
     paths = [io.parse_location(file, io.properties)[2] for file in found.files]
     stored = f"{name} stored"
     connection.register(stored, ds.dataset(paths, format="parquet", filesystem=files))
