@@ -113,7 +113,7 @@ class TopicTable:
         return found
 
     @cached_property
-    def _ranges(self) -> tuple[QueueRange, ...]:
+    def ranges(self) -> tuple[QueueRange, ...]:
         bounds, failures = self._source.bounds(self.topic)
         if failures:
             raise LakeError(f"the live part of topic {self.topic} can't be read: {failures[0]}")
@@ -131,7 +131,7 @@ class TopicTable:
     def live(self, columns: Sequence[str] = NAMES) -> Live:
         """The messages behind the table."""
         chosen = tuple(BY_NAME[name] for name in columns)
-        return Live(self._source, self._ranges, chosen, self._failures)
+        return Live(self._source, self.ranges, chosen, self._failures)
 
     def batches(self, columns: Sequence[str] = NAMES) -> Iterator[pa.RecordBatch]:
         """All rows in batches of Arrow: those of the table, then the live ones."""
@@ -171,6 +171,11 @@ class Tables:
         self.failures: list[Exception] = []  # of live messages, in scans of engines
         self._catalog = service.open_catalog(found)
         self._log = service.open_log(found, security)
+
+    @property
+    def name_server(self) -> str:
+        """The name servers of the settings, "" for the default."""
+        return self._settings.namesrv_addr
 
     @classmethod
     def of(cls, path: Path | str, **options: Any) -> Self:

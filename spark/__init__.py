@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+__all__ = ["read_table", "register"]
+
+
+def __getattr__(name: str) -> object:
+    """`read_table`, which most users of the source do without."""
+    if name == "read_table":
+        from .table import read_table
+
+        return read_table
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def register(spark: "SparkSession") -> None:
