@@ -8,6 +8,7 @@ connector for RocketMQ (`ALIASES`) are accepted as well.
 import json
 import os
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -49,6 +50,7 @@ OPTIONS = (
     "endingOffsetsByTimestamp",
     "maxMessagesPerPull",
     "minPartitions",
+    "maxRecordsPerPartition",
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
@@ -72,7 +74,7 @@ ALIASES = {
     "pull.max.batch.size": "maxMessagesPerPull",
     "consumer.tag": "subExpression",
 }
-_TIMES_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+_TIMES_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 Offsets = dict[str, dict[str, int]]
 Queues = dict[str, list[str]]
@@ -117,6 +119,7 @@ class ReadOptions:
     ending: Place = Place(LATEST)
     messages_per_pull: int | None = None  # None: as many as the broker gives
     partitions_min: int = 0
+    partition_rows_max: int | None = None
     rows_max: int | None = None
     rows_min: int | None = None
     wait_ms: int = 15 * 60_000
@@ -170,6 +173,7 @@ def read_options(given: Mapping[str, str], *, stream: bool | None = False) -> Re
         ending=_place(said, "ending", LATEST),
         messages_per_pull=_number(said, "maxMessagesPerPull", 0, 1, MESSAGES_PER_PULL_MAX) or None,
         partitions_min=_number(said, "minPartitions", 0, 1, PARTITIONS_MAX),
+        partition_rows_max=_number(said, "maxRecordsPerPartition", 0, 1, ROWS_MAX) or None,
         rows_max=_number(said, "maxOffsetsPerTrigger", 0, 1, ROWS_MAX) or None,
         rows_min=_number(said, "minOffsetsPerTrigger", 0, 1, ROWS_MAX) or None,
         wait_ms=_time_ms(said, "maxTriggerDelay", TRIGGER_DELAY),
@@ -283,7 +287,7 @@ def _place(said: Mapping[str, str], which: str, default: str) -> Place:
     if len(given) > 1:
         raise ValueError(f"options {' and '.join(given)} were given; give one of them")
     if given == [words[0]]:
-        return Place(default, _number(said, words[0], 0, 0, 1 << 62))
+        return Place(default, _moment(said, words[0]))
     if given == [words[1]]:
         times = _json(said[words[1]])
         if not isinstance(times, dict) or not all(
@@ -295,6 +299,19 @@ def _place(said: Mapping[str, str], which: str, default: str) -> Place:
             )
         return Place(default, times)
     return Place(_offsets(said, words[2], default))
+
+
+def _moment(said: Mapping[str, str], option: str) -> int:
+    """A time in ms since the epoch: given so, or as how long ago it was."""
+    found = re.fullmatch(r"(\d{1,18})\s*(|ms|s|m|h|d)", said[option], re.ASCII)
+    if found is None:
+        raise ValueError(
+            f"option {option} is {said[option][:200]!r}; give ms since the epoch, or how long ago: "
+            "30s, 15m, 2h, 7d"
+        )
+    if not found[2]:
+        return int(found[1])
+    return max(0, int(time.time() * 1000) - int(found[1]) * _TIMES_MS[found[2]])
 
 
 def _offsets(said: Mapping[str, str], option: str, default: str) -> str | Offsets:

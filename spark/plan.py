@@ -59,7 +59,7 @@ def plan(
     ranges = [_queue_range(bounds, queue, options) for queue in wanted]
     if pushed is not None:
         ranges = [pushed.cut(each, bounds) for each in ranges]
-    return split([each for each in ranges if len(each)], options.partitions_min)
+    return split([each for each in ranges if len(each)], options)
 
 
 def queues_of(bounds: Bounds, options: ReadOptions) -> dict[str, list[MessageQueue]]:
@@ -86,16 +86,19 @@ def queues_of(bounds: Bounds, options: ReadOptions) -> dict[str, list[MessageQue
     return found
 
 
-def split(ranges: Sequence[QueueRange], count: int) -> list[QueueRange]:
-    """The same offsets in at least `count` ranges, or one message each if there are fewer.
+def split(ranges: Sequence[QueueRange], options: ReadOptions) -> list[QueueRange]:
+    """The same offsets in at least `partitions_min` ranges, or one message each if there are fewer.
 
-    Longer ranges are cut into more parts, so that all parts have about the same size.
+    Longer ranges are cut into more parts, so that all parts have about the same size, and none is
+    longer than `partition_rows_max`.
     """
-    total = sum(map(len, ranges))
+    total, count = sum(map(len, ranges)), options.partitions_min
     found: list[QueueRange] = []
     for each in ranges:
         # Rounded up, the parts add up to no fewer than asked for.
         parts = max(1, min(len(each), -(-len(each) * count // total)))
+        if options.partition_rows_max is not None:
+            parts = max(parts, -(-len(each) // options.partition_rows_max))
         cuts = [each.start + len(each) * part // parts for part in range(parts + 1)]
         found += [replace(each, start=start, end=end) for start, end in pairwise(cuts)]
     return found

@@ -130,7 +130,7 @@ def ranges(
         kept = QueueRange(queue.topic, queue.broker_name, queue.queue_id, begin, min(stop, high))
         if kept.end > kept.start:
             found.append(kept)
-    return split(found, options.partitions_min) if found else []
+    return split(found, options)
 
 
 def commit(commit_one: Callable[[MessageQueue, int], object], end: Progress) -> None:

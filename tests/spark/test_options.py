@@ -1,5 +1,7 @@
 """The options of a read: what they mean, and the sentence for each wrong one."""
 
+import time
+
 import pytest
 from aerobee.spark.options import Place, ReadOptions, read_options
 
@@ -70,7 +72,9 @@ def test_the_drivers_environment_names_the_name_server(monkeypatch: pytest.Monke
         ({"assign": '{"a": []}'}, "give JSON such as"),
         ({"assign": '["a"]'}, "give JSON such as"),
         ({"subscribe": "a", "topic": "b"}, "subscribe was given twice, once as 'topic'"),
-        ({"subscribe": "a", "startingTimestamp": "-1"}, "give a number from 0"),
+        ({"subscribe": "a", "startingTimestamp": "-1"}, "give ms since the epoch, or how long ago"),
+        ({"subscribe": "a", "endingTimestamp": "2 weeks"}, "give ms since the epoch, or how long"),
+        ({"subscribe": "a", "maxRecordsPerPartition": "0"}, "give a number from 1"),
         (
             {"subscribe": "a", "startingTimestamp": "1", "startingOffsets": "earliest"},
             "startingTimestamp and startingOffsets were given",
@@ -137,3 +141,12 @@ def test_a_secret_is_not_shown() -> None:
     options = read_options({"subscribe": "a", "accessKey": "k", "secretKey": "hush"})
     assert options.security.secret_key == "hush"
     assert "hush" not in repr(options)
+
+
+@pytest.mark.parametrize(("text", "ms"), [("90s", 90_000), ("2h", 7_200_000), ("7 d", 604_800_000)])
+def test_a_time_may_be_given_as_how_long_ago(
+    monkeypatch: pytest.MonkeyPatch, text: str, ms: int
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1_800_000_000.0)
+    found = read_options({"subscribe": "a", "startingTimestamp": text})
+    assert found.starting.times == 1_800_000_000_000 - ms

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from aerobee.lake.rows.ranges import QueueRange
-from aerobee.spark.options import read_options
+from aerobee.spark.options import ReadOptions, read_options
 from aerobee.spark.plan import plan, split
 
 from .fakes import FakeReader
@@ -84,7 +84,7 @@ def test_what_was_deleted_is_left_out_when_data_loss_is_accepted() -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 50, 109, 110])
 def test_a_split_has_enough_parts_no_gap_and_no_overlap(count: int) -> None:
     whole = [QueueRange("a", "x", 0, 0, 100), QueueRange("a", "x", 1, 50, 60)]
-    parts = split(whole, count)
+    parts = split(whole, ReadOptions(partitions_min=count))
     assert len(parts) >= count
     assert all(len(part) > 0 for part in parts)
     for each in whole:
@@ -93,10 +93,21 @@ def test_a_split_has_enough_parts_no_gap_and_no_overlap(count: int) -> None:
 
 
 def test_long_ranges_are_cut_into_more_parts_than_short_ones() -> None:
-    parts = split([QueueRange("a", "x", 0, 0, 900), QueueRange("a", "x", 1, 0, 100)], 10)
+    whole = [QueueRange("a", "x", 0, 0, 900), QueueRange("a", "x", 1, 0, 100)]
+    parts = split(whole, ReadOptions(partitions_min=10))
     assert [len(part) for part in parts] == [100] * 10
 
 
+@pytest.mark.parametrize("most", [1, 30, 99, 100, 1000])
+def test_no_part_is_longer_than_the_rows_of_a_partition(most: int) -> None:
+    whole = [QueueRange("a", "x", 0, 0, 100), QueueRange("a", "x", 1, 50, 60)]
+    parts = split(whole, ReadOptions(partition_rows_max=most))
+    assert max(map(len, parts)) <= most
+    assert sum(map(len, parts)) == 110
+    assert len(parts) == -(-100 // most) + -(-10 // most)
+
+
 def test_a_split_never_goes_below_one_message() -> None:
-    assert len(split([QueueRange("a", "x", 0, 3, 5)], 100)) == 2
-    assert split([], 100) == []
+    options = ReadOptions(partitions_min=100)
+    assert len(split([QueueRange("a", "x", 0, 3, 5)], options)) == 2
+    assert split([], options) == []
