@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 
 COMMIT_BYTES = 64 << 20
 DOUBTS_MAX = 16  # commits without an answer whose files are remembered
-EARLIEST = "earliest"
-LATEST = "latest"
+EARLIEST: Literal["earliest"] = "earliest"
+LATEST: Literal["latest"] = "latest"
 Start = int | Literal["earliest", "latest"]  # or ms since the epoch
 
 
@@ -261,7 +261,8 @@ class Materializer:
             files.discard()
             raise
         head = table.metadata.current_snapshot()
-        doubt = _Doubt(head and head.snapshot_id, prepared.snapshot_id, files)
+        base = None if head is None else head.snapshot_id
+        doubt = _Doubt(base, prepared.snapshot_id, files)
         self._doubts = [*self._doubts[1 - DOUBTS_MAX :], doubt]
         commit(table, prepared)
         for each in self._doubts:

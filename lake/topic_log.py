@@ -12,12 +12,15 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from ..client.admin.base import Asking
 from ..client.base.loop_thread import LoopThread
 from ..client.base.security import OPEN, Security
 from ..client.cluster.route import MessageQueue
 from ..client.errors import AerobeeError
 from ..client.group.process_queue import name_of
+from ..client.producer.producer import REPLY_TOPIC_SUFFIX
 from ..client.pull.reader import Reader
+from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from ..store.base.chunk import Chunk, MessagesGone
 from ..store.columns.view import StoreView
 from .errors import LakeError
@@ -36,6 +39,10 @@ class Bounds(NamedTuple):
     end: int
 
 
+class _Client(Reader, Asking):
+    """Reads queues, and asks which brokers there are."""
+
+
 class TopicLog:
     """Reads the topics of one cluster, from any thread.
 
@@ -50,7 +57,7 @@ class TopicLog:
         stores: Mapping[str, Path] | None = None,
     ) -> None:
         self._thread = LoopThread("aerobee-lake")
-        self._reader = Reader(name_server, group=GROUP, security=security)
+        self._reader = _Client(name_server, group=GROUP, security=security)
         self._stores = dict(stores or {})
         self._thread.run(self._reader.start())
 
@@ -60,8 +67,9 @@ class TopicLog:
         self._thread.close()
 
     def topics(self) -> list[str]:
-        """The names of all topics, sorted."""
-        return self._thread.run(self._reader.topics())
+        """The names of the applications' topics, sorted: those that a pattern may fit. Topics of
+        the system, of its brokers and clusters, of retries and dead letters are left out."""
+        return self._thread.run(self._topics())
 
     def bounds(self, topic: str) -> tuple[dict[MessageQueue, Bounds], tuple[str, ...]]:
         """The queues of a topic, sorted, with the offsets that they have; and for each queue whose
@@ -89,6 +97,18 @@ class TopicLog:
 
     def _pulled(self, wanted: QueueRange) -> Iterator[Chunk]:
         return pull_chunks(self._reader, wanted, Pulling(), self._thread)
+
+    async def _topics(self) -> list[str]:
+        clusters = (await self._reader.cluster_info()).cluster_addr_table
+        own = {*clusters, *(broker for brokers in clusters.values() for broker in brokers)}
+        own |= {f"{cluster}{REPLY_TOPIC_SUFFIX}" for cluster in clusters}
+        return [
+            topic
+            for topic in await self._reader.topics()
+            if topic not in own
+            and not is_system_topic(topic)
+            and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+        ]
 
     async def _bounds(self, topic: str) -> tuple[dict[MessageQueue, Bounds], tuple[str, ...]]:
         queues = await self._reader.queues(topic)

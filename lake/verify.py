@@ -5,11 +5,12 @@ Where the log has deleted messages, the table alone is looked at: each offset on
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan
+from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, LessThan
 from pyiceberg.table import Table
 
 from ..client.cluster.route import MessageQueue
@@ -139,13 +140,17 @@ def _note(found: QueueFindings, offsets: np.ndarray) -> None:
         found.first_bad += tuple(int(each) for each in offsets[:room])
 
 
-def _filter(queue: MessageQueue, begin: int, end: int | None):
+def _filter(queue: MessageQueue, begin: int, end: int | None) -> BooleanExpression:
+    # Models, whose arguments by position mypy does not know.
+    equal: Any = EqualTo
+    at_least: Any = GreaterThanOrEqual
+    below: Any = LessThan
     found = And(
-        EqualTo("brokerName", queue.broker_name),
-        EqualTo("queueId", queue.queue_id),
-        GreaterThanOrEqual("offset", begin),
+        equal("brokerName", queue.broker_name),
+        equal("queueId", queue.queue_id),
+        at_least("offset", begin),
     )
-    return found if end is None else And(found, LessThan("offset", end))
+    return found if end is None else And(found, below("offset", end))
 
 
 def _rows(table: Table, queue: MessageQueue, begin: int, end: int) -> pa.Table:
