@@ -22,6 +22,7 @@ from ..client.producer.producer import REPLY_TOPIC_SUFFIX
 from ..client.pull.reader import Reader
 from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from ..store.base.chunk import Chunk, MessagesGone
+from ..store.base.errors import StoreError
 from ..store.columns.view import StoreView
 from .errors import LakeError
 from .rows.decode import decode
@@ -137,13 +138,15 @@ class TopicLog:
 
 
 def _stored(store: Path, wanted: QueueRange) -> Iterator[Chunk]:
-    view, at = StoreView(store), wanted.start
+    view, at = _view(store, wanted), wanted.start
     try:
         for chunk in view.chunks(wanted.topic, wanted.queue_id, wanted.start, wanted.end):
             at = chunk.end
             yield chunk
     except MessagesGone as gone:
         raise DataLossError(f"reading {wanted}: {gone}") from None
+    except StoreError as wrong:
+        raise _no_store(wanted, wrong) from None
     finally:
         view.release()
     if at < wanted.end:
@@ -152,3 +155,14 @@ def _stored(store: Path, wanted: QueueRange) -> Iterator[Chunk]:
             f"{wanted.topic}, while broker {wanted.broker_name} has more: the folder is not that "
             "of this broker; correct stores"
         )
+
+
+def _view(store: Path, wanted: QueueRange) -> StoreView:
+    try:
+        return StoreView(store)
+    except StoreError as wrong:
+        raise _no_store(wanted, wrong) from None
+
+
+def _no_store(wanted: QueueRange, wrong: StoreError) -> LakeError:
+    return LakeError(f"broker {wanted.broker_name} in stores: {wrong}")
