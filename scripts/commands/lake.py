@@ -182,7 +182,7 @@ def _add(options: argparse.Namespace) -> int:
     config = "" if options.config == Path(DEFAULT_FILE) else f" --config {options.config}"
     print(
         sanitize(
-            f"{said}; copy with: aerobee lake run{config} (one that runs: end it, begin it again)"
+            f"{said}; copy with: aerobee lake run{config}, which reads these settings at its start"
         )
     )
     return 0
@@ -300,10 +300,7 @@ def _remove(options: argparse.Namespace) -> int:
     fits = None if options.pattern else left.entry_of(name)
     said = "its table stays" if fits is None else f"its pattern {fits.pattern} goes on"
     print(
-        sanitize(
-            f"the entry {name} is gone, {said}; a lake that runs has it until you end it and begin "
-            "it again"
-        )
+        sanitize(f"the entry {name} is gone, {said}; a lake that runs has it until its next start")
     )
     return 0
 
