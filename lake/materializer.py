@@ -260,7 +260,8 @@ class Materializer:
             files.discard()
             raise
         head = table.metadata.current_snapshot()
-        doubt = _Doubt(None if head is None else head.snapshot_id, prepared.snapshot_id, files)
+        base = None if head is None else head.snapshot_id
+        doubt = _Doubt(base, prepared.snapshot_id, files)
         self._doubts = [*self._doubts[1 - DOUBTS_MAX :], doubt]
         commit(table, prepared)
         for each in self._doubts:

@@ -71,12 +71,13 @@ def progress_of(metadata: "TableMetadata", name: str) -> Progress:
     snapshot = metadata.current_snapshot()
     if snapshot is None:
         return Progress()
-    current = snapshot
+    current, is_accepted = snapshot, False
     for each in _ancestors(metadata, snapshot):
         said = each.summary
         if said is not None and said[OFFSETS_KEY] is not None:
             return _read(said.additional_properties, name, each.snapshot_id)
-        if str(each.snapshot_id) == accepted:
+        is_accepted = is_accepted or str(each.snapshot_id) == accepted  # with all before it
+        if is_accepted:
             continue
         operation = None if said is None else said.operation.value
         if operation not in _HARMLESS:

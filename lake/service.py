@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from ..client.base.security import OPEN, Security
 from ..client.errors import AerobeeError
-from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from ..protocol.names import is_system_topic
 from .catalog import LakeCatalog, table_name
 from .commits import Conflict
 from .errors import LakeError
@@ -120,19 +120,25 @@ class Lake:
         if not any(each.pattern for each in self._settings.tables):
             return
         while True:
+            failures, topics = [], []
             try:
-                for topic in await self._run(self._log.topics):
-                    entry = self._settings.entry_of(topic)
-                    if topic in self.reports or entry is None or not is_copied(topic):
-                        continue
-                    name = table_name(topic)
-                    await self._run(partial(self._catalog.create, name, topic))
+                topics = await self._run(self._log.topics)
+            except (AerobeeError, OSError) as wrong:
+                failures.append(str(wrong))
+            for topic in topics:
+                entry = self._settings.entry_of(topic)
+                if topic in self.reports or entry is None:
+                    continue
+                try:
+                    await self._run(partial(self._catalog.create, table_name(topic), topic))
+                except LakeError as wrong:  # the others' tables can be made
+                    failures.append(str(wrong))
+                else:
                     self._begin(topic, entry)
-                self.failure = ""
-            except (LakeError, AerobeeError) as wrong:
-                if self.failure != str(wrong):
-                    log.warning("looking for topics: %s", wrong)
-                self.failure = str(wrong)
+            failure = "; ".join(failures)
+            if failure not in ("", self.failure):
+                log.warning("looking for topics: %s", failure)
+            self.failure = failure
             if await self._paused(DISCOVERY_SECONDS):
                 return
 
@@ -196,11 +202,6 @@ class Lake:
         report.failure = text or type(wrong).__name__
 
 
-def is_copied(topic: str) -> bool:
-    """True if a pattern may fit this topic: no system, retry or dead letter topic."""
-    return not is_system_topic(topic) and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
-
-
 def is_system(topic: str) -> bool:
     """True if a topic is the system's: half messages and delayed ones leave it again."""
     return is_system_topic(topic)
@@ -211,22 +212,15 @@ def name_of(topic: str, settings: TableSettings) -> str:
     return settings.table or table_name(topic)
 
 
-def topics_of(
-    settings: LakeSettings, source: TopicLog, catalog: LakeCatalog | None
-) -> list[tuple[str, TableSettings]]:
-    """The topics that have tables now, with their entries.
-
-    With `catalog` tables of topics that newly fit a pattern are made.
-    """
+def topics_of(settings: LakeSettings, source: TopicLog) -> list[tuple[str, TableSettings]]:
+    """The topics that have entries of their own, or fit a pattern now, with their entries."""
     found = [(each.topic, each) for each in settings.tables if each.topic]
     if any(each.pattern for each in settings.tables):
         named = {topic for topic, _ in found}
         for topic in source.topics():
             entry = settings.entry_of(topic)
-            if topic not in named and entry is not None and is_copied(topic):
+            if topic not in named and entry is not None:
                 found.append((topic, entry))
-                if catalog is not None:
-                    catalog.create(name_of(topic, entry), topic)
     return found
 
 

@@ -5,6 +5,7 @@
 
 import os
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -91,6 +92,11 @@ class LakeSettings(
                     f"namespace is {self.namespace!r}; give names of A-Z a-z 0-9 _ - with dots "
                     "between"
                 )
+        for kind in ("topic", "pattern"):
+            named = [getattr(each, kind) for each in self.tables if getattr(each, kind)]
+            twice = next((each for each, count in Counter(named).items() if count > 1), None)
+            if twice is not None:
+                raise ValueError(f"{kind} {twice} is there twice; leave one entry")
 
     def entry_of(self, topic: str) -> TableSettings | None:
         """The entry that a topic's table follows: its own, else the first pattern that fits."""

@@ -12,13 +12,17 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
+from ..client.admin.base import Asking
 from ..client.base.loop_thread import LoopThread
 from ..client.base.security import OPEN, Security
 from ..client.cluster.route import MessageQueue
 from ..client.errors import AerobeeError
 from ..client.group.process_queue import name_of
+from ..client.producer.producer import REPLY_TOPIC_SUFFIX
 from ..client.pull.reader import Reader
+from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from ..store.base.chunk import Chunk, MessagesGone
+from ..store.base.errors import StoreError
 from ..store.columns.view import StoreView
 from .errors import LakeError
 from .rows.columns import Column
@@ -45,6 +49,10 @@ class Source(Protocol):
     def rows(self, wanted: QueueRange) -> Iterator[pa.RecordBatch]: ...
 
 
+class _Client(Reader, Asking):
+    """Reads queues, and asks which brokers there are."""
+
+
 class TopicLog:
     """Reads the topics of one cluster, from any thread.
 
@@ -59,7 +67,7 @@ class TopicLog:
         stores: Mapping[str, Path] | None = None,
     ) -> None:
         self._thread = LoopThread("aerobee-lake")
-        self._reader = Reader(name_server, group=GROUP, security=security)
+        self._reader = _Client(name_server, group=GROUP, security=security)
         self._stores = dict(stores or {})
         self._thread.run(self._reader.start())
 
@@ -69,8 +77,9 @@ class TopicLog:
         self._thread.close()
 
     def topics(self) -> list[str]:
-        """The names of all topics, sorted."""
-        return self._thread.run(self._reader.topics())
+        """The names of the applications' topics, sorted: those that a pattern may fit. Topics of
+        the system, of its brokers and clusters, of retries and dead letters are left out."""
+        return self._thread.run(self._topics())
 
     def bounds(self, topic: str) -> tuple[dict[MessageQueue, Bounds], tuple[str, ...]]:
         """The queues of a topic, sorted, with the offsets that they have; and for each queue whose
@@ -101,6 +110,18 @@ class TopicLog:
     def _pulled(self, wanted: QueueRange) -> Iterator[Chunk]:
         return pull_chunks(self._reader, wanted, Pulling(), self._thread)
 
+    async def _topics(self) -> list[str]:
+        clusters = (await self._reader.cluster_info()).cluster_addr_table
+        own = {*clusters, *(broker for brokers in clusters.values() for broker in brokers)}
+        own |= {f"{cluster}{REPLY_TOPIC_SUFFIX}" for cluster in clusters}
+        return [
+            topic
+            for topic in await self._reader.topics()
+            if topic not in own
+            and not is_system_topic(topic)
+            and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+        ]
+
     async def _bounds(self, topic: str) -> tuple[dict[MessageQueue, Bounds], tuple[str, ...]]:
         queues = await self._reader.queues(topic)
 
@@ -128,13 +149,15 @@ class TopicLog:
 
 
 def _stored(store: Path, wanted: QueueRange) -> Iterator[Chunk]:
-    view, at = StoreView(store), wanted.start
+    view, at = _view(store, wanted), wanted.start
     try:
         for chunk in view.chunks(wanted.topic, wanted.queue_id, wanted.start, wanted.end):
             at = chunk.end
             yield chunk
     except MessagesGone as gone:
         raise DataLossError(f"reading {wanted}: {gone}") from None
+    except StoreError as wrong:
+        raise _no_store(wanted, wrong) from None
     finally:
         view.release()
     if at < wanted.end:
@@ -143,3 +166,14 @@ def _stored(store: Path, wanted: QueueRange) -> Iterator[Chunk]:
             f"{wanted.topic}, while broker {wanted.broker_name} has more: the folder is not that "
             "of this broker; correct stores"
         )
+
+
+def _view(store: Path, wanted: QueueRange) -> StoreView:
+    try:
+        return StoreView(store)
+    except StoreError as wrong:
+        raise _no_store(wanted, wrong) from None
+
+
+def _no_store(wanted: QueueRange, wrong: StoreError) -> LakeError:
+    return LakeError(f"broker {wanted.broker_name} in stores: {wrong}")

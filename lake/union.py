@@ -184,7 +184,7 @@ class Tables:
 
     def names(self) -> Mapping[str, str]:
         """The topics by the names of their tables."""
-        pairs = service.topics_of(self._settings, self._log, None)
+        pairs = service.topics_of(self._settings, self._log)
         return {service.name_of(topic, entry): topic for topic, entry in pairs}
 
     def __getitem__(self, name: str) -> TopicTable:

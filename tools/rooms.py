@@ -21,6 +21,7 @@ FOLDERS = (
     "broker",
     "client",
     "proxy",
+    "lake",
     "spark",
     "console",
     "conf",

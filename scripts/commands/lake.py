@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from ...conf.secret import secret_of
+from ...client.base.start_from import FIRST, LAST
+from ...client.base.words import counted
 from .. import logs, serving
-from ..begin_at import start_of
+from ..begin_at import TIMES, start_of
 from ..connecting import add_options, security
 from ..named import named
 from ..output.command_error import CommandError
@@ -30,7 +31,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ACTIONS = ("status", "add", "run", "verify", "remove")
-STATUS: Columns = ("TOPIC", "TABLE", "ROWS", "BYTES", "BEHIND BY", "SECONDS", "GONE", "LAST COMMIT")
+STATUS: Columns = (
+    "TOPIC",
+    "TABLE",
+    "ROWS",
+    "BYTES",
+    "MESSAGES BEHIND",
+    "SECONDS BEHIND",
+    "GONE",
+    "LAST COMMIT",
+)
 VERIFY: Columns = (
     "QUEUE",
     "FROM",
@@ -42,6 +52,7 @@ VERIFY: Columns = (
     "DIFFERENT",
     "BEYOND",
     "GONE",
+    "OFFSETS",
 )
 MISSING = "the lake needs pyiceberg, which is not installed; run pip install 'aerobee[lake]'"
 DEFAULT_FILE = "lake.yaml"
@@ -89,8 +100,8 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="start",
         metavar="WHERE",
-        help="add: where queues begin: earliest (the default), latest, ms, 2h (ago), a time; "
-        "verify: the same, the table's oldest row without it",
+        help=f"add: where queues begin: earliest (the default), latest, {TIMES}; verify: compare "
+        "from there on, without it from the table's oldest row on",
     )
     add("--on-gone", choices=("stop", "skip"), help="add: when messages are gone unread (stop)")
     add("--store", action="append", default=[], metavar="BROKER=DIR", help="add: read its files")
@@ -134,6 +145,12 @@ def _settings(options: argparse.Namespace) -> "LakeSettings":
     return found
 
 
+def _is(entry: "TableSettings", options: argparse.Namespace) -> bool:
+    """True if this is the entry that the options name."""
+    name: str = options.name
+    return name == (entry.pattern if options.pattern else entry.topic)
+
+
 # --- add and remove ---------------------------------------------------------------------------
 
 
@@ -142,16 +159,12 @@ def _add(options: argparse.Namespace) -> int:
 
     name = named(options, "topic")
     found = _changed(options)
-    entry = _entry(options, name)
+    entry = _entry(options, [each for each in found.tables if _is(each, options)])
     opened = service.open_catalog(found)
     source = service.open_log(found, security(options))
     try:
         if entry.pattern:
-            fitting = [
-                topic
-                for topic in source.topics()
-                if re.fullmatch(name, topic) and service.is_copied(topic)
-            ]
+            fitting = [topic for topic in source.topics() if re.fullmatch(name, topic)]
             said = f"topics that fit {name!r} ({len(fitting)} now) go to tables of their names"
         else:
             if service.is_system(name):
@@ -164,10 +177,14 @@ def _add(options: argparse.Namespace) -> int:
             said = f"topic {name} goes to table {'.'.join(table.name())} at {table.location()}"
     finally:
         source.close()
-    others = [each for each in found.tables if (each.topic or each.pattern) != name]
+    others = [each for each in found.tables if not _is(each, options)]
     settings.write(options.config, msgspec.structs.replace(found, tables=(*others, entry)))
     config = "" if options.config == Path(DEFAULT_FILE) else f" --config {options.config}"
-    print(sanitize(f"{said}; copy with: aerobee lake run{config}"))
+    print(
+        sanitize(
+            f"{said}; copy with: aerobee lake run{config}, which reads these settings at its start"
+        )
+    )
     return 0
 
 
@@ -177,24 +194,34 @@ def _changed(options: argparse.Namespace) -> "LakeSettings":
     from ...lake.settings import LakeSettings
 
     properties = dict(_pair(text, "--property") for text in options.property)
+    place = None if options.to is None else _place(options.to)
     if options.config.exists():
         found = settings.read(options.config)
-        if options.to not in (None, found.place):
+        if place not in (None, _place(found.place)):
             raise CommandError(
                 f"{options.config} has the place {found.place}, --to is {options.to}; leave it "
                 "out, or name another file with --config"
             )
-        if options.catalog is not None or properties:
-            given = settings.catalog_of(options.catalog) if options.catalog else {}
-            found = msgspec.structs.replace(found, catalog=found.catalog | given | properties)
+        if found.tables and options.namespace not in (None, found.namespace):
+            raise CommandError(
+                f"{options.config} has the namespace {found.namespace}, --namespace is "
+                f"{options.namespace}; leave it out, or name another file with --config"
+            )
+        given = settings.catalog_of(options.catalog) if options.catalog else {}
+        uri = found.catalog.get("uri")
+        if found.tables and given and given.get("uri") != uri:
+            raise CommandError(
+                f"{options.config} has the catalog {uri or 'of another kind'}, --catalog is "
+                f"{options.catalog}; leave it out, or name another file with --config"
+            )
+        found = msgspec.structs.replace(found, catalog=found.catalog | given | properties)
     else:
-        if options.to is None:
+        if place is None:
             raise CommandError(
                 f"there is no {options.config} yet; say where tables lie: --to FOLDER, or --to "
                 "s3://bucket/folder"
             )
-        url = options.catalog or _default_catalog(options)
-        place = options.to if "://" in options.to else str(Path(options.to).absolute())
+        url = options.catalog or _default_catalog(place, options.config)
         found = LakeSettings(
             place=place,
             catalog=settings.catalog_of(url) | properties,
@@ -204,23 +231,33 @@ def _changed(options: argparse.Namespace) -> "LakeSettings":
     more = {} if options.namespace is None else {"namespace": options.namespace}
     if options.namesrv:
         more["namesrv_addr"] = options.namesrv
-    return msgspec.structs.replace(found, stores=found.stores | stores, **more)
+    try:
+        return msgspec.structs.replace(found, stores=found.stores | stores, **more)
+    except ValueError as wrong:
+        raise CommandError(str(wrong)) from wrong
 
 
-def _default_catalog(options: argparse.Namespace) -> str:
+def _place(text: str) -> str:
+    """A place as the settings have it: a URI, or a whole path. CommandError for none."""
+    if not text.strip():
+        raise CommandError("--to is empty; give a folder, or s3://bucket/folder")
+    return text.rstrip("/") if "://" in text else str(Path(text).absolute())
+
+
+def _default_catalog(place: str, config: Path) -> str:
     """A file of SQLite: in the folder of the tables, or beside the settings."""
-    if "://" in options.to:
-        return f"sqlite:///{options.config.absolute().with_suffix('.db')}"
-    folder = Path(options.to).absolute()
-    folder.mkdir(parents=True, exist_ok=True)
-    return f"sqlite:///{folder / 'catalog.db'}"
+    if "://" in place:
+        return f"sqlite:///{config.absolute().with_suffix('.db')}"
+    Path(place).mkdir(parents=True, exist_ok=True)
+    return f"sqlite:///{Path(place) / 'catalog.db'}"
 
 
-def _entry(options: argparse.Namespace, name: str) -> "TableSettings":
+def _entry(options: argparse.Namespace, before: "list[TableSettings]") -> "TableSettings":
+    """The entry as the options say, else as it was."""
     from ...lake.settings import TableSettings
 
     said = {
-        "pattern" if options.pattern else "topic": name,
+        "pattern" if options.pattern else "topic": options.name,
         "table": options.table,
         "commitSeconds": options.commit_seconds,
         "commitMib": options.commit_mib,
@@ -228,6 +265,8 @@ def _entry(options: argparse.Namespace, name: str) -> "TableSettings":
         "start": None if options.start is None else _start(options.start),
     }
     given = {key: value for key, value in said.items() if value is not None}
+    for each in before:
+        given = msgspec.to_builtins(each) | given
     try:
         return msgspec.convert(given, TableSettings)
     except ValueError as wrong:
@@ -236,7 +275,7 @@ def _entry(options: argparse.Namespace, name: str) -> "TableSettings":
 
 def _start(text: str) -> str | int:
     found = start_of(text, latest=True)
-    return found.ms if found.ms else text
+    return {FIRST: "earliest", LAST: "latest"}.get(found.where, found.ms)
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:
@@ -251,12 +290,18 @@ def _remove(options: argparse.Namespace) -> int:
 
     name = named(options, "topic")
     found = settings.read(options.config)
-    rest = tuple(each for each in found.tables if (each.topic or each.pattern) != name)
+    rest = tuple(each for each in found.tables if not _is(each, options))
     if rest == found.tables:
-        known = ", ".join(each.topic or each.pattern for each in rest) or "none"
+        entries = (each.topic or f"{each.pattern} (--pattern)" for each in rest)
+        known = ", ".join(entries) or "none"
         raise CommandError(f"{options.config} has no entry {name}; it has {known}")
-    settings.write(options.config, msgspec.structs.replace(found, tables=rest))
-    print(sanitize(f"{name} is copied no more; its table stays"))
+    left = msgspec.structs.replace(found, tables=rest)
+    settings.write(options.config, left)
+    fits = None if options.pattern else left.entry_of(name)
+    said = "its table stays" if fits is None else f"its pattern {fits.pattern} goes on"
+    print(
+        sanitize(f"the entry {name} is gone, {said}; a lake that runs has it until its next start")
+    )
     return 0
 
 
@@ -264,15 +309,16 @@ def _remove(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from ...console.endpoint import DaemonView, Endpoint
+    from ...console.endpoint import DaemonView
     from ...lake import overview
     from ...lake.service import Lake
     from ...protocol.aio.slices import step_per_tick
+    from ..endpoints import endpoint_at
 
-    settings = _settings(options)
-    own = security(options)
     options.log_default = ("info", logs.FULL)
     logs.start(options)
+    settings = _settings(options)
+    own = security(options)
     logging.getLogger("pyiceberg").setLevel(logging.WARNING)  # it tells of each file
 
     async def parts(stack: Stack) -> str:
@@ -289,24 +335,19 @@ def _run(options: argparse.Namespace) -> int:
             note=lambda: overview.note(running),
             console=settings.console_url,
         )
-        endpoint = Endpoint(
-            settings.http_bind_address,
-            settings.http_port,
-            view,
-            listen_port=0,
-            token=secret_of("httpToken", settings.http_token),
-        )
+        endpoint = endpoint_at(settings, view, listen_port=0)
         await stack.start(endpoint)
         page = f", HTTP {endpoint.url}" if endpoint.url else ""
         return (
-            f"the lake is ready: {len(settings.tables)} entries of {options.config}, tables at "
-            f"{settings.place}{page}"
+            f"the lake is ready: {counted(len(settings.tables), 'entry', 'entries')} of "
+            f"{options.config}, tables at {settings.place}{page}"
         )
 
     return serving.run(parts)
 
 
 def _run_once(options: argparse.Namespace) -> int:
+    from ...client.errors import AerobeeError
     from ...lake import service
     from ...lake.commits import Conflict
     from ...lake.errors import LakeError
@@ -315,10 +356,12 @@ def _run_once(options: argparse.Namespace) -> int:
     opened, source = service.open_catalog(settings), service.open_log(settings, security(options))
     failed = 0
     try:
-        for topic, entry in service.topics_of(settings, source, opened):
+        for topic, entry in service.topics_of(settings, source):
             copier = service.materializer(opened, source, topic, entry)
             rows, more = 0, True
             try:
+                if entry.pattern:
+                    opened.create(copier.name, topic)
                 while more:
                     try:
                         done = copier.copy()
@@ -329,7 +372,7 @@ def _run_once(options: argparse.Namespace) -> int:
                     more = done.is_behind
                     if done.failures:
                         raise LakeError(done.failures[0])
-            except LakeError as wrong:
+            except (LakeError, AerobeeError, OSError) as wrong:
                 failed += 1
                 print(sanitize(f"{topic}: {rows:,} rows, then: {wrong}"))
             else:
@@ -351,9 +394,11 @@ def _status(options: argparse.Namespace) -> int:
     try:
         found = [
             status(opened, source, topic, service.name_of(topic, entry))
-            for topic, entry in service.topics_of(settings, source, None)
+            for topic, entry in service.topics_of(settings, source)
             if options.name in (None, topic)
         ]
+        if options.name and not found:
+            raise CommandError(f"{options.config} has no entry for topic {options.name}")
     finally:
         source.close()
     if options.json:
@@ -391,7 +436,7 @@ def _verify(options: argparse.Namespace) -> int:
         raise CommandError(f"{options.config} has no entry for topic {name}")
     opened, source = service.open_catalog(settings), service.open_log(settings, security(options))
     since = None
-    if options.start is not None and options.start != "earliest":
+    if options.start is not None:
         since = start_of(options.start, latest=False).ms
     try:
         table = opened.load(service.name_of(name, entry), name)
@@ -403,14 +448,20 @@ def _verify(options: argparse.Namespace) -> int:
             each.queue,
             *(each.first, each.end, each.rows, each.compared),
             *(each.missing, each.twice, each.different, each.beyond, each.gone),
+            ", ".join(map(str, each.first_bad)) or "-",
         )
         for each in found
     ]
     print_rows(VERIFY, rows, as_json=options.json)
-    bad = [each for each in found if not each.is_clean]
-    for each in bad:
-        offsets = ", ".join(map(str, each.first_bad))
-        print(sanitize(f"queue {each.queue} differs, at offsets {offsets} first"))
-    if not bad and not options.json:
-        print(f"the table and the log are the same: {sum(each.rows for each in found):,} rows")
-    return 1 if bad else 0
+    bad = [each.queue for each in found if not each.is_clean]
+    if options.json:
+        return 1 if bad else 0
+    if bad:
+        print(
+            sanitize(
+                f"the table and the log differ in {', '.join(bad)}; OFFSETS has the first ones"
+            )
+        )
+        return 1
+    print(f"the table and the log are the same: {sum(each.rows for each in found):,} rows")
+    return 0

@@ -15,6 +15,9 @@ from aerobee.console.exposition import Family
 from aerobee.controller import overview as controller_overview
 from aerobee.controller.config import ControllerConfig
 from aerobee.controller.server import Controller
+from aerobee.lake import overview as lake_overview
+from aerobee.lake.service import Lake, TableReport
+from aerobee.lake.settings import LakeSettings
 from aerobee.namesrv import overview
 from aerobee.namesrv.server import NameServer
 from aerobee.proxy import overview as proxy_overview
@@ -73,4 +76,7 @@ async def test_the_reference_has_every_metric_of_ours_and_no_other(
     controller = Controller(ControllerConfig(controller_store_path=str(tmp_path / "controller")))
     found |= own(controller_overview.families(controller))
     found |= own(console_metrics.families(Clusters({"main": namesrv.address})))
+    lake = Lake(LakeSettings(place="tables"))
+    lake.reports["orders"] = TableReport("orders", "rocketmq.orders")
+    found |= own(lake_overview.families(lake))
     assert found == documented()

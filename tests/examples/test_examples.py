@@ -39,7 +39,7 @@ PRINTED = {
 }
 ELSEWHERE = {
     *("billing_service.py", "web_service.py", "fastapi_service.py", "test_reminders.py"),
-    *("users_and_rules.py", "store_as_arrays.py", "store_in_frames.py"),  # below
+    *("users_and_rules.py", "store_as_arrays.py", "store_in_frames.py", "lake_table.py"),  # below
     *("spark_batch.py", "spark_stream.py", "spark_write.py"),
     "java/FirstMessage.java",
     *("grpc/FirstMessage.java", "grpc/first_message.go", "grpc/first_message.js"),
@@ -189,6 +189,25 @@ def test_a_store_is_read_as_arrays(tmp_path: Path) -> None:
     assert found, printed
     assert found[0].startswith(f"orders {queue.queue_id} 3 messages, ")
     assert "3 rows" in printed
+
+
+def test_a_table_is_asked_with_duckdb(tmp_path: Path) -> None:
+    with LocalCluster() as cluster:
+        with blocking.Producer(cluster.name_server) as producer:
+            for tags in ("paid", "paid", "refunded"):
+                producer.send(Message("orders", b"12 EUR", tags=tags))
+        lake = [sys.executable, "-m", "aerobee.scripts.cli", "lake"]
+        for words in (["add", "orders", "--to", "tables"], ["run", "--once"]):
+            subprocess.run(
+                [*lake, *words],
+                cwd=tmp_path,
+                env=environment(cluster),
+                timeout=PROCESS,
+                check=True,
+                capture_output=True,
+            )
+        printed = run("lake_table.py", cluster=cluster, folder=tmp_path)
+    assert printed == ["paid 2", "refunded 1", "3 rows"]
 
 
 def test_a_store_is_asked_with_polars_pandas_and_duckdb(tmp_path: Path) -> None:

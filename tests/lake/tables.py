@@ -1,9 +1,14 @@
 """Tables for tests: a catalog in a folder, and what is in a table."""
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 from aerobee.lake.catalog import LakeCatalog
+from aerobee.lake.data_files import DataFiles
+from aerobee.lake.progress import ACCEPTED_KEY
+from aerobee.lake.table_schema import file_schema
 from pyiceberg.table import Table
 
 
@@ -12,6 +17,25 @@ def catalog_in(folder: Path, **properties: str) -> LakeCatalog:
     folder.mkdir(parents=True, exist_ok=True)
     given = {"type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}", **properties}
     return LakeCatalog(given, place=str(folder / "tables"), namespace="rocketmq")
+
+
+def rewrite(table: Table, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Replace the rows of a table by what `change` makes of them, and accept that: what an operator
+    may do with another engine."""
+    before = [task.file for task in table.scan().plan_files()]
+    rows = table.scan().to_arrow().cast(file_schema(table.schema()).remove_metadata())
+    files = DataFiles(table)
+    for batch in change(rows).combine_chunks().to_batches():
+        files.write(batch)
+    with table.transaction() as transaction, transaction.update_snapshot().overwrite() as snapshot:
+        for old in before:
+            snapshot.delete_data_file(old)
+        for new in files.finish():
+            snapshot.append_data_file(new)
+    head = table.refresh().current_snapshot()
+    assert head is not None
+    with table.transaction() as transaction:
+        transaction.set_properties({ACCEPTED_KEY: str(head.snapshot_id)})
 
 
 def contents(table: Table) -> dict[tuple[str, int, int], bytes]:

@@ -37,21 +37,23 @@ PLACES = {
     "msgpack": ["console.messages"],
     "msgspec": [
         *("protocol", "conf", "client", "console", "namesrv", "controller", "broker", "proxy"),
-        *("scripts.commands", "tools"),
+        *("lake", "scripts.commands", "tools"),
     ],
     "numba": COMPILED,
-    "numpy": ["store", "spark", "broker.scheduled", *COMPILED],
+    "numpy": ["store", "lake", "spark", "broker.scheduled", *COMPILED],
     "opentelemetry": ["client.base", "scripts"],
     "pandas": ["tools"],
     "polars": ["store.columns"],
     "py4j": ["spark"],  # of pyspark
-    "pyarrow": ["spark", "store.columns"],
+    "pyarrow": ["lake", "spark", "store.columns"],
+    "pyiceberg": ["lake"],
     "pytest": ["testing"],
     "pyspark": ["spark", "bench"],
+    "requests": ["lake"],  # of pyiceberg
     "rocketmq": ["bench.loads"],
     "tqdm": ["scripts", "tools"],
     "uvloop": ["scripts"],
-    "yaml": ["conf"],
+    "yaml": ["conf", "lake"],
 }
 
 

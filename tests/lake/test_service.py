@@ -1,0 +1,261 @@
+"""A running lake: topics that come, tables that fail, two lakes side by side, and the end."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyiceberg")
+
+from aerobee.client import Message, Producer
+from aerobee.client.base.security import OPEN
+from aerobee.lake import overview, service
+from aerobee.lake.catalog import LakeCatalog
+from aerobee.lake.errors import LakeError
+from aerobee.lake.materializer import Materializer
+from aerobee.lake.service import Lake
+from aerobee.lake.settings import LakeSettings, TableSettings
+from aerobee.lake.verify import verify
+from aerobee.testing.cluster import LocalCluster
+
+from ..waiting import LONG, until
+from .tables import contents
+
+Send = Callable[..., Awaitable[None]]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """One for all tests, each with topics of its own."""
+    with LocalCluster() as one:
+        yield one
+
+
+@pytest.fixture
+async def send(cluster: LocalCluster) -> AsyncIterator[Send]:
+    async with Producer(cluster.name_server) as producer:
+
+        async def some(topic: str, count: int = 5) -> None:
+            for number in range(count):
+                await producer.send(Message(topic, f"{topic} {number}".encode()))
+
+        yield some
+
+
+@pytest.fixture(autouse=True)
+def quick_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "DISCOVERY_SECONDS", 0.01)
+
+
+class Place:
+    """A cluster's lake in a folder."""
+
+    def __init__(self, cluster: LocalCluster, folder: Path) -> None:
+        self.cluster, self.folder = cluster, folder
+
+    def settings(self, *tables: TableSettings, **more: Any) -> LakeSettings:
+        return LakeSettings(
+            place=str(self.folder / "tables"),
+            namesrv_addr=self.cluster.name_server,
+            catalog={"type": "sql", "uri": f"sqlite:///{self.folder}/catalog.db"},
+            tables=tables,
+            **more,
+        )
+
+    def catalog(self) -> LakeCatalog:
+        return service.open_catalog(self.settings())
+
+    def topics(self, *topics: str) -> LakeSettings:
+        """The settings with these topics, whose tables are made."""
+        catalog = self.catalog()
+        for topic in topics:
+            catalog.create(topic, topic)
+        return self.settings(*(entry(topic=topic) for topic in topics))
+
+
+def entry(**said: Any) -> TableSettings:
+    return TableSettings(commit_seconds=0.1, **said)
+
+
+@pytest.fixture
+def place(cluster: LocalCluster, tmp_path: Path) -> Place:
+    return Place(cluster, tmp_path)
+
+
+@asynccontextmanager
+async def running(settings: LakeSettings) -> AsyncIterator[Lake]:
+    lake = Lake(settings)
+    await lake.start()
+    try:
+        yield lake
+    finally:
+        await lake.stop()
+
+
+async def rows(lake: Lake, topic: str, count: int) -> None:
+    """Waits until the lake has copied this many."""
+    await until(lambda: topic in lake.reports and lake.reports[topic].rows >= count, lake.reports)  # type: ignore[arg-type]
+    assert lake.reports[topic].rows == count
+
+
+async def test_a_pattern_finds_topics_that_come_later(place: Place, send: Send) -> None:
+    await send("come-1", 3)
+    async with running(place.settings(entry(pattern="come-.*"))) as lake:
+        await rows(lake, "come-1", 3)
+        await send("come-2", 4)
+        await send("others", 1)
+        await rows(lake, "come-2", 4)
+        await send("come-1", 2)
+        await rows(lake, "come-1", 5)
+        assert set(lake.reports) == {"come-1", "come-2"}
+        assert lake.failure == ""
+    assert len(contents(place.catalog().load("come-2", "come-2"))) == 4
+
+
+async def test_a_topic_with_an_entry_of_its_own_follows_that(place: Place, send: Send) -> None:
+    await send("entry-a", 3)
+    await send("entry-b", 3)
+    place.catalog().create("mine", "entry-a")
+    own = entry(topic="entry-a", table="mine")
+    async with running(place.settings(entry(pattern="entry-.*"), own)) as lake:
+        await rows(lake, "entry-b", 3)
+        await rows(lake, "entry-a", 3)
+        assert lake.reports["entry-a"].table == "rocketmq.mine"
+
+
+async def test_topics_whose_tables_would_have_one_name_stop_no_others(
+    place: Place, send: Send
+) -> None:
+    for topic in ("same|1", "same_7c1", "same_9"):
+        await send(topic, 2)
+    async with running(place.settings(entry(pattern="same.*"))) as lake:
+        await rows(lake, "same_9", 2)
+        await until(lambda: lake.failure)
+        assert "table rocketmq.same_7c1 is that of topic same" in lake.failure
+        assert len(lake.reports) == 2
+
+
+async def test_a_table_that_fails_is_tried_again_and_stops_no_other(
+    place: Place, send: Send
+) -> None:
+    await send("broken", 2)
+    await send("whole", 2)
+    settings = place.topics("broken", "whole")
+    catalog = place.catalog()
+    catalog._catalog.drop_table(catalog.identifier("broken"))
+    async with running(settings) as lake:
+        await until(lambda: lake.reports["broken"].failure)
+        await rows(lake, "whole", 2)
+        await send("whole", 1)
+        await rows(lake, "whole", 3)
+        assert "has no table rocketmq.broken" in lake.reports["broken"].failure
+        assert overview.note(lake) == "1 of 2 tables fail, rocketmq.broken first: see /status"
+        told = {family[0]: dict(family[4]) for family in overview.families(lake)}
+        assert told["aerobee_lake_failing"] == {
+            ("broken", "rocketmq.broken"): True,
+            ("whole", "rocketmq.whole"): False,
+        }
+        catalog.create("broken", "broken")
+        await rows(lake, "broken", 2)
+        await until(lambda: not lake.reports["broken"].failure)
+        assert overview.note(lake) is None
+
+
+async def test_an_error_that_nobody_thought_of_stops_no_table(
+    place: Place, send: Send, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await send("odd", 2)
+    inner, calls = Materializer.copy, []
+
+    def odd(copier: Materializer) -> Any:
+        calls.append(copier)
+        if len(calls) < 3:
+            raise KeyError
+        return inner(copier)
+
+    monkeypatch.setattr(Materializer, "copy", odd)
+    async with running(place.topics("odd")) as lake:
+        await rows(lake, "odd", 2)
+        assert lake.reports["odd"].failures == 2
+    [warning] = [each for each in caplog.records if each.exc_info]
+    assert warning.exc_info is not None
+    assert warning.exc_info[0] is KeyError
+
+
+async def test_two_lakes_side_by_side_copy_each_message_once(
+    place: Place, cluster: LocalCluster, send: Send
+) -> None:
+    settings = place.topics("both")
+    async with AsyncExitStack() as stack:
+        lakes = [await stack.enter_async_context(running(settings)) for _ in range(2)]
+        for _ in range(5):
+            await send("both", 20)
+        await until(lambda: sum(lake.reports["both"].rows for lake in lakes) >= 100)
+    table = place.catalog().load("both", "both")
+    assert len(contents(table)) == 100
+    source = service.open_log(settings, OPEN)
+    try:
+        found = await asyncio.to_thread(lambda: list(verify(table, source, "both")))
+    finally:
+        source.close()
+    assert all(each.is_clean for each in found)
+    assert sum(each.compared for each in found) == 100
+
+
+async def test_a_stop_waits_for_the_pass_under_way_and_nothing_goes_on(
+    place: Place, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await send("ended", 3)
+    inner = Materializer.copy
+    begun, go_on = threading.Event(), threading.Event()
+
+    def held(copier: Materializer) -> Any:
+        begun.set()
+        assert go_on.wait(LONG)
+        return inner(copier)
+
+    monkeypatch.setattr(Materializer, "copy", held)
+    lake = Lake(place.topics("ended"))
+    await lake.start()
+    await until(begun.is_set)
+    stop = asyncio.create_task(lake.stop())
+    await asyncio.sleep(0)
+    assert not stop.done()
+    go_on.set()
+    await stop
+    assert lake.reports["ended"].rows == 3
+    assert len(contents(place.catalog().load("ended", "ended"))) == 3
+    await until(lambda: not [t for t in threading.enumerate() if t.name.startswith("aerobee-lake")])
+
+
+async def test_a_lake_without_tables_does_not_start(place: Place) -> None:
+    with pytest.raises(LakeError, match="the settings have no tables; aerobee lake add TOPIC"):
+        await Lake(place.settings()).start()
+
+
+async def test_a_lake_whose_catalog_can_not_be_opened_does_not_start(place: Place) -> None:
+    settings = place.settings(entry(topic="x"))
+    settings.catalog["uri"] = f"sqlite:///{place.folder}/no/folder/c.db"
+    with pytest.raises(LakeError, match="could not open the catalog aerobee"):
+        await Lake(settings).start()
+
+
+async def test_a_cluster_that_is_away_is_told_and_tried_again(
+    cluster: LocalCluster, place: Place, send: Send
+) -> None:
+    await send("away", 2)
+    settings = place.topics("away")
+    gone = LakeSettings(
+        place=settings.place,
+        namesrv_addr="127.0.0.1:1",
+        catalog=settings.catalog,
+        tables=(*settings.tables, entry(pattern="away-.*")),
+    )
+    async with running(gone) as lake:
+        await until(lambda: lake.failure and lake.reports["away"].failure)
+        assert "no name server answered" in lake.failure
+        assert "no name server answered" in lake.reports["away"].failure
