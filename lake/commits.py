@@ -5,6 +5,7 @@ property of the table forbids it, with offsets that are not its own. And it dele
 a commit that was made where a catalog says that it was not, as one does that got a request twice.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +50,7 @@ def commit(table: Table, prepared: Prepared) -> None:
     """Ask the catalog for the commit, once. Conflict or Unconfirmed unless it says it is made."""
     name = ".".join(table.name())
     try:
-        table.catalog.commit_table(table, prepared.requirements, prepared.updates)
+        made = table.catalog.commit_table(table, prepared.requirements, prepared.updates)
     except CommitFailedException as wrong:
         raise Conflict(f"another writer was first at table {name}: {wrong}") from wrong
     except Exception as wrong:
@@ -57,3 +58,6 @@ def commit(table: Table, prepared: Prepared) -> None:
         raise Unconfirmed(
             f"the catalog did not confirm a commit to table {name}: {kind}: {wrong}"
         ) from wrong
+    with suppress(Exception):  # what stays is an orphan
+        # As the table's property write.metadata.delete-after-commit.enabled wants.
+        table.catalog._delete_old_metadata(table.io, table.metadata, made.metadata)
