@@ -73,5 +73,6 @@ def commit(table: Table, prepared: Prepared) -> None:
         raise Unconfirmed(
             f"the catalog did not confirm a commit to table {name}: {kind}: {wrong}"
         ) from wrong
-    with suppress(Exception):  # old metadata that stays does no harm
+    with suppress(Exception):  # what stays is an orphan
+        # As the table's property write.metadata.delete-after-commit.enabled wants.
         table.catalog._delete_old_metadata(table.io, table.metadata, made.metadata)
