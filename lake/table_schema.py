@@ -42,6 +42,8 @@ _PLAIN: dict[str, type[IcebergType]] = {
 # Engines prune files by these; statistics of bodies and properties would only take room.
 _BOUNDED = ("partition", "offset", "timestamp", "queueId", "brokerName", "bornTimestamp")
 _PREFIXED = ("key", "tags", "msgId")
+_UNMEASURED = ("value", "keys.element", "properties.key", "properties.value")
+MEASURED = [each.name for each in COLUMNS if each.name not in ("value", "keys", "properties")]
 
 PROPERTIES = {
     # pyiceberg's writers would append once more after a conflict, with offsets that are not theirs.
@@ -53,6 +55,7 @@ PROPERTIES = {
     "write.metadata.metrics.default": "counts",
     **{f"write.metadata.metrics.column.{name}": "full" for name in _BOUNDED},
     **{f"write.metadata.metrics.column.{name}": "truncate(16)" for name in _PREFIXED},
+    **{f"write.metadata.metrics.column.{name}": "none" for name in _UNMEASURED},
 }
 
 

@@ -100,7 +100,12 @@ def _batches(
     chunks = _pulled(options, wanted) if options.store_path is None else _stored(options, wanted)
     for chunk in chunks:
         yield decode(
-            chunk.data, columns, broker_name=wanted.broker_name, first=chunk.start, end=chunk.end
+            chunk.data,
+            columns,
+            broker_name=wanted.broker_name,
+            first=chunk.start,
+            end=chunk.end,
+            starts=chunk.starts,
         )
 
 

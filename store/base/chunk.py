@@ -5,6 +5,9 @@ Separate from `store/columns/view.py`, so that a reader of pulled records loads 
 
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .errors import StoreError
 
 
@@ -20,9 +23,11 @@ class MessagesGone(StoreError):
 class Chunk:
     """Whole records, one behind another, with all messages of the offsets [start, end).
 
-    A batch in one record that reaches over a border is there as a whole.
+    A batch in one record that reaches over a border is there as a whole. `starts` are the first
+    bytes of the records in `data`, where they are known; None leaves them to be found.
     """
 
     start: int
     end: int
     data: bytes = field(repr=False)
+    starts: NDArray[np.int64] | None = field(default=None, repr=False, compare=False)

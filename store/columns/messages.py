@@ -15,6 +15,8 @@ from ...protocol.message.record import (
     QUEUE_ID_AT,
     QUEUE_OFFSET_AT,
     RECONSUME_TIMES_AT,
+    RECORD_BYTES_MIN,
+    SIZE_AT,
     STORE_MS_AT,
 )
 from ..base.chunk import Chunk, MessagesGone
@@ -67,7 +69,9 @@ def schema_of(columns: Sequence[str] | None) -> Schema:
 def batch(chunk: Chunk, schema: Schema, *, all_rows: bool) -> Batch:
     """The messages of a chunk as rows, with `all_rows` the messages of all its records."""
     rows = (
-        every_row(chunk.data) if all_rows else rows_of(chunk.data, first=chunk.start, end=chunk.end)
+        every_row(chunk.data, chunk.starts)
+        if all_rows
+        else rows_of(chunk.data, first=chunk.start, end=chunk.end, starts=chunk.starts)
     )
     arrays = [_COLUMNS[name][1](rows) for name in schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -88,19 +92,20 @@ def chunks(
         sizes = np.cumsum(entries["size"], dtype=np.int64)
         count = max(1, int(np.searchsorted(sizes, bytes_max, side="right")))
         try:
-            data = _gathered(queue, entries[:count])
+            data, places = _gathered(queue, entries[:count])
         except StoreError:
             queue.log = Row(queue.log.folder, queue.log.size)
             if queue.first_offset > begin:  # its file was deleted meanwhile
                 raise _gone(queue, begin) from None
             raise
         passed = min(stop, int(ends[count - 1]))
-        yield Chunk(max(begin, int(starts[0])), passed, data)
+        yield Chunk(max(begin, int(starts[0])), passed, data, places)
         begin = passed
 
 
-def _gathered(queue: QueueView, entries: NDArray[np.void]) -> bytes:
-    """The records of these entries, one after the other; Arrow copies them, file by file."""
+def _gathered(queue: QueueView, entries: NDArray[np.void]) -> tuple[bytes, NDArray[np.int64]]:
+    """The records of these entries, one after the other, and where each begins; Arrow copies them,
+    file by file."""
     places, sizes = entries["offset"].astype(np.int64), entries["size"].astype(np.int64)
     real = ~((places == FILLER[0]) & (sizes == FILLER[1]))
     places, sizes = places[real], sizes[real]
@@ -118,18 +123,23 @@ def _gathered(queue: QueueView, entries: NDArray[np.void]) -> bytes:
         low, high = int(starts[0]), int(ends[-1])
         gathered = slices(segment.memory[low:high], starts - low, ends - low)
         data = gathered.buffers()[2].to_pybytes()[: int((ends - starts).sum())]
-        _check(queue, data, places[done : done + count])
+        _check(queue, data, places[done : done + count], sizes[done : done + count])
         parts.append(data)
         done += count
-    return b"".join(parts)
+    return b"".join(parts), np.cumsum(sizes) - sizes
 
 
-def _check(queue: QueueView, data: bytes, places: NDArray[np.int64]) -> None:
+def _check(
+    queue: QueueView, data: bytes, places: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> None:
     try:
-        records = locate(data)
+        if (sizes < RECORD_BYTES_MIN).any():
+            raise Malformed(f"an entry is for {sizes.min()} bytes, too few for a record")
+        records = locate(data, np.cumsum(sizes) - sizes)
     except Malformed as wrong:
         raise _damage(queue, f"between {places[0]} and {places[-1]} of the log {wrong}") from wrong
-    if len(records) != len(places) or not (records.log_offsets() == places).all():
+    whole = (records.int32(SIZE_AT) == sizes) & (records.log_offsets() == places)
+    if not whole.all():
         raise _damage(queue, f"the entries around {places[0]} lead to other records")
     right = has_right_crc(records)
     if not right.all():

@@ -1,14 +1,18 @@
 """The properties of many messages at once, as Arrow columns."""
 
+from functools import cached_property
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...protocol.message.properties import RESERVED
-from ..log.property_table import ENTRY_END, NAME_END, PropertyTable
+from ..log.property_table import ENTRY_END, PropertyTable
 from ..log.records import Positions
-from .arrays import numbers, slices, slices_in_rows
+from .arrays import numbers, slices
+
+NAMES_FEW = 32  # different ones, among which it is cheap to look for a name that is there twice
 
 
 class Properties:
@@ -23,18 +27,24 @@ class Properties:
 
     def column(self, name: str) -> pa.StringArray:
         """Each message's value of this property, null where it has none."""
-        return as_text(self.binary_column(name))
-
-    def binary_column(self, name: str) -> pa.BinaryArray:
-        """Like `column`, but as bytes, which may be no UTF-8."""
-        return slices_in_rows(self._table.data, *self._table.find(name), len(self))
+        found = self._entries
+        names = found.names.dictionary.to_pylist()
+        wanted = name.encode()
+        at = np.flatnonzero(found.codes == names.index(wanted) if wanted in names else [])
+        places = np.zeros(len(self), np.int64)
+        absent = np.ones(len(self), bool)
+        rows = found.rows[at]
+        places[rows] = at
+        absent[rows] = False
+        return found.values.take(numbers(places, absent=absent))
 
     def headers(self, kind: pa.ListType) -> pa.ListArray:
         """The properties that the application set, in the form of Kafka's headers; null if none."""
-        rows, names, values = self._entries()
+        found = self._entries
+        names, values = found.texts(), found.raw
         own = pc.invert(pc.is_in(names, value_set=pa.array(sorted(RESERVED), pa.string())))
         kept = own.to_numpy(zero_copy_only=False)
-        bounds = _row_bounds(rows[kept], len(self))
+        bounds = _row_bounds(found.rows[kept], len(self))
         entries = pa.StructArray.from_arrays(
             [names.filter(own), values.filter(own)], fields=list(kind.value_type)
         )
@@ -43,27 +53,47 @@ class Properties:
 
     def maps(self, kind: pa.MapType) -> pa.MapArray:
         """All properties of each message."""
-        rows, names, values = self._entries()
-        bounds = numbers(_row_bounds(rows, len(self)))
-        return pa.MapArray.from_arrays(bounds, names, as_text(values), type=kind)
+        found = self._entries
+        bounds = numbers(_row_bounds(found.rows, len(self)))
+        return pa.MapArray.from_arrays(bounds, found.texts(), found.values, type=kind)
 
-    def _entries(self) -> tuple[Positions, pa.StringArray, pa.BinaryArray]:
-        """Row, name and value of each valid entry, in order; of equal names only the last."""
+    @cached_property
+    def _entries(self) -> "_Entries":
+        """The valid entries, in order; of equal names in a message only the last."""
         table = self._table
-        splits = np.append(np.flatnonzero(table.data == NAME_END), len(table.data))
-        split = splits[np.searchsorted(splits, table.starts)]
-        whole = (split > table.starts) & (split + 1 < table.ends)
-        starts, split, ends = table.starts[whole], split[whole], table.ends[whole]
-        rows = table.rows(starts)
-        names = slices(table.data, starts, split)
+        starts, split, ends = table.starts, table.splits, table.ends
+        rows = table.entry_rows()
+        whole = (split > starts) & (split + 1 < ends)
+        if not whole.all():
+            starts, split, ends, rows = starts[whole], split[whole], ends[whole], rows[whole]
+        names = slices(table.data, starts, split).dictionary_encode()
         values = slices(table.data, split + 1, ends)
-        codes = names.dictionary_encode()
-        pairs = rows * len(codes.dictionary) + codes.indices.to_numpy()
-        _, last_from_behind = np.unique(pairs[::-1], return_index=True)
-        if len(last_from_behind) < len(pairs):
+        count = len(names.dictionary)
+        pairs = rows * count + names.indices.to_numpy()
+        if count > NAMES_FEW or np.bincount(pairs).max(initial=0) > 1:
+            _, last_from_behind = np.unique(pairs[::-1], return_index=True)
             last = np.sort(len(pairs) - 1 - last_from_behind)
             rows, names, values = rows[last], names.take(last), values.take(last)
-        return rows, as_text(names), values
+        return _Entries(rows, names, values)
+
+
+class _Entries:
+    """The row, name and value of each entry."""
+
+    def __init__(self, rows: Positions, names: pa.DictionaryArray, raw: pa.BinaryArray) -> None:
+        self.rows = rows
+        self.names = names
+        self.raw = raw
+        self.codes = names.indices.to_numpy()
+
+    @cached_property
+    def values(self) -> pa.StringArray:
+        """The values as text."""
+        return as_text(self.raw)
+
+    def texts(self) -> pa.StringArray:
+        """The names as text."""
+        return as_text(self.names.dictionary).take(self.names.indices)
 
 
 def as_text(values: pa.BinaryArray) -> pa.StringArray:

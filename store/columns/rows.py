@@ -5,6 +5,7 @@ Compressed records and batches are unpacked first (`unwrap`). A column is made w
 """
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 from ...protocol.errors import Malformed
 from ...protocol.message import properties as props
 from ...protocol.message.message_id import host_text, offset_message_id
-from ...protocol.message.record import BORN_HOST_AT, LOG_OFFSET_AT, STORE_HOST_AT
-from ..log.records import Records, locate
+from ...protocol.message.record import BORN_HOST_AT, HEAD_BYTES, LOG_OFFSET_AT, STORE_HOST_AT
+from ..log.records import Positions, Records, locate, unaligned
 from .arrays import constant, numbers, slices
 from .properties import Properties, as_text
 from .unwrap import needs_unwrap, unwrapped
@@ -28,14 +29,17 @@ TEXTS = pa.list_(pa.field("element", pa.string()))
 TEXT_MAP = pa.map_(pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string()))
 
 
-def rows_of(data: bytes, *, first: int = 0, end: int = OFFSET_MAX) -> "Rows":
+def rows_of(
+    data: bytes, *, first: int = 0, end: int = OFFSET_MAX, starts: Positions | None = None
+) -> "Rows":
     """The messages in `data` whose queue offset is in [first, end).
 
     `data` holds whole records, one after the other, in one queue's order; a batch in one record
-    may occur twice and counts once. Malformed when bodies don't unpack, when the bytes are no
-    records, or when they are more than an Arrow column takes.
+    may occur twice and counts once. `starts` are their first bytes, if known. Malformed when
+    bodies don't unpack, when the bytes are no records, or when they are more than an Arrow column
+    takes.
     """
-    rows = every_row(data)
+    rows = every_row(data, starts)
     records = rows.records
     offsets = records.queue_offsets()
     passed = np.maximum.accumulate(np.append(np.int64(first - 1), offsets[:-1]))[: len(offsets)]
@@ -43,14 +47,14 @@ def rows_of(data: bytes, *, first: int = 0, end: int = OFFSET_MAX) -> "Rows":
     return rows if wanted.all() else Rows(records.picked(wanted))
 
 
-def every_row(data: bytes) -> "Rows":
+def every_row(data: bytes, starts: Positions | None = None) -> "Rows":
     """The messages of all records in `data`. Malformed as `rows_of`."""
     if len(data) > BATCH_BYTES_MAX:
         raise Malformed(
             f"{len(data)} bytes of records at once, the limit is {BATCH_BYTES_MAX}; "
             "read fewer messages at once (with Spark: set maxMessagesPerPull lower)"
         )
-    records = locate(data)
+    records = locate(data, starts)
     if needs_unwrap(records.sys_flags).any():
         records = locate(unwrapped(records))
     return Rows(records)
@@ -96,19 +100,35 @@ class Rows:
 
     def int32(self, at: int, shift: NDArray[np.int64] | int = 0) -> pa.Array:
         """The 4-byte field at this position of a record."""
-        return numbers(self.records.int32(at, shift))
+        return numbers(self._field(at, ">i4", shift).astype(np.int32))
 
     def int64(self, at: int) -> pa.Array:
         """The 8-byte field at this position of a record."""
-        return numbers(self.records.int64(at))
+        return numbers(self._field(at, ">i8").astype(np.int64))
 
     def time(self, at: int, shift: NDArray[np.int64] | int = 0) -> pa.Array:
         """The milliseconds at this position of a record, as a time."""
-        milliseconds = self.records.int64(at, shift)
-        return numbers(milliseconds * 1000).cast(TIMESTAMP)
+        micros = self._field(at, ">i8", shift).astype(np.int64) * 1000
+        return numbers(micros).cast(TIMESTAMP)
+
+    def _field(self, at: int, kind: str, shift: NDArray[np.int64] | int = 0) -> NDArray[Any]:
+        """The number of this kind at this position of each record, `shift` bytes further on."""
+        records = self.records
+        if records.all_v6.any():
+            return unaligned(records.data, kind)[records.starts + (at + shift)]
+        place = {"names": ["it"], "formats": [kind], "offsets": [at], "itemsize": HEAD_BYTES}
+        return self._heads.view(np.dtype(place))["it"]
+
+    @cached_property
+    def _heads(self) -> NDArray[np.void]:
+        """The first HEAD_BYTES of each record: all its fields of a fixed size, where no host is
+        IPv6."""
+        return unaligned(self.records.data, f"V{HEAD_BYTES}")[self.records.starts]
 
     def keys(self) -> pa.ListArray:
         """The keys, split at blanks; null if absent."""
+        if not pc.any(pc.match_substring(self.key, " ")).as_py():
+            return _alone(self.key)
         # Double blanks would give empty keys.
         tidy = pc.utf8_trim(pc.replace_substring_regex(self.key, " +", " "), " ")
         return pc.split_pattern(tidy, " ").cast(TEXTS)
@@ -137,3 +157,12 @@ class Rows:
         hosts = slices(records.data, at, at + 8 + records.born_v6).dictionary_encode()
         texts = pa.array([host_text(host) for host in hosts.dictionary.to_pylist()], pa.string())
         return texts.take(hosts.indices)
+
+
+def _alone(texts: pa.StringArray) -> pa.ListArray:
+    """Lists of one text each; null where the text is null."""
+    present = texts.is_valid().to_numpy(zero_copy_only=False)
+    bounds = np.append(0, np.cumsum(present)).astype(np.int32)
+    return pa.ListArray.from_arrays(
+        numbers(bounds), texts.drop_null(), type=TEXTS, mask=texts.is_null()
+    )

@@ -60,6 +60,20 @@ class PropertyTable:
         found: Positions = np.searchsorted(self.bounds, positions, side="right") - 1
         return found
 
+    def entry_rows(self) -> Positions:
+        """The message of each entry."""
+        counts = np.diff(np.searchsorted(self.ends, self.bounds))
+        return np.repeat(np.arange(len(counts)), counts)
+
+    @cached_property
+    def splits(self) -> Positions:
+        """The end of each entry's name, or a place behind the entry that has none."""
+        found: Positions = np.flatnonzero(self.data == NAME_END)
+        if len(found) == len(self.ends) and ((found >= self.starts) & (found < self.ends)).all():
+            return found
+        found = np.append(found, len(self.data))
+        return found[np.searchsorted(found, self.starts)]
+
     @cached_property
     def _heads(self) -> NDArray[np.uint64]:
         """The first 8 bytes of each entry."""

@@ -83,17 +83,21 @@ class Records:
         return Records(self.data, **arrays)
 
 
-def locate(data: bytes) -> Records:
-    """Finds the fields of all records in `data`.
+def locate(data: bytes, starts: Positions | None = None) -> Records:
+    """Finds the fields of all records in `data`; their first bytes too, unless `starts` has them.
 
     Malformed, with the position, when it isn't a whole number of well-formed records.
     """
-    starts, end = chain(data)
-    if end != len(data):
-        raise Malformed(_why_it_ends(data, end))
-    records, wrong = survey(data, starts, end)
+    places: list[int] | Positions
+    if starts is None:
+        places, end = chain(data)
+        if end != len(data):
+            raise Malformed(_why_it_ends(data, end))
+    else:
+        places, end = starts, len(data)
+    records, wrong = survey(data, places, end)
     if wrong is not None:
-        raise Malformed(f"the record at byte {starts[len(records)]} {wrong}")
+        raise Malformed(f"the record at byte {places[len(records)]} {wrong}")
     return records
 
 
