@@ -12,16 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from ..client.base.security import OPEN, Security
 from ..client.errors import AerobeeError
-from ..protocol.names import is_system_topic
 from .catalog import LakeCatalog, table_name
 from .commits import Conflict
 from .errors import LakeError
 from .materializer import Materializer, Pass
+from .opening import name_of, open_catalog, open_log
 from .settings import LakeSettings, TableSettings
 from .topic_log import TopicLog
 
@@ -200,44 +199,6 @@ class Lake:
             is_ours = not isinstance(wrong, LakeError | AerobeeError | OSError)
             log.warning("table %s: %s", report.table, text, exc_info=wrong if is_ours else None)
         report.failure = text or type(wrong).__name__
-
-
-def is_system(topic: str) -> bool:
-    """True if a topic is the system's: half messages and delayed ones leave it again."""
-    return is_system_topic(topic)
-
-
-def name_of(topic: str, settings: TableSettings) -> str:
-    """The name of a topic's table."""
-    return settings.table or table_name(topic)
-
-
-def topics_of(settings: LakeSettings, source: TopicLog) -> list[tuple[str, TableSettings]]:
-    """The topics that have entries of their own, or fit a pattern now, with their entries."""
-    found = [(each.topic, each) for each in settings.tables if each.topic]
-    if any(each.pattern for each in settings.tables):
-        named = {topic for topic, _ in found}
-        for topic in source.topics():
-            entry = settings.entry_of(topic)
-            if topic not in named and entry is not None:
-                found.append((topic, entry))
-    return found
-
-
-def open_catalog(settings: LakeSettings) -> LakeCatalog:
-    """The catalog of the settings."""
-    return LakeCatalog(
-        settings.catalog,
-        place=settings.place,
-        namespace=settings.namespace,
-        name=settings.catalog_name,
-    )
-
-
-def open_log(settings: LakeSettings, security: Security) -> TopicLog:
-    """The topics of the cluster in the settings."""
-    stores = {broker: Path(folder) for broker, folder in settings.stores.items()}
-    return TopicLog(settings.namesrv_addr or None, security=security, stores=stores)
 
 
 def materializer(

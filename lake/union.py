@@ -17,7 +17,7 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression, GreaterThanOrEq
 from pyiceberg.table import Table
 
 from ..client.base.security import OPEN, Security
-from . import service, settings
+from . import opening, settings
 from .errors import LakeError
 from .progress import progress_of, queue_key
 from .rows.columns import BY_NAME, Column
@@ -169,8 +169,8 @@ class Tables:
         self._settings = found
         self._since_ms = since_ms
         self.failures: list[Exception] = []  # of live messages, in scans of engines
-        self._catalog = service.open_catalog(found)
-        self._log = service.open_log(found, security)
+        self._catalog = opening.open_catalog(found)
+        self._log = opening.open_log(found, security)
 
     @property
     def name_server(self) -> str:
@@ -184,8 +184,8 @@ class Tables:
 
     def names(self) -> Mapping[str, str]:
         """The topics by the names of their tables."""
-        pairs = service.topics_of(self._settings, self._log)
-        return {service.name_of(topic, entry): topic for topic, entry in pairs}
+        pairs = opening.topics_of(self._settings, self._log)
+        return {opening.name_of(topic, entry): topic for topic, entry in pairs}
 
     def __getitem__(self, name: str) -> TopicTable:
         topic = self.names().get(name)

@@ -16,6 +16,7 @@ import msgspec
 
 from ...client.base.start_from import FIRST, LAST
 from ...client.base.words import counted
+from ...protocol.names import is_system_topic
 from .. import logs, serving
 from ..begin_at import TIMES, start_of
 from ..connecting import add_options, security
@@ -155,19 +156,19 @@ def _is(entry: "TableSettings", options: argparse.Namespace) -> bool:
 
 
 def _add(options: argparse.Namespace) -> int:
-    from ...lake import catalog, service, settings
+    from ...lake import catalog, opening, settings
 
     name = named(options, "topic")
     found = _changed(options)
     entry = _entry(options, [each for each in found.tables if _is(each, options)])
-    opened = service.open_catalog(found)
-    source = service.open_log(found, security(options))
+    opened = opening.open_catalog(found)
+    source = opening.open_log(found, security(options))
     try:
         if entry.pattern:
             fitting = [topic for topic in source.topics() if re.fullmatch(name, topic)]
             said = f"topics that fit {name!r} ({len(fitting)} now) go to tables of their names"
         else:
-            if service.is_system(name):
+            if is_system_topic(name):
                 raise CommandError(
                     f"{name} is a topic of the system, whose messages are taken back or moved; "
                     "give one of an application"
@@ -348,15 +349,15 @@ def _run(options: argparse.Namespace) -> int:
 
 def _run_once(options: argparse.Namespace) -> int:
     from ...client.errors import AerobeeError
-    from ...lake import service
+    from ...lake import opening, service
     from ...lake.commits import Conflict
     from ...lake.errors import LakeError
 
     settings = _settings(options)
-    opened, source = service.open_catalog(settings), service.open_log(settings, security(options))
+    opened, source = opening.open_catalog(settings), opening.open_log(settings, security(options))
     failed = 0
     try:
-        for topic, entry in service.topics_of(settings, source):
+        for topic, entry in opening.topics_of(settings, source):
             copier = service.materializer(opened, source, topic, entry)
             rows, more = 0, True
             try:
@@ -386,15 +387,15 @@ def _run_once(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from ...lake import service
+    from ...lake import opening
     from ...lake.status import status
 
     settings = _settings(options)
-    opened, source = service.open_catalog(settings), service.open_log(settings, security(options))
+    opened, source = opening.open_catalog(settings), opening.open_log(settings, security(options))
     try:
         found = [
-            status(opened, source, topic, service.name_of(topic, entry))
-            for topic, entry in service.topics_of(settings, source)
+            status(opened, source, topic, opening.name_of(topic, entry))
+            for topic, entry in opening.topics_of(settings, source)
             if options.name in (None, topic)
         ]
         if options.name and not found:
@@ -426,7 +427,7 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from ...lake import service
+    from ...lake import opening
     from ...lake.verify import verify
 
     name = named(options, "topic")
@@ -434,12 +435,12 @@ def _verify(options: argparse.Namespace) -> int:
     entry = settings.entry_of(name)
     if entry is None:
         raise CommandError(f"{options.config} has no entry for topic {name}")
-    opened, source = service.open_catalog(settings), service.open_log(settings, security(options))
+    opened, source = opening.open_catalog(settings), opening.open_log(settings, security(options))
     since = None
     if options.start is not None:
         since = start_of(options.start, latest=False).ms
     try:
-        table = opened.load(service.name_of(name, entry), name)
+        table = opened.load(opening.name_of(name, entry), name)
         found = list(verify(table, source, name, since_ms=since))
     finally:
         source.close()

@@ -13,7 +13,7 @@ pytest.importorskip("pyiceberg")
 
 from aerobee.client import Message, Producer
 from aerobee.client.base.security import OPEN
-from aerobee.lake import overview, service
+from aerobee.lake import opening, overview, service
 from aerobee.lake.catalog import LakeCatalog
 from aerobee.lake.errors import LakeError
 from aerobee.lake.materializer import Materializer
@@ -67,7 +67,7 @@ class Place:
         )
 
     def catalog(self) -> LakeCatalog:
-        return service.open_catalog(self.settings())
+        return opening.open_catalog(self.settings())
 
     def topics(self, *topics: str) -> LakeSettings:
         """The settings with these topics, whose tables are made."""
@@ -197,7 +197,7 @@ async def test_two_lakes_side_by_side_copy_each_message_once(
         await until(lambda: sum(lake.reports["both"].rows for lake in lakes) >= 100)
     table = place.catalog().load("both", "both")
     assert len(contents(table)) == 100
-    source = service.open_log(settings, OPEN)
+    source = opening.open_log(settings, OPEN)
     try:
         found = await asyncio.to_thread(lambda: list(verify(table, source, "both")))
     finally:

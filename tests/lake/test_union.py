@@ -13,7 +13,7 @@ import aerobee.lake
 from aerobee.client import Message
 from aerobee.client.base.security import OPEN
 from aerobee.client.blocking.producers import Producer
-from aerobee.lake import service, settings
+from aerobee.lake import opening, service, settings
 from aerobee.lake.errors import LakeError
 from aerobee.lake.settings import LakeSettings, TableSettings
 from aerobee.lake.sql import connect
@@ -40,7 +40,7 @@ def config(cluster: LocalCluster, tmp_path: Path) -> Path:
         tables=(TableSettings(topic="orders"),),
     )
     settings.write(path, found)
-    service.open_catalog(found).create("orders", "orders")
+    opening.open_catalog(found).create("orders", "orders")
     return path
 
 
@@ -53,7 +53,7 @@ def send(cluster: LocalCluster, first: int, end: int) -> None:
 def commit(config: Path) -> None:
     """Copy what is there into the table."""
     found = settings.read(config)
-    catalog, source = service.open_catalog(found), service.open_log(found, OPEN)
+    catalog, source = opening.open_catalog(found), opening.open_log(found, OPEN)
     try:
         service.materializer(catalog, source, "orders", found.tables[0]).copy()
     finally:

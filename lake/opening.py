@@ -1,0 +1,41 @@
+"""What the settings name: the catalog, the log, and the topics with their tables."""
+
+from pathlib import Path
+
+from ..client.base.security import Security
+from .catalog import LakeCatalog, table_name
+from .settings import LakeSettings, TableSettings
+from .topic_log import TopicLog
+
+
+def name_of(topic: str, settings: TableSettings) -> str:
+    """The name of a topic's table."""
+    return settings.table or table_name(topic)
+
+
+def topics_of(settings: LakeSettings, source: TopicLog) -> list[tuple[str, TableSettings]]:
+    """The topics that have entries of their own, or fit a pattern now, with their entries."""
+    found = [(each.topic, each) for each in settings.tables if each.topic]
+    if any(each.pattern for each in settings.tables):
+        named = {topic for topic, _ in found}
+        for topic in source.topics():
+            entry = settings.entry_of(topic)
+            if topic not in named and entry is not None:
+                found.append((topic, entry))
+    return found
+
+
+def open_catalog(settings: LakeSettings) -> LakeCatalog:
+    """The catalog of the settings."""
+    return LakeCatalog(
+        settings.catalog,
+        place=settings.place,
+        namespace=settings.namespace,
+        name=settings.catalog_name,
+    )
+
+
+def open_log(settings: LakeSettings, security: Security) -> TopicLog:
+    """The topics of the cluster in the settings."""
+    stores = {broker: Path(folder) for broker, folder in settings.stores.items()}
+    return TopicLog(settings.namesrv_addr or None, security=security, stores=stores)
