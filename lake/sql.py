@@ -1,8 +1,10 @@
 """SQL over tables and live log, by DuckDB in this process."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlparse
 
 from .errors import LakeError
@@ -12,6 +14,8 @@ from .union import NAMES, Tables, TopicTable
 
 if TYPE_CHECKING:
     import duckdb
+
+    Connection: TypeAlias = duckdb.DuckDBPyConnection
 
 _WORD = re.compile(r'"((?:[^"]|"")+)"|([A-Za-z_][A-Za-z0-9_]*)')
 _ALL = re.compile(r"\*")
@@ -35,6 +39,18 @@ def connect(tables: Tables, text: str) -> "duckdb.DuckDBPyConnection":
         if name.lower() in words:
             _add(connection, name, tables[name], _columns(text, words))
     return connection
+
+
+@contextmanager
+def readable_errors(tables: Tables) -> Iterator[None]:
+    """Raise what goes wrong in a query, or in the live messages that it reads, as a LakeError."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as wrong:
+        cause = tables.failures[0] if tables.failures else wrong
+        raise LakeError(str(cause)) from wrong
 
 
 def _columns(text: str, words: set[str]) -> tuple[str, ...]:

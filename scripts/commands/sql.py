@@ -16,7 +16,7 @@ from ..output.sanitize import json_line, sanitize
 from ..output.table import table_lines
 
 if TYPE_CHECKING:
-    import duckdb
+    from ...lake.sql import Connection
 
 ROWS_AT_ONCE = 10_000
 TABLE_ROWS_MAX = 10_000  # a table is printed when all its rows are there
@@ -48,12 +48,9 @@ def sql(options: argparse.Namespace) -> int:
             )
     if options.format == "parquet" and options.output is None:
         raise CommandError("--format parquet needs --output FILE")
-    import duckdb
-
     from ...lake import settings
     from ...lake.errors import LakeError
-    from ...lake.rows.ranges import DataLossError
-    from ...lake.sql import connect
+    from ...lake.sql import connect, readable_errors
     from ...lake.union import Tables
 
     since = None
@@ -63,19 +60,15 @@ def sql(options: argparse.Namespace) -> int:
         found = settings.read(options.config)
         if options.namesrv:
             found = msgspec.structs.replace(found, namesrv_addr=options.namesrv)
-        with Tables(found, security=security(options), since_ms=since) as tables:
-            try:
-                _write(connect(tables, options.query), options)
-            except duckdb.Error as wrong:
-                if tables.failures:
-                    raise tables.failures[0] from wrong
-                raise
-    except (LakeError, DataLossError, duckdb.Error) as wrong:
+        tables = Tables(found, security=security(options), since_ms=since)
+        with tables, readable_errors(tables):
+            _write(connect(tables, options.query), options)
+    except LakeError as wrong:
         raise CommandError(str(wrong)) from wrong
     return 0
 
 
-def _write(connection: "duckdb.DuckDBPyConnection", options: argparse.Namespace) -> None:
+def _write(connection: "Connection", options: argparse.Namespace) -> None:
     if options.format == "parquet":
         connection.sql(options.query).write_parquet(str(options.output))
         return
@@ -88,7 +81,7 @@ def _write(connection: "duckdb.DuckDBPyConnection", options: argparse.Namespace)
         _print(found, names, options.format, file)
 
 
-def _print(found: "duckdb.DuckDBPyConnection", names: list[str], form: str, out: TextIO) -> None:
+def _print(found: "Connection", names: list[str], form: str, out: TextIO) -> None:
     if form == "table":
         rows = found.fetchmany(TABLE_ROWS_MAX + 1)
         shown = [[_cell(each) for each in row] for row in rows[:TABLE_ROWS_MAX]]

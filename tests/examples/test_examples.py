@@ -39,7 +39,8 @@ PRINTED = {
 }
 ELSEWHERE = {
     *("billing_service.py", "web_service.py", "fastapi_service.py", "test_reminders.py"),
-    *("users_and_rules.py", "store_as_arrays.py", "store_in_frames.py", "lake_table.py"),  # below
+    *("users_and_rules.py", "store_as_arrays.py", "store_in_frames.py", "lake_table.py"),
+    "lake_frames.py",  # these are below
     *("spark_batch.py", "spark_stream.py", "spark_write.py"),
     "java/FirstMessage.java",
     *("grpc/FirstMessage.java", "grpc/first_message.go", "grpc/first_message.js"),
@@ -207,7 +208,11 @@ def test_a_table_is_asked_with_duckdb(tmp_path: Path) -> None:
                 capture_output=True,
             )
         printed = run("lake_table.py", cluster=cluster, folder=tmp_path)
+        with blocking.Producer(cluster.name_server) as producer:
+            producer.send(Message("orders", b"12 EUR", tags="paid"))
+        frames = run("lake_frames.py", cluster=cluster, folder=tmp_path)
     assert printed == ["paid 2", "refunded 1", "3 rows"]
+    assert frames[-1] == "4 messages"
 
 
 def test_a_store_is_asked_with_polars_pandas_and_duckdb(tmp_path: Path) -> None:

@@ -42,10 +42,11 @@ PLACES = {
     "numba": COMPILED,
     "numpy": ["store", "lake", "spark", "broker.scheduled", *COMPILED],
     "opentelemetry": ["client.base", "scripts"],
-    "pandas": ["tools"],
-    "polars": ["store.columns"],
+    "pandas": ["tools", "lake.union"],
+    "polars": ["store.columns", "lake.union"],
     "py4j": ["spark"],  # of pyspark
     "pyarrow": ["lake", "spark", "store.columns"],
+    "duckdb": ["lake.sql"],
     "pyiceberg": ["lake"],
     "pytest": ["testing"],
     "pyspark": ["spark", "bench"],
