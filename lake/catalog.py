@@ -10,14 +10,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import requests
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import AVAILABLE_CATALOGS, Catalog, CatalogType, load_catalog
 from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
     NoSuchTableError,
     TableAlreadyExistsError,
 )
 from pyiceberg.table import Table
+from pyiceberg.typedef import Properties
+from requests import Session
 from requests.adapters import HTTPAdapter
 
 from . import local_files
@@ -61,10 +62,6 @@ class LakeCatalog:
             given.setdefault("py-io-impl", local_files.IMPLEMENTATION)
         with _said(f"open the catalog {name} ({properties.get('uri', 'configured')})"):
             self._catalog: Catalog = load_catalog(name, **given)
-        session = getattr(self._catalog, "_session", None)
-        if isinstance(session, requests.Session):  # pyiceberg would wait without an end
-            for scheme in ("http://", "https://"):
-                session.mount(scheme, _TimedAdapter())
 
     def identifier(self, name: str) -> tuple[str, ...]:
         """The name of a table with its namespace."""
@@ -111,6 +108,23 @@ class LakeCatalog:
                 ) from None
         check(table, self.full_name(name), topic)
         return table
+
+
+def _load_rest(name: str, properties: Properties) -> Catalog:
+    """A REST catalog whose requests, those for its settings and tokens too, end in time: pyiceberg
+    waits without an end."""
+    from pyiceberg.catalog.rest import RestCatalog
+
+    class TimedCatalog(RestCatalog):
+        def _config_headers(self, session: Session) -> None:
+            super()._config_headers(session)
+            for scheme in ("http://", "https://"):
+                session.mount(scheme, _TimedAdapter())
+
+    return TimedCatalog(name, **properties)
+
+
+AVAILABLE_CATALOGS[CatalogType.REST] = _load_rest
 
 
 class _TimedAdapter(HTTPAdapter):

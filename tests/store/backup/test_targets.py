@@ -1,21 +1,16 @@
 """Targets: a folder, and places of fsspec, keep the same bytes under the same names."""
 
-import re
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.request import Request, urlopen
 
 import pytest
-from aerobee.harness.child import Child
 from aerobee.store.backup import taking
 from aerobee.store.backup.restoring import restore
 from aerobee.store.backup.targets import FolderTarget, RemoteTarget, Target, target_of
 from aerobee.store.base.errors import StoreError
 
 from ...clocks import Clock
-from ...interop.programs import wait_until
-from ...waiting import LONG
+from ...s3_server import s3_server
 from ..conftest import OpenStore, put
 from .test_taking import bodies
 
@@ -30,13 +25,8 @@ KINDS: list[Callable[[Path], str]] = [
 @pytest.fixture(scope="module")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A server that speaks S3 and has the bucket `bucket`; fsspec finds it by these variables."""
-    stderr = tmp_path_factory.mktemp("s3") / "stderr"
-    words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
-    with Child(words, stderr), pytest.MonkeyPatch.context() as patch:
-        ready = re.compile(r"Running on (http://127\.0\.0\.1:\d+)")
-        wait_until(lambda: ready.search(stderr.read_text()) is not None, stderr.read_text)
-        url = ready.findall(stderr.read_text())[0]
-        urlopen(Request(f"{url}/bucket", method="PUT"), timeout=LONG).close()
+    folder = tmp_path_factory.mktemp("s3")
+    with s3_server(folder) as url, pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ENDPOINT_URL", url)
         patch.setenv("AWS_ACCESS_KEY_ID", "any")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "any")
