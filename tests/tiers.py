@@ -40,6 +40,7 @@ PLACES = {
     "console/web/test_browser.py": FOREIGN,
     "controller/test_etcd_program.py": FOREIGN,
     "interop": FOREIGN,
+    "lake/test_failover.py": KILLS,
     "lake/test_kill.py": KILLS,
     "loss": KILLS,
     "loss/test_damage.py": DEFAULT,

@@ -1,7 +1,7 @@
 """kill -9 of two writers of one table, of the broker and of the name server: the table has every
 message once.
 
-`AEROBEE_KILLS` is the number of rounds, `AEROBEE_KILLS_SEED` the seed of who is killed when.
+`AEROBEE_LAKE_KILLS` is the number of rounds, `AEROBEE_KILLS_SEED` the seed of who is killed when.
 """
 
 import os
@@ -14,7 +14,7 @@ pytest.importorskip("pyiceberg")
 
 from .kills import KINDS, running
 
-ROUNDS = int(os.environ.get("AEROBEE_KILLS", "100"))
+ROUNDS = int(os.environ.get("AEROBEE_LAKE_KILLS", "100"))
 SEED = os.environ.get("AEROBEE_KILLS_SEED", "1")
 
 

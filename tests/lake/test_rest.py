@@ -94,7 +94,7 @@ def test_the_second_of_two_commits_to_one_state_is_a_conflict(
 
 
 @pytest.mark.parametrize("is_made", [False, True], ids=["not made", "made"])
-@pytest.mark.parametrize("fault", ["403", "500", "502", "503", "504", SILENT])
+@pytest.mark.parametrize("fault", ["403", "429", "500", "502", "503", "504", SILENT])
 def test_an_error_of_a_commit_makes_no_row_twice_and_loses_none(
     catalog: LakeCatalog,
     double: RestDouble,
