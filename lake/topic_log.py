@@ -118,7 +118,7 @@ class TopicLog:
 
 
 def _stored(store: Path, wanted: QueueRange) -> Iterator[Chunk]:
-    view, at = StoreView(store), wanted.start
+    view, at = StoreView(store, topic=wanted.topic), wanted.start
     try:
         for chunk in view.chunks(wanted.topic, wanted.queue_id, wanted.start, wanted.end):
             at = chunk.end
