@@ -27,6 +27,7 @@ from . import (
     filters,
     footprint,
     groups,
+    lake_tables,
     proxies,
     rates,
     redistribution,
@@ -71,6 +72,7 @@ PARTS: dict[str, tuple[str, Callable[[Run], list[Row]]]] = {
     "backup": ("A backup", copies.backups),
     "client": ("Clients", clients.beside),
     "spark": ("PySpark's source", spark_source.source),
+    "lake": ("Tables of a lake", lake_tables.lake),
     "timers": ("Timer messages", timers.timers),
 }
 

@@ -171,7 +171,7 @@ def _stored(store: Path, wanted: QueueRange) -> Iterator[Chunk]:
 
 def _view(store: Path, wanted: QueueRange) -> StoreView:
     try:
-        return StoreView(store)
+        return StoreView(store, topic=wanted.topic)
     except StoreError as wrong:
         raise _no_store(wanted, wrong) from None
 

@@ -125,7 +125,7 @@ def _stored(options: ReadOptions, wanted: QueueRange) -> Iterator[Chunk]:
     from ..store.columns.view import StoreView  # the files of a store, which few reads need
 
     assert options.store_path is not None
-    view, start = StoreView(options.store_path), wanted.start
+    view, start = StoreView(options.store_path, topic=wanted.topic), wanted.start
     while start < wanted.end:
         try:
             for chunk in view.chunks(wanted.topic, wanted.queue_id, start, wanted.end):

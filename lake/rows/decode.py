@@ -39,8 +39,8 @@ def decode(
     """The messages in `data` whose queue offset is in [first, end), as rows with these columns.
 
     `data` holds whole records, one after the other, in one queue's order; a batch in one record
-    may be there twice and counts once. `starts` are their first bytes, if known. Malformed when bodies don't unpack or the bytes are no
-    records.
+    may be there twice and counts once. `starts` are their first bytes, if known. Malformed when
+    bodies don't unpack or the bytes are no records.
     """
     rows = rows_of(data, first=first, end=end, starts=starts)
     arrays = [

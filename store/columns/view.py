@@ -35,12 +35,20 @@ class StoreView:
 
     `root` is the broker's storePathRootDir, `log_folder` its storePathCommitLog where that is
     another folder. StoreError where there is no store. A view knows the files that existed when it
-    was made; `refresh` lists them again.
+    was made; `refresh` lists them again. With `topic` it has the queues of this topic only, and is
+    made at once where a store has many.
     """
 
-    def __init__(self, root: Path | str, log_folder: Path | str | None = None) -> None:
+    def __init__(
+        self,
+        root: Path | str,
+        log_folder: Path | str | None = None,
+        *,
+        topic: str | None = None,
+    ) -> None:
         """StoreError when there is no store."""
         self.root = Path(root)
+        self._topic = topic
         self._log_folder = Path(log_folder) if log_folder else self.root / "commitlog"
         if not self._log_folder.is_dir():
             raise StoreError(
@@ -59,7 +67,7 @@ class StoreView:
             (BatchQueueView, sizes.batch_queue_file_bytes),
         ]
         for kind, size in kinds:
-            for topic, queue_id, folder in queue_folders(self.root / kind.folder):
+            for topic, queue_id, folder in queue_folders(self.root / kind.folder, self._topic):
                 row = Row(folder, size, kind.unit_bytes)
                 self._queues[topic, queue_id] = kind(topic, queue_id, row, self.log)
 

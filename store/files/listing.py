@@ -106,14 +106,16 @@ def entries_of(folder: Path) -> list[disk.Entry]:
             return []
 
 
-def queue_folders(root: Path) -> Iterator[tuple[str, int, Path]]:
-    """Topic, queue id and folder of each queue below a folder such as `consumequeue`."""
-    for topic in entries_of(root):
-        if not topic.is_folder:
-            continue
-        for queue in entries_of(root / topic.name):
+def queue_folders(root: Path, topic: str | None = None) -> Iterator[tuple[str, int, Path]]:
+    """Topic, queue id and folder of each queue below a folder such as `consumequeue`, or only of
+    those of `topic`."""
+    topics = (
+        [each.name for each in entries_of(root) if each.is_folder] if topic is None else [topic]
+    )
+    for name in topics:
+        for queue in entries_of(root / name):
             if queue.is_folder and queue.name.isascii() and queue.name.isdigit():
-                yield topic.name, int(queue.name), root / topic.name / queue.name
+                yield name, int(queue.name), root / name / queue.name
 
 
 def _size_of(entries: list[disk.Entry]) -> int:

@@ -230,6 +230,35 @@ def test_an_entry_that_leads_elsewhere_is_refused(open_store: OpenStore) -> None
         rows_of(StoreView(store.root), "T", 0)
 
 
+@pytest.mark.parametrize("by", [-1, 1, -200])
+def test_an_entry_of_another_size_than_its_record_is_refused(
+    open_store: OpenStore, by: int
+) -> None:
+    store = open_store()
+    for _ in range(10):
+        put(store, body=bytes(50))
+    store.close()
+    path = next((store.root / "consumequeue" / "T" / "0").iterdir())
+    entries = np.fromfile(path, ENTRY_TYPE)
+    entries["size"][5] += by
+    entries.tofile(path)
+    view = StoreView(store.root)
+    assert len(rows_of(view, "T", 0, end=5)) == 5
+    with pytest.raises(DamagedStore, match="topic T queue 0"):
+        list(view.chunks("T", 0, end=6))
+
+
+def test_a_view_of_one_topic_has_its_queues_only(open_store: OpenStore) -> None:
+    store = open_store()
+    put(store, body=b"in T")
+    put(store, topic="Other", body=b"in Other")
+    store.close()
+    view = StoreView(store.root, topic="T")
+    assert view.topics() == {"T": [0]}
+    assert rows_of(view, "T", 0, columns=["body"]) == [{"body": b"in T"}]
+    assert StoreView(store.root, topic="Nobody").topics() == {}
+
+
 def test_a_folder_without_a_store_and_an_unknown_column_are_named(
     tmp_path: Path, open_store: OpenStore
 ) -> None:
