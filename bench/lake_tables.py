@@ -33,7 +33,7 @@ try:
 
     from ..lake.catalog import LakeCatalog, table_name
     from ..lake.materializer import Materializer
-    from ..lake.service import open_catalog
+    from ..lake.opening import open_catalog
     from ..lake.settings import LakeSettings, TableSettings, write
     from ..lake.topic_log import TopicLog
 except ImportError:

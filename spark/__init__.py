@@ -6,15 +6,17 @@ PySpark finds the source by itself where aerobee is installed, and in the enviro
 scripts/venv makes. Elsewhere, as after `pip install -e` alone, call `register`.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from .table import read_table
+
 __all__ = ["read_table", "register"]
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     """`read_table`, which most users of the source do without."""
     if name == "read_table":
         from .table import read_table
@@ -33,6 +35,7 @@ def register(spark: "SparkSession") -> None:
 
     from .session import check_python
     from .source import RocketmqSource
+    from .table import read_table
 
     if isinstance(spark, SparkSession):  # of Spark Connect's the workers are elsewhere
         check_python(spark.sparkContext.pythonExec)

@@ -17,8 +17,8 @@ from aerobee.client.errors import AerobeeError
 from aerobee.harness.child import Reporter
 from aerobee.harness.java_side import free_broker_port, free_ports
 from aerobee.lake import settings as lake_settings
+from aerobee.lake.opening import open_catalog
 from aerobee.lake.progress import progress_of
-from aerobee.lake.service import open_catalog
 from aerobee.lake.settings import LakeSettings, TableSettings
 from aerobee.lake.topic_log import TopicLog
 from aerobee.lake.verify import verify

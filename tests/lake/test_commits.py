@@ -16,7 +16,7 @@ from .tables import catalog_in, contents
 def test_old_files_of_metadata_go_with_later_commits(tmp_path: Path) -> None:
     catalog, source = catalog_in(tmp_path), MemoryLog()
     catalog.create("orders", "orders")
-    copier = Materializer(catalog, source, "orders", "orders")  # type: ignore[arg-type]
+    copier = Materializer(catalog, source, "orders", "orders")
     kept = int(PROPERTIES["write.metadata.previous-versions-max"])
     for _ in range(kept + 5):
         source.send(1)

@@ -14,8 +14,9 @@ pytest.importorskip("pyiceberg")
 
 from aerobee.client import Producer
 from aerobee.client.errors import AerobeeError
+from aerobee.lake.opening import open_catalog
 from aerobee.lake.progress import progress_of
-from aerobee.lake.service import Lake, open_catalog
+from aerobee.lake.service import Lake
 from aerobee.lake.settings import LakeSettings, TableSettings
 from aerobee.lake.topic_log import TopicLog
 from aerobee.lake.verify import QueueFindings, verify

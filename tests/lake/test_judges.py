@@ -37,7 +37,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     catalog = catalog_in(tmp_path_factory.mktemp("judges"))
     catalog.create("orders", "orders")
     source = MemoryLog()
-    copier = Materializer(catalog, source, "orders", "orders", commit_bytes=4_000)  # type: ignore[arg-type]
+    copier = Materializer(catalog, source, "orders", "orders", commit_bytes=4_000)
     for round_ in range(4):
         for broker in ("broker-a", "broker-b"):
             source.send(10, round_ % 2, broker=broker, day=round_)

@@ -50,7 +50,7 @@ def opened(address: str, folder: Path, token: str = TOKEN) -> LakeCatalog:
 
 
 def writer(catalog: LakeCatalog, source: MemoryLog) -> Materializer:
-    return Materializer(catalog, source, "orders", "orders")  # type: ignore[arg-type]
+    return Materializer(catalog, source, "orders", "orders")
 
 
 def parquet_files(table: Table) -> set[str]:

@@ -101,7 +101,7 @@ def source() -> MemoryLog:
 
 
 def writer(catalog: LakeCatalog, source: MemoryLog) -> Materializer:
-    return Materializer(catalog, source, "orders", "orders")  # type: ignore[arg-type]
+    return Materializer(catalog, source, "orders", "orders")
 
 
 def fates(*wanted: str) -> Callable[[], str]:

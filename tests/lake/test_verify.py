@@ -37,7 +37,7 @@ def table(tmp_path: Path, source: MemoryLog) -> Table:
     """A copy of the log."""
     catalog = catalog_in(tmp_path)
     catalog.create("orders", "orders")
-    Materializer(catalog, source, "orders", "orders").copy()  # type: ignore[arg-type]
+    Materializer(catalog, source, "orders", "orders").copy()
     return catalog.load("orders", "orders")
 
 
@@ -47,7 +47,7 @@ def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def compared(table: Table, source: MemoryLog, since_ms: int | None = None) -> list[QueueFindings]:
-    return list(verify(table, source, "orders", since_ms=since_ms))  # type: ignore[arg-type]
+    return list(verify(table, source, "orders", since_ms=since_ms))
 
 
 def one_bad(found: list[QueueFindings]) -> QueueFindings:
