@@ -35,7 +35,6 @@ def register(spark: "SparkSession") -> None:
 
     from .session import check_python
     from .source import RocketmqSource
-    from .table import read_table
 
     if isinstance(spark, SparkSession):  # of Spark Connect's the workers are elsewhere
         check_python(spark.sparkContext.pythonExec)
