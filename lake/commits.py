@@ -11,7 +11,8 @@ from typing import Any
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate
 
 from .errors import LakeError
@@ -39,8 +40,7 @@ class Prepared:
 
 def prepare(table: Table, files: list[DataFile], progress: Progress) -> Prepared:
     """Write the manifests of a commit that appends `files` to this state of the table."""
-    transaction = table.transaction()
-    producer = transaction.update_snapshot(progress.summary()).merge_append()
+    producer = _Transaction(table).update_snapshot(progress.summary()).merge_append()
     for file in files:
         producer.append_data_file(file)
     updates, requirements = producer._commit()
@@ -76,3 +76,13 @@ def commit(table: Table, prepared: Prepared) -> None:
     with suppress(Exception):  # what stays is an orphan
         # As the table's property write.metadata.delete-after-commit.enabled wants.
         table.catalog._delete_old_metadata(table.io, table.metadata, made.metadata)
+
+
+class _Transaction(Transaction):
+    """A transaction of one update. pyiceberg's copies the whole metadata at each look at it, to
+    make the updates before it: a commit would cost twice as much, and more with each snapshot."""
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The metadata before the update."""
+        return self._table.metadata

@@ -105,7 +105,7 @@ class TopicLog:
                 broker_name=wanted.broker_name,
                 first=chunk.start,
                 end=chunk.end,
-                starts=chunk.starts,
+                records=chunk.records,
             )
 
     def _pulled(self, wanted: QueueRange) -> Iterator[Chunk]:

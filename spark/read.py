@@ -105,7 +105,7 @@ def _batches(
             broker_name=wanted.broker_name,
             first=chunk.start,
             end=chunk.end,
-            starts=chunk.starts,
+            records=chunk.records,
         )
 
 

@@ -18,7 +18,7 @@ from ...protocol.message.record import (
 )
 from ...store.columns.arrays import numbers
 from ...store.columns.rows import OFFSET_MAX, TEXT_MAP, TEXTS, TIMESTAMP, Rows, rows_of
-from ...store.log.records import Positions
+from ...store.log.records import Records
 from .columns import ROW_ID, Column
 
 # The inner names must equal Spark's for the same types: it compares them.
@@ -34,15 +34,15 @@ def decode(
     broker_name: str,
     first: int = 0,
     end: int = OFFSET_MAX,
-    starts: Positions | None = None,
+    records: Records | None = None,
 ) -> pa.RecordBatch:
     """The messages in `data` whose queue offset is in [first, end), as rows with these columns.
 
     `data` holds whole records, one after the other, in one queue's order; a batch in one record
-    may be there twice and counts once. `starts` are their first bytes, if known. Malformed when
+    may be there twice and counts once. `records` says where they lie, if known. Malformed when
     bodies don't unpack or the bytes are no records.
     """
-    rows = rows_of(data, first=first, end=end, starts=starts)
+    rows = rows_of(data, first=first, end=end, records=records)
     arrays = [
         rows.constant(broker_name, pa.string())
         if column.name == "brokerName"

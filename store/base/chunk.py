@@ -4,11 +4,12 @@ Separate from `store/columns/view.py`, so that a reader of pulled records loads 
 """
 
 from dataclasses import dataclass, field
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from .errors import StoreError
+
+if TYPE_CHECKING:
+    from ..log.records import Records
 
 
 class MessagesGone(StoreError):
@@ -23,11 +24,11 @@ class MessagesGone(StoreError):
 class Chunk:
     """Whole records, one behind another, with all messages of the offsets [start, end).
 
-    A batch in one record that reaches over a border is there as a whole. `starts` are the first
-    bytes of the records in `data`, where they are known; None leaves them to be found.
+    A batch in one record that reaches over a border is there as a whole. `records` says where their
+    fields lie in `data`; None where nobody has looked yet.
     """
 
     start: int
     end: int
     data: bytes = field(repr=False)
-    starts: NDArray[np.int64] | None = field(default=None, repr=False, compare=False)
+    records: "Records | None" = field(default=None, repr=False, compare=False)

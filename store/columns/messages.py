@@ -22,7 +22,7 @@ from ...protocol.message.record import (
 from ..base.chunk import Chunk, MessagesGone
 from ..base.errors import DamagedStore, StoreError
 from ..files.listing import Row
-from ..log.records import locate
+from ..log.records import Records, locate
 from ..log.run import has_right_crc
 from ..queues.consume_queue import FILLER
 from .arrays import numbers, slices
@@ -69,9 +69,9 @@ def schema_of(columns: Sequence[str] | None) -> Schema:
 def batch(chunk: Chunk, schema: Schema, *, all_rows: bool) -> Batch:
     """The messages of a chunk as rows, with `all_rows` the messages of all its records."""
     rows = (
-        every_row(chunk.data, chunk.starts)
+        every_row(chunk.data, chunk.records)
         if all_rows
-        else rows_of(chunk.data, first=chunk.start, end=chunk.end, starts=chunk.starts)
+        else rows_of(chunk.data, first=chunk.start, end=chunk.end, records=chunk.records)
     )
     arrays = [_COLUMNS[name][1](rows) for name in schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -92,24 +92,25 @@ def chunks(
         sizes = np.cumsum(entries["size"], dtype=np.int64)
         count = max(1, int(np.searchsorted(sizes, bytes_max, side="right")))
         try:
-            data, places = _gathered(queue, entries[:count])
+            data, records = _gathered(queue, entries[:count])
         except StoreError:
             queue.log = Row(queue.log.folder, queue.log.size)
             if queue.first_offset > begin:  # its file was deleted meanwhile
                 raise _gone(queue, begin) from None
             raise
         passed = min(stop, int(ends[count - 1]))
-        yield Chunk(max(begin, int(starts[0])), passed, data, places)
+        yield Chunk(max(begin, int(starts[0])), passed, data, records)
         begin = passed
 
 
-def _gathered(queue: QueueView, entries: NDArray[np.void]) -> tuple[bytes, NDArray[np.int64]]:
-    """The records of these entries, one after the other, and where each begins; Arrow copies them,
-    file by file."""
+def _gathered(queue: QueueView, entries: NDArray[np.void]) -> tuple[bytes, Records | None]:
+    """The records of these entries, one after the other, and, if they come from one file, where
+    their fields lie; Arrow copies them, file by file."""
     places, sizes = entries["offset"].astype(np.int64), entries["size"].astype(np.int64)
     real = ~((places == FILLER[0]) & (sizes == FILLER[1]))
     places, sizes = places[real], sizes[real]
     parts = []
+    records = None
     done = 0
     while done < len(places):
         segment = queue.log.find(int(places[done]))
@@ -123,15 +124,15 @@ def _gathered(queue: QueueView, entries: NDArray[np.void]) -> tuple[bytes, NDArr
         low, high = int(starts[0]), int(ends[-1])
         gathered = slices(segment.memory[low:high], starts - low, ends - low)
         data = gathered.buffers()[2].to_pybytes()[: int((ends - starts).sum())]
-        _check(queue, data, places[done : done + count], sizes[done : done + count])
+        records = _checked(queue, data, places[done : done + count], sizes[done : done + count])
         parts.append(data)
         done += count
-    return b"".join(parts), np.cumsum(sizes) - sizes
+    return b"".join(parts), records if len(parts) == 1 else None
 
 
-def _check(
+def _checked(
     queue: QueueView, data: bytes, places: NDArray[np.int64], sizes: NDArray[np.int64]
-) -> None:
+) -> Records:
     try:
         if (sizes < RECORD_BYTES_MIN).any():
             raise Malformed(f"an entry is for {sizes.min()} bytes, too few for a record")
@@ -144,6 +145,7 @@ def _check(
     right = has_right_crc(records)
     if not right.all():
         raise _damage(queue, f"the body of the record at {places[np.argmin(right)]} is damaged")
+    return records
 
 
 def _gone(queue: QueueView, begin: int) -> MessagesGone:

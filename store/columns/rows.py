@@ -16,7 +16,7 @@ from ...protocol.errors import Malformed
 from ...protocol.message import properties as props
 from ...protocol.message.message_id import host_text, offset_message_id
 from ...protocol.message.record import BORN_HOST_AT, HEAD_BYTES, LOG_OFFSET_AT, STORE_HOST_AT
-from ..log.records import Positions, Records, locate, unaligned
+from ..log.records import Records, locate, unaligned
 from .arrays import constant, numbers, slices
 from .properties import Properties, as_text
 from .unwrap import needs_unwrap, unwrapped
@@ -30,16 +30,16 @@ TEXT_MAP = pa.map_(pa.field("key", pa.string(), nullable=False), pa.field("value
 
 
 def rows_of(
-    data: bytes, *, first: int = 0, end: int = OFFSET_MAX, starts: Positions | None = None
+    data: bytes, *, first: int = 0, end: int = OFFSET_MAX, records: Records | None = None
 ) -> "Rows":
     """The messages in `data` whose queue offset is in [first, end).
 
     `data` holds whole records, one after the other, in one queue's order; a batch in one record
-    may occur twice and counts once. `starts` are their first bytes, if known. Malformed when
+    may occur twice and counts once. `records` says where they lie, if known. Malformed when
     bodies don't unpack, when the bytes are no records, or when they are more than an Arrow column
     takes.
     """
-    rows = every_row(data, starts)
+    rows = every_row(data, records)
     records = rows.records
     offsets = records.queue_offsets()
     passed = np.maximum.accumulate(np.append(np.int64(first - 1), offsets[:-1]))[: len(offsets)]
@@ -47,14 +47,14 @@ def rows_of(
     return rows if wanted.all() else Rows(records.picked(wanted))
 
 
-def every_row(data: bytes, starts: Positions | None = None) -> "Rows":
+def every_row(data: bytes, records: Records | None = None) -> "Rows":
     """The messages of all records in `data`. Malformed as `rows_of`."""
     if len(data) > BATCH_BYTES_MAX:
         raise Malformed(
             f"{len(data)} bytes of records at once, the limit is {BATCH_BYTES_MAX}; "
             "read fewer messages at once (with Spark: set maxMessagesPerPull lower)"
         )
-    records = locate(data, starts)
+    records = records or locate(data)
     if needs_unwrap(records.sys_flags).any():
         records = locate(unwrapped(records))
     return Rows(records)
@@ -153,9 +153,14 @@ class Rows:
     def born_host(self) -> pa.StringArray:
         """The sender's "ip:port"; there are few different ones, so each is formatted once."""
         records = self.records
-        at = records.starts + BORN_HOST_AT
-        hosts = slices(records.data, at, at + 8 + records.born_v6).dictionary_encode()
-        texts = pa.array([host_text(host) for host in hosts.dictionary.to_pylist()], pa.string())
+        if records.all_v6.any():
+            at = records.starts + BORN_HOST_AT
+            hosts = slices(records.data, at, at + 8 + records.born_v6).dictionary_encode()
+            different = hosts.dictionary.to_pylist()
+        else:  # as numbers, which is faster
+            hosts = numbers(self._field(BORN_HOST_AT, ">i8").astype(np.int64)).dictionary_encode()
+            different = [each.to_bytes(8, "big", signed=True) for each in hosts.dictionary.to_pylist()]
+        texts = pa.array([host_text(host) for host in different], pa.string())
         return texts.take(hosts.indices)
 
 
