@@ -36,10 +36,10 @@ def overview(lake: Lake, *, with_system: bool = False) -> Generator[None, None, 
 
 
 def note(lake: Lake) -> str | None:
-    """The tables that fail, for the operator of a lake that is up."""
+    """What fails, for the operator of a lake that is up."""
     failing = [report.table for report in lake.reports.values() if report.failure]
     if not failing:
-        return None
+        return "looking for topics fails: see /status" if lake.failure else None
     return f"{len(failing)} of {len(lake.reports)} tables fail, {failing[0]} first: see /status"
 
 

@@ -79,8 +79,12 @@ class Lake:
         for."""
         if not self._settings.tables:
             raise LakeError("the settings have no tables; aerobee lake add TOPIC adds one")
-        self._catalog = await self._run(lambda: open_catalog(self._settings))
-        self._log = await self._run(lambda: open_log(self._settings, self._security))
+        try:
+            self._catalog = await self._run(lambda: open_catalog(self._settings))
+            self._log = await self._run(lambda: open_log(self._settings, self._security))
+        except BaseException:
+            await self.stop()
+            raise
         for each in self._settings.tables:
             if each.topic:
                 self._begin(each.topic, each)

@@ -41,6 +41,7 @@ PROBES = {
     "fast": "import isal, jh2, numba, uvloop",
     "grpc": "import aerobee.proxy.server",
     "kafka": "import aiokafka",
+    "lake": "import aerobee.lake.service, sqlalchemy",
     "otel": "import aerobee.scripts.collector, opentelemetry.trace",
     "polars": "import aerobee.store.columns.frames, polars",
     "spark": "import aerobee.spark, pyspark_rocketmq",

@@ -271,7 +271,7 @@ def _entry(options: argparse.Namespace, before: "list[TableSettings]") -> "Table
     try:
         return msgspec.convert(given, TableSettings)
     except ValueError as wrong:
-        raise CommandError(str(wrong)) from wrong
+        raise CommandError(f"{wrong}; see aerobee lake --help") from wrong
 
 
 def _start(text: str) -> str | int:

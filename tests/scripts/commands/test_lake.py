@@ -397,6 +397,8 @@ def test_the_daemon_copies_serves_its_pages_and_ends_at_a_signal(
         assert (status["daemon"], table["state"], table["rows"]) == ("lake", "copies", 7)
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(f"{daemon.page}metrics", timeout=PROCESS)
+        urllib.request.urlopen(f"{daemon.page}readyz", timeout=PROCESS).close()
+        assert "/status" in get(daemon.page)
     log = (tmp_path / "lake.stderr").read_text()
     assert " INFO aerobee.lake.service: table rocketmq.served: 5 rows, snapshot " in log
     assert own.output("verify", "served").endswith(": 7 rows\n")
