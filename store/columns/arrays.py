@@ -1,7 +1,7 @@
 """Arrow arrays over numpy's memory, of one value, or of slices of bytes, which Arrow copies.
 
-They are not made by `pa.array` and `pa.scalar`: these import pandas to recognize its types, and a
-Spark worker would load 30 MB for nothing.
+They are not made by `pa.array` and `pa.scalar`, nor read by `to_numpy`: these import pandas to
+recognize its types, and a Spark worker would load 30 MB for nothing.
 """
 
 from typing import Any
@@ -21,6 +21,12 @@ def numbers(values: NDArray[Any], *, absent: NDArray[np.bool_] | None = None) ->
         valid = pa.py_buffer(np.packbits(~absent, bitorder="little"))
     kind = pa.from_numpy_dtype(values.dtype)
     return pa.Array.from_buffers(kind, len(values), [valid, pa.py_buffer(values)])
+
+
+def codes(values: pa.DictionaryArray) -> NDArray[np.int32]:
+    """The places in the dictionary, over the same memory; no value may be null."""
+    indices = values.indices
+    return np.frombuffer(indices.buffers()[1], np.int32, len(indices), 4 * indices.offset)
 
 
 def constant(value: str | int, kind: pa.DataType, count: int) -> pa.Array:

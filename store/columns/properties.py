@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ...protocol.message.properties import RESERVED
 from ..log.property_table import ENTRY_END, PropertyTable
 from ..log.records import Positions
-from .arrays import numbers, slices
+from .arrays import codes, numbers, slices
 
 NAMES_FEW = 32  # different ones, among which it is cheap to look for a name that is there twice
 
@@ -69,7 +69,7 @@ class Properties:
         names = slices(table.data, starts, split).dictionary_encode()
         values = slices(table.data, split + 1, ends)
         count = len(names.dictionary)
-        pairs = rows * count + names.indices.to_numpy()
+        pairs = rows * count + codes(names)
         if count > NAMES_FEW or np.bincount(pairs).max(initial=0) > 1:
             _, last_from_behind = np.unique(pairs[::-1], return_index=True)
             last = np.sort(len(pairs) - 1 - last_from_behind)
@@ -84,7 +84,7 @@ class _Entries:
         self.rows = rows
         self.names = names
         self.raw = raw
-        self.codes = names.indices.to_numpy()
+        self.codes = codes(names)
 
     @cached_property
     def values(self) -> pa.StringArray:

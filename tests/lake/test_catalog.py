@@ -192,7 +192,7 @@ def test_a_column_that_is_brought_back_has_other_ids_and_gets_its_values(
         change.add_column("properties", MapType(1, StringType(), 2, StringType(), False))
     source = MemoryLog()
     source.send(3)
-    Materializer(catalog, source, "orders", "orders").copy()  # type: ignore[arg-type]
+    Materializer(catalog, source, "orders", "orders").copy()
     found = catalog.load("orders", "orders")
     assert found.schema().find_field("properties").field_id > old
     rows = found.scan().to_arrow().to_pylist()

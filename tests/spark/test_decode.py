@@ -26,7 +26,7 @@ ALL_COLUMNS = row_columns(headers=True, full=True)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def rows_of(data: bytes, *names: str, **limits: int) -> list[dict[str, Any]]:
+def rows_of(data: bytes, *names: str, **limits: Any) -> list[dict[str, Any]]:
     columns = tuple(BY_NAME[name] for name in names) or ALL_COLUMNS
     batch = decode(data, columns, broker_name="broker-a", **limits)
     batch.validate(full=True)
