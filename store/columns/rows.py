@@ -114,10 +114,13 @@ class Rows:
     def _field(self, at: int, kind: str, shift: NDArray[np.int64] | int = 0) -> NDArray[Any]:
         """The number of this kind at this position of each record, `shift` bytes further on."""
         records = self.records
+        found: NDArray[Any]
         if records.all_v6.any():
-            return unaligned(records.data, kind)[records.starts + (at + shift)]
-        place: Any = {"names": ["it"], "formats": [kind], "offsets": [at], "itemsize": HEAD_BYTES}
-        return self._heads.view(np.dtype(place))["it"]
+            found = unaligned(records.data, kind)[records.starts + (at + shift)]
+        else:
+            place: Any = {"names": ["it"], "formats": [kind], "offsets": [at]}
+            found = self._heads.view(np.dtype(place | {"itemsize": HEAD_BYTES}))["it"]
+        return found
 
     @cached_property
     def _heads(self) -> NDArray[np.void]:
