@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("pyiceberg")
 
+from aerobee.client.blocking import Admin
 from aerobee.testing import LocalCluster
 
 from ..waiting import PROCESS
@@ -33,6 +34,8 @@ def test_the_commands_of_the_tutorial_print_what_stands_below_them(
     aerobee_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     program = f'aerobee() {{ {sys.executable} -m aerobee.scripts.cli "$@"; }}'
+    with Admin(aerobee_cluster.name_server) as admin:
+        admin.create_topic("orders")  # returns when the name server knows it
     printed = []
     commands = [line[2:] for line in TUTORIAL.splitlines() if line.startswith("$ ")]
     assert len(commands) == 5

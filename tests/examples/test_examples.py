@@ -194,6 +194,8 @@ def test_a_store_is_read_as_arrays(tmp_path: Path) -> None:
 
 def test_a_table_is_asked_with_duckdb(tmp_path: Path) -> None:
     with LocalCluster() as cluster:
+        with blocking.Admin(cluster.name_server) as admin:
+            admin.create_topic("orders")  # returns when the name server knows it
         with blocking.Producer(cluster.name_server) as producer:
             for tags in ("paid", "paid", "refunded"):
                 producer.send(Message("orders", b"12 EUR", tags=tags))

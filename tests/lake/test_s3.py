@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("pyiceberg")
 
 import yaml
-from aerobee.client.blocking import Message, Producer
+from aerobee.client.blocking import Admin, Message, Producer
 from aerobee.testing.cluster import LocalCluster
 
 from ..s3_server import s3_server
@@ -30,6 +30,9 @@ def test_a_lake_on_s3_keeps_its_tables_there_and_its_catalog_beside_the_settings
         def lake(*words: str) -> str:
             where = ("--config", str(tmp_path / "lake.yaml"), "-n", cluster.name_server)
             return printed(aerobee("lake", *words, *where, env=SECRETS))
+
+        with Admin(cluster.name_server) as admin:
+            admin.create_topic("orders")  # returns when the name server knows it
 
         def send(count: int) -> None:
             with Producer(cluster.name_server) as producer:
@@ -58,8 +61,8 @@ def test_a_lake_on_s3_keeps_its_tables_there_and_its_catalog_beside_the_settings
 
 def test_a_bucket_that_is_not_there_is_said(tmp_path: Path) -> None:
     with s3_server(tmp_path) as url, LocalCluster() as cluster:
-        with Producer(cluster.name_server) as producer:
-            producer.send(Message("orders", b"x"))
+        with Admin(cluster.name_server) as admin:
+            admin.create_topic("orders")
         words = ("add", "orders", "--to", "s3://none/lake", "--property", f"s3.endpoint={url}")
         where = ("--config", str(tmp_path / "lake.yaml"), "-n", cluster.name_server)
         done = aerobee("lake", *words, *where, env=SECRETS)

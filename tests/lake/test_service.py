@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyiceberg")
 
-from aerobee.client import Message, Producer
+from aerobee.client import Admin, Message, Producer
 from aerobee.client.base.security import OPEN
 from aerobee.lake import opening, overview, service
 from aerobee.lake.catalog import LakeCatalog
@@ -37,9 +37,10 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 async def send(cluster: LocalCluster) -> AsyncIterator[Send]:
-    async with Producer(cluster.name_server) as producer:
+    async with Producer(cluster.name_server) as producer, Admin(cluster.name_server) as admin:
 
         async def some(topic: str, count: int = 5) -> None:
+            await admin.create_topic(topic)  # returns when the name server knows it
             for number in range(count):
                 await producer.send(Message(topic, f"{topic} {number}".encode()))
 

@@ -69,6 +69,9 @@ def own(inside: Inside, cluster: LocalCluster, tmp_path: Path) -> Lake:
 
 
 def send(cluster: LocalCluster, topic: str, count: int = 8) -> None:
+    """Send, to a topic that the name server knows then."""
+    with Admin(cluster.name_server) as admin:
+        admin.create_topic(topic)
     with Producer(cluster.name_server) as producer:
         for number in range(count):
             producer.send(Message(topic, f"{topic} {number}".encode()))
