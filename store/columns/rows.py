@@ -115,9 +115,11 @@ class Rows:
         """The number of this kind at this position of each record, `shift` bytes further on."""
         records = self.records
         if records.all_v6.any():
-            return unaligned(records.data, kind)[records.starts + (at + shift)]
-        place = {"names": ["it"], "formats": [kind], "offsets": [at], "itemsize": HEAD_BYTES}
-        return self._heads.view(np.dtype(place))["it"]
+            found: NDArray[Any] = unaligned(records.data, kind)[records.starts + (at + shift)]
+            return found
+        place: Any = {"names": ["it"], "formats": [kind], "offsets": [at], "itemsize": HEAD_BYTES}
+        field: NDArray[Any] = self._heads.view(np.dtype(place))["it"]
+        return field
 
     @cached_property
     def _heads(self) -> NDArray[np.void]:
@@ -159,7 +161,9 @@ class Rows:
             different = hosts.dictionary.to_pylist()
         else:  # as numbers, which is faster
             hosts = numbers(self._field(BORN_HOST_AT, ">i8").astype(np.int64)).dictionary_encode()
-            different = [each.to_bytes(8, "big", signed=True) for each in hosts.dictionary.to_pylist()]
+            different = [
+                each.to_bytes(8, "big", signed=True) for each in hosts.dictionary.to_pylist()
+            ]
         texts = pa.array([host_text(host) for host in different], pa.string())
         return texts.take(hosts.indices)
 
