@@ -21,9 +21,9 @@ from ..client.group.process_queue import name_of
 from ..client.producer.producer import REPLY_TOPIC_SUFFIX
 from ..client.pull.reader import Reader
 from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
-from ..store.base.chunk import Chunk, MessagesGone
 from ..store.base.errors import StoreError
 from ..store.columns.view import StoreView
+from ..store.log.chunk import Chunk, MessagesGone
 from .errors import LakeError
 from .rows.columns import Column
 from .rows.decode import decode

@@ -17,7 +17,7 @@ from ..lake.rows.columns import BY_NAME, ROW_ID_COLUMN, Column
 from ..lake.rows.decode import decode
 from ..lake.rows.pull import Pulling, pull_chunks
 from ..lake.rows.ranges import DataLossError, QueueRange
-from ..store.base.chunk import Chunk, MessagesGone
+from ..store.log.chunk import Chunk, MessagesGone
 from .errors import readable_errors
 from .options import ReadOptions
 

@@ -20,7 +20,7 @@ from ...client.cluster.route import MessageQueue
 from ...client.errors import AerobeeError
 from ...client.pull.reader import BULK_MESSAGES_MAX, Pulled
 from ...protocol import codes
-from ...store.base.chunk import Chunk
+from ...store.log.chunk import Chunk
 from .ranges import DataLossError, QueueRange
 
 log = logging.getLogger(__name__)

@@ -19,9 +19,9 @@ from ...protocol.message.record import (
     SIZE_AT,
     STORE_MS_AT,
 )
-from ..base.chunk import Chunk, MessagesGone
 from ..base.errors import DamagedStore, StoreError
 from ..files.listing import Row
+from ..log.chunk import Chunk, MessagesGone
 from ..log.records import Records, locate
 from ..log.run import has_right_crc
 from ..queues.consume_queue import FILLER

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...protocol.names import LMQ_PREFIX
-from ..base.chunk import Chunk
 from ..base.errors import ArrowMissing, PolarsMissing, StoreError
 from ..files import checkpoint
 from ..files.listing import Row, queue_folders
+from ..log.chunk import Chunk
 from .queue_view import BatchQueueView, QueueView, SimpleQueueView
 
 if TYPE_CHECKING:

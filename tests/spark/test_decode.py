@@ -76,6 +76,17 @@ def test_a_body_that_a_java_client_compressed_comes_out_uncompressed(entry: dict
     assert rows[0]["value"] == rows[2]["value"] == b"body"
 
 
+@pytest.mark.parametrize("names", [2, 100])
+def test_of_properties_with_one_name_the_last_counts(names: int) -> None:
+    entries = [(f"name{number}", f"value{number}") for number in range(names)]
+    texts = [*entries, ("name0", "again"), ("KEYS", "a"), ("KEYS", "b")]
+    raw = b"".join(f"{name}\x01{value}\x02".encode() for name, value in texts)
+    (row,) = rows_of(stored(properties=raw), "properties", "key", "keys")
+    assert dict(row["properties"]) == dict(texts)
+    assert len(row["properties"]) == names + 1
+    assert (row["key"], row["keys"]) == ("b", ["b"])
+
+
 OWN_NAMES = ["colour", "größe", "K", "KEYSX", "TAG"]
 RECORDS = strategies.fixed_dictionaries(
     {

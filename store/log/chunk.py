@@ -6,10 +6,10 @@ Separate from `store/columns/view.py`, so that a reader of pulled records loads 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .errors import StoreError
+from ..base.errors import StoreError
 
 if TYPE_CHECKING:
-    from ..log.records import Records
+    from .records import Records
 
 
 class MessagesGone(StoreError):
