@@ -8,7 +8,7 @@ For data people: `StoreView(folder)` reads a store that is in use or at rest.
 
 from typing import TYPE_CHECKING, Any
 
-from .base.chunk import Chunk, MessagesGone
+from .log.chunk import Chunk, MessagesGone
 
 if TYPE_CHECKING:
     from .columns.view import StoreView
