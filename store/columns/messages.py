@@ -109,6 +109,10 @@ def _gathered(queue: QueueView, entries: NDArray[np.void]) -> tuple[bytes, Recor
     places, sizes = entries["offset"].astype(np.int64), entries["size"].astype(np.int64)
     real = ~((places == FILLER[0]) & (sizes == FILLER[1]))
     places, sizes = places[real], sizes[real]
+    # Arrow would write beyond its memory for a negative size.
+    if (sizes < RECORD_BYTES_MIN).any():
+        at = int(np.argmin(sizes))
+        raise _damage(queue, f"the entry that leads to {places[at]} has the size {sizes[at]}")
     parts = []
     records = None
     done = 0
@@ -134,8 +138,6 @@ def _checked(
     queue: QueueView, data: bytes, places: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> Records:
     try:
-        if (sizes < RECORD_BYTES_MIN).any():
-            raise Malformed(f"an entry is for {sizes.min()} bytes, too few for a record")
         records = locate(data, np.cumsum(sizes) - sizes)
     except Malformed as wrong:
         raise _damage(queue, f"between {places[0]} and {places[-1]} of the log {wrong}") from wrong
