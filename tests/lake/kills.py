@@ -129,13 +129,15 @@ class Kills:
             self._words[name] = ["lake", "run", "--config", str(path)]
 
     async def begin(self) -> None:
-        """Start all; returns when the table has its first rows."""
+        """Start all; returns when the table has its first rows. The writer of the
+        first ones kills itself."""
         for name in ("namesrv", "broker"):
             await self._start(name)
         self._producers = [asyncio.create_task(self._produce(each)) for each in range(QUEUES)]
         await self._until_acknowledged(1)
         await asyncio.to_thread(open_catalog(self.settings).create, TOPIC, TOPIC)
         before = self._head()
+        await self._start_doomed(WRITERS[0])
         for name in WRITERS:
             await self._start(name)
         await self._until_other(before)
@@ -154,10 +156,7 @@ class Kills:
             await self._ask("ended", kill=name)
             self.outcome.kills[name] += 1
         if kind == "writer at a call":
-            at, after = self._draw.randrange(CALL_MAX), self._draw.random() < 0.5
-            await self._start(names[0], at=at, after=after)
-            await self._until_dead(names[0], f"call {at}")
-            self.outcome.kills[f"{names[0]} at a call"] += 1
+            await self._start_doomed(names[0])
         for name in names:
             await self._start(name)
         await self._until_other(self._head())
@@ -198,6 +197,13 @@ class Kills:
 
     async def _ask(self, event: str, **order: Any) -> dict[str, Any]:
         return await asyncio.to_thread(self._programs.ask, json.dumps(order), event, PROCESS)
+
+    async def _start_doomed(self, name: str) -> None:
+        """Start a writer that kills itself at a call; returns when it is dead."""
+        at, after = self._draw.randrange(CALL_MAX), self._draw.random() < 0.5
+        await self._start(name, at=at, after=after)
+        await self._until_dead(name, f"call {at}")
+        self.outcome.kills[f"{name} at a call"] += 1
 
     async def _until_dead(self, name: str, what: str) -> None:
         async def is_dead() -> bool:
