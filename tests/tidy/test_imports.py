@@ -37,21 +37,23 @@ PLACES = {
     "msgpack": ["console.messages"],
     "msgspec": [
         *("protocol", "conf", "client", "console", "namesrv", "controller", "broker", "proxy"),
-        *("scripts.commands", "tools"),
+        *("scripts.commands", "tools", "lake"),
     ],
     "numba": COMPILED,
-    "numpy": ["store", "spark", "broker.scheduled", *COMPILED],
+    "numpy": ["store", "spark", "lake", "bench", "broker.scheduled", *COMPILED],
     "opentelemetry": ["client.base", "scripts"],
     "pandas": ["tools"],
     "polars": ["store.columns"],
     "py4j": ["spark"],  # of pyspark
-    "pyarrow": ["spark", "store.columns"],
+    "pyarrow": ["spark", "lake", "bench", "store.columns"],
+    "pyiceberg": ["lake", "bench"],
     "pytest": ["testing"],
     "pyspark": ["spark", "bench"],
+    "requests": ["lake"],
     "rocketmq": ["bench.loads"],
     "tqdm": ["scripts", "tools"],
     "uvloop": ["scripts"],
-    "yaml": ["conf"],
+    "yaml": ["conf", "lake"],
 }
 
 
