@@ -40,14 +40,14 @@ PLACES = {
         *("lake", "scripts.commands", "tools"),
     ],
     "numba": COMPILED,
-    "numpy": ["store", "lake", "spark", "bench.lake_tables", "broker.scheduled", *COMPILED],
+    "numpy": ["store", "lake", "spark", "bench", "broker.scheduled", *COMPILED],
     "opentelemetry": ["client.base", "scripts"],
     "pandas": ["tools", "lake.union"],
     "polars": ["store.columns", "lake.union"],
     "py4j": ["spark"],  # of pyspark
-    "pyarrow": ["lake", "spark", "store.columns", "bench.lake_tables"],
+    "pyarrow": ["lake", "spark", "store.columns", "bench"],
     "duckdb": ["lake.sql"],
-    "pyiceberg": ["lake", "bench.lake_tables"],
+    "pyiceberg": ["lake", "bench"],
     "pytest": ["testing"],
     "pyspark": ["spark", "bench"],
     "requests": ["lake"],  # of pyiceberg
