@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,13 +18,25 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..client import Message, Producer
+from ..client.base.security import OPEN
 from ..harness.child import Child
 from ..harness.clusters import BROKER_NAME, AerobeeCluster
 from ..harness.java_side import JavaMissing
 from .loads import loadgen
 from .rates import SENDS
 from .report import Held, Row, held
-from .turns import Result, Run, broker_pids, in_turns, median, repeating, resident_mib, running, say
+from .turns import (
+    COMMAND,
+    Result,
+    Run,
+    broker_pids,
+    in_turns,
+    median,
+    repeating,
+    resident_mib,
+    running,
+    say,
+)
 
 try:
     import numpy as np
@@ -33,7 +46,8 @@ try:
 
     from ..lake.catalog import LakeCatalog, table_name
     from ..lake.materializer import Materializer
-    from ..lake.opening import open_catalog
+    from ..lake.opening import open_catalog, open_log
+    from ..lake.service import materializer
     from ..lake.settings import LakeSettings, TableSettings, write
     from ..lake.topic_log import TopicLog
 except ImportError:
@@ -52,6 +66,7 @@ CAUGHT_UP_SECONDS = 120
 BESIDE = 3  # times the load of the part of the rates
 TOPICS, TOPICS_SECONDS, TOPICS_MIB = 100, 60, 400
 READY_SECONDS = 60
+ASKED = (10_000_000, 1_000_000)  # messages in the table, and behind it
 
 
 def lake(run: Run) -> list[Row]:
@@ -66,6 +81,7 @@ def lake(run: Run) -> list[Row]:
         rows += [_age(run, ours, seconds, *given) for seconds, given in AGES.items()]
         rows.append(_sends(run, ours))
         rows.append(_memory(run, ours))
+        rows += _queries(run, ours)
     return rows
 
 
@@ -207,6 +223,49 @@ def _memory(run: Run, ours: AerobeeCluster) -> Held:
     note = f"{memory['VmRSS']:,.0f} MiB at the end, {sent * TOPICS / seconds:,.0f} messages/s"
     say(f"{name}: {memory['VmHWM']:,.0f}")
     return held(name, memory["VmHWM"], "{:,.0f}", f"<= {TOPICS_MIB}", note)
+
+
+def _queries(run: Run, ours: AerobeeCluster) -> list[Held]:
+    """How long `aerobee sql` takes from its start to its end, for a large topic and a small one."""
+    sizes = {"Asked": [int(each * run.scale) for each in ASKED], "Small": [100, 100]}
+    settings = _settings(run.folder / "asked", ours, [TableSettings(topic=each) for each in sizes])
+    path = run.folder / "asked" / "lake.yaml"
+    write(path, settings)
+    catalog = open_catalog(settings)
+    source = open_log(settings, OPEN)
+    for (topic, (in_table, live)), entry in zip(sizes.items(), settings.tables, strict=True):
+        loadgen.create_topic(ours.broker, topic)
+        loadgen.fill(run.program, ours.broker, topic, in_table)
+        catalog.create(table_name(topic), topic)
+        copier = materializer(catalog, source, topic, entry)
+        while copier.copy().is_behind:
+            pass
+        loadgen.fill(run.program, ours.broker, topic, live)
+    source.close()
+    queries = {
+        "Asked": 'select "queueId", count(*), max("offset") from "Asked" group by 1 order by 1',
+        "Small": 'select count(*) from "Small"',
+    }
+
+    def once(topic: str, _: int) -> Result:
+        words = [*COMMAND, "sql", queries[topic], "--config", str(path)]
+        begin = time.monotonic()
+        subprocess.run(  # noqa: S603 - our own command
+            words, check=True, capture_output=True, timeout=CAUGHT_UP_SECONDS
+        )
+        return {"msgs_per_s": sum(sizes[topic]) / (taken := time.monotonic() - begin), "s": taken}
+
+    found = in_turns(run, "aerobee sql", dict(zip(sizes, sizes, strict=True)), once)
+    large, live = sizes["Asked"]
+    return [
+        held(
+            f"aerobee sql, count and group of {large:,} rows and {live:,} live messages",
+            median(found["Asked"], "s"),
+            "{:.2f} s",
+            "<= 3 s",
+        ),
+        held("aerobee sql, a small topic", median(found["Small"], "s"), "{:.2f} s", "<= 1 s"),
+    ]
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from pyiceberg.catalog import AVAILABLE_CATALOGS, Catalog, CatalogType, load_catalog
 from pyiceberg.exceptions import (
@@ -18,8 +17,6 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table
 from pyiceberg.typedef import Properties
-from requests import Session
-from requests.adapters import HTTPAdapter
 
 from . import local_files
 from .errors import LakeError
@@ -27,7 +24,6 @@ from .table_schema import PROPERTIES, partition_spec, sort_order, table_schema
 
 TOPIC_KEY = "aerobee.topic"
 RETRIES_KEY = "commit.retry.num-retries"
-REQUEST_SECONDS = 60.0  # for an answer of a catalog over HTTP, and for its connection
 NAME_MAX = 200  # characters of a table's name
 
 
@@ -111,26 +107,12 @@ class LakeCatalog:
 
 
 def _load_rest(name: str, properties: Properties) -> Catalog:
-    """A REST catalog whose requests, those for its settings and tokens too, end in time: pyiceberg
-    waits without an end."""
-    from pyiceberg.catalog.rest import RestCatalog
-
-    class TimedCatalog(RestCatalog):
-        def _config_headers(self, session: Session) -> None:
-            super()._config_headers(session)
-            for scheme in ("http://", "https://"):
-                session.mount(scheme, _TimedAdapter())
+    from .rest import TimedCatalog  # HTTP, which other catalogs do without
 
     return TimedCatalog(name, **properties)
 
 
 AVAILABLE_CATALOGS[CatalogType.REST] = _load_rest
-
-
-class _TimedAdapter(HTTPAdapter):
-    def send(self, *arguments: Any, **options: Any) -> Any:
-        options["timeout"] = options.get("timeout") or REQUEST_SECONDS
-        return super().send(*arguments, **options)
 
 
 def check(table: Table, name: str, topic: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("pyiceberg")
 
-from aerobee.lake import catalog as catalog_module
+from aerobee.lake import rest
 from aerobee.lake.catalog import LakeCatalog
 from aerobee.lake.commits import Conflict, Unconfirmed
 from aerobee.lake.errors import LakeError
@@ -106,7 +106,7 @@ def test_an_error_of_a_commit_makes_no_row_twice_and_loses_none(
     copier = writer(catalog, source)
     double.fault, double.is_made = fault, is_made
     if fault == SILENT:
-        monkeypatch.setattr(catalog_module, "REQUEST_SECONDS", 0.2)
+        monkeypatch.setattr(rest, "REQUEST_SECONDS", 0.2)
     with pytest.raises(Unconfirmed, match=r"did not confirm a commit to table shop\.raw\.orders"):
         copier.copy()
     monkeypatch.undo()
@@ -140,7 +140,7 @@ def test_a_commit_that_is_sent_again_with_a_new_token_is_made_once(
 def test_a_catalog_that_never_answers_is_given_up(
     address: str, double: RestDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog_module, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(rest, "REQUEST_SECONDS", 0.2)
     double.is_silent = True
     with pytest.raises(
         LakeError, match=f"could not open the catalog aerobee .{address}.: ReadTimeout: .*0.2"
