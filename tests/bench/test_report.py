@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from aerobee.bench.report import HEAD, MISSED, Calls, Compared, Growth, Row, block, held, idle_share
 from aerobee.bench.report import merged as merged_by
@@ -77,3 +79,8 @@ def test_what_was_not_measured_again_stays_in_the_report() -> None:
     assert merged(told, {"recovery": recovery}) == told
     others = whole + "\n<!-- timers: begin -->\nof others\n<!-- timers: end -->\n"
     assert merged(others, {"recovery": recovery}) == others
+
+
+def test_a_new_figure_drops_nothing_of_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
+    assert merged(page, {}) == page
