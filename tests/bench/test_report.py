@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from aerobee.bench import command
 from aerobee.bench.report import HEAD, MISSED, Calls, Compared, Growth, Row, block, held, idle_share
 from aerobee.bench.report import merged as merged_by
 
@@ -82,5 +81,5 @@ def test_what_was_not_measured_again_stays_in_the_report() -> None:
 
 
 def test_a_new_figure_drops_nothing_of_the_page() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
-    assert merged(page, {}) == page
+    page = command.REPORT.read_text()
+    assert merged_by(page, {}, command.PARTS) == page
