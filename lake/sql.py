@@ -35,7 +35,7 @@ def connect(tables: Tables, text: str) -> "duckdb.DuckDBPyConnection":
     )
     connection.execute("set timezone = 'UTC'")
     words = {(quoted or bare).lower() for quoted, bare in _WORD.findall(text)}
-    for name in tables.names():
+    for name in tables.names:
         if name.lower() in words:
             _add(connection, name, tables[name], _columns(text, words))
     return connection

@@ -21,6 +21,7 @@ from . import opening, settings
 from .errors import LakeError
 from .progress import progress_of, queue_key
 from .rows.columns import BY_NAME, Column
+from .rows.decode import schema_of
 from .rows.ranges import QueueRange
 from .table_schema import COLUMNS, STORE_TIME
 from .topic_log import TopicLog
@@ -47,17 +48,13 @@ class Live:
     @property
     def schema(self) -> pa.Schema:
         """The schema of the rows."""
-        return file_schema_of(self.columns)
-
-    def __len__(self) -> int:
-        return sum(map(len, self.ranges))
+        return schema_of(self.columns)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, queue by queue. Errors of the client, and DataLossError."""
         try:
             for each in self.ranges:
-                for batch in self.source.rows(each, self.columns):
-                    yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+                yield from self.source.rows(each, self.columns)
         except Exception as wrong:
             self.failures.append(wrong)
             raise
@@ -91,11 +88,6 @@ class TopicTable:
         self._source = source
         self._name = ".".join(table.name())
         self._progress = progress_of(table.metadata, self._name)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns."""
-        return file_schema_of(COLUMNS)
 
     @cached_property
     def files(self) -> list[str]:
@@ -135,7 +127,7 @@ class TopicTable:
 
     def batches(self, columns: Sequence[str] = NAMES) -> Iterator[pa.RecordBatch]:
         """All rows in batches of Arrow: those of the table, then the live ones."""
-        schema = file_schema_of(tuple(BY_NAME[name] for name in columns))
+        schema = schema_of([BY_NAME[name] for name in columns])
         scan = self.table.scan(self._since, selected_fields=tuple(columns))
         for batch in scan.to_arrow_batch_reader():
             rows = pa.Table.from_batches([batch]).select(list(columns)).cast(schema)
@@ -182,15 +174,16 @@ class Tables:
         """The tables of a file of settings."""
         return cls(settings.read(Path(path)), **options)
 
+    @cached_property
     def names(self) -> Mapping[str, str]:
         """The topics by the names of their tables."""
         pairs = opening.topics_of(self._settings, self._log)
         return {opening.name_of(topic, entry): topic for topic, entry in pairs}
 
     def __getitem__(self, name: str) -> TopicTable:
-        topic = self.names().get(name)
+        topic = self.names.get(name)
         if topic is None:
-            known = ", ".join(self.names()) or "none"
+            known = ", ".join(self.names) or "none"
             raise LakeError(f"the settings have no table {name}; they have {known}")
         table = self._catalog.load(name, topic)
         return TopicTable(table, self._log, topic, since_ms=self._since_ms, failures=self.failures)
@@ -229,7 +222,7 @@ class NamedTable:
 
     def to_arrow(self, columns: Sequence[str] = NAMES) -> pa.Table:
         """All rows in memory."""
-        schema = file_schema_of(tuple(BY_NAME[name] for name in columns))
+        schema = schema_of([BY_NAME[name] for name in columns])
         return pa.Table.from_batches(self.batches(columns), schema)
 
     def to_polars(self, columns: Sequence[str] = NAMES) -> "polars.DataFrame":
@@ -243,10 +236,3 @@ class NamedTable:
     def to_pandas(self, columns: Sequence[str] = NAMES) -> "pandas.DataFrame":
         """All rows as a DataFrame of pandas."""
         return self.to_arrow(columns).to_pandas()
-
-
-def file_schema_of(columns: tuple[Column, ...]) -> pa.Schema:
-    """The Arrow schema of rows with these columns."""
-    from .rows.decode import arrow_type
-
-    return pa.schema([pa.field(column.name, arrow_type(column)) for column in columns])

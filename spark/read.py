@@ -14,7 +14,7 @@ from pyspark import TaskContext
 
 from ..client.pull import reader
 from ..lake.rows.columns import BY_NAME, ROW_ID_COLUMN, Column
-from ..lake.rows.decode import decode
+from ..lake.rows.decode import decode_chunk
 from ..lake.rows.pull import Pulling, pull_chunks
 from ..lake.rows.ranges import DataLossError, QueueRange
 from ..store.log.chunk import Chunk, MessagesGone
@@ -99,14 +99,7 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     chunks = _pulled(options, wanted) if options.store_path is None else _stored(options, wanted)
     for chunk in chunks:
-        yield decode(
-            chunk.data,
-            columns,
-            broker_name=wanted.broker_name,
-            first=chunk.start,
-            end=chunk.end,
-            records=chunk.records,
-        )
+        yield decode_chunk(chunk, columns, wanted.broker_name)
 
 
 def _pulled(options: ReadOptions, wanted: QueueRange) -> Iterator[Chunk]:

@@ -8,16 +8,8 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from ...protocol.message.record import (
-    BORN_MS_AT,
-    FLAG_AT,
-    QUEUE_ID_AT,
-    QUEUE_OFFSET_AT,
-    RECONSUME_TIMES_AT,
-    STORE_MS_AT,
-)
-from ...store.columns.arrays import numbers
-from ...store.columns.rows import OFFSET_MAX, TEXT_MAP, TEXTS, TIMESTAMP, Rows, rows_of
+from ...store.columns.rows import FIELDS, OFFSET_MAX, Rows, rows_of
+from ...store.log.chunk import Chunk
 from ...store.log.records import Records
 from .columns import ROW_ID, Column
 
@@ -49,8 +41,24 @@ def decode(
         else _MAKERS[column.name][1](rows)
         for column in columns
     ]
-    fields = [pa.field(column.name, arrow_type(column)) for column in columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns))
+
+
+def decode_chunk(chunk: Chunk, columns: Sequence[Column], broker_name: str) -> pa.RecordBatch:
+    """The messages of a chunk as rows with these columns."""
+    return decode(
+        chunk.data,
+        columns,
+        broker_name=broker_name,
+        first=chunk.start,
+        end=chunk.end,
+        records=chunk.records,
+    )
+
+
+def schema_of(columns: Sequence[Column]) -> pa.Schema:
+    """The schema of rows with these columns."""
+    return pa.schema([pa.field(column.name, arrow_type(column)) for column in columns])
 
 
 def arrow_type(column: Column) -> pa.DataType:
@@ -58,27 +66,24 @@ def arrow_type(column: Column) -> pa.DataType:
     return pa.string() if column.name == "brokerName" else _MAKERS[column.name][0]
 
 
+# The columns that a store's batches have under other names.
+_NAMES = {
+    "value": "body",
+    "partition": "queue_id",
+    "queueId": "queue_id",
+    "offset": "queue_offset",
+    "timestamp": "store_time",
+    "msgId": "message_id",
+    "bornTimestamp": "born_time",
+    "bornHost": "born_host",
+    "sysFlag": "sys_flag",
+    "reconsumeTimes": "reconsume_times",
+    **{name: name for name in ("topic", "tags", "keys", "flag", "properties")},
+}
 _MAKERS: dict[str, tuple[pa.DataType, Callable[[Rows], pa.Array]]] = {
     "key": (pa.string(), lambda rows: rows.key),
-    "value": (pa.binary(), Rows.value),
-    "topic": (pa.string(), Rows.topic),
-    "partition": (pa.int32(), lambda rows: rows.int32(QUEUE_ID_AT)),
-    "offset": (pa.int64(), lambda rows: rows.int64(QUEUE_OFFSET_AT)),
-    "timestamp": (TIMESTAMP, lambda rows: rows.time(STORE_MS_AT, rows.records.born_v6)),
     "timestampType": (pa.int32(), lambda rows: rows.constant(STORED_AT, pa.int32())),
-    "tags": (pa.string(), Rows.tags),
     "rowId": (pa.string(), lambda rows: rows.properties.column(ROW_ID)),
     "headers": (HEADERS, lambda rows: rows.properties.headers(HEADERS)),
-    "queueId": (pa.int32(), lambda rows: rows.int32(QUEUE_ID_AT)),
-    "keys": (TEXTS, Rows.keys),
-    "msgId": (pa.string(), Rows.message_id),
-    "bornTimestamp": (TIMESTAMP, lambda rows: rows.time(BORN_MS_AT)),
-    "bornHost": (pa.string(), Rows.born_host),
-    "flag": (pa.int32(), lambda rows: rows.int32(FLAG_AT)),
-    "sysFlag": (pa.int32(), lambda rows: numbers(rows.records.sys_flags)),
-    "reconsumeTimes": (
-        pa.int32(),
-        lambda rows: rows.int32(RECONSUME_TIMES_AT, rows.records.all_v6),
-    ),
-    "properties": (TEXT_MAP, lambda rows: rows.properties.maps(TEXT_MAP)),
+    **{name: FIELDS[field] for name, field in _NAMES.items()},
 }

@@ -1,6 +1,6 @@
 """The messages of a queue as Arrow batches, read from the log of a store."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -9,15 +9,8 @@ from numpy.typing import NDArray
 
 from ...protocol.errors import Malformed
 from ...protocol.message.record import (
-    BORN_MS_AT,
-    FLAG_AT,
-    LOG_OFFSET_AT,
-    QUEUE_ID_AT,
-    QUEUE_OFFSET_AT,
-    RECONSUME_TIMES_AT,
     RECORD_BYTES_MIN,
     SIZE_AT,
-    STORE_MS_AT,
 )
 from ..base.errors import DamagedStore, StoreError
 from ..files.listing import Row
@@ -25,35 +18,14 @@ from ..log.chunk import Chunk, MessagesGone
 from ..log.records import Records, locate
 from ..log.run import has_right_crc
 from ..queues.consume_queue import FILLER
-from .arrays import numbers, slices
+from .arrays import slices
 from .queue_view import QueueView
-from .rows import TEXT_MAP, TEXTS, TIMESTAMP, Rows, every_row, rows_of
+from .rows import FIELDS, every_row, rows_of
 
 Batch: TypeAlias = pa.RecordBatch
 Schema: TypeAlias = pa.Schema
 
-# Each column with its type, and how it is made.
-_COLUMNS: dict[str, tuple[pa.DataType, Callable[[Rows], pa.Array]]] = {
-    "topic": (pa.string(), Rows.topic),
-    "queue_id": (pa.int32(), lambda rows: rows.int32(QUEUE_ID_AT)),
-    "queue_offset": (pa.int64(), lambda rows: rows.int64(QUEUE_OFFSET_AT)),
-    "log_offset": (pa.int64(), lambda rows: rows.int64(LOG_OFFSET_AT)),
-    "born_time": (TIMESTAMP, lambda rows: rows.time(BORN_MS_AT)),
-    "store_time": (TIMESTAMP, lambda rows: rows.time(STORE_MS_AT, rows.records.born_v6)),
-    "tags": (pa.string(), Rows.tags),
-    "keys": (TEXTS, Rows.keys),
-    "message_id": (pa.string(), Rows.message_id),
-    "born_host": (pa.string(), Rows.born_host),
-    "flag": (pa.int32(), lambda rows: rows.int32(FLAG_AT)),
-    "sys_flag": (pa.int32(), lambda rows: numbers(rows.records.sys_flags)),
-    "reconsume_times": (
-        pa.int32(),
-        lambda rows: rows.int32(RECONSUME_TIMES_AT, rows.records.all_v6),
-    ),
-    "properties": (TEXT_MAP, lambda rows: rows.properties.maps(TEXT_MAP)),
-    "body": (pa.binary(), Rows.value),
-}
-SCHEMA = pa.schema([pa.field(name, kind) for name, (kind, _) in _COLUMNS.items()])
+SCHEMA = pa.schema([pa.field(name, kind) for name, (kind, _) in FIELDS.items()])
 
 
 def schema_of(columns: Sequence[str] | None) -> Schema:
@@ -61,8 +33,8 @@ def schema_of(columns: Sequence[str] | None) -> Schema:
     if columns is None:
         return SCHEMA
     for name in columns:
-        if name not in _COLUMNS:
-            raise ValueError(f"there is no column {name!r}; there are {', '.join(_COLUMNS)}")
+        if name not in FIELDS:
+            raise ValueError(f"there is no column {name!r}; there are {', '.join(FIELDS)}")
     return pa.schema([SCHEMA.field(name) for name in columns])
 
 
@@ -73,7 +45,7 @@ def batch(chunk: Chunk, schema: Schema, *, all_rows: bool) -> Batch:
         if all_rows
         else rows_of(chunk.data, first=chunk.start, end=chunk.end, records=chunk.records)
     )
-    arrays = [_COLUMNS[name][1](rows) for name in schema.names]
+    arrays = [FIELDS[name][1](rows) for name in schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -4,6 +4,7 @@ A single uncompressed record, as nearly all are, costs no Python object except i
 Compressed records and batches are unpacked first (`unwrap`). A column is made when it is asked for.
 """
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +16,18 @@ from numpy.typing import NDArray
 from ...protocol.errors import Malformed
 from ...protocol.message import properties as props
 from ...protocol.message.message_id import host_text, offset_message_id
-from ...protocol.message.record import BORN_HOST_AT, HEAD_BYTES, LOG_OFFSET_AT, STORE_HOST_AT
+from ...protocol.message.record import (
+    BORN_HOST_AT,
+    BORN_MS_AT,
+    FLAG_AT,
+    HEAD_BYTES,
+    LOG_OFFSET_AT,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
+    RECONSUME_TIMES_AT,
+    STORE_HOST_AT,
+    STORE_MS_AT,
+)
 from ..log.records import Records, locate, unaligned
 from .arrays import constant, numbers, slices
 from .properties import Properties, as_text
@@ -167,6 +179,30 @@ class Rows:
             ]
         texts = pa.array([host_text(host) for host in different], pa.string())
         return texts.take(hosts.indices)
+
+
+# Each column of a store's batches with its type, and how it is made; other columns are made of
+# these (`lake/rows/decode.py`).
+FIELDS: dict[str, tuple[pa.DataType, Callable[[Rows], pa.Array]]] = {
+    "topic": (pa.string(), Rows.topic),
+    "queue_id": (pa.int32(), lambda rows: rows.int32(QUEUE_ID_AT)),
+    "queue_offset": (pa.int64(), lambda rows: rows.int64(QUEUE_OFFSET_AT)),
+    "log_offset": (pa.int64(), lambda rows: rows.int64(LOG_OFFSET_AT)),
+    "born_time": (TIMESTAMP, lambda rows: rows.time(BORN_MS_AT)),
+    "store_time": (TIMESTAMP, lambda rows: rows.time(STORE_MS_AT, rows.records.born_v6)),
+    "tags": (pa.string(), Rows.tags),
+    "keys": (TEXTS, Rows.keys),
+    "message_id": (pa.string(), Rows.message_id),
+    "born_host": (pa.string(), Rows.born_host),
+    "flag": (pa.int32(), lambda rows: rows.int32(FLAG_AT)),
+    "sys_flag": (pa.int32(), lambda rows: numbers(rows.records.sys_flags)),
+    "reconsume_times": (
+        pa.int32(),
+        lambda rows: rows.int32(RECONSUME_TIMES_AT, rows.records.all_v6),
+    ),
+    "properties": (TEXT_MAP, lambda rows: rows.properties.maps(TEXT_MAP)),
+    "body": (pa.binary(), Rows.value),
+}
 
 
 def _alone(texts: pa.StringArray) -> pa.ListArray:
