@@ -1,10 +1,10 @@
 """What a running lake tells of itself, and its metrics."""
 
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any
 
-from .service import Lake
+from .service import Lake, TableReport
 
 Overview = dict[str, Any]
 # Name, "counter" or "gauge", description, names of the labels, values by labels.
@@ -46,45 +46,33 @@ def note(lake: Lake) -> str | None:
 def families(lake: Lake) -> Iterator[Family]:
     """The metrics, by table."""
     reports = list(lake.reports.values())
-
-    def each(name: str, kind: str, text: str, values: Iterable[float]) -> Family:
-        labels = [(report.topic, report.table) for report in reports]
-        return f"aerobee_lake_{name}", kind, text, LABELS, list(zip(labels, values, strict=True))
-
     now = time.time()
-    yield each("rows_total", "counter", "Rows appended", (one.rows for one in reports))
-    yield each(
-        "row_bytes_total",
-        "counter",
-        "Bytes of these rows in memory",
-        (one.bytes for one in reports),
+    values: tuple[tuple[str, str, str, Callable[[TableReport], float]], ...] = (
+        ("rows_total", "counter", "Rows appended", lambda one: one.rows),
+        ("row_bytes_total", "counter", "Bytes of these rows in memory", lambda one: one.bytes),
+        ("commits_total", "counter", "Commits made", lambda one: one.commits),
+        (
+            "conflicts_total",
+            "counter",
+            "Commits that another writer was faster than",
+            lambda one: one.conflicts,
+        ),
+        ("failures_total", "counter", "Passes that failed", lambda one: one.failures),
+        ("failing", "gauge", "1 while the last pass failed", lambda one: bool(one.failure)),
+        (
+            "lag_seconds",
+            "gauge",
+            "Messages older than this are in the table",
+            lambda one: one.lag_s,
+        ),
+        ("lag_messages", "gauge", "Messages that the last pass left", lambda one: one.lag_messages),
+        (
+            "last_commit_age_seconds",
+            "gauge",
+            "Since this process's last commit, 0 before the first",
+            lambda one: now - one.committed_ms / 1000 if one.committed_ms else 0,
+        ),
     )
-    yield each("commits_total", "counter", "Commits made", (one.commits for one in reports))
-    yield each(
-        "conflicts_total",
-        "counter",
-        "Commits that another writer was faster than",
-        (one.conflicts for one in reports),
-    )
-    yield each("failures_total", "counter", "Passes that failed", (one.failures for one in reports))
-    yield each(
-        "failing", "gauge", "1 while the last pass failed", (bool(one.failure) for one in reports)
-    )
-    yield each(
-        "lag_seconds",
-        "gauge",
-        "Messages older than this are in the table",
-        (one.lag_s for one in reports),
-    )
-    yield each(
-        "lag_messages",
-        "gauge",
-        "Messages that the last pass left",
-        (one.lag_messages for one in reports),
-    )
-    yield each(
-        "last_commit_age_seconds",
-        "gauge",
-        "Since this process's last commit, 0 before the first",
-        (now - one.committed_ms / 1000 if one.committed_ms else 0 for one in reports),
-    )
+    for name, kind, text, value in values:
+        found = [((one.topic, one.table), value(one)) for one in reports]
+        yield f"aerobee_lake_{name}", kind, text, LABELS, found

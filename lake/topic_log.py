@@ -12,21 +12,19 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from ..client.admin.base import Asking
+from ..client.admin.base import Asking, application_topics
 from ..client.base.loop_thread import LoopThread
 from ..client.base.security import OPEN, Security
 from ..client.cluster.route import MessageQueue
 from ..client.errors import AerobeeError
 from ..client.group.process_queue import name_of
-from ..client.producer.producer import REPLY_TOPIC_SUFFIX
 from ..client.pull.reader import Reader
-from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from ..store.base.errors import StoreError
 from ..store.columns.view import StoreView
 from ..store.log.chunk import Chunk, MessagesGone
 from .errors import LakeError
 from .rows.columns import Column
-from .rows.decode import decode
+from .rows.decode import decode_chunk
 from .rows.pull import Pulling, pull_chunks
 from .rows.ranges import DataLossError, QueueRange
 from .table_schema import COLUMNS
@@ -99,29 +97,13 @@ class TopicLog:
         """
         store = self._stores.get(wanted.broker_name)
         for chunk in self._pulled(wanted) if store is None else _stored(store, wanted):
-            yield decode(
-                chunk.data,
-                columns,
-                broker_name=wanted.broker_name,
-                first=chunk.start,
-                end=chunk.end,
-                records=chunk.records,
-            )
+            yield decode_chunk(chunk, columns, wanted.broker_name)
 
     def _pulled(self, wanted: QueueRange) -> Iterator[Chunk]:
         return pull_chunks(self._reader, wanted, Pulling(), self._thread)
 
     async def _topics(self) -> list[str]:
-        clusters = (await self._reader.cluster_info()).cluster_addr_table
-        own = {*clusters, *(broker for brokers in clusters.values() for broker in brokers)}
-        own |= {f"{cluster}{REPLY_TOPIC_SUFFIX}" for cluster in clusters}
-        return [
-            topic
-            for topic in await self._reader.topics()
-            if topic not in own
-            and not is_system_topic(topic)
-            and not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
-        ]
+        return application_topics(await self._reader.topics(), await self._reader.cluster_info())
 
     async def _bounds(self, topic: str) -> tuple[dict[MessageQueue, Bounds], tuple[str, ...]]:
         queues = await self._reader.queues(topic)

@@ -17,6 +17,7 @@ STORED_TOPIC_CHARS_MAX = 255  # of retry and dead letter topics, which carry a g
 PROXIED = "aerobeeProxied"
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
+REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"  # behind the name of a cluster
 LMQ_PREFIX = "%LMQ%"
 NAMESPACE_SEPARATOR = "%"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"

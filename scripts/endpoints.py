@@ -8,6 +8,7 @@ from ..console.endpoint import DaemonView, Endpoint, InSlices
 
 if TYPE_CHECKING:
     from ..controller.server import Controller
+    from ..lake.service import Lake
     from ..namesrv.server import NameServer
     from ..proxy.server import Proxy
 
@@ -26,7 +27,7 @@ class HttpSettings(Protocol):
 
 
 def endpoint_of(
-    daemon: "NameServer | Controller | Proxy",
+    daemon: "NameServer | Controller | Proxy | Lake",
     pages: ModuleType,
     settings: HttpSettings,
     in_slices: InSlices,

@@ -3,7 +3,7 @@
 import argparse
 
 from ..client.admin.admin import Admin
-from ..protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from ..client.admin.base import application_topics
 from .output.command_error import CommandError
 
 
@@ -28,11 +28,4 @@ def unknown(what: str, name: str) -> CommandError:
 
 async def user_topics(admin: Admin) -> list[str]:
     """The topics of users: no system topics, retry topics or dead letter topics."""
-    info = await admin.cluster_info()
-    own = {*info.broker_addr_table, *info.cluster_addr_table}
-    own |= {f"{name}_REPLY_TOPIC" for name in info.cluster_addr_table}
-    return [
-        name
-        for name in await admin.topics()
-        if not (name in own or is_system_topic(name) or name.startswith((RETRY_PREFIX, DLQ_PREFIX)))
-    ]
+    return application_topics(await admin.topics(), await admin.cluster_info())

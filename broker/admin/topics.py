@@ -26,7 +26,13 @@ from ...protocol.codec import fastjson
 from ...protocol.command import OK, Command, Response
 from ...protocol.errors import Refusal
 from ...protocol.headers.topics import GetTopicConfig, TopicName, UpdateTopic
-from ...protocol.names import RETRY_PREFIX, SYSTEM_TOPICS, check_topic, is_system_topic
+from ...protocol.names import (
+    REPLY_TOPIC_SUFFIX,
+    RETRY_PREFIX,
+    SYSTEM_TOPICS,
+    check_topic,
+    is_system_topic,
+)
 from ...store.base.errors import StoreError
 from ...store.engine.store import MessageStore
 from ..access import gates, needs
@@ -51,7 +57,7 @@ def system_topics(config: BrokerConfig) -> frozenset[str]:
     own = {
         cluster,
         broker,
-        f"{cluster}_REPLY_TOPIC",
+        f"{cluster}{REPLY_TOPIC_SUFFIX}",
         f"rmq_sys_REVIVE_LOG_{cluster}",
         f"rmq_sys_SYNC_BROKER_MEMBER_{broker}",
         "rmq_sys_wheel_timer",

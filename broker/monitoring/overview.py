@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from ...protocol.command import VERSION_NAME
-from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from ...protocol.names import DLQ_PREFIX, REPLY_TOPIC_SUFFIX, RETRY_PREFIX, is_system_topic
 from ..roles.parts import Parts
 from .metrics_lag import lags
 
@@ -166,4 +166,4 @@ def _groups(
 def _own_topics(broker: Parts) -> tuple[str, ...]:
     """Topics that bear the names of the cluster and the broker."""
     cluster = broker.config.broker_cluster_name
-    return cluster, broker.config.broker_name, f"{cluster}_REPLY_TOPIC"
+    return cluster, broker.config.broker_name, f"{cluster}{REPLY_TOPIC_SUFFIX}"

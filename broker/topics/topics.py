@@ -28,6 +28,7 @@ from ...protocol.errors import Refusal
 from ...protocol.headers.send import SendMessage, SendMessageV1
 from ...protocol.names import (
     LMQ_PREFIX,
+    REPLY_TOPIC_SUFFIX,
     RETRY_PREFIX,
     SEND_FORBIDDEN_TOPICS,
     check_sendable,
@@ -403,7 +404,7 @@ class Topics:
             (broker, 1, inherit if config.broker_topic_enable else PERM_INHERIT),
             ("OFFSET_MOVED_EVENT", 1, READ_WRITE),
             ("SCHEDULE_TOPIC_XXXX", 18, READ_WRITE),
-            (f"{cluster}_REPLY_TOPIC", 1, READ_WRITE),
+            (f"{cluster}{REPLY_TOPIC_SUFFIX}", 1, READ_WRITE),
             (f"rmq_sys_REVIVE_LOG_{cluster}", config.revive_queue_num, READ_WRITE),
             (f"rmq_sys_SYNC_BROKER_MEMBER_{broker}", 1, PERM_INHERIT),
             ("RMQ_SYS_TRANS_HALF_TOPIC", 1, READ_WRITE),

@@ -7,6 +7,7 @@ from ...protocol import codes
 from ...protocol.bodies.cluster import ClusterInfo
 from ...protocol.bodies.route import MASTER_ID, TopicRouteData
 from ...protocol.command import Command
+from ...protocol.names import DLQ_PREFIX, REPLY_TOPIC_SUFFIX, RETRY_PREFIX, is_system_topic
 from ...protocol.wire import Header
 from ..base.responses import AnyBody, body_of
 from ..base.security import Security
@@ -14,6 +15,18 @@ from ..cluster.own_cluster import OwnCluster
 from ..errors import BrokerError, NoRouteError
 
 ADMIN_SECONDS = 15.0
+
+
+def application_topics(names: Iterable[str], info: ClusterInfo) -> list[str]:
+    """The topics of applications among `names`: not those of the system, of the cluster's brokers,
+    of replies, retries and dead letters."""
+    own = {*info.broker_addr_table, *info.cluster_addr_table}
+    own |= {f"{cluster}{REPLY_TOPIC_SUFFIX}" for cluster in info.cluster_addr_table}
+    return [
+        name
+        for name in names
+        if not (name in own or is_system_topic(name) or name.startswith((RETRY_PREFIX, DLQ_PREFIX)))
+    ]
 
 
 class Asking(OwnCluster):

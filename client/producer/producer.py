@@ -17,7 +17,7 @@ from ...protocol.headers.send import RecallMessage, RecallMessageResponse
 from ...protocol.message import properties as props
 from ...protocol.message import recall_handle
 from ...protocol.message.compression import LEVEL
-from ...protocol.names import check_group, with_namespace
+from ...protocol.names import REPLY_TOPIC_SUFFIX, check_group, with_namespace
 from ..base import telemetry
 from ..base.arguments import check_count, check_timeout, check_type
 from ..base.identity import monotonic
@@ -50,7 +50,6 @@ BEGUN_MAX = 65_536  # sends started by `send_soon` that wait for room
 TRIES = 3  # 1 + retryTimesWhenSendFailed
 PARTS_UNDER_WAY_MAX = 4  # concurrent requests of one batch
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
-REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"  # behind the name of the cluster
 REPLY_PROPERTIES = (props.CORRELATION_ID, props.REPLY_TO_CLIENT, props.TTL)
 
 

@@ -27,7 +27,9 @@ from ..output.table import Columns, latest, print_rows
 from ..serving import Stack
 
 if TYPE_CHECKING:
+    from ...lake.catalog import LakeCatalog
     from ...lake.settings import LakeSettings, TableSettings
+    from ...lake.topic_log import TopicLog
 
 log = logging.getLogger(__name__)
 
@@ -152,18 +154,31 @@ def _is(entry: "TableSettings", options: argparse.Namespace) -> bool:
     return name == (entry.pattern if options.pattern else entry.topic)
 
 
+@contextmanager
+def _opened(
+    found: "LakeSettings", options: argparse.Namespace
+) -> "Iterator[tuple[LakeCatalog, TopicLog]]":
+    """The catalog and the topics that settings name."""
+    from ...lake import opening
+
+    catalog = opening.open_catalog(found)
+    source = opening.open_log(found, security(options))
+    try:
+        yield catalog, source
+    finally:
+        source.close()
+
+
 # --- add and remove ---------------------------------------------------------------------------
 
 
 def _add(options: argparse.Namespace) -> int:
-    from ...lake import catalog, opening, settings
+    from ...lake import catalog, settings
 
     name = named(options, "topic")
     found = _changed(options)
     entry = _entry(options, [each for each in found.tables if _is(each, options)])
-    opened = opening.open_catalog(found)
-    source = opening.open_log(found, security(options))
-    try:
+    with _opened(found, options) as (opened, source):
         if entry.pattern:
             fitting = [topic for topic in source.topics() if re.fullmatch(name, topic)]
             said = f"topics that fit {name!r} ({len(fitting)} now) go to tables of their names"
@@ -176,8 +191,6 @@ def _add(options: argparse.Namespace) -> int:
             source.bounds(name)
             table = opened.create(entry.table or catalog.table_name(name), name)
             said = f"topic {name} goes to table {'.'.join(table.name())} at {table.location()}"
-    finally:
-        source.close()
     others = [each for each in found.tables if not _is(each, options)]
     settings.write(options.config, msgspec.structs.replace(found, tables=(*others, entry)))
     config = "" if options.config == Path(DEFAULT_FILE) else f" --config {options.config}"
@@ -310,11 +323,10 @@ def _remove(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from ...console.endpoint import DaemonView
     from ...lake import overview
     from ...lake.service import Lake
     from ...protocol.aio.slices import step_per_tick
-    from ..endpoints import endpoint_at
+    from ..endpoints import endpoint_of
 
     options.log_default = ("info", logs.FULL)
     logs.start(options)
@@ -327,16 +339,7 @@ def _run(options: argparse.Namespace) -> int:
         running = Lake(settings, security=own)
         with _readable():
             await stack.start(running)
-        view = DaemonView(
-            fault=lambda: None,
-            not_ready=lambda: None,
-            metrics=lambda: overview.families(running),
-            in_slices=step_per_tick,
-            status=lambda with_system: overview.overview(running, with_system=with_system),
-            note=lambda: overview.note(running),
-            console=settings.console_url,
-        )
-        endpoint = endpoint_at(settings, view, listen_port=0)
+        endpoint = endpoint_of(running, overview, settings, step_per_tick, listen_port=0)
         await stack.start(endpoint)
         page = f", HTTP {endpoint.url}" if endpoint.url else ""
         return (
@@ -354,9 +357,8 @@ def _run_once(options: argparse.Namespace) -> int:
     from ...lake.errors import LakeError
 
     settings = _settings(options)
-    opened, source = opening.open_catalog(settings), opening.open_log(settings, security(options))
     failed = 0
-    try:
+    with _opened(settings, options) as (opened, source):
         for topic, entry in opening.topics_of(settings, source):
             copier = service.materializer(opened, source, topic, entry)
             rows, more = 0, True
@@ -378,8 +380,6 @@ def _run_once(options: argparse.Namespace) -> int:
                 print(sanitize(f"{topic}: {rows:,} rows, then: {wrong}"))
             else:
                 print(sanitize(f"{topic}: {rows:,} rows"))
-    finally:
-        source.close()
     return 1 if failed else 0
 
 
@@ -391,8 +391,7 @@ def _status(options: argparse.Namespace) -> int:
     from ...lake.status import status
 
     settings = _settings(options)
-    opened, source = opening.open_catalog(settings), opening.open_log(settings, security(options))
-    try:
+    with _opened(settings, options) as (opened, source):
         found = [
             status(opened, source, topic, opening.name_of(topic, entry))
             for topic, entry in opening.topics_of(settings, source)
@@ -400,8 +399,6 @@ def _status(options: argparse.Namespace) -> int:
         ]
         if options.name and not found:
             raise CommandError(f"{options.config} has no entry for topic {options.name}")
-    finally:
-        source.close()
     if options.json:
         for each in found:
             print(json_line({name: getattr(each, name) for name in each.__slots__}))
@@ -435,15 +432,12 @@ def _verify(options: argparse.Namespace) -> int:
     entry = settings.entry_of(name)
     if entry is None:
         raise CommandError(f"{options.config} has no entry for topic {name}")
-    opened, source = opening.open_catalog(settings), opening.open_log(settings, security(options))
     since = None
     if options.start is not None:
         since = start_of(options.start, latest=False).ms
-    try:
+    with _opened(settings, options) as (opened, source):
         table = opened.load(opening.name_of(name, entry), name)
         found = list(verify(table, source, name, since_ms=since))
-    finally:
-        source.close()
     rows = [
         (
             each.queue,
