@@ -14,13 +14,13 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from ..client.cluster.route import MessageQueue
+from . import continuity
 from .catalog import LakeCatalog
 from .commits import commit, prepare
 from .data_files import DataFiles
 from .errors import LakeError
-from .progress import Progress, mark_of, progress_of, queue_key
+from .progress import Progress, progress_of, queue_key
 from .rows.ranges import DataLossError, QueueRange
-from .table_schema import STORE_TIME
 from .topic_log import Bounds, Source
 
 log = logging.getLogger(__name__)
@@ -164,23 +164,14 @@ class Materializer:
     def _check_ends(self, progress: Progress, bounds: Mapping[MessageQueue, Bounds]) -> None:
         """Bring the progress up to what the queues have; LakeError where that may not be."""
         for queue, each in bounds.items():
-            key = queue_key(queue)
-            at = progress.offsets.setdefault(key, each.first)
+            at = progress.offsets.setdefault(queue_key(queue), each.first)
             if at > each.end:
-                raise LakeError(
-                    f"queue {key} of topic {self.topic} ends at offset {each.end}, and table "
-                    f"{self._full_name} has its messages up to {at}: the topic was deleted and "
-                    "made again, or a broker lost messages that it had shown; both are kept as "
-                    f"they are. For the new messages: aerobee lake add {self.topic} --table NAME"
-                )
+                raise continuity.ends_before(queue, each.end, at, self._full_name)
             if at < each.first:
-                self._pass_gone(progress, key, at, each.first)
+                self._pass_gone(progress, queue, at, each.first)
 
-    def _pass_gone(self, progress: Progress, key: str, at: int, first: int) -> None:
-        gone = (
-            f"{first - at} messages of queue {key} of topic {self.topic}, offsets {at} to "
-            f"{first - 1}, were deleted at the broker before they were read"
-        )
+    def _pass_gone(self, progress: Progress, queue: MessageQueue, at: int, first: int) -> None:
+        key, gone = queue_key(queue), continuity.gone(queue, at, first)
         if not self._skips:
             raise LakeError(
                 f"{gone}; to go on without them set onGone: skip (they are counted in the "
@@ -225,30 +216,25 @@ class Materializer:
         try:
             for batch in self._log.rows(replace(whole, start=start - sees_last)):
                 if sees_last:
-                    batch, sees_last = self._checked(batch, key, start, mark), False
+                    batch, sees_last = self._checked(batch, queue, start, mark), False
                 if batch.num_rows:
                     last = batch.slice(batch.num_rows - 1)
                     progress.offsets[key] = last.column("offset")[0].as_py() + 1
-                    progress.marks[key] = _mark(last)
+                    progress.marks[key] = continuity.mark_of_row(last)
                     yield batch
             progress.offsets[key] = bounds.end  # also where a topic's compaction left nothing
         except DataLossError as gone:
             raise LakeError(f"table {self._full_name}: {gone}") from gone
 
     def _checked(
-        self, batch: pa.RecordBatch, key: str, start: int, mark: str | None
+        self, batch: pa.RecordBatch, queue: MessageQueue, start: int, mark: str | None
     ) -> pa.RecordBatch:
         """The rows behind the message before `start`; LakeError if that is not the one that the
         table has."""
         if not batch.num_rows or batch.column("offset")[0].as_py() != start - 1:
             return batch
-        if _mark(batch) != mark:
-            raise LakeError(
-                f"the message at offset {start - 1} of queue {key} of topic {self.topic} is "
-                f"another one than in table {self._full_name}: the topic was deleted and made "
-                "again, or a broker lost messages that it had shown; both are kept as they are. "
-                f"For the new messages: aerobee lake add {self.topic} --table NAME"
-            )
+        if continuity.mark_of_row(batch) != mark:
+            raise continuity.differs(queue, start - 1, self._full_name)
         return batch.slice(1)
 
     def _commit(
@@ -278,9 +264,3 @@ class _Doubt:
     base: int | None
     snapshot_id: int
     files: DataFiles
-
-
-def _mark(row: pa.RecordBatch) -> str:
-    """The mark of the first row."""
-    store_us = row.column(STORE_TIME).slice(0, 1).cast(pa.int64())[0].as_py()
-    return mark_of(row.column("msgId")[0].as_py(), store_us)

@@ -40,11 +40,13 @@ class Bounds(NamedTuple):
 
 
 class Source(Protocol):
-    """The part of `TopicLog` that a materializer uses."""
+    """The part of `TopicLog` that materializers and readers use."""
 
     def bounds(self, topic: str) -> tuple[dict[MessageQueue, Bounds], tuple[str, ...]]: ...
     def offsets_at(self, queues: list[MessageQueue], ms: int) -> dict[MessageQueue, int]: ...
-    def rows(self, wanted: QueueRange) -> Iterator[pa.RecordBatch]: ...
+    def rows(
+        self, wanted: QueueRange, columns: tuple[Column, ...] = COLUMNS
+    ) -> Iterator[pa.RecordBatch]: ...
 
 
 class _Client(Reader, Asking):

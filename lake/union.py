@@ -17,20 +17,22 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression, GreaterThanOrEq
 from pyiceberg.table import Table
 
 from ..client.base.security import OPEN, Security
-from . import opening, settings
+from ..client.cluster.route import MessageQueue
+from . import continuity, opening, settings
 from .errors import LakeError
 from .progress import progress_of, queue_key
 from .rows.columns import BY_NAME, Column
 from .rows.decode import schema_of
 from .rows.ranges import QueueRange
 from .table_schema import COLUMNS, STORE_TIME
-from .topic_log import TopicLog
+from .topic_log import Source
 
 if TYPE_CHECKING:
     import pandas
     import polars
 
 NAMES = tuple(column.name for column in COLUMNS)
+_MARKED = (BY_NAME["msgId"], BY_NAME[STORE_TIME])
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Live:
     `failures` has the errors of scans: engines wrap them in errors of their own.
     """
 
-    source: TopicLog
+    source: Source
     ranges: tuple[QueueRange, ...]
     columns: tuple[Column, ...]
     failures: list[Exception] = field(default_factory=list)
@@ -68,19 +70,22 @@ class Live:
 class TopicTable:
     """One topic: `files` of its table, and `live` messages behind them.
 
-    With `since_ms` the messages that were stored then or later. LakeError when the table's progress
-    can't be read.
+    With `since_ms` the messages that were stored then or later. `skips_gone`: messages that the
+    broker deleted before the table got them are left out, else refused. LakeError when the table's
+    progress can't be read.
     """
 
     def __init__(
         self,
         table: Table,
-        source: TopicLog,
+        source: Source,
         topic: str,
         *,
         since_ms: int | None = None,
+        skips_gone: bool = False,
         failures: list[Exception] | None = None,
     ) -> None:
+        self._skips_gone = skips_gone
         self._failures = [] if failures is None else failures
         self.table = table
         self.topic = topic
@@ -106,6 +111,7 @@ class TopicTable:
 
     @cached_property
     def ranges(self) -> tuple[QueueRange, ...]:
+        """The messages behind the table. LakeError when the log does not go on where it ends."""
         bounds, failures = self._source.bounds(self.topic)
         if failures:
             raise LakeError(f"the live part of topic {self.topic} can't be read: {failures[0]}")
@@ -113,12 +119,30 @@ class TopicTable:
         since = None if self.since_ms is None else self._source.offsets_at(queues, self.since_ms)
         found = []
         for queue, (first, end) in bounds.items():
-            start = max(first, self._progress.offsets.get(queue_key(queue), first))
-            if since is not None:
-                start = max(start, since[queue])
+            wanted = first if since is None else max(first, since[queue])
+            at = self._progress.offsets.get(queue_key(queue), wanted)
+            if at > end:
+                raise continuity.ends_before(queue, end, at, self._name)
+            if at < first == wanted and not self._skips_gone:
+                raise LakeError(
+                    f"{continuity.gone(queue, at, first)} by table {self._name}; onGone: skip "
+                    "leaves them out"
+                )
+            start = max(at, wanted)
             if start < end:
+                self._check_mark(queue, at, first)
                 found.append(QueueRange(queue.topic, queue.broker_name, queue.queue_id, start, end))
         return tuple(found)
+
+    def _check_mark(self, queue: MessageQueue, at: int, first: int) -> None:
+        """LakeError when the message before offset `at` is another one than in the table."""
+        mark = self._progress.marks.get(queue_key(queue))
+        if mark is None or at <= first:
+            return
+        before = QueueRange(queue.topic, queue.broker_name, queue.queue_id, at - 1, at)
+        for batch in self._source.rows(before, _MARKED):
+            if batch.num_rows and continuity.mark_of_row(batch) != mark:
+                raise continuity.differs(queue, at - 1, self._name)
 
     def live(self, columns: Sequence[str] = NAMES) -> Live:
         """The messages behind the table."""
@@ -186,7 +210,15 @@ class Tables:
             known = ", ".join(self.names) or "none"
             raise LakeError(f"the settings have no table {name}; they have {known}")
         table = self._catalog.load(name, topic)
-        return TopicTable(table, self._log, topic, since_ms=self._since_ms, failures=self.failures)
+        entry = self._settings.entry_of(topic)
+        return TopicTable(
+            table,
+            self._log,
+            topic,
+            since_ms=self._since_ms,
+            skips_gone=entry is not None and entry.on_gone == "skip",
+            failures=self.failures,
+        )
 
     def close(self) -> None:
         """Close the connections."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 from aerobee.client.cluster.route import MessageQueue
+from aerobee.lake.rows.columns import Column
 from aerobee.lake.rows.decode import decode
 from aerobee.lake.rows.ranges import DataLossError, QueueRange
 from aerobee.lake.table_schema import COLUMNS
@@ -79,7 +80,9 @@ class MemoryLog:
     def offsets_at(self, queues: list[MessageQueue], ms: int) -> dict[MessageQueue, int]:
         return {queue: ms - STORE_MS for queue in queues}
 
-    def rows(self, wanted: QueueRange) -> Iterator[pa.RecordBatch]:
+    def rows(
+        self, wanted: QueueRange, columns: tuple[Column, ...] = COLUMNS
+    ) -> Iterator[pa.RecordBatch]:
         self.reads += 1
         found = self.queues[wanted.queue]
         if wanted.start < found.first:
@@ -88,7 +91,7 @@ class MemoryLog:
             end = min(wanted.end, start + BATCH)
             yield decode(
                 b"".join(found.records[start - found.first : end - found.first]),
-                COLUMNS,
+                columns,
                 broker_name=wanted.broker_name,
             )
 

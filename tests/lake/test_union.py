@@ -1,6 +1,6 @@
 """Table and live log as one: each message once, wherever it is at that moment."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,15 @@ from aerobee.client.base.security import OPEN
 from aerobee.client.blocking.producers import Producer
 from aerobee.lake import opening, service, settings
 from aerobee.lake.errors import LakeError
+from aerobee.lake.materializer import Materializer
 from aerobee.lake.settings import LakeSettings, TableSettings
 from aerobee.lake.sql import connect
-from aerobee.lake.union import NAMES, Tables
+from aerobee.lake.union import NAMES, Tables, TopicTable
 from aerobee.testing.cluster import LocalCluster
+
+from ..spark.stored import STORE_MS
+from .memory_log import MemoryLog
+from .tables import catalog_in
 
 COUNT = 40
 
@@ -126,3 +131,41 @@ def test_files_with_deleted_rows_are_refused(filled: Path, monkeypatch: pytest.M
         monkeypatch.setattr(type(scan), "plan_files", lambda self: [task])
         with pytest.raises(LakeError, match="has delete files"):
             assert table.files
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Callable[..., TopicTable]:
+    """Reads a log behind a table that has the first COUNT messages of such a log."""
+    catalog, log = catalog_in(tmp_path), MemoryLog()
+    catalog.create("orders", "orders")
+    log.send(COUNT)
+    Materializer(catalog, log, "orders", "orders").copy()
+    return lambda source, **options: TopicTable(
+        catalog.load("orders", "orders"), source, "orders", **options
+    )
+
+
+def test_a_topic_that_was_made_again_is_not_read_behind_the_table(
+    kept: Callable[..., TopicTable],
+) -> None:
+    other = MemoryLog(epoch=1)
+    other.send(COUNT - 1)
+    with pytest.raises(LakeError, match=f"ends at offset {COUNT - 1}.* up to {COUNT}: the topic"):
+        kept(other).live()
+    other.send(5)
+    with pytest.raises(LakeError, match=f"at offset {COUNT - 1} .* is another one"):
+        kept(other).live()
+
+
+def test_messages_that_are_gone_behind_the_table_are_refused_unless_they_are_skipped(
+    kept: Callable[..., TopicTable],
+) -> None:
+    log = MemoryLog()
+    log.send(COUNT + 10)
+    log.delete(COUNT + 3)
+    with pytest.raises(LakeError, match=r"3 messages .* offsets 40 to 42, were deleted .* onGone"):
+        kept(log).live()
+    live = sum(batch.num_rows for batch in kept(log, skips_gone=True).live().batches())
+    assert live == 7
+    later = kept(log, since_ms=STORE_MS + COUNT + 5)  # what is gone was stored before
+    assert sum(batch.num_rows for batch in later.live().batches()) == 5
