@@ -33,6 +33,12 @@ def queue_key(queue: MessageQueue) -> str:
     return f"{queue.broker_name}:{queue.queue_id}"
 
 
+def queue_of(topic: str, key: str) -> MessageQueue:
+    """The queue of a topic that has this name in a summary."""
+    broker_name, _, queue_id = key.rpartition(":")
+    return MessageQueue(topic, broker_name, int(queue_id))
+
+
 def mark_of(message_id: str | None, store_us: int) -> str:
     """What tells one message from another at the same offset: 8 hexadecimal digits of its id and
     its store time in µs."""

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression, GreaterThanOrEqual
-from pyiceberg.table import Table
+from pyiceberg.table import FileScanTask, Table
 
 from ..client.base.security import OPEN, Security
 from ..client.cluster.route import MessageQueue
 from . import continuity, opening, settings
-from .errors import LakeError
-from .progress import progress_of, queue_key
+from .errors import LakeError, NoTable
+from .progress import progress_of, queue_key, queue_of
 from .rows.columns import BY_NAME, Column
 from .rows.decode import schema_of
 from .rows.ranges import QueueRange
@@ -94,19 +94,28 @@ class TopicTable:
         self._name = ".".join(table.name())
         self._progress = progress_of(table.metadata, self._name)
 
-    @cached_property
+    @property
+    def ends(self) -> dict[MessageQueue, int]:
+        """By queue the offset behind the table's last message."""
+        return {queue_of(self.topic, key): at for key, at in self._progress.offsets.items()}
+
+    @property
     def files(self) -> list[str]:
-        """The URIs of the table's Parquet files. LakeError when rows of them are deleted by delete
-        files, which a reader of Parquet does not see."""
-        found = []
-        for task in self.table.scan(self._since).plan_files():
+        """The URIs of the table's Parquet files. LakeError as of `tasks`."""
+        return [task.file.file_path for task in self.tasks]
+
+    @cached_property
+    def tasks(self) -> list[FileScanTask]:
+        """The table's Parquet files. LakeError when rows of them are deleted by delete files, which
+        a reader of Parquet does not see."""
+        found = list(self.table.scan(self._since).plan_files())
+        for task in found:
             if task.delete_files:
                 raise LakeError(
                     f"table {self._name} has delete files (first beside {task.file.file_path}): "
                     "its Parquet files alone would show deleted rows; rewrite the table's data "
                     "files with the engine that deleted them"
                 )
-            found.append(task.file.file_path)
         return found
 
     @cached_property
@@ -204,11 +213,22 @@ class Tables:
         pairs = opening.topics_of(self._settings, self._log)
         return {opening.name_of(topic, entry): topic for topic, entry in pairs}
 
+    def of_topic(self, topic: str) -> TopicTable:
+        """The table of a topic; LakeError when the settings have none for it."""
+        for name, each in self.names.items():
+            if each == topic:
+                return self[name]
+        known = ", ".join(self.names.values()) or "none"
+        raise NoTable(
+            f"the settings have no table for topic {topic}; they have those of {known}. Add it "
+            f"with aerobee lake add {topic}"
+        )
+
     def __getitem__(self, name: str) -> TopicTable:
         topic = self.names.get(name)
         if topic is None:
             known = ", ".join(self.names) or "none"
-            raise LakeError(f"the settings have no table {name}; they have {known}")
+            raise NoTable(f"the settings have no table {name}; they have {known}")
         table = self._catalog.load(name, topic)
         entry = self._settings.entry_of(topic)
         return TopicTable(

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..client.errors import AerobeeError
+from ..lake.errors import LakeError
 from ..lake.rows.ranges import DataLossError
 from ..store.base.errors import StoreError
 
@@ -27,7 +28,7 @@ def readable_errors() -> Iterator[None]:
     try:
         yield
     except Exception as wrong:
-        is_expected = isinstance(wrong, AerobeeError | StoreError | DataLossError)
+        is_expected = isinstance(wrong, AerobeeError | StoreError | LakeError | DataLossError)
         if is_expected or type(wrong) is ValueError:
             _hide()
         raise

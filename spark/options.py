@@ -10,8 +10,9 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from ..client.base.security import Security
@@ -26,6 +27,7 @@ MESSAGES_PER_PULL_MAX = 1024
 PARTITIONS_MAX = 100_000  # of one read
 TOPICS_MAX = 1_000  # of one read
 ROWS_MAX = 1 << 50  # of one micro-batch
+BYTES_MAX = 1 << 60  # of one micro-batch
 DEDUP_OFFSETS = 100_000  # distance in a queue within which a repeat is found
 RETRIES = 3  # fetchOffset.numRetries of Spark's Kafka source
 RETRY_MS = 10  # fetchOffset.retryIntervalMs
@@ -52,6 +54,7 @@ OPTIONS = (
     "minPartitions",
     "maxRecordsPerPartition",
     "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "fetchOffset.numRetries",
@@ -63,6 +66,7 @@ OPTIONS = (
     "dedup",
     "dedupWindow",
     "storePath",
+    "lakeConfig",
     *SECURITY_OPTIONS,
 )
 # Option names of rocketmq-spark, and the names here.
@@ -103,9 +107,10 @@ class ReadOptions:
     """A read, checked. `starting` and `ending` hold for each topic (see `plan.offset_of`).
 
     Rows that the sink has written twice, at most `dedup_window` offsets apart, are dropped; 0 drops
-    none. With `store_path` the rows come from a broker's files. Just one of `topics`, `pattern` and
-    `queues` says what is read. `rows_max` and `rows_min` are of a micro-batch, which waits for the
-    latter `wait_ms` at most.
+    none. With `store_path` the rows come from a broker's files; with `lake_config`, the settings of
+    a lake, a stream begins in the topics' tables. Just one of `topics`, `pattern` and `queues` says
+    what is read. `rows_max`, `bytes_max` and `rows_min` are of a micro-batch, which waits for the
+    last one `wait_ms` at most.
     """
 
     topics: tuple[str, ...] = ()
@@ -121,6 +126,7 @@ class ReadOptions:
     partitions_min: int = 0
     partition_rows_max: int | None = None
     rows_max: int | None = None
+    bytes_max: int | None = None
     rows_min: int | None = None
     wait_ms: int = 15 * 60_000
     retries: int = RETRIES
@@ -131,6 +137,7 @@ class ReadOptions:
     commit_offsets: bool = True
     dedup_window: int = 0
     store_path: str | None = None
+    lake_config: str | None = None
     security: Security = field(default_factory=Security)
 
     @property
@@ -175,6 +182,7 @@ def read_options(given: Mapping[str, str], *, stream: bool | None = False) -> Re
         partitions_min=_number(said, "minPartitions", 0, 1, PARTITIONS_MAX),
         partition_rows_max=_number(said, "maxRecordsPerPartition", 0, 1, ROWS_MAX) or None,
         rows_max=_number(said, "maxOffsetsPerTrigger", 0, 1, ROWS_MAX) or None,
+        bytes_max=_bytes(said, "maxBytesPerTrigger"),
         rows_min=_number(said, "minOffsetsPerTrigger", 0, 1, ROWS_MAX) or None,
         wait_ms=_time_ms(said, "maxTriggerDelay", TRIGGER_DELAY),
         retries=_number(said, "fetchOffset.numRetries", RETRIES, 0, 1_000),
@@ -187,8 +195,20 @@ def read_options(given: Mapping[str, str], *, stream: bool | None = False) -> Re
         if flag(said, "dedup", default=False)
         else 0,
         store_path=_store_path(said),
+        lake_config=_lake_config(said, stream),
         security=security_of(said),
     )
+
+
+def with_lake(options: ReadOptions, given: Mapping[str, str]) -> ReadOptions:
+    """The options with the name servers of the lake, unless others were given. LakeError when its
+    settings can't be read."""
+    if options.lake_config is None or known_options(given, OPTIONS, ALIASES).get("nameServer"):
+        return options
+    from ..lake import settings
+
+    found = settings.read(Path(options.lake_config)).namesrv_addr
+    return replace(options, name_server=found) if found else options
 
 
 def _check_kind(said: Mapping[str, str], stream: bool) -> None:
@@ -338,6 +358,24 @@ def _store_path(said: Mapping[str, str]) -> str | None:
     return path
 
 
+def _lake_config(said: Mapping[str, str], stream: bool | None) -> str | None:
+    path = said.get("lakeConfig") or None
+    if path is None:
+        return None
+    if stream is False:
+        raise ValueError(
+            "option lakeConfig is for streams; aerobee.spark.read_table reads a table and what "
+            "came since as a batch"
+        )
+    for option in ("filterSql", "includeHeaders", "dedup"):
+        if said.get(option, "false").lower() not in ("false", ""):
+            raise ValueError(
+                f"options lakeConfig and {option} were both given; what is in a table can't be "
+                f"read with {option}: leave one of them out"
+            )
+    return path
+
+
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
@@ -361,6 +399,19 @@ def _time_ms(said: Mapping[str, str], option: str, default: str) -> int:
     if found is None:
         raise ValueError(f"option {option} is {text!r}; give a time such as 500ms, 30s, 15m or 1h")
     return int(found[1]) * _TIMES_MS[found[2]]
+
+
+def _bytes(said: Mapping[str, str], option: str) -> int | None:
+    text = said.get(option)
+    if not text:
+        return None
+    found = re.fullmatch(r"(\d{1,18})\s*([kmgt]?)b?", text.lower(), re.ASCII)
+    size = 0 if found is None else int(found[1]) << 10 * " kmgt".index(found[2] or " ")
+    if not 1 <= size <= BYTES_MAX:
+        raise ValueError(
+            f"option {option} is {text!r}; give bytes, or a number with k, m, g or t: 512m, 2g"
+        )
+    return size
 
 
 def _number(said: Mapping[str, str], option: str, default: int, least: int, most: int) -> int:

@@ -6,6 +6,7 @@ a queue: one whose broker is away keeps its offset and continues when the broker
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from ..client.cluster.route import MessageQueue
 from ..client.errors import AerobeeError
@@ -15,7 +16,11 @@ from .plan import Bounds, check_place, offset_of, queues_of, split
 
 log = logging.getLogger(__name__)
 
+SAMPLED_MAX = 64  # queues whose messages are looked at for their size, for a micro-batch
+
 Progress = dict[str, dict[str, int]]
+Span = tuple[MessageQueue, int, int]  # from an offset up to another one
+SizeAt = Callable[[MessageQueue, int], float]
 
 
 def first(bounds: Bounds, options: ReadOptions, end: Progress | None = None) -> Progress:
@@ -105,32 +110,86 @@ def lows_of(bounds: Bounds, start: Progress, end: Progress) -> Progress:
     return found
 
 
-def ranges(
-    bounds: Bounds, options: ReadOptions, start: Progress, end: Progress
-) -> list[QueueRange]:
-    """The tasks of a micro-batch; with `failOnDataLoss` DataLossError when messages are gone."""
-    lows = lows_of(bounds, start, end)
-    found = []
+def spans(
+    lows: Progress, start: Progress, end: Progress
+) -> Iterator[tuple[MessageQueue, int, int]]:
+    """The queues of a micro-batch with messages, and where each begins and ends."""
     for queue in queues_in(end):
         name, stop = name_of(queue), end[queue.topic][name_of(queue)]
         begin = start.get(queue.topic, {}).get(name)
         if begin is None:
             begin = lows[queue.topic][name]
-        if begin == stop:
-            continue
-        wanted = QueueRange(queue.topic, queue.broker_name, queue.queue_id, begin, max(begin, stop))
+        if begin != stop:
+            yield queue, begin, stop
+
+
+def ranges(
+    bounds: Bounds, options: ReadOptions, start: Progress, end: Progress
+) -> list[QueueRange]:
+    """The tasks of a micro-batch; with `failOnDataLoss` DataLossError when messages are gone."""
+    lows = lows_of(bounds, start, end)
+    return logged(bounds, options, lows, spans(lows, start, end))
+
+
+def logged(
+    bounds: Bounds,
+    options: ReadOptions,
+    lows: Progress,
+    wanted: Iterable[Span],
+) -> list[QueueRange]:
+    """The tasks for these queues and offsets of the log; DataLossError as `ranges`."""
+    found = []
+    for queue, begin, stop in wanted:
+        whole = QueueRange(queue.topic, queue.broker_name, queue.queue_id, begin, max(begin, stop))
         low, high = bounds.min_offset(queue), bounds.max_offset(queue)
         if (begin < low or stop > high or stop < begin) and options.fail_on_data_loss:
             raise DataLossError(
-                f"{wanted} are to be read and the broker holds {low} to {high}: messages were "
+                f"{whole} are to be read and the broker holds {low} to {high}: messages were "
                 "deleted before they were read, or the store was replaced; set failOnDataLoss to "
                 "false to go on with what is left"
             )
-        begin = max(_start(start, lows, queue.topic, name, stop), low)
-        kept = QueueRange(queue.topic, queue.broker_name, queue.queue_id, begin, min(stop, high))
+        if begin > stop:
+            begin = lows[queue.topic][name_of(queue)]
+        kept = replace(whole, start=max(begin, low), end=min(stop, high))
         if kept.end > kept.start:
             found.append(kept)
     return split(found, options)
+
+
+def rows_of_bytes(
+    start: Progress, end: Progress, lows: Progress, bytes_max: int, size_at: SizeAt
+) -> int:
+    """About as many messages as have `bytes_max` bytes, at least one, for `limited`.
+
+    `size_at` gives the mean size of some messages from an offset on, in bytes. It is asked where
+    the longest SAMPLED_MAX queues begin, and in the middle of what they then would give.
+    """
+    begins = {
+        queue: _start(start, lows, queue.topic, name_of(queue), stop)
+        for queue in queues_in(end)
+        for stop in (end[queue.topic][name_of(queue)],)
+    }
+    counts = {
+        queue: count
+        for queue, begin in begins.items()
+        if (count := end[queue.topic][name_of(queue)] - begin) > 0
+    }
+    total = sum(counts.values())
+    if not total:
+        return 1
+    sampled = sorted(counts, key=lambda queue: -counts[queue])[:SAMPLED_MAX]
+    sizes = {queue: size_at(queue, begins[queue]) for queue in sampled}
+
+    def rows() -> int:
+        weight = sum(counts[queue] for queue in sampled)
+        mean = sum(counts[queue] * size for queue, size in sizes.items()) / weight
+        return min(total, max(1, int(bytes_max / max(1.0, mean))))
+
+    for queue in sampled:
+        middle = begins[queue] + counts[queue] * rows() // total // 2
+        if middle > begins[queue]:
+            sizes[queue] = (sizes[queue] + size_at(queue, middle)) / 2
+    return rows()
 
 
 def commit(commit_one: Callable[[MessageQueue, int], object], end: Progress) -> None:

@@ -7,6 +7,7 @@ dropped.
 import gc
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,11 +22,14 @@ from ..store.log.chunk import Chunk, MessagesGone
 from .errors import readable_errors
 from .options import ReadOptions
 
+if TYPE_CHECKING:
+    from ..lake.rows.table_part import TablePart
+
 _kept: list[int] = []  # how many objects were kept, once
 
 
 def read_range(
-    options: ReadOptions, columns: tuple[Column, ...], wanted: QueueRange | None
+    options: ReadOptions, columns: tuple[Column, ...], wanted: "QueueRange | TablePart | None"
 ) -> Iterator[pa.RecordBatch]:
     """The rows with these columns, batch by batch, over a connection of its own."""
     if wanted is None:  # PySpark makes one partition of none
@@ -49,7 +53,7 @@ def keep_modules() -> None:
 
 
 def _chosen(
-    options: ReadOptions, columns: tuple[Column, ...], wanted: QueueRange
+    options: ReadOptions, columns: tuple[Column, ...], wanted: "QueueRange | TablePart"
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the range that pass the tags and are no repeats."""
     names = [column.name for column in columns]
@@ -58,7 +62,7 @@ def _chosen(
     if tags is not None and "tags" not in names:
         asked = (*asked, BY_NAME["tags"])
     repeats = None
-    if options.dedup_window:
+    if options.dedup_window and isinstance(wanted, QueueRange):
         asked = (*asked, ROW_ID_COLUMN)
         repeats = _Repeats(options, wanted)
     for rows in _batches(options, asked, wanted):
@@ -95,8 +99,11 @@ class _Repeats:
 
 
 def _batches(
-    options: ReadOptions, columns: tuple[Column, ...], wanted: QueueRange
+    options: ReadOptions, columns: tuple[Column, ...], wanted: "QueueRange | TablePart"
 ) -> Iterator[pa.RecordBatch]:
+    if not isinstance(wanted, QueueRange):
+        yield from wanted.rows(columns)
+        return
     chunks = _pulled(options, wanted) if options.store_path is None else _stored(options, wanted)
     for chunk in chunks:
         yield decode_chunk(chunk, columns, wanted.broker_name)

@@ -33,25 +33,26 @@ class RetryingBounds:
 
     def topics(self) -> list[str]:
         """The names of all topics."""
-        return self._ask(self._bounds.topics)
+        return self.ask(self._bounds.topics)
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of a topic."""
-        return self._ask(lambda: self._bounds.queues(topic))
+        return self.ask(lambda: self._bounds.queues(topic))
 
     def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the oldest message that is still there."""
-        return self._ask(lambda: self._bounds.min_offset(queue), queue.topic)
+        return self.ask(lambda: self._bounds.min_offset(queue), queue.topic)
 
     def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the next message will get."""
-        return self._ask(lambda: self._bounds.max_offset(queue), queue.topic)
+        return self.ask(lambda: self._bounds.max_offset(queue), queue.topic)
 
     def offset_at(self, queue: MessageQueue, ms: int) -> int:
         """The offset of the first message stored at `ms` or later."""
-        return self._ask(lambda: self._bounds.offset_at(queue, ms), queue.topic)
+        return self.ask(lambda: self._bounds.offset_at(queue, ms), queue.topic)
 
-    def _ask(self, ask: Callable[[], Answer], topic: str | None = None) -> Answer:
+    def ask(self, ask: Callable[[], Answer], topic: str | None = None) -> Answer:
+        """What `ask` returns, about a topic or the cluster."""
         for left in range(self._retries, 0, -1):
             try:
                 return ask()

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from ..lake.rows.columns import Column, row_columns
 from .errors import readable_errors
-from .options import read_options
+from .options import read_options, with_lake
 from .schema import chosen_columns, ddl
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ class RocketmqSource(DataSource):
         # own, and without the traceback only that one would be shown.
         from .stream import RocketmqStreamReader
 
-        return RocketmqStreamReader(read_options(self.given, stream=True), _columns(schema))
+        options = with_lake(read_options(self.given, stream=True), self.given)
+        return RocketmqStreamReader(options, _columns(schema))
 
     @readable_errors()
     def writer(self, schema: StructType, overwrite: bool) -> "RocketmqWriter":

@@ -19,13 +19,16 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from ..client.blocking.reader import Reader
+from ..client.cluster.route import MessageQueue
 from ..client.errors import AerobeeError
 from ..lake.rows.columns import Column
 from . import progress
 from .errors import readable_errors
 from .options import ReadOptions
+from .plan import Bounds
 from .progress import Progress
 from .retrying_bounds import RetryingBounds
+from .stream_tables import StreamTables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,6 +50,7 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
         self.options = options
         self.columns = columns
         self._bounds: Reader | None = None
+        self._tables = None if options.lake_config is None else StreamTables(options)
         self._first: Progress | None = None  # where a new query begins
         self._end: Progress | None = None  # of the last micro-batch that Spark has told of
         self._target: Progress | None = None  # of a query that reads what is there, and ends
@@ -54,25 +58,27 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
         self._waiting_since: float | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_bounds": None}
+        return self.__dict__ | {"_bounds": None, "_tables": None}
 
     # --- in the driver --------------------------------------------------------------------------
 
     @readable_errors()
     def initialOffset(self) -> Progress:
         if self._first is None:
-            self._first = progress.first(self._ask(), self.options, self._end)
+            self._first = progress.first(self._ask_all({}), self.options, self._end)
         return self._first
 
     def getDefaultReadLimit(self) -> Any:
-        """Admission control: what `maxOffsetsPerTrigger` says."""
-        if self.options.rows_max is None:
-            return admission.ReadAllAvailable()
-        return admission.ReadMaxRows(self.options.rows_max)
+        """Admission control: what `maxOffsetsPerTrigger` says, or `maxBytesPerTrigger` alone."""
+        if self.options.rows_max is not None:
+            return admission.ReadMaxRows(self.options.rows_max)
+        if self.options.bytes_max is not None:
+            return admission.ReadMaxBytes(self.options.bytes_max)
+        return admission.ReadAllAvailable()
 
     @readable_errors()
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = progress.latest(self._ask(), self.options, {})
+        self._target = progress.latest(self._ask_all({}), self.options, {})
 
     @readable_errors()
     def latestOffset(self, start: Progress | None = None, limit: Any = None) -> Progress:
@@ -83,7 +89,7 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
         is_new = not is_asked and self._end is None and start == self._first
         if is_new and self.options.starting.moves:
             return start
-        bounds = self._ask()
+        bounds = self._ask_all(start)
         end = progress.latest(bounds, self.options, start)
         if self._target is not None:
             end = _no_further(end, self._target, start)
@@ -91,13 +97,18 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
         # Without a start, this may be the only call for a query that reads up to the present.
         if (is_told or is_asked) and self._is_to_wait(progress.rows_between(start, end, lows)):
             return start
-        rows_max = getattr(limit, "max_rows", None) if is_told else self.options.rows_max
-        return end if rows_max is None else progress.limited(start, end, lows, rows_max)
+        is_limited = not is_told or hasattr(limit, "max_rows") or hasattr(limit, "max_bytes")
+        if is_limited and self.options.rows_max is not None:
+            end = progress.limited(start, end, lows, self.options.rows_max)
+        if is_limited and (most := self.options.bytes_max) is not None:
+            rows = progress.rows_of_bytes(start, end, lows, most, self._size_at)
+            end = progress.limited(start, end, lows, rows)
+        return end
 
     def reportLatestOffset(self) -> Progress | None:
         """The ends of all queues, which the query's status shows."""
         try:
-            return progress.latest(self._ask(), self.options, {})
+            return progress.latest(self._ask_all({}), self.options, {})
         except AerobeeError as wrong:
             log.warning("the latest offsets can't be had: %s", wrong)
             return None
@@ -106,8 +117,10 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
     def partitions(self, start: Progress, end: Progress) -> Sequence[InputPartition]:
         """A task for each range of the micro-batch."""
         self._end = end
-        found = progress.ranges(self._ask(), self.options, start, end)
-        return [InputPartition(each) for each in found]
+        log = self._ask()
+        if self._tables is None:
+            return [*map(InputPartition, progress.ranges(log, self.options, start, end))]
+        return [*map(InputPartition, self._tables.tasks(log, start, end))]
 
     def commit(self, end: Progress) -> None:
         """Commit the group's offsets at the brokers, for monitoring its lag."""
@@ -139,6 +152,19 @@ class RocketmqStreamReader(DataSourceStreamReader, _Base):  # type: ignore[misc]
         # A broker that stops unregisters its routes and registers them again at its start.
         were_there = self._first is not None or self._end is not None
         return RetryingBounds(self._open(), self.options, were_there=were_there)
+
+    def _ask_all(self, start: Progress) -> Bounds:
+        """The bounds of table and log together."""
+        log = self._ask()
+        return log if self._tables is None else self._tables.over(log, start)
+
+    def _size_at(self, queue: MessageQueue, offset: int) -> float:
+        """The mean bytes of the next offsets: of the records of one pull, or of a table's rows."""
+        size = None if self._tables is None else self._tables.size_at(queue, offset)
+        if size is not None:
+            return size
+        pulled = self._ask().ask(lambda: self._open().pull(queue, offset), queue.topic)
+        return len(pulled.body) / max(1, pulled.next_offset - offset)
 
     def _is_to_wait(self, rows: int) -> bool:
         """Fewer rows than wanted are there, and there is time left for more to come."""

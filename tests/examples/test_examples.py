@@ -41,7 +41,7 @@ ELSEWHERE = {
     *("billing_service.py", "web_service.py", "fastapi_service.py", "test_reminders.py"),
     *("users_and_rules.py", "store_as_arrays.py", "store_in_frames.py", "lake_table.py"),
     "lake_frames.py",  # these are below
-    *("spark_batch.py", "spark_stream.py", "spark_write.py"),
+    *("spark_batch.py", "spark_stream.py", "spark_write.py", "spark_lake_stream.py"),
     "java/FirstMessage.java",
     *("grpc/FirstMessage.java", "grpc/first_message.go", "grpc/first_message.js"),
     *("grpc/first_message.py", "grpc/first_message.rs"),

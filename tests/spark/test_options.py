@@ -1,9 +1,10 @@
 """The options of a read: what they mean, and the sentence for each wrong one."""
 
 import time
+from pathlib import Path
 
 import pytest
-from aerobee.spark.options import Place, ReadOptions, read_options
+from aerobee.spark.options import Place, ReadOptions, read_options, with_lake
 
 
 def test_only_topics_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,6 +76,9 @@ def test_the_drivers_environment_names_the_name_server(monkeypatch: pytest.Monke
         ({"subscribe": "a", "startingTimestamp": "-1"}, "give ms since the epoch, or how long ago"),
         ({"subscribe": "a", "endingTimestamp": "2 weeks"}, "give ms since the epoch, or how long"),
         ({"subscribe": "a", "maxRecordsPerPartition": "0"}, "give a number from 1"),
+        ({"subscribe": "a", "maxBytesPerTrigger": "0"}, "give bytes, or a number with k, m"),
+        ({"subscribe": "a", "maxBytesPerTrigger": "9 miles"}, "give bytes, or a number with k"),
+        ({"subscribe": "a", "lakeConfig": "lake.yaml"}, "is for streams; aerobee.spark.read_table"),
         (
             {"subscribe": "a", "startingTimestamp": "1", "startingOffsets": "earliest"},
             "startingTimestamp and startingOffsets were given",
@@ -117,6 +121,34 @@ def test_a_wrong_option_is_refused_with_what_would_do(given: dict[str, str], wor
 def test_a_stream_has_no_end(option: str) -> None:
     with pytest.raises(ValueError, match="a stream has no end"):
         read_options({"subscribe": "a", option: "1"}, stream=True)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("filterSql", "a = 1"), ("includeHeaders", "true"), ("dedup", "true")],
+)
+def test_what_a_table_can_not_give_is_refused_beside_it(option: str, value: str) -> None:
+    given = {"subscribe": "a", "lakeConfig": "lake.yaml", option: value}
+    with pytest.raises(ValueError, match=f"lakeConfig and {option} were both given"):
+        read_options(given, stream=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1", 1), ("64k", 64 << 10), ("512MB", 512 << 20), ("2 g", 2 << 30)]
+)
+def test_bytes_may_have_a_unit(text: str, size: int) -> None:
+    found = read_options({"subscribe": "a", "maxBytesPerTrigger": text}, stream=True)
+    assert found.bytes_max == size
+
+
+def test_a_stream_with_a_lake_finds_its_name_servers_there(tmp_path: Path) -> None:
+    path = tmp_path / "lake.yaml"
+    path.write_text("place: /tables\nnamesrvAddr: h:1\n")
+    given = {"subscribe": "a", "lakeConfig": str(path)}
+    options = read_options(given, stream=True)
+    assert with_lake(options, given).name_server == "h:1"
+    given["nameServer"] = "other:1"
+    assert with_lake(read_options(given, stream=True), given).name_server == "other:1"
 
 
 def test_a_stream_begins_at_the_end_unless_told_otherwise() -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("pyarrow")
+pytest.importorskip("pyiceberg")
 
 from aerobee.client import Message, blocking
+from aerobee.scripts.cli import main
 
 from ..waiting import PROCESS
 from .programs import Driver
@@ -44,6 +46,23 @@ def test_a_topic_is_shown_as_a_table_and_streamed_into_files_once(
     assert all(f"|{body}|" in shown for body in BODIES)
     for _ in range(2):  # the second run finds nothing new
         assert f"{len(BODIES)} rows" in examples.run(EXAMPLES / "spark_stream.py")
+
+
+def test_a_stream_begins_in_a_topics_table(
+    name_server: str, examples: Driver, tmp_path: Path
+) -> None:
+    config = str(tmp_path / "lake.yaml")
+    words = ["--config", config, "-n", name_server]
+    for run in range(2):  # the second finds its first message in the table, others in the log
+        with blocking.Producer(name_server, group="shop") as producer:
+            producer.send(Message("orders", b"in the table"), timeout=PROCESS)
+            if not run:
+                assert main(["lake", "add", "orders", "--to", str(tmp_path / "t"), *words]) == 0
+            assert main(["lake", "run", "--once", *words]) == 0
+            producer.send(Message("orders", b"in the log"), timeout=PROCESS)
+        with blocking.Reader(name_server) as reader:
+            count = sum(map(reader.max_offset, reader.queues("orders")))
+        assert f"{count} rows" in examples.run(EXAMPLES / "spark_lake_stream.py", config)
 
 
 def test_rows_of_a_table_are_messages(name_server: str, examples: Driver) -> None:
