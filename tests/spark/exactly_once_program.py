@@ -1,6 +1,6 @@
 """The driver of a streaming query that gets killed; the test of it starts it again and again.
 
-python exactly_once_program.py NAME_SERVER TOPIC FOLDER
+python exactly_once_program.py NAME_SERVER TOPIC FOLDER [LAKE_YAML]
 
 Says `BATCH n` when a micro-batch is in the table, goes on by itself after the broker was away, and
 on the line `finish` reads what is left, writes the rows of the table to FOLDER/rows.json and says
@@ -25,7 +25,7 @@ CHECK_SECONDS = 0.1
 AGAIN_SECONDS = 0.5  # after a query has failed
 
 
-def main(name_server: str, topic: str, folder: Path) -> None:
+def main(name_server: str, topic: str, folder: Path, lake: str = "") -> None:
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
@@ -35,6 +35,7 @@ def main(name_server: str, topic: str, folder: Path) -> None:
     register(spark)
     source = spark.readStream.format("rocketmq").option("nameServer", name_server)
     source = source.option("subscribe", topic).option("startingOffsets", "earliest")
+    source = source.option("lakeConfig", lake)  # none if empty
 
     def writer(source: Any) -> Any:
         rows = source.load().selectExpr("partition", "offset", "cast(value as string) as value")
@@ -87,4 +88,4 @@ def _hear(told: threading.Event) -> None:
 
 if __name__ == "__main__":
     os.setsid()
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), *sys.argv[4:])

@@ -21,6 +21,7 @@ from typing import Self
 import pytest
 
 pytest.importorskip("pyarrow")
+pytest.importorskip("pyiceberg")
 
 from aerobee.client import Message
 from aerobee.client.blocking import Producer, Reader
@@ -29,6 +30,7 @@ from aerobee.harness import java_side
 from aerobee.harness.child import Child
 from aerobee.harness.clusters import SMALL_FILES
 from aerobee.protocol.message.record import decode_all
+from aerobee.scripts.cli import main
 
 from .programs import SPARK_SECONDS
 
@@ -37,6 +39,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_is_here")]
 KILLS = int(os.environ.get("AEROBEE_SPARK_KILLS", "4"))
 SEED = os.environ.get("AEROBEE_SPARK_KILLS_SEED", "1")
 TOPIC = "ledger"
+FIRST = 500  # messages in a table before the stream begins
 BATCHES = 2  # at least, between two kills
 AFTER_SECONDS = 1.5  # at most, from a micro-batch to the next kill
 PAUSE_SECONDS = 0.01  # between two messages
@@ -76,13 +79,19 @@ class Ledger:
 
 
 class Scene:
-    """Runs the broker and the driver in processes of their own, and kills them."""
+    """Runs the broker and the driver in processes of their own, and kills them.
 
-    def __init__(self, folder: Path) -> None:
+    With `has_lake` the stream begins in a table, which a third process keeps up to date.
+    """
+
+    def __init__(self, folder: Path, *, has_lake: bool) -> None:
         self.folder = folder
+        self.config = str(folder / "lake.yaml")
+        self.has_lake = has_lake
         self.ports = *java_side.free_ports(1), java_side.free_broker_port()
         self.name_server = f"127.0.0.1:{self.ports[0]}"
         self.broker = self._start_broker()
+        self.lake = self._start_lake() if has_lake else None
         self.driver = self._start_driver()
 
     def kill_broker(self) -> None:
@@ -116,19 +125,34 @@ class Scene:
         broker.wait_line(lambda line: "ready" in line, SPARK_SECONDS)
         return broker
 
+    def _start_lake(self) -> Child:
+        """Begin a table with the first messages, and keep it up to date."""
+        with Producer(self.name_server, group="ledger") as producer:
+            for number in range(FIRST):
+                producer.send(Message(TOPIC, f"first {number}".encode()), timeout=SPARK_SECONDS)
+        settings = ["--config", self.config, "-n", self.name_server]
+        place = str(self.folder / "tables")
+        assert main(["lake", "add", TOPIC, "--to", place, "--commit-seconds", "1", *settings]) == 0
+        assert main(["lake", "run", "--once", *settings]) == 0
+        argv = [sys.executable, "-m", "aerobee.scripts.cli", "lake", "run", *settings]
+        return Child(argv, self.folder / "lake.stderr", cwd=self.folder)
+
     def _start_driver(self) -> Child:
         program = Path(__file__).with_name("exactly_once_program.py")
         argv = [sys.executable, str(program), self.name_server, TOPIC, str(self.folder)]
+        argv += [self.config] * self.has_lake
         return Child(argv, self.folder / "driver.stderr", cwd=self.folder)
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Scene]:
-    scene = Scene(folder)
+def running(folder: Path, *, has_lake: bool) -> Iterator[Scene]:
+    scene = Scene(folder, has_lake=has_lake)
     try:
         yield scene
     finally:
         scene.end_driver()
+        if scene.lake is not None:
+            scene.lake.kill()
         scene.broker.kill()
 
 
@@ -147,13 +171,19 @@ def stored(name_server: str) -> list[Row]:
     return rows
 
 
-@pytest.mark.parametrize("kills", [pytest.param(1, marks=pytest.mark.smoke), KILLS])
-def test_kills_of_driver_and_broker_lose_no_row_and_repeat_none(kills: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kills", "has_lake"),
+    [pytest.param(1, False, marks=pytest.mark.smoke), (KILLS, False), (2, True)],
+    ids=["one", "log", "table and log"],
+)
+def test_kills_of_driver_and_broker_lose_no_row_and_repeat_none(
+    kills: int, has_lake: bool, tmp_path: Path
+) -> None:
     random = Random(SEED)
     # Both are killed, in an order drawn from the seed.
     victims = [("driver", "broker")[number % 2] for number in range(kills)]
     random.shuffle(victims)
-    with running(tmp_path) as scene:
+    with running(tmp_path, has_lake=has_lake) as scene:
         with Ledger(scene.name_server) as ledger:
             for victim in victims:
                 scene.wait_for_batches(BATCHES)
