@@ -12,16 +12,19 @@ import asyncio
 import random
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from ..client import Message, Producer
 from ..client.base.security import OPEN
 from ..harness.child import Child
 from ..harness.clusters import BROKER_NAME, AerobeeCluster
 from ..harness.java_side import JavaMissing
+from ..lake.rows.columns import row_columns
 from .loads import loadgen
 from .rates import SENDS
 from .report import Held, Row, held
@@ -66,6 +69,14 @@ CAUGHT_UP_SECONDS = 120
 BESIDE = 3  # times the load of the part of the rates
 TOPICS, TOPICS_SECONDS, TOPICS_MIB = 100, 60, 400
 READY_SECONDS = 60
+BASE_NAMES = [column.name for column in row_columns()]
+SCANNED = 10_000_000  # messages that Spark reads
+CORES = 2  # of Spark
+SPARK_QUERIES: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
+    "the columns of Kafka's source": (">= 10", "kafka", lambda rows: rows.select(*BASE_NAMES)),
+    "all columns": ("", "full", lambda rows: rows),
+    "a count by tag": ("", "kafka", lambda rows: rows.groupBy("tags").count()),
+}
 ASKED = (10_000_000, 1_000_000)  # messages in the table, and behind it
 
 
@@ -82,6 +93,7 @@ def lake(run: Run) -> list[Row]:
         rows.append(_sends(run, ours))
         rows.append(_memory(run, ours))
         rows += _queries(run, ours)
+        rows += _spark(run, ours)
     return rows
 
 
@@ -231,17 +243,9 @@ def _queries(run: Run, ours: AerobeeCluster) -> list[Held]:
     settings = _settings(run.folder / "asked", ours, [TableSettings(topic=each) for each in sizes])
     path = run.folder / "asked" / "lake.yaml"
     write(path, settings)
-    catalog = open_catalog(settings)
-    source = open_log(settings, OPEN)
-    for (topic, (in_table, live)), entry in zip(sizes.items(), settings.tables, strict=True):
-        loadgen.create_topic(ours.broker, topic)
-        loadgen.fill(run.program, ours.broker, topic, in_table)
-        catalog.create(table_name(topic), topic)
-        copier = materializer(catalog, source, topic, entry)
-        while copier.copy().is_behind:
-            pass
+    for topic, (in_table, live) in sizes.items():
+        _filled_table(run, ours, settings, topic, in_table)
         loadgen.fill(run.program, ours.broker, topic, live)
-    source.close()
     queries = {
         "Asked": 'select "queueId", count(*), max("offset") from "Asked" group by 1 order by 1',
         "Small": 'select count(*) from "Small"',
@@ -266,6 +270,75 @@ def _queries(run: Run, ours: AerobeeCluster) -> list[Held]:
         ),
         held("aerobee sql, a small topic", median(found["Small"], "s"), "{:.2f} s", "<= 1 s"),
     ]
+
+
+def _spark(run: Run, ours: AerobeeCluster) -> list[Row]:
+    """Rows a second of Spark: out of a table, and of the source that reads the same messages."""
+    if find_spec("pyspark") is None:
+        raise JavaMissing('pyspark is not installed; run pip install ".[fast,lake,spark]"')
+    from ..spark import read_table, register
+    from ..spark.session import session
+
+    count, topic = int(SCANNED * run.scale), "Scanned"
+    settings = _settings(run.folder / "scanned", ours, [TableSettings(topic=topic)])
+    path = run.folder / "scanned" / "lake.yaml"
+    write(path, settings)
+    _filled_table(run, ours, settings, topic, count)
+    with session("aerobee bench", f"local[{CORES}]") as spark:
+        register(spark)
+
+        source = spark.read.format("rocketmq").option("nameServer", ours.namesrv)
+        source = source.option("subscribe", topic)
+        return [
+            _scan(
+                run,
+                count,
+                what,
+                wanted,
+                {
+                    "the table": lambda query=query: query(read_table(spark, topic, config=path)),
+                    "the log": lambda query=query, schema=schema: query(
+                        source.option("rowSchema", schema).load()
+                    ),
+                },
+            )
+            for what, (wanted, schema, query) in SPARK_QUERIES.items()
+        ]
+
+
+def _scan(
+    run: Run, count: int, what: str, wanted: str, sides: dict[str, Callable[[], Any]]
+) -> Held:
+    """The rate out of a table as so many times that out of the log."""
+
+    def once(rows: Callable[[], Any], _: int) -> Result:
+        begin = time.monotonic()
+        rows().write.format("noop").mode("overwrite").save()
+        return {"msgs_per_s": count / (time.monotonic() - begin)}
+
+    for rows in sides.values():  # Java compiles what runs often
+        once(rows, 0)
+    found = in_turns(run, f"Spark, {what} of {count:,} rows of 128 B", sides, once)
+    table, log = (median(found[name], "msgs_per_s") for name in sides)
+    name = f"Spark, {what} of {count:,} rows of 128 B, out of a table, times the source's rate"
+    note = f"{table:,.0f} and {log:,.0f} rows/s on {CORES} cores"
+    return held(name, table / log, "{:.1f}", wanted, note)
+
+
+def _filled_table(
+    run: Run, ours: AerobeeCluster, settings: LakeSettings, topic: str, count: int
+) -> None:
+    """A topic with messages of 128 B that are all in its table."""
+    catalog, source = open_catalog(settings), open_log(settings, OPEN)
+    loadgen.create_topic(ours.broker, topic)
+    loadgen.fill(run.program, ours.broker, topic, count)
+    catalog.create(table_name(topic), topic)
+    entry = settings.entry_of(topic)
+    assert entry is not None
+    copier = materializer(catalog, source, topic, entry)
+    while copier.copy().is_behind:
+        pass
+    source.close()
 
 
 @contextmanager
