@@ -289,19 +289,15 @@ def _spark(run: Run, ours: AerobeeCluster) -> list[Row]:
 
         source = spark.read.format("rocketmq").option("nameServer", ours.namesrv)
         source = source.option("subscribe", topic)
+
+        def sides(schema: str, query: Callable[[Any], Any]) -> dict[str, Callable[[], Any]]:
+            return {
+                "the table": lambda: query(read_table(spark, topic, config=path)),
+                "the log": lambda: query(source.option("rowSchema", schema).load()),
+            }
+
         return [
-            _scan(
-                run,
-                count,
-                what,
-                wanted,
-                {
-                    "the table": lambda query=query: query(read_table(spark, topic, config=path)),
-                    "the log": lambda query=query, schema=schema: query(
-                        source.option("rowSchema", schema).load()
-                    ),
-                },
-            )
+            _scan(run, count, what, wanted, sides(schema, query))
             for what, (wanted, schema, query) in SPARK_QUERIES.items()
         ]
 
