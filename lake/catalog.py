@@ -20,6 +20,7 @@ from pyiceberg.typedef import Properties
 
 from . import local_files
 from .errors import LakeError
+from .sqlite_reader import SqliteReader, is_sqlite
 from .table_schema import PROPERTIES, partition_spec, sort_order, table_schema
 
 TOPIC_KEY = "aerobee.topic"
@@ -45,11 +46,18 @@ class LakeCatalog:
     """One catalog, with the place of new tables.
 
     `properties` are pyiceberg's of a catalog ("type", "uri", "token", "s3.endpoint" ...); with
-    `name` alone those of its configuration file.
+    `name` alone those of its configuration file. With `only_reads` tables are loaded, never made or
+    written.
     """
 
     def __init__(
-        self, properties: Mapping[str, str], *, place: str, namespace: str, name: str = "aerobee"
+        self,
+        properties: Mapping[str, str],
+        *,
+        place: str,
+        namespace: str,
+        name: str = "aerobee",
+        only_reads: bool = False,
     ) -> None:
         self._place = location_of(place)
         self.namespace = namespace
@@ -57,7 +65,11 @@ class LakeCatalog:
         if self._place.startswith("file://"):
             given.setdefault("py-io-impl", local_files.IMPLEMENTATION)
         with _said(f"open the catalog {name} ({properties.get('uri', 'configured')})"):
-            self._catalog: Catalog = load_catalog(name, **given)
+            self._catalog: Catalog = (
+                SqliteReader(name, **given)
+                if only_reads and is_sqlite(given.get("uri", ""))
+                else load_catalog(name, **given)
+            )
 
     def identifier(self, name: str) -> tuple[str, ...]:
         """The name of a table with its namespace."""

@@ -25,13 +25,14 @@ def topics_of(settings: LakeSettings, source: TopicLog) -> list[tuple[str, Table
     return found
 
 
-def open_catalog(settings: LakeSettings) -> LakeCatalog:
+def open_catalog(settings: LakeSettings, *, only_reads: bool = False) -> LakeCatalog:
     """The catalog of the settings."""
     return LakeCatalog(
         settings.catalog,
         place=settings.place,
         namespace=settings.namespace,
         name=settings.catalog_name,
+        only_reads=only_reads,
     )
 
 

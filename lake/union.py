@@ -194,7 +194,7 @@ class Tables:
         self._settings = found
         self._since_ms = since_ms
         self.failures: list[Exception] = []  # of live messages, in scans of engines
-        self._catalog = opening.open_catalog(found)
+        self._catalog = opening.open_catalog(found, only_reads=True)
         self._log = opening.open_log(found, security)
 
     @property

@@ -101,6 +101,28 @@ def test_a_catalog_that_can_not_be_opened_says_which(tmp_path: Path) -> None:
         catalog_in(tmp_path, uri=f"sqlite:///{tmp_path}/no/folder/c.db")
 
 
+def test_who_only_reads_loads_the_same_table_and_gets_the_same_refusals(
+    tmp_path: Path, catalog: LakeCatalog, table: Table
+) -> None:
+    folder = tmp_path / "100% of it"
+    folder.mkdir()
+    (folder / "c.db").write_bytes((tmp_path / "catalog.db").read_bytes())
+    for path in (tmp_path / "catalog.db", folder / "c.db"):
+        given = {"type": "sql", "uri": f"sqlite:///{path}"}
+        reader = LakeCatalog(
+            given, place=str(tmp_path / "tables"), namespace="rocketmq", only_reads=True
+        )
+        found = reader.load("orders", "orders")
+        assert (found.name(), found.metadata) == (table.name(), table.metadata)
+        with pytest.raises(LakeError, match=r"no table rocketmq\.bills: it was dropped"):
+            reader.load("bills", "bills")
+    (tmp_path / "catalog.db").unlink()
+    given = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db"}
+    gone = LakeCatalog(given, place=str(tmp_path), namespace="rocketmq", only_reads=True)
+    with pytest.raises(LakeError, match=r"could not load the table rocketmq.*unable to open"):
+        gone.load("orders", "orders")
+
+
 # --- what must be so ------------------------------------------------------------------------------
 
 
