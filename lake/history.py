@@ -41,6 +41,7 @@ class History:
 
     def __init__(self, found: TopicTable) -> None:
         self.ends: Mapping[MessageQueue, int] = found.ends
+        self._begun = found.begun
         self._table = found.table
         self._firsts: dict[int | None, dict[MessageQueue, int]] = {}
         self._files = sorted(
@@ -76,10 +77,10 @@ class History:
         return [TablePart(tuple(each), ranges, properties) for each in parts]
 
     def _look(self, since_ms: int | None) -> dict[MessageQueue, int]:
-        wanted = {(each.broker_name, each.queue_id): each for each in self.ends}
+        wanted = {(each.broker_name, each.queue_id): each for each in self._begun}
         found: dict[MessageQueue, int] = {}
         for file in self._files:
-            if all(queue in found and found[queue] <= file.first for queue in self.ends):
+            if all(queue in found and found[queue] <= file.first for queue in self._begun):
                 break
             for broker, queue_id, offset in self._least(file, since_ms):
                 queue = wanted.get((broker, queue_id))

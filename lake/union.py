@@ -100,6 +100,12 @@ class TopicTable:
         return {queue_of(self.topic, key): at for key, at in self._progress.offsets.items()}
 
     @property
+    def begun(self) -> list[MessageQueue]:
+        """The queues of which messages were read; the others have no rows."""
+        said = {*self._progress.marks, *self._progress.gone}
+        return [queue_of(self.topic, key) for key in said]
+
+    @property
     def files(self) -> list[str]:
         """The URIs of the table's Parquet files. LakeError as of `tasks`."""
         return [task.file.file_path for task in self.tasks]

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("pyiceberg")
@@ -96,3 +98,21 @@ def test_a_queue_begins_at_the_least_offset_in_the_files(
     later = found.firsts(STORE_MS + DAY_MS)
     assert later == {first: 30, second: 27, third: 34}
     assert found.firsts(STORE_MS + 9 * DAY_MS) == {}
+
+
+def test_a_look_for_the_first_offsets_reads_no_more_files_than_it_must(
+    made: Callable[[MemoryLog, int], History], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = MemoryLog()
+    log.send(0, queue=9)  # empty, so it is in no file
+    found = made(log, 3)
+    assert MessageQueue("orders", "broker-a", 9) in found.ends
+    opened, read = [], pq.read_table
+
+    def counted(*given: Any, **how: Any) -> Any:
+        opened.append(given)
+        return read(*given, **how)
+
+    monkeypatch.setattr(pq, "read_table", counted)
+    assert set(found.firsts().values()) == {0}
+    assert len(opened) == 1
