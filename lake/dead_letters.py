@@ -78,13 +78,14 @@ class DeadLetters:
     """The table of dead letters beside the table `name` of a topic."""
 
     def __init__(self, catalog: LakeCatalog, topic: str, name: str) -> None:
-        self.name = name + SUFFIX
+        self.name, self._main = name + SUFFIX, name
         self._topic = topic
         self._catalog = catalog
         self._at = 0  # the number of the last change that it is known to have
 
     def follow(self, main: Table) -> None:
-        """Bring the table up to this state of the main one. LakeError where it can't be."""
+        """Bring the table up to this state of the main one. LakeError where it can't be; Conflict
+        where the main one is further by now."""
         wanted = progress_of(main.metadata, ".".join(main.name())).letters
         if wanted != self._at:
             self._follow(main, wanted)
@@ -116,6 +117,8 @@ class DeadLetters:
             if at == wanted:
                 self._at = at
                 return table
+            if at > wanted and at <= self._newest():
+                raise Conflict(f"another writer was first at table {'.'.join(main.name())}")
             if at > wanted or at + 1 not in changes:
                 raise LakeError(
                     f"table {self._catalog.full_name(self.name)} has the dead letters up to change "
@@ -130,6 +133,11 @@ class DeadLetters:
                 tries += 1
                 if tries == TRIES_MAX:
                     raise
+
+    def _newest(self) -> int:
+        """The number of the main table's last change."""
+        main = self._catalog.load(self._main, self._topic)
+        return progress_of(main.metadata, ".".join(main.name())).letters
 
     def _load(self, wanted: int) -> Table:
         if not wanted:  # nothing is lost by making it
