@@ -78,8 +78,9 @@ class Live:
 class TopicTable:
     """One topic: `files` of its table, and `live` messages behind them.
 
-    With `since_ms` the messages that were stored then or later. Live messages whose bodies don't fit
-    the columns of JSON, `fields`, are left out. LakeError when the table's progress can't be read.
+    With `since_ms` the messages that were stored then or later. Live messages whose bodies don't
+    fit the columns of JSON, `fields`, are left out. LakeError when the table's progress can't be
+    read.
     """
 
     def __init__(

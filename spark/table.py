@@ -33,8 +33,8 @@ def read_table(
 
     `config` has the lake's settings, `since_ms` leaves out what was stored before (ms since the
     epoch), `options` are those of the source for the live part. The rows are those at the moment of
-    the call. LakeError for a table with columns of JSON, and when the table can't be read, as where an engine has deleted rows by delete
-    files.
+    the call. LakeError for a table with columns of JSON, and when the table can't be read, as where
+    an engine has deleted rows by delete files.
     """
     from ..lake.union import Tables
 

@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 ACTIONS = ("status", "add", "run", "verify", "retry", "remove")
 RETRY_FILES = 100  # of dead letters in a commit
 REASONS_SHOWN = 5
+INFER = "infer"
 STATUS: Columns = (
     "TOPIC",
     "TABLE",
@@ -114,7 +115,8 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     add(
         "--fields",
         metavar="DDL",
-        help="add: columns of JSON bodies, as in 'id bigint, amount double, at timestamp'",
+        help="add: columns of JSON bodies, as in 'id bigint, seen timestamp', or infer: those of "
+        "the newest messages",
     )
     add("--store", action="append", default=[], metavar="BROKER=DIR", help="add: read its files")
     add("--once", action="store_true", help="run: end when all that is there now is copied")
@@ -184,8 +186,11 @@ def _opened(
 
 def _add(options: argparse.Namespace) -> int:
     from ...lake import catalog, settings
+    from ...lake.bodies.infer import infer
 
     name = named(options, "topic")
+    if options.fields == INFER and options.pattern:
+        raise CommandError("--fields infer is for one topic; declare the columns of a pattern")
     found = _changed(options)
     entry = _entry(options, [each for each in found.tables if _is(each, options)])
     with _opened(found, options) as (opened, source):
@@ -199,6 +204,10 @@ def _add(options: argparse.Namespace) -> int:
                     "give one of an application"
                 )
             source.bounds(name)
+            if options.fields == INFER:
+                text = infer(source, name)
+                print(sanitize(f"columns of the newest messages: {text}"))
+                entry = msgspec.structs.replace(entry, json=text)
             table = opened.create(entry.table or catalog.table_name(name), name)
             catalog.missing_columns(table, ".".join(table.name()), entry.fields)
             said = f"topic {name} goes to table {'.'.join(table.name())} at {table.location()}"
@@ -287,7 +296,7 @@ def _entry(options: argparse.Namespace, before: "list[TableSettings]") -> "Table
         "commitSeconds": options.commit_seconds,
         "commitMib": options.commit_mib,
         "onGone": options.on_gone,
-        "json": options.fields,
+        "json": options.fields if options.fields != INFER else None,
         "start": None if options.start is None else _start(options.start),
     }
     given = {key: value for key, value in said.items() if value is not None}

@@ -14,6 +14,7 @@ pytest.importorskip("pyiceberg")
 import pyarrow as pa
 from aerobee.lake.bodies.decoder import DEPTH_MAX, REASON_MAX, BodyDecoder
 from aerobee.lake.bodies.fields import FIELDS_MAX, ddl, ddl_of, parse
+from aerobee.lake.bodies.infer import fields_of
 from aerobee.lake.errors import LakeError
 
 ODD = [None, 1, 1.5, "x", True, [], {}, 1 << 70]
@@ -214,3 +215,24 @@ def test_a_schema_is_the_same_when_it_is_written_and_read_again() -> None:
 def test_what_is_no_schema_is_refused(text: str, says: str) -> None:
     with pytest.raises(LakeError, match=says):
         parse(text)
+
+
+def test_columns_are_inferred_from_bodies_that_then_fit() -> None:
+    bodies = [
+        {"id": 1, "amount": 1, "key": "a", "when": "2026-01-01T00:00:00Z", "no": 1, "none": None},
+        {"id": 2, "amount": 1.5, "tags": ["x", None], "when": "2026-01-02T00:00:00Z", "no": "x"},
+        {"o": {"n": 1, "m": [], "k": None}, "text": "2026-01-01T00:00:00Z", "ID": 1, "e": []},
+        {"o": {"s": "x"}, "text": "later", "a.b": 1, "items": [{"n": 1}, {"m": True}]},
+    ]
+    texts = [json.dumps(each).encode() for each in bodies]
+    found = ddl(fields_of([*texts, b"no JSON", b"[]", b"\xff"]))
+    assert found == (
+        "id bigint, amount double, body_key string, when timestamp, body_tags array<string>, "
+        "o struct<n:bigint,s:string>, text string, items array<struct<n:bigint,m:boolean>>"
+    )
+    fit, reasons = split(found, *texts)
+    assert (len(fit), reasons) == (len(bodies), [])
+
+
+def test_bodies_without_columns_infer_none() -> None:
+    assert fields_of([b"1", b"{}", b'{"a": null}', b'{"b": 1}', b'{"b": true}']) == ()
