@@ -17,7 +17,7 @@ from aerobee.lake.bodies.fields import FIELDS_MAX, ddl, ddl_of, parse
 from aerobee.lake.bodies.infer import fields_of
 from aerobee.lake.errors import LakeError
 
-ODD = [None, 1, 1.5, "x", True, [], {}, 1 << 70]
+ODD: list[Any] = [None, 1, 1.5, "x", True, [], {}, 1 << 70]
 EVERY_TYPE = (
     "id bigint, n int, b boolean, amount double, s string, d date, at timestamp, "
     "items array<struct<sku:string,n:int>>, body_key string, `a b` array<array<int>>"
@@ -144,11 +144,11 @@ def test_random_bodies_fit_as_another_decoder_says() -> None:
         if draw.random() < 0.3:
             body[draw.randrange(len(body))] = draw.choice(b'{}[]",:\\0a\x00\xff ')
         bodies.append(bytes(body))
-    for body in bodies:
-        fit, reasons = split("id bigint, amount double, s string, b boolean, l array<int>", body)
-        expected = _expected(body)
-        assert bool(reasons) == (expected is None), body
-        assert fit == ([] if expected is None else [expected]), body
+    for each in bodies:
+        fit, reasons = split("id bigint, amount double, s string, b boolean, l array<int>", each)
+        expected = _expected(each)
+        assert bool(reasons) == (expected is None), each
+        assert fit == ([] if expected is None else [expected]), each
 
 
 def _expected(body: bytes) -> dict[str, Any] | None:
