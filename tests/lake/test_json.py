@@ -113,8 +113,8 @@ def test_passes_of_two_writers_have_each_message_once(
         assert_exact(catalog, source)
 
 
-def test_a_writer_that_lost_the_race_leaves_no_dead_letters(
-    catalog: LakeCatalog, source: MemoryLog, monkeypatch: pytest.MonkeyPatch
+def test_a_writer_that_lost_the_race_leaves_no_files(
+    catalog: LakeCatalog, source: MemoryLog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     send(source, 5)
     second = writer(catalog, source)
@@ -129,8 +129,11 @@ def test_a_writer_that_lost_the_race_leaves_no_dead_letters(
     first = writer(catalog, source)
     with pytest.raises(Conflict):
         first.copy()
+    send(source, 2)
     first.copy()
     assert_exact(catalog, source)
+    files = {task.file.file_path for each in tables(catalog) for task in each.scan().plan_files()}
+    assert {f"file://{path}" for path in tmp_path.rglob("*.parquet")} == files
 
 
 def test_a_table_without_dead_letters_makes_no_table_for_them(
