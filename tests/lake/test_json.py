@@ -86,6 +86,12 @@ def assert_exact(catalog: LakeCatalog, source: MemoryLog, ddl: str = DDL) -> Non
     assert all(each.is_clean for each in found)
 
 
+def assert_no_orphans(catalog: LakeCatalog, folder: Path) -> None:
+    """Each Parquet file is in one of both tables."""
+    files = {task.file.file_path for each in tables(catalog) for task in each.scan().plan_files()}
+    assert {f"file://{path}" for path in folder.rglob("*.parquet")} == files
+
+
 def test_what_fits_is_a_row_with_columns_and_the_rest_a_dead_letter_with_its_reason(
     catalog: LakeCatalog, source: MemoryLog
 ) -> None:
@@ -132,8 +138,7 @@ def test_a_writer_that_lost_the_race_leaves_no_files(
     send(source, 2)
     first.copy()
     assert_exact(catalog, source)
-    files = {task.file.file_path for each in tables(catalog) for task in each.scan().plan_files()}
-    assert {f"file://{path}" for path in tmp_path.rglob("*.parquet")} == files
+    assert_no_orphans(catalog, tmp_path)
 
 
 def test_a_table_without_dead_letters_makes_no_table_for_them(
@@ -255,8 +260,8 @@ def test_dead_letters_that_fit_a_new_schema_become_rows(
     assert progress_of(main.metadata, "orders").dead == 3
 
 
-def test_a_retry_in_which_nothing_fits_makes_no_commit(
-    catalog: LakeCatalog, source: MemoryLog
+def test_a_retry_in_which_nothing_fits_leaves_no_commit_and_no_file(
+    catalog: LakeCatalog, source: MemoryLog, tmp_path: Path
 ) -> None:
     send(source, 4)
     writer(catalog, source).copy()
@@ -266,6 +271,7 @@ def test_a_retry_in_which_nothing_fits_makes_no_commit(
     assert (done.fit, done.stay) == (0, {"Expected `int`, got `str` - at `$.id`": 2})
     assert catalog.load("orders", "orders").metadata_location == before
     assert_exact(catalog, source)
+    assert_no_orphans(catalog, tmp_path)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before its effect", "after its effect"])
@@ -354,6 +360,27 @@ def test_verify_finds_what_is_wrong_in_a_table_with_dead_letters(
         letters=DeadLetters(catalog, "orders", "orders"),
     )
     assert not all(each.is_clean for each in found)
+
+
+@pytest.mark.parametrize(("value", "different"), [(99, 3), (None, 0)])
+def test_verify_compares_columns_with_the_body_but_null(
+    catalog: LakeCatalog, source: MemoryLog, value: int | None, different: int
+) -> None:
+    send(source, 6)
+    writer(catalog, source).copy()
+    main, _ = tables(catalog)
+
+    def change(rows: pa.Table) -> pa.Table:
+        number = rows.schema.get_field_index("id")
+        kind = rows.schema.field(number)
+        return rows.set_column(number, kind, pa.array([value] * len(rows), kind.type))
+
+    rewrite(main, change, BodyDecoder(parse(DDL)).schema)
+    main = catalog.load("orders", "orders")
+    letters = DeadLetters(catalog, "orders", "orders")
+    (found,) = verify(main, source, "orders", fields=parse(DDL), letters=letters)
+    assert (found.different, found.first_bad) == (different, (1, 3, 5)[:different])
+    assert (found.missing, found.twice, found.compared) == (0, 0, 6)
 
 
 def test_random_bodies_are_in_one_table_each(catalog: LakeCatalog, source: MemoryLog) -> None:
