@@ -5,7 +5,7 @@ that says which call failed.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -15,13 +15,21 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.typedef import Properties
 
 from . import local_files
+from .bodies.fields import Field, ddl_of
 from .errors import LakeError
 from .sqlite_reader import SqliteReader, is_sqlite
-from .table_schema import PROPERTIES, partition_spec, sort_order, table_schema
+from .table_schema import (
+    PROPERTIES,
+    dead_letter_schema,
+    partition_spec,
+    sort_order,
+    table_schema,
+)
 
 TOPIC_KEY = "aerobee.topic"
 RETRIES_KEY = "commit.retry.num-retries"
@@ -75,8 +83,11 @@ class LakeCatalog:
         """The name of a table with its namespace."""
         return (*self.namespace.split("."), name)
 
-    def create(self, name: str, topic: str) -> Table:
-        """Make the table of a topic, or load it. LakeError when it is another's, or no name."""
+    def create(self, name: str, topic: str, *, of_dead_letters: bool = False) -> Table:
+        """Make the table of a topic, or load it. LakeError when it is another's, or no name.
+
+        That of dead letters has their reasons, and no partitions.
+        """
         if not re.fullmatch(r"[A-Za-z0-9_-]+", name) or len(name) > NAME_MAX:
             raise LakeError(
                 f"the table's name is {name!r}; give up to {NAME_MAX} of A-Z a-z 0-9 _ -"
@@ -92,19 +103,19 @@ class LakeCatalog:
         with _said(what), suppress(TableAlreadyExistsError):
             self._catalog.create_table(
                 self.identifier(name),
-                table_schema(),
+                dead_letter_schema() if of_dead_letters else table_schema(),
                 location="/".join((self._place, *parts, name)),
-                partition_spec=partition_spec(),
+                partition_spec=PartitionSpec() if of_dead_letters else partition_spec(),
                 sort_order=sort_order(),
                 properties=PROPERTIES | {TOPIC_KEY: topic, "format-version": "2"},
             )
-        return self.load(name, topic)
+        return self.load(name, topic, of_dead_letters=of_dead_letters)
 
     def full_name(self, name: str) -> str:
         """The name of a table for people: namespace.table."""
         return f"{self.namespace}.{name}"
 
-    def load(self, name: str, topic: str) -> Table:
+    def load(self, name: str, topic: str, *, of_dead_letters: bool = False) -> Table:
         """The table as it is now. LakeError when it is gone, or not one of this topic."""
         with _said(f"load the table {self.full_name(name)}"):
             try:
@@ -114,7 +125,7 @@ class LakeCatalog:
                     f"the catalog has no table {self.full_name(name)}: it was dropped, or the "
                     f"catalog is another one; make it again with aerobee lake add {topic}"
                 ) from None
-        check(table, self.full_name(name), topic)
+        check(table, self.full_name(name), topic, of_dead_letters=of_dead_letters)
         return table
 
 
@@ -127,7 +138,7 @@ def _load_rest(name: str, properties: Properties) -> Catalog:
 AVAILABLE_CATALOGS[CatalogType.REST] = _load_rest
 
 
-def check(table: Table, name: str, topic: str) -> None:
+def check(table: Table, name: str, topic: str, *, of_dead_letters: bool = False) -> None:
     """LakeError unless aerobee made this table for this topic, and nobody changed what counts."""
     properties = table.metadata.properties
     made_for = properties.get(TOPIC_KEY)
@@ -148,7 +159,7 @@ def check(table: Table, name: str, topic: str) -> None:
             "property back to 0"
         )
     have = {field.name: field for field in table.schema().fields}
-    for wanted in table_schema().fields:
+    for wanted in (dead_letter_schema() if of_dead_letters else table_schema()).fields:
         found = have.pop(wanted.name, None)
         if found is None:
             raise LakeError(
@@ -166,12 +177,29 @@ def check(table: Table, name: str, topic: str) -> None:
             f"table {name} requires a value in column {needed[0]}, which no message has; make the "
             "column optional"
         )
-    fields = table.spec().fields
-    if [str(field.transform) for field in fields] != ["day"]:
+    transforms = [str(field.transform) for field in table.spec().fields]
+    if transforms != ([] if of_dead_letters else ["day"]):
+        must = "have none" if of_dead_letters else "be by the day of the store time alone"
         raise LakeError(
-            f"table {name} is partitioned by {table.spec()}, it must be by the day of the store "
-            "time alone; set the partition back"
+            f"table {name} is partitioned by {table.spec()}, it must {must}; set the partition back"
         )
+
+
+def missing_columns(table: Table, name: str, fields: Sequence[Field]) -> list[Field]:
+    """The declared columns that a table does not have yet. LakeError for one of another type."""
+    have = {each.name.lower(): each for each in table.schema().fields}
+    missing = []
+    for each in fields:
+        found = have.get(each.name.lower())
+        if found is None:
+            missing.append(each)
+        elif found.name != each.name or ddl_of(found.field_type) != str(each.kind):
+            raise LakeError(
+                f"the schema says {each.name} {each.kind}, column {found.name} of table {name} is "
+                f"{ddl_of(found.field_type)}: columns are added, never changed; declare it as it "
+                "is, or give another table with --table"
+            )
+    return missing
 
 
 @contextmanager

@@ -5,6 +5,7 @@ property of the table forbids it, with offsets that are not its own. And it dele
 a commit that was made where a catalog says that it was not, as one does that got a request twice.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +15,10 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate
+from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.types import IcebergType
 
 from .errors import LakeError
-from .progress import Progress
 
 SNAPSHOTS_MAX = 100  # of a table: each commit reads and writes all of them
 
@@ -31,23 +33,43 @@ class Unconfirmed(LakeError):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A commit whose manifests are written, with what the catalog is asked for."""
+    """A commit whose manifests are written, with what the catalog is asked for; id 0 where it
+    makes no snapshot."""
 
     snapshot_id: int
     updates: tuple[Any, ...]
     requirements: tuple[Any, ...]
 
 
-def prepare(table: Table, files: list[DataFile], progress: Progress) -> Prepared:
-    """Write the manifests of a commit that appends `files` to this state of the table."""
-    producer = _Transaction(table).update_snapshot(progress.summary()).merge_append()
+def prepare(
+    table: Table,
+    files: Sequence[DataFile],
+    summary: dict[str, str],
+    removed: Sequence[DataFile] = (),
+) -> Prepared:
+    """Write the manifests of a commit that appends `files` to this state of the table, and takes
+    those `removed` away. `summary` goes into the snapshot."""
+    update = _Transaction(table).update_snapshot(summary)
+    producer = update.overwrite() if removed else update.merge_append()
     for file in files:
         producer.append_data_file(file)
+    for file in removed:
+        producer.delete_data_file(file)
     updates, requirements = producer._commit()
     same_table = AssertTableUUID(uuid=table.metadata.table_uuid)
     if old := _old_snapshots(table):
         updates = (*updates, RemoveSnapshotsUpdate.model_validate({"snapshot-ids": old}))
     return Prepared(producer.snapshot_id, updates, (*requirements, same_table))
+
+
+def prepare_columns(table: Table, columns: Sequence[tuple[str, IcebergType]]) -> Prepared:
+    """A commit that adds optional columns to this state of the table."""
+    update = UpdateSchema(_Transaction(table))
+    for name, kind in columns:
+        update.add_column((name,), kind)
+    updates, requirements = update._commit()
+    same_table = AssertTableUUID(uuid=table.metadata.table_uuid)
+    return Prepared(0, updates, (*requirements, same_table))
 
 
 def _old_snapshots(table: Table) -> list[int]:

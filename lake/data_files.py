@@ -4,7 +4,7 @@ Rows are written as they are read, so what is held is one row group of each file
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
@@ -21,7 +21,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
-from .table_schema import MEASURED, STORE_TIME, file_schema
+from .table_schema import STORE_TIME, file_schema, measured
 
 DAY_US = 86_400_000_000
 ROW_GROUP_BYTES = 32 << 20  # of Arrow data, before it is encoded
@@ -36,11 +36,15 @@ FILES_MAX = 8  # open at once; the oldest is finished for one more
 
 
 class DataFiles:
-    """Writes rows into new files of a table; `finish` returns them for a commit."""
+    """Writes rows into new files of a table; `finish` returns them for a commit.
 
-    def __init__(self, table: Table) -> None:
+    `more` are the columns behind those of a message. A table without partitions gets one file.
+    """
+
+    def __init__(self, table: Table, more: Sequence[pa.Field] = ()) -> None:
         self._table = table
-        self._schema = file_schema(table.schema())
+        self._is_by_day = bool(table.spec().fields)
+        self._schema = file_schema(table.schema(), more)
         self._name = uuid.uuid4()
         self._count = 0
         self._open: dict[int, _DayFile] = {}
@@ -49,7 +53,8 @@ class DataFiles:
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Append rows with the table's columns."""
-        for day, part in _by_day(rows):
+        runs = _by_day(rows) if self._is_by_day else [(0, rows)] if rows.num_rows else []
+        for day, part in runs:
             file = self._open.pop(day, None) or self._begin(day)
             self._open[day] = file  # the last one written is the last
             file.write(part)
@@ -73,8 +78,9 @@ class DataFiles:
     def _begin(self, day: int) -> "_DayFile":
         if len(self._open) >= FILES_MAX:
             self._finish_oldest()
-        date = np.datetime64(day, "D")
-        folder = f"{self._table.metadata.location}/data/day={date}"
+        folder = f"{self._table.metadata.location}/data"
+        if self._is_by_day:
+            folder += f"/day={np.datetime64(day, 'D')}"
         path = f"{folder}/{self._name}-{self._count}.parquet"
         self._count += 1
         self._paths.append(path)
@@ -85,26 +91,32 @@ class DataFiles:
         file = self._open[day]
         size, found = file.finish()
         del self._open[day]
-        metadata = self._table.metadata
-        statistics = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=found,
-            stats_columns=compute_statistics_plan(metadata.schema(), metadata.properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(metadata.schema()),
-        )
-        self._finished.append(
-            DataFile.from_args(
-                content=DataFileContent.DATA,
-                file_path=file.path,
-                file_format=FileFormat.PARQUET,
-                partition=Record(day),
-                file_size_in_bytes=size,
-                sort_order_id=None,
-                spec_id=metadata.default_spec_id,
-                equality_ids=None,
-                key_metadata=None,
-                **statistics.to_serialized_dict(),
-            )
-        )
+        partition = Record(day) if self._is_by_day else Record()
+        self._finished.append(data_file(self._table, file.path, size, found, partition))
+
+
+def data_file(
+    table: Table, path: str, size: int, footer: pq.FileMetaData, partition: Record
+) -> DataFile:
+    """What the catalog needs to know of a Parquet file of `size` bytes."""
+    metadata = table.metadata
+    statistics = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=footer,
+        stats_columns=compute_statistics_plan(metadata.schema(), metadata.properties),
+        parquet_column_mapping=parquet_path_to_id_mapping(metadata.schema()),
+    )
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=partition,
+        file_size_in_bytes=size,
+        sort_order_id=None,
+        spec_id=metadata.default_spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )
 
 
 class _DayFile:
@@ -125,7 +137,7 @@ class _DayFile:
             compression_level=ZSTD_LEVEL,
             store_schema=False,
             use_dictionary=WITH_DICTIONARY,
-            write_statistics=MEASURED,
+            write_statistics=measured(schema),
             metadata_collector=self._found,
         )
 

@@ -17,6 +17,7 @@ from pyiceberg.types import LongType
 
 from ..client.base.security import Security
 from ..client.cluster.route import MessageQueue
+from .errors import LakeError
 from .rows.table_part import KEYS, TablePart
 from .table_schema import STORE_TIME
 from .union import Tables, TopicTable
@@ -102,10 +103,16 @@ class History:
 
 
 def history_of(config: Path | str, topic: str, security: Security) -> History:
-    """The history of a topic. LakeError when the settings in `config` have no table for it, or when
-    the log does not go on where the table ends."""
+    """The history of a topic. LakeError when the settings in `config` have no table for it, when it
+    has columns of JSON, or when the log does not go on where the table ends."""
     with Tables.of(config, security=security) as tables:
         table = tables.of_topic(topic)
+        if table.fields:
+            raise LakeError(
+                f"the table of topic {topic} has columns of JSON: its dead letters are not in it, "
+                "and come into it later when they are read again, so a stream would lack them; "
+                "read the log alone, or a second table of the topic without json"
+            )
         _ = table.ranges  # which checks the log
         return History(table)
 

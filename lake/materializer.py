@@ -5,7 +5,8 @@ A pass reads from the offsets in the table's snapshot to the ends of the queues,
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -15,17 +16,23 @@ from pyiceberg.table import Table
 
 from ..client.cluster.route import MessageQueue
 from . import continuity
-from .catalog import LakeCatalog
-from .commits import commit, prepare
+from .bodies.decoder import BodyDecoder
+from .bodies.fields import Field, ddl
+from .catalog import LakeCatalog, missing_columns
+from .commits import commit, prepare, prepare_columns
 from .data_files import DataFiles
+from .dead_letters import Change, DeadLetters, letters_in
 from .errors import LakeError
 from .progress import Progress, progress_of, queue_key
 from .rows.ranges import DataLossError, QueueRange
+from .table_schema import REASON
 from .topic_log import Bounds, Source
 
 log = logging.getLogger(__name__)
 
 COMMIT_BYTES = 64 << 20
+REASONS_MAX = 1_000  # that are counted apart
+OTHERS = "others"
 DOUBTS_MAX = 16  # commits without an answer whose files are remembered
 Start = int | Literal["earliest", "latest"]  # or ms since the epoch
 
@@ -35,7 +42,7 @@ class Pass:
     """What one pass did.
 
     `bytes` are those of the rows in memory. `is_behind`: there was more than one commit takes;
-    `lag` counts those messages.
+    `lag` counts those messages. `dead` of the rows are dead letters.
     `failures` names the queues whose brokers did not answer; the others were copied.
     """
 
@@ -45,6 +52,18 @@ class Pass:
     is_behind: bool = False
     lag: int = 0
     failures: tuple[str, ...] = ()
+    dead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """What one commit of dead letters that are read again did: how many fit now, and how many stay,
+    by their reasons. `written` is the file with those that stay."""
+
+    fit: int
+    stay: Counter[str]
+    read: tuple[str, ...]
+    written: tuple[str, ...] = ()
 
 
 class Materializer:
@@ -52,7 +71,8 @@ class Materializer:
 
     `start` says where the queues begin that are there at the first commit; later ones begin at
     their oldest message. `on_gone` is what happens when messages are deleted before they are read:
-    stop with an error, or skip them and count them in the snapshot.
+    stop with an error, or skip them and count them in the snapshot. `fields` are columns of JSON
+    bodies; a message whose body does not fit them is a row of the table of dead letters instead.
     """
 
     def __init__(
@@ -65,6 +85,7 @@ class Materializer:
         commit_bytes: int = COMMIT_BYTES,
         start: Start = "earliest",
         on_gone: Literal["stop", "skip"] = "stop",
+        fields: Sequence[Field] = (),
     ) -> None:
         self.topic, self.name = topic, name
         self._catalog = catalog
@@ -72,6 +93,9 @@ class Materializer:
         self._commit_bytes = commit_bytes
         self._start = start
         self._skips = on_gone == "skip"
+        self._decoder = BodyDecoder(fields) if fields else None
+        self._letters = DeadLetters(catalog, topic, name)
+        self._is_burst = False  # of dead letters
         self._uuid: object = None
         self._known: Progress | None = None  # as the table was last seen, if that is certain
         self._doubts: list[_Doubt] = []
@@ -93,20 +117,58 @@ class Materializer:
         if not before.offsets:
             after.offsets = self._first_offsets(bounds)
         self._check_ends(after, bounds)
-        files = DataFiles(table)
+        files = _Files(table, self._decoder, self._letters)
         try:
             rows, size = self._write(files, after, bounds)
-            finished = files.finish()
+            finished, letters = files.finish()
         except BaseException:
             files.discard()
             raise
         if after == before:
             self._known = before
             return Pass(failures=failures)
-        snapshot_id = self._commit(table, files, finished, after)
+        dead = sum(files.reasons.values())
+        snapshot_id = self._commit(table, files, finished, after, Change(letters), dead)
         self._known = after
+        self._note_dead(dead, rows, files.first)
         lag = sum(each.end - after.offsets[queue_key(queue)] for queue, each in bounds.items())
-        return Pass(rows, size, snapshot_id, lag > 0, lag, failures)
+        return Pass(rows, size, snapshot_id, lag > 0, lag, failures, dead)
+
+    def retry(self, limit: int, skip: Collection[str] = ()) -> Retried | None:
+        """Read up to `limit` files of dead letters again, all but those in `skip`: what fits now
+        becomes rows of the table, in one commit. None when there are no more files.
+
+        Raises what `copy` does.
+        """
+        if self._decoder is None:
+            raise LakeError(f"table {self._full_name} has no columns of JSON; set json")
+        self._known = None
+        table = self._load()
+        after = progress_of(table.metadata, self._full_name).copy()
+        if not after.letters:
+            return None
+        letters = self._letters.opened(table)
+        paths = sorted(task.file.file_path for task in letters.scan().plan_files())
+        paths = [path for path in paths if path not in skip][:limit]
+        if not paths:
+            return None
+        files = _Files(table, self._decoder, self._letters)
+        rows = 0
+        try:
+            for path in paths:
+                for batch in letters_in(letters, path):
+                    rows += batch.num_rows
+                    files.write(batch)
+            finished, left = files.finish()
+        except BaseException:
+            files.discard()
+            raise
+        fit = rows - sum(files.reasons.values())
+        if not fit:
+            files.discard()
+            return Retried(0, files.reasons, tuple(paths))
+        self._commit(table, files, finished, after, Change(left, tuple(paths)), -fit)
+        return Retried(fit, files.reasons, tuple(paths), left)
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -124,7 +186,32 @@ class Materializer:
             )
         self._uuid = table.metadata.table_uuid
         self._settle(table)
+        if self._decoder is not None:
+            table = self._with_columns(table, self._decoder.fields)
+        self._letters.follow(table)
         return table
+
+    def _with_columns(self, table: Table, fields: Sequence[Field]) -> Table:
+        """The table with all declared columns: those that it lacks are added by a commit."""
+        missing = missing_columns(table, self._full_name, fields)
+        if not missing:
+            return table
+        commit(
+            table, prepare_columns(table, [(each.name, each.kind.iceberg()) for each in missing])
+        )
+        log.info("table %s: added %s", self._full_name, ddl(missing))
+        table = self._catalog.load(self.name, self.topic)
+        missing_columns(table, self._full_name, fields)
+        return table
+
+    def _note_dead(self, dead: int, rows: int, first: str) -> None:
+        """Warn of the first pass of a row of passes with dead letters."""
+        if dead and not self._is_burst:
+            log.warning(
+                "%d of %d bodies don't fit table %s and go to %s; first %s",
+                *(dead, rows, self._full_name, self._letters.name, first),
+            )
+        self._is_burst = bool(dead)
 
     def _settle(self, table: Table) -> None:
         """Delete the files of commits that were in doubt, once they can't be made any more: only
@@ -183,7 +270,7 @@ class Materializer:
         progress.marks.pop(key, None)
 
     def _write(
-        self, files: DataFiles, progress: Progress, bounds: Mapping[MessageQueue, Bounds]
+        self, files: "_Files", progress: Progress, bounds: Mapping[MessageQueue, Bounds]
     ) -> tuple[int, int]:
         """Write what is new, and move the offsets; the number of rows, and their bytes."""
         behind = [
@@ -238,10 +325,22 @@ class Materializer:
         return batch.slice(1)
 
     def _commit(
-        self, table: Table, files: DataFiles, finished: list[DataFile], progress: Progress
+        self,
+        table: Table,
+        files: "_Files",
+        finished: list[DataFile],
+        progress: Progress,
+        change: Change,
+        dead: int,
     ) -> int:
+        """Make the commit, and let the dead letters follow; `dead` is how many more they are."""
+        summary: dict[str, str] = {}
+        if change != Change():
+            progress.letters += 1
+            progress.dead += dead
+            summary = change.summary()
         try:
-            prepared = prepare(table, finished, progress)
+            prepared = prepare(table, finished, progress.summary() | summary)
         except BaseException:
             files.discard()
             raise
@@ -254,7 +353,56 @@ class Materializer:
             if each is not doubt and each.base == doubt.base:
                 each.files.discard()
         self._doubts = [each for each in self._doubts if each.base != doubt.base]
+        if summary:
+            self._letters.follow(self._catalog.load(self.name, self.topic))
         return prepared.snapshot_id
+
+
+class _Files:
+    """The new files of a commit: those of the table, and one of dead letters if there are any.
+
+    `reasons` counts the dead letters, `first` has the first one's place and reason.
+    """
+
+    def __init__(self, table: Table, decoder: BodyDecoder | None, letters: DeadLetters) -> None:
+        self.reasons: Counter[str] = Counter()
+        self.first = ""
+        self._table, self._decoder, self._letters = table, decoder, letters
+        self._fit = DataFiles(table, () if decoder is None else decoder.schema)
+        self._dead: DataFiles | None = None
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Append rows of the log."""
+        if self._decoder is not None:
+            rows, dead = self._decoder.split(rows)
+            if dead.num_rows:
+                self._bury(dead)
+        self._fit.write(rows)
+
+    def finish(self) -> tuple[list[DataFile], tuple[str, ...]]:
+        """Close the files; those of the table, and the path of the one with dead letters."""
+        dead = [] if self._dead is None else self._dead.finish()
+        return self._fit.finish(), tuple(each.file_path for each in dead)
+
+    def discard(self) -> None:
+        """Delete the files."""
+        self._fit.discard()
+        if self._dead is not None:
+            self._dead.discard()
+
+    def _bury(self, rows: pa.RecordBatch) -> None:
+        if self._dead is None:
+            column = pa.field(REASON, pa.string())
+            self._dead = DataFiles(self._letters.opened(self._table), [column])
+        self._dead.write(rows)
+        for reason, count in Counter(rows.column(REASON).to_pylist()).items():
+            known = reason in self.reasons or len(self.reasons) < REASONS_MAX
+            self.reasons[reason if known else OTHERS] += count
+        if not self.first:
+            broker, queue, offset, why = (
+                rows.column(name)[0].as_py() for name in ("brokerName", "queueId", "offset", REASON)
+            )
+            self.first = f"{broker}:{queue} offset {offset}: {why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,4 +411,4 @@ class _Doubt:
 
     base: int | None
     snapshot_id: int
-    files: DataFiles
+    files: _Files

@@ -24,6 +24,7 @@ def overview(lake: Lake, *, with_system: bool = False) -> Generator[None, None, 
                 "table": report.table,
                 "state": "fails" if report.failure else "copies",
                 "rows": report.rows,
+                "dead_letters": report.dead,
                 "commits": report.commits,
                 "conflicts": report.conflicts,
                 "lag_seconds": round(report.lag_s, 1),
@@ -50,6 +51,12 @@ def families(lake: Lake) -> Iterator[Family]:
     values: tuple[tuple[str, str, str, Callable[[TableReport], float]], ...] = (
         ("rows_total", "counter", "Rows appended", lambda one: one.rows),
         ("row_bytes_total", "counter", "Bytes of these rows in memory", lambda one: one.bytes),
+        (
+            "dead_letters_total",
+            "counter",
+            "Rows of these whose bodies did not fit",
+            lambda one: one.dead,
+        ),
         ("commits_total", "counter", "Commits made", lambda one: one.commits),
         (
             "conflicts_total",

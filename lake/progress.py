@@ -7,7 +7,7 @@ if its offset is below the one in the snapshot, whoever was killed.
 import json
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..client.cluster.route import MessageQueue
@@ -22,6 +22,7 @@ VERSION_KEY = "aerobee.version"
 OFFSETS_KEY = "aerobee.offsets"
 MARKS_KEY = "aerobee.marks"
 GONE_KEY = "aerobee.gone"
+LETTERS_KEY = "aerobee.dead-letters"
 ACCEPTED_KEY = "aerobee.accepted-snapshot"  # a property of the table, which an operator sets
 
 # Snapshots of others that leave the rows as they are, or take some away on purpose.
@@ -48,15 +49,23 @@ def mark_of(message_id: str | None, store_us: int) -> str:
 @dataclass(slots=True)
 class Progress:
     """By queue the next offset, the mark of the message before it, and how many messages were gone
-    before they were read. A mark is missing where no message was read yet."""
+    before they were read. A mark is missing where no message was read yet.
+
+    `letters` is the number of the last commit that changed the table of dead letters, and `dead`
+    how many rows that has then.
+    """
 
     offsets: dict[str, int] = field(default_factory=dict)
     marks: dict[str, str] = field(default_factory=dict)
     gone: dict[str, int] = field(default_factory=dict)
+    letters: int = 0
+    dead: int = 0
 
     def copy(self) -> "Progress":
         """A copy that can be changed."""
-        return Progress(dict(self.offsets), dict(self.marks), dict(self.gone))
+        return replace(
+            self, offsets=dict(self.offsets), marks=dict(self.marks), gone=dict(self.gone)
+        )
 
     def summary(self) -> dict[str, str]:
         """The progress as properties of a snapshot."""
@@ -65,7 +74,11 @@ class Progress:
             OFFSETS_KEY: _json(self.offsets),
             MARKS_KEY: _json(self.marks),
         }
-        return found | {GONE_KEY: _json(self.gone)} if self.gone else found
+        if self.gone:
+            found[GONE_KEY] = _json(self.gone)
+        if self.letters:
+            found[LETTERS_KEY] = _json({"number": self.letters, "rows": self.dead})
+        return found
 
 
 def progress_of(metadata: "TableMetadata", name: str) -> Progress:
@@ -78,7 +91,7 @@ def progress_of(metadata: "TableMetadata", name: str) -> Progress:
     if snapshot is None:
         return Progress()
     current, is_accepted = snapshot, False
-    for each in _ancestors(metadata, snapshot):
+    for each in ancestors(metadata):
         said = each.summary
         if said is not None and said[OFFSETS_KEY] is not None:
             return _read(said.additional_properties, name, each.snapshot_id)
@@ -101,8 +114,9 @@ def progress_of(metadata: "TableMetadata", name: str) -> Progress:
     )
 
 
-def _ancestors(metadata: "TableMetadata", snapshot: "Snapshot") -> "Iterator[Snapshot]":
-    at: Snapshot | None = snapshot
+def ancestors(metadata: "TableMetadata") -> "Iterator[Snapshot]":
+    """The table's snapshot, then the one before it, and so on."""
+    at = metadata.current_snapshot()
     while at is not None:
         yield at
         parent = at.parent_snapshot_id
@@ -117,10 +131,13 @@ def _read(said: dict[str, Any], name: str, snapshot_id: int) -> Progress:
             f"reads {VERSION}; use the version of aerobee that wrote it, or a newer one"
         )
     try:
+        letters = _numbers(said.get(LETTERS_KEY, "{}"))
         return Progress(
             _numbers(said[OFFSETS_KEY]),
             {key: str(mark) for key, mark in json.loads(said.get(MARKS_KEY, "{}")).items()},
             _numbers(said.get(GONE_KEY, "{}")),
+            letters.get("number", 0),
+            letters.get("rows", 0),
         )
     except (ValueError, TypeError, AttributeError) as wrong:
         raise LakeError(

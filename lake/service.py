@@ -48,6 +48,7 @@ class TableReport:
     commits: int = 0
     conflicts: int = 0
     failures: int = 0
+    dead: int = 0
     lag_messages: int = 0
     snapshot_id: int | None = None
     committed_ms: int = 0
@@ -182,6 +183,7 @@ class Lake:
     def _note(report: TableReport, done: Pass, began: float) -> None:
         report.rows += done.rows
         report.bytes += done.bytes
+        report.dead += done.dead
         report.lag_messages = done.lag
         if done.snapshot_id is not None:
             report.commits += 1
@@ -217,4 +219,5 @@ def materializer(
         commit_bytes=settings.commit_mib << 20,
         start=settings.start,
         on_gone=settings.on_gone,
+        fields=settings.fields,
     )

@@ -13,6 +13,7 @@ import msgspec
 import yaml
 from msgspec import Meta
 
+from .bodies.fields import Field, parse
 from .errors import LakeError
 
 DEFAULT_FILE = "lake.yaml"
@@ -31,7 +32,8 @@ class TableSettings(
 
     `table` is its name, made of the topic's by default. A commit is made each `commit_seconds`, or
     when `commit_mib` (of rows in memory) have come. `start` is where the queues begin that exist at
-    the first commit: earliest, latest, or ms since the epoch.
+    the first commit: earliest, latest, or ms since the epoch. `json` declares columns of JSON
+    bodies, as a DDL.
     """
 
     topic: str = ""
@@ -41,8 +43,14 @@ class TableSettings(
     commit_mib: Annotated[int, Meta(ge=1, le=1_024)] = 64
     start: Literal["earliest", "latest"] | Annotated[int, Meta(ge=0)] = "earliest"
     on_gone: Literal["stop", "skip"] = "stop"
+    json: str = ""
 
     def __post_init__(self) -> None:
+        if self.json:
+            try:
+                parse(self.json)
+            except LakeError as wrong:
+                raise ValueError(str(wrong)) from None
         if bool(self.topic) == bool(self.pattern):
             raise ValueError("a table needs either topic or pattern")
         if self.pattern and self.table:
@@ -54,6 +62,11 @@ class TableSettings(
                 raise ValueError(
                     f"pattern {self.pattern!r} is no regular expression: {wrong}"
                 ) from None
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The declared columns."""
+        return parse(self.json) if self.json else ()
 
 
 class LakeSettings(

@@ -9,7 +9,7 @@ from urllib.parse import urlparse
 
 from .errors import LakeError
 from .local_files import LocalFileIO, path_of
-from .table_schema import STORE_TIME
+from .table_schema import STORE_TIME, row_schema
 from .union import NAMES, Tables, TopicTable
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def connect(tables: Tables, text: str) -> "duckdb.DuckDBPyConnection":
     words = {(quoted or bare).lower() for quoted, bare in _WORD.findall(text)}
     for name in tables.names:
         if name.lower() in words:
-            _add(connection, name, tables[name], _columns(text, words))
+            found = tables[name]
+            _add(connection, name, found, _columns(text, words, found.names))
     return connection
 
 
@@ -53,11 +54,11 @@ def readable_errors(tables: Tables) -> Iterator[None]:
         raise LakeError(str(cause)) from wrong
 
 
-def _columns(text: str, words: set[str]) -> tuple[str, ...]:
+def _columns(text: str, words: set[str], names: tuple[str, ...]) -> tuple[str, ...]:
     """The columns that a query may use: those that it names, or all for a star."""
     if _ALL.search(_COUNT.sub("", text)):
-        return NAMES
-    return tuple(name for name in NAMES if name.lower() in words or name == STORE_TIME)
+        return names
+    return tuple(name for name in names if name.lower() in words or name == STORE_TIME)
 
 
 def _add(
@@ -69,12 +70,23 @@ def _add(
     """Make a view of a table and its live part."""
     from duckdb import ColumnExpression, ConstantExpression
 
-    def chosen(relation: "duckdb.DuckDBPyRelation") -> "duckdb.DuckDBPyRelation":
-        return relation.select(*map(ColumnExpression, columns))
-
     live = f"{name} live"
     connection.register(live, found.live(columns))
-    both = chosen(connection.table(live))
+    both = connection.table(live)
+    kinds = dict(zip(both.columns, both.types, strict=True))
+
+    def chosen(relation: "duckdb.DuckDBPyRelation") -> "duckdb.DuckDBPyRelation":
+        have = set(relation.columns)
+        return relation.select(
+            *(
+                ColumnExpression(each)
+                if each in have
+                else ConstantExpression(None).cast(kinds[each]).alias(each)
+                for each in columns
+            )
+        )
+
+    both = chosen(both)
     if found.files:
         both = chosen(_stored(connection, name, found)).union(both)
     if found.since_ms is not None:
@@ -89,7 +101,9 @@ def _stored(
     """The table's files: DuckDB reads local ones itself, Arrow the others."""
     io = found.table.io
     if isinstance(io, LocalFileIO):
-        return connection.read_parquet([str(path_of(file)) for file in found.files])
+        paths = [str(path_of(file)) for file in found.files]
+        # Columns are added: files that were written before have fewer.
+        return connection.read_parquet(paths, union_by_name=bool(found.fields))
     import pyarrow.dataset as ds
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
@@ -102,5 +116,7 @@ def _stored(
     files = io.fs_by_scheme(first.scheme, first.netloc)
     paths = [io.parse_location(file, io.properties)[2] for file in found.files]
     stored = f"{name} stored"
-    connection.register(stored, ds.dataset(paths, format="parquet", filesystem=files))
+    schema = row_schema([each for each in found.live().schema if each.name not in NAMES])
+    given = schema if found.fields else None
+    connection.register(stored, ds.dataset(paths, schema=given, format="parquet", filesystem=files))
     return connection.table(stored)

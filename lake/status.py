@@ -17,7 +17,8 @@ from .topic_log import TopicLog
 @dataclass(slots=True)
 class TableStatus:
     """One table. `lag_s` is the age in seconds of the oldest message that is not in it, `rows` and
-    `bytes` are those of its files. `failure` is why more is not known."""
+    `bytes` are those of its files, `dead`
+    letters those of the table beside it. `failure` is why more is not known."""
 
     topic: str
     table: str
@@ -25,6 +26,7 @@ class TableStatus:
     bytes: int = 0
     lag_messages: int = 0
     lag_s: float = 0.0
+    dead: int = 0
     gone: int = 0
     snapshot_id: int | None = None
     committed_ms: int = 0
@@ -44,6 +46,7 @@ def status(catalog: LakeCatalog, source: TopicLog, topic: str, name: str) -> Tab
                 found.rows = int(snapshot.summary["total-records"] or 0)
                 found.bytes = int(snapshot.summary["total-files-size"] or 0)
         progress = progress_of(metadata, found.table)
+        found.dead = progress.dead
         found.gone = sum(progress.gone.values())
         bounds, failures = source.bounds(topic)
         oldest_us = None

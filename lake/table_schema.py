@@ -3,6 +3,7 @@
 Partitions are days of the store time in UTC; rows are sorted by broker, queue and offset.
 """
 
+from collections.abc import Sequence
 from functools import cache
 
 import pyarrow as pa
@@ -23,10 +24,11 @@ from pyiceberg.types import (
 )
 
 from .rows.columns import row_columns
-from .rows.decode import arrow_type
+from .rows.decode import schema_of
 
 COLUMNS = row_columns(full=True)
 STORE_TIME = "timestamp"
+REASON = "reason"  # of a dead letter
 SORTED_BY = ("brokerName", "queueId", "offset")
 DAY_FIELD_ID = 1_000  # the first id of partition fields
 FIELD_ID = b"PARQUET:field_id"
@@ -43,7 +45,7 @@ _PLAIN: dict[str, type[IcebergType]] = {
 _BOUNDED = ("partition", "offset", "timestamp", "queueId", "brokerName", "bornTimestamp")
 _PREFIXED = ("key", "tags", "msgId")
 _UNMEASURED = ("value", "keys.element", "properties.key", "properties.value")
-MEASURED = [each.name for each in COLUMNS if each.name not in ("value", "keys", "properties")]
+_NOT_MEASURED = ("value", "keys", "properties")
 
 PROPERTIES = {
     # pyiceberg's writers would append once more after a conflict, with offsets that are not theirs.
@@ -77,6 +79,15 @@ def table_schema() -> Schema:
 
 
 @cache
+def dead_letter_schema() -> Schema:
+    """The schema of a table of dead letters: that of messages, and the reason."""
+    fields = table_schema().fields
+    return Schema(
+        *fields, NestedField(table_schema().highest_field_id + 1, REASON, StringType(), False)
+    )
+
+
+@cache
 def partition_spec() -> PartitionSpec:
     """One partition for each day of the store time."""
     source = table_schema().find_field(STORE_TIME).field_id
@@ -90,8 +101,23 @@ def sort_order() -> SortOrder:
     return SortOrder(*(SortField(each, IdentityTransform()) for each in ids))
 
 
-def file_schema(schema: Schema) -> pa.Schema:
-    """The Arrow schema of a Parquet file, with the field ids that the table's schema gives."""
+def measured(schema: pa.Schema) -> list[str]:
+    """The columns of a file with statistics: all plain ones besides bodies."""
+    return [
+        each.name
+        for each in schema
+        if each.name not in _NOT_MEASURED and not pa.types.is_nested(each.type)
+    ]
+
+
+def row_schema(more: Sequence[pa.Field] = ()) -> pa.Schema:
+    """The Arrow schema of rows: the columns of a message, then `more`."""
+    return pa.schema([*schema_of(COLUMNS), *more])
+
+
+def file_schema(schema: Schema, more: Sequence[pa.Field] = ()) -> pa.Schema:
+    """The Arrow schema of a Parquet file, with the field ids that the table's schema gives: the
+    columns of a message, then `more`."""
 
     def field(path: str, name: str, kind: pa.DataType, nullable: bool = True) -> pa.Field:
         if pa.types.is_list(kind):
@@ -101,8 +127,10 @@ def file_schema(schema: Schema) -> pa.Schema:
                 field(f"{path}.key", "key", kind.key_type, False),
                 field(f"{path}.value", "value", kind.item_type),
             )
+        elif pa.types.is_struct(kind):
+            kind = pa.struct([field(f"{path}.{each.name}", each.name, each.type) for each in kind])
         return pa.field(
             name, kind, nullable, {FIELD_ID: str(schema.find_field(path).field_id).encode()}
         )
 
-    return pa.schema([field(each.name, each.name, arrow_type(each)) for each in COLUMNS])
+    return pa.schema([field(each.name, each.name, each.type) for each in row_schema(more)])

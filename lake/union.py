@@ -19,12 +19,13 @@ from pyiceberg.table import FileScanTask, Table
 from ..client.base.security import OPEN, Security
 from ..client.cluster.route import MessageQueue
 from . import continuity, opening, settings
+from .bodies.decoder import BodyDecoder
+from .bodies.fields import Field
 from .errors import LakeError, NoTable
 from .progress import progress_of, queue_key, queue_of
-from .rows.columns import BY_NAME, Column
-from .rows.decode import schema_of
+from .rows.columns import BY_NAME
 from .rows.ranges import QueueRange
-from .table_schema import COLUMNS, STORE_TIME
+from .table_schema import COLUMNS, STORE_TIME, row_schema
 from .topic_log import Source
 
 if TYPE_CHECKING:
@@ -44,19 +45,28 @@ class Live:
 
     source: Source
     ranges: tuple[QueueRange, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[str, ...]
+    decoder: BodyDecoder
     failures: list[Exception] = field(default_factory=list)
 
     @property
     def schema(self) -> pa.Schema:
         """The schema of the rows."""
-        return schema_of(self.columns)
+        every = row_schema(self.decoder.schema)
+        return pa.schema([every.field(name) for name in self.columns])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, queue by queue. Errors of the client, and DataLossError."""
+        needed = dict.fromkeys(name for name in self.columns if name in BY_NAME)
+        if self.decoder.fields:
+            needed["value"] = None
+        columns = tuple(BY_NAME[name] for name in needed)
         try:
             for each in self.ranges:
-                yield from self.source.rows(each, self.columns)
+                for batch in self.source.rows(each, columns):
+                    if self.decoder.fields:
+                        batch = self.decoder.split(batch)[0].select(list(self.columns))
+                    yield batch
         except Exception as wrong:
             self.failures.append(wrong)
             raise
@@ -71,8 +81,9 @@ class TopicTable:
     """One topic: `files` of its table, and `live` messages behind them.
 
     With `since_ms` the messages that were stored then or later. `skips_gone`: messages that the
-    broker deleted before the table got them are left out, else refused. LakeError when the table's
-    progress can't be read.
+    broker deleted before the table got them are left out, else refused. Live messages whose bodies
+    don't fit the columns of JSON, `fields`, are left out. LakeError when the table's progress can't
+    be read.
     """
 
     def __init__(
@@ -84,8 +95,12 @@ class TopicTable:
         since_ms: int | None = None,
         skips_gone: bool = False,
         failures: list[Exception] | None = None,
+        fields: Sequence[Field] = (),
     ) -> None:
         self._skips_gone = skips_gone
+        self._decoder = BodyDecoder(fields)
+        self.fields = tuple(fields)
+        self.names = (*NAMES, *self._decoder.schema.names)
         self._failures = [] if failures is None else failures
         self.table = table
         self.topic = topic
@@ -159,19 +174,24 @@ class TopicTable:
             if batch.num_rows and continuity.mark_of_row(batch) != mark:
                 raise continuity.differs(queue, at - 1, self._name)
 
-    def live(self, columns: Sequence[str] = NAMES) -> Live:
+    def live(self, columns: Sequence[str] | None = None) -> Live:
         """The messages behind the table."""
-        chosen = tuple(BY_NAME[name] for name in columns)
-        return Live(self._source, self.ranges, chosen, self._failures)
+        chosen = self.names if columns is None else tuple(columns)
+        return Live(self._source, self.ranges, chosen, self._decoder, self._failures)
 
-    def batches(self, columns: Sequence[str] = NAMES) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """All rows in batches of Arrow: those of the table, then the live ones."""
-        schema = schema_of([BY_NAME[name] for name in columns])
-        scan = self.table.scan(self._since, selected_fields=tuple(columns))
+        live = self.live(columns)
+        have = {each.name for each in self.table.schema().fields}
+        there = [name for name in live.columns if name in have]
+        scan = self.table.scan(self._since, selected_fields=tuple(there))
         for batch in scan.to_arrow_batch_reader():
-            rows = pa.Table.from_batches([batch]).select(list(columns)).cast(schema)
-            yield from rows.to_batches()
-        yield from self.live(columns).batches()
+            rows = pa.Table.from_batches([batch])
+            for each in live.schema:
+                if each.name not in have:  # it is declared, and no writer has added it yet
+                    rows = rows.append_column(each, pa.nulls(len(rows), each.type))
+            yield from rows.select(list(live.columns)).cast(live.schema).to_batches()
+        yield from live.batches()
 
     @property
     def _since(self) -> BooleanExpression:
@@ -244,6 +264,7 @@ class Tables:
             since_ms=self._since_ms,
             skips_gone=entry is not None and entry.on_gone == "skip",
             failures=self.failures,
+            fields=() if entry is None else entry.fields,
         )
 
     def close(self) -> None:
@@ -273,17 +294,18 @@ class NamedTable:
         self._settings = found
         self._options = options
 
-    def batches(self, columns: Sequence[str] = NAMES) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """All rows in batches of Arrow: those of the table, then the live ones."""
         with Tables(self._settings, **self._options) as tables:
             yield from tables[self.name].batches(columns)
 
-    def to_arrow(self, columns: Sequence[str] = NAMES) -> pa.Table:
+    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows in memory."""
-        schema = schema_of([BY_NAME[name] for name in columns])
-        return pa.Table.from_batches(self.batches(columns), schema)
+        with Tables(self._settings, **self._options) as tables:
+            found = tables[self.name]
+            return pa.Table.from_batches(found.batches(columns), found.live(columns).schema)
 
-    def to_polars(self, columns: Sequence[str] = NAMES) -> "polars.DataFrame":
+    def to_polars(self, columns: Sequence[str] | None = None) -> "polars.DataFrame":
         """All rows as a DataFrame of polars."""
         import polars
 
@@ -291,6 +313,6 @@ class NamedTable:
         assert isinstance(found, polars.DataFrame)
         return found
 
-    def to_pandas(self, columns: Sequence[str] = NAMES) -> "pandas.DataFrame":
+    def to_pandas(self, columns: Sequence[str] | None = None) -> "pandas.DataFrame":
         """All rows as a DataFrame of pandas."""
         return self.to_arrow(columns).to_pandas()

@@ -3,7 +3,8 @@
 Where the log has deleted messages, the table alone is looked at: each offset once, none left out.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,13 +14,18 @@ from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOr
 from pyiceberg.table import Table
 
 from ..client.cluster.route import MessageQueue
+from .bodies.decoder import BodyDecoder
+from .bodies.fields import Field
+from .commits import Conflict
+from .dead_letters import DeadLetters
 from .errors import LakeError
-from .progress import progress_of, queue_key
+from .progress import Progress, progress_of, queue_key
 from .rows.ranges import DataLossError, QueueRange
 from .table_schema import COLUMNS, file_schema
 from .topic_log import Bounds, Source
 
 WINDOW = 250_000  # offsets of a queue that are compared at once
+NAMES = tuple(column.name for column in COLUMNS)
 SHOWN_MAX = 5  # offsets in a report
 
 # pyiceberg's constructors take a column and a value by position, which their types don't say.
@@ -61,14 +67,21 @@ def verify(
     topic: str,
     *,
     since_ms: int | None = None,
+    fields: Sequence[Field] = (),
+    letters: DeadLetters | None = None,
 ) -> Iterator[QueueFindings]:
     """Compare each queue of the topic up to the offset in the table's snapshot.
 
-    From the table's oldest row on, or from the first message stored at `since_ms`. LakeError when
-    the table's progress can't be read.
+    From the table's oldest row on, or from the first message stored at `since_ms`. Columns of JSON,
+    `fields`, must be what the body gives, or null. The rows of `letters` count as the table's.
+    LakeError when the table's progress can't be read.
     """
     name = ".".join(table.name())
     progress = progress_of(table.metadata, name)
+    if letters is not None:
+        with suppress(Conflict):  # it has more than this
+            letters.follow(table)
+    copy = _Copy(table, progress, fields, letters)
     bounds, failures = source.bounds(topic)
     if failures:
         raise LakeError(f"not every queue of topic {topic} can be compared: {failures[0]}")
@@ -78,12 +91,12 @@ def verify(
         end = progress.offsets.get(key)
         if end is None:
             continue
-        first = _first_row(table, queue) if starts is None else starts[queue]
+        first = copy.first_row(queue) if starts is None else starts[queue]
         first = end if first is None else min(first, end)
         found = QueueFindings(key, first, end, gone=progress.gone.get(key, 0))
         for begin in range(first, end, WINDOW):
-            _compare(found, table, source, queue, begin, min(end, begin + WINDOW), each)
-        beyond = _offsets(table, queue, end, None)
+            _compare(found, copy, source, queue, begin, min(end, begin + WINDOW), each)
+        beyond = copy.offsets(queue, end)
         found.beyond = len(beyond)
         _note(found, beyond)
         yield found
@@ -91,14 +104,14 @@ def verify(
 
 def _compare(
     found: QueueFindings,
-    table: Table,
+    copy: "_Copy",
     source: Source,
     queue: MessageQueue,
     begin: int,
     end: int,
     bounds: Bounds,
 ) -> None:
-    rows = _rows(table, queue, begin, end)
+    rows, misread = copy.rows(queue, begin, end)
     offsets = rows.column("offset").to_numpy()
     found.rows += len(offsets)
     unique, counts = np.unique(offsets, return_counts=True)
@@ -111,6 +124,8 @@ def _compare(
     else:
         in_log = logged.column("offset").to_numpy()
         expected = np.concatenate([np.arange(begin, max(begin, min(end, bounds.first))), in_log])
+    found.different += len(misread)
+    _note(found, misread)
     missing = np.setdiff1d(expected, unique)
     found.missing += len(missing)
     _note(found, missing)
@@ -127,6 +142,7 @@ def _compare(
             continue
         pairs = zip(a.to_pylist(), b.to_pylist(), strict=True)
         same &= np.array([left == right for left, right in pairs], bool)
+    same |= np.isin(both, misread)  # which are counted
     found.different += int((~same).sum())
     _note(found, both[~same])
 
@@ -153,25 +169,68 @@ def _filter(queue: MessageQueue, begin: int, end: int | None) -> BooleanExpressi
     return found if end is None else And(found, _below("offset", end))
 
 
-def _rows(table: Table, queue: MessageQueue, begin: int, end: int) -> pa.Table:
-    """The table's rows of a range, sorted by offset, with the log's types."""
-    names = tuple(column.name for column in COLUMNS)
-    found = table.scan(_filter(queue, begin, end), selected_fields=names).to_arrow()
-    schema = file_schema(table.schema()).remove_metadata()
-    return found.select(list(names)).cast(schema).sort_by("offset")
+class _Copy:
+    """A table with its dead letters, at one snapshot."""
 
+    def __init__(
+        self,
+        table: Table,
+        progress: Progress,
+        fields: Sequence[Field],
+        letters: DeadLetters | None,
+    ) -> None:
+        self._table = table
+        self._dead = None if letters is None else letters.at(progress)
+        have = {each.name for each in table.schema().fields}
+        self._fields = [each for each in fields if each.name in have]
 
-def _offsets(table: Table, queue: MessageQueue, begin: int, end: int | None) -> np.ndarray:
-    found = table.scan(_filter(queue, begin, end), selected_fields=("offset",)).to_arrow()
-    return np.sort(found.column("offset").to_numpy())
+    def rows(self, queue: MessageQueue, begin: int, end: int) -> tuple[pa.Table, np.ndarray]:
+        """The messages of a range, sorted by offset, with the log's types; and the offsets of those
+        whose columns of JSON are not what the body gives."""
+        where = _filter(queue, begin, end)
+        more = [each.name for each in self._fields]
+        found = self._table.scan(where, selected_fields=(*NAMES, *more)).to_arrow()
+        schema = file_schema(self._table.schema()).remove_metadata()
+        rows = found.select(list(NAMES)).cast(schema)
+        misread = self._misread(rows, found)
+        if self._dead is not None:
+            table, at = self._dead
+            dead = table.scan(where, selected_fields=NAMES, snapshot_id=at).to_arrow()
+            rows = pa.concat_tables([rows, dead.select(list(NAMES)).cast(schema)])
+        return rows.sort_by("offset"), misread
 
+    def offsets(self, queue: MessageQueue, begin: int) -> np.ndarray:
+        """The offsets from `begin` on, sorted."""
+        where = _filter(queue, begin, None)
+        scans = [self._table.scan(where, selected_fields=("offset",))]
+        if self._dead is not None:
+            table, at = self._dead
+            scans.append(table.scan(where, selected_fields=("offset",), snapshot_id=at))
+        found = [each.to_arrow().column("offset").to_numpy() for each in scans]
+        return np.sort(np.concatenate(found))
 
-def _first_row(table: Table, queue: MessageQueue) -> int | None:
-    """The smallest offset of a queue in the table; None without a row."""
-    lowest = pc.min(
-        table.scan(_filter(queue, 0, None), selected_fields=("offset",)).to_arrow().column("offset")
-    )
-    return None if not lowest.is_valid else int(lowest.as_py())
+    def first_row(self, queue: MessageQueue) -> int | None:
+        """The smallest offset of a queue; None without a row."""
+        found = self.offsets(queue, 0)
+        return int(found[0]) if len(found) else None
+
+    def _misread(self, rows: pa.Table, found: pa.Table) -> np.ndarray:
+        """The offsets of rows whose columns of JSON are not what the body gives, nor null."""
+        bad = []
+        if self._fields and len(rows):
+            decoder = BodyDecoder(self._fields)
+            (batch,) = rows.combine_chunks().to_batches()
+            fit, dead = decoder.split(batch)
+            bad = dead.column("offset").to_pylist()
+            does_fit = pc.invert(pc.is_in(rows["offset"], pa.array(bad, pa.int64())))
+            have = found.select(decoder.schema.names).cast(decoder.schema).filter(does_fit)
+            for name in decoder.schema.names:
+                left, right = have[name].combine_chunks(), fit.column(name)
+                if left.equals(right):
+                    continue
+                pairs = zip(fit.column("offset").to_pylist(), left, right, strict=True)
+                bad += [at for at, a, b in pairs if a.is_valid and not a.equals(b)]
+        return np.unique(np.array(bad, np.int64))
 
 
 def _logged(source: Source, queue: MessageQueue, begin: int, end: int) -> pa.Table | None:

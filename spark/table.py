@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..lake.errors import LakeError
 from ..lake.rows.columns import row_columns
 from .schema import ddl
 
@@ -32,13 +33,18 @@ def read_table(
 
     `config` has the lake's settings, `since_ms` leaves out what was stored before (ms since the
     epoch), `options` are those of the source for the live part. The rows are those at the moment of
-    the call. LakeError when the table can't be read, as where an engine has deleted rows by delete
-    files.
+    the call. LakeError for a table with columns of JSON, and when the table can't be read, as where
+    an engine has deleted rows by delete files.
     """
     from ..lake.union import Tables
 
     with Tables.of(config, since_ms=since_ms) as tables:
         found = tables[name]
+        if found.fields:
+            raise LakeError(
+                f"table {name} has columns of JSON, which the live part of read_table does not; "
+                "ask it by aerobee sql, or read the table alone with an engine that knows Iceberg"
+            )
         files, offsets = [_hadoop(file) for file in found.files], _offsets(found)
         address = tables.name_server
     frames = []

@@ -6,6 +6,7 @@
 import argparse
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ACTIONS = ("status", "add", "run", "verify", "remove")
+ACTIONS = ("status", "add", "run", "verify", "retry", "remove")
+RETRY_FILES = 100  # of dead letters in a commit
+REASONS_SHOWN = 5
+INFER = "infer"
 STATUS: Columns = (
     "TOPIC",
     "TABLE",
@@ -41,6 +45,7 @@ STATUS: Columns = (
     "BYTES",
     "MESSAGES BEHIND",
     "SECONDS BEHIND",
+    "DEAD LETTERS",
     "GONE",
     "LAST COMMIT",
 )
@@ -68,11 +73,11 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "add makes a topic's table and writes it into the settings; run copies all tables of the "
         "settings; status shows how far each is; verify compares a table with the log, row by row; "
-        "remove ends the copying and leaves the table."
+        "retry reads dead letters again; remove ends the copying and leaves the table."
     )
     add = parser.add_argument
     add("action", nargs="?", choices=ACTIONS, default="status")
-    add("name", nargs="?", metavar="TOPIC", help="for add, verify, remove; status shows all")
+    add("name", nargs="?", metavar="TOPIC", help="for add, verify, retry, remove; status shows all")
     add(
         "--config",
         type=Path,
@@ -107,6 +112,12 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
         "from there on, without it from the table's oldest row on",
     )
     add("--on-gone", choices=("stop", "skip"), help="add: when messages are gone unread (stop)")
+    add(
+        "--fields",
+        metavar="DDL",
+        help="add: columns of JSON bodies, as in 'id bigint, seen timestamp', or infer: those of "
+        "the newest messages",
+    )
     add("--store", action="append", default=[], metavar="BROKER=DIR", help="add: read its files")
     add("--once", action="store_true", help="run: end when all that is there now is copied")
     add("--json", action="store_true", help="one object a line instead of a table")
@@ -124,6 +135,7 @@ def lake(options: argparse.Namespace) -> int:
             "run": _run_once if options.once else _run,
             "status": _status,
             "verify": _verify,
+            "retry": _retry,
             "remove": _remove,
         }
         return work[options.action](options)
@@ -174,8 +186,11 @@ def _opened(
 
 def _add(options: argparse.Namespace) -> int:
     from ...lake import catalog, settings
+    from ...lake.bodies.infer import infer
 
     name = named(options, "topic")
+    if options.fields == INFER and options.pattern:
+        raise CommandError("--fields infer is for one topic; declare the columns of a pattern")
     found = _changed(options)
     entry = _entry(options, [each for each in found.tables if _is(each, options)])
     with _opened(found, options) as (opened, source):
@@ -189,7 +204,12 @@ def _add(options: argparse.Namespace) -> int:
                     "give one of an application"
                 )
             source.bounds(name)
+            if options.fields == INFER:
+                text = infer(source, name)
+                print(sanitize(f"columns of the newest messages: {text}"))
+                entry = msgspec.structs.replace(entry, json=text)
             table = opened.create(entry.table or catalog.table_name(name), name)
+            catalog.missing_columns(table, ".".join(table.name()), entry.fields)
             said = f"topic {name} goes to table {'.'.join(table.name())} at {table.location()}"
     others = [each for each in found.tables if not _is(each, options)]
     settings.write(options.config, msgspec.structs.replace(found, tables=(*others, entry)))
@@ -276,6 +296,7 @@ def _entry(options: argparse.Namespace, before: "list[TableSettings]") -> "Table
         "commitSeconds": options.commit_seconds,
         "commitMib": options.commit_mib,
         "onGone": options.on_gone,
+        "json": options.fields if options.fields != INFER else None,
         "start": None if options.start is None else _start(options.start),
     }
     given = {key: value for key, value in said.items() if value is not None}
@@ -383,6 +404,35 @@ def _run_once(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
+def _retry(options: argparse.Namespace) -> int:
+    from ...lake import service
+    from ...lake.commits import Conflict
+
+    name = named(options, "topic")
+    settings = _settings(options)
+    entry = settings.entry_of(name)
+    if entry is None:
+        raise CommandError(f"{options.config} has no entry for topic {name}")
+    fit, stay, skip = 0, Counter[str](), set[str]()
+    with _opened(settings, options) as (opened, source):
+        copier = service.materializer(opened, source, name, entry)
+        while True:
+            try:
+                done = copier.retry(RETRY_FILES, skip)
+            except Conflict as wrong:
+                log.info("%s", wrong)
+                continue
+            if done is None:
+                break
+            fit += done.fit
+            stay += done.stay
+            skip.update(done.read, done.written)
+    print(f"{fit:,} dead letters fit now and are rows, {stay.total():,} stay")
+    for reason, count in stay.most_common(REASONS_SHOWN):
+        print(sanitize(f"{count:,}: {reason}"))
+    return 0
+
+
 # --- status and verify ------------------------------------------------------------------------
 
 
@@ -411,6 +461,7 @@ def _status(options: argparse.Namespace) -> int:
                 each.bytes,
                 each.lag_messages,
                 round(each.lag_s),
+                each.dead,
                 each.gone,
                 latest([each.committed_ms]),
             )
@@ -425,6 +476,7 @@ def _status(options: argparse.Namespace) -> int:
 
 def _verify(options: argparse.Namespace) -> int:
     from ...lake import opening
+    from ...lake.dead_letters import DeadLetters
     from ...lake.verify import verify
 
     name = named(options, "topic")
@@ -437,7 +489,10 @@ def _verify(options: argparse.Namespace) -> int:
         since = start_of(options.start, latest=False).ms
     with _opened(settings, options) as (opened, source):
         table = opened.load(opening.name_of(name, entry), name)
-        found = list(verify(table, source, name, since_ms=since))
+        letters = DeadLetters(opened, name, opening.name_of(name, entry))
+        found = list(
+            verify(table, source, name, since_ms=since, fields=entry.fields, letters=letters)
+        )
     rows = [
         (
             each.queue,

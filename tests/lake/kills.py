@@ -17,6 +17,8 @@ from aerobee.client.errors import AerobeeError
 from aerobee.harness.child import Reporter
 from aerobee.harness.java_side import free_broker_port, free_ports
 from aerobee.lake import settings as lake_settings
+from aerobee.lake.bodies.fields import Field
+from aerobee.lake.dead_letters import DeadLetters
 from aerobee.lake.opening import open_catalog
 from aerobee.lake.progress import progress_of
 from aerobee.lake.settings import LakeSettings, TableSettings
@@ -81,20 +83,22 @@ class Outcome:
     missing: int = 0
     twice: int = 0
     different: int = 0
+    misplaced: int = 0  # in the table though they don't fit, or dead letters though they do
+    dead: int = 0
     unclean: list[str] = field(default_factory=list)  # queues, by aerobee lake verify
     tracebacks: list[str] = field(default_factory=list)
 
     @property
     def is_exact(self) -> bool:
         """True if every message is in the table once, and nothing else."""
-        wrong = (self.lost, self.missing, self.twice, self.different)
+        wrong = (self.lost, self.missing, self.twice, self.different, self.misplaced)
         return not (any(wrong) or self.unclean or self.tracebacks)
 
 
 class Kills:
     """The cluster with its lakes in `folder`; `running` makes one."""
 
-    def __init__(self, folder: Path, draw: Random, programs: Reporter) -> None:
+    def __init__(self, folder: Path, draw: Random, programs: Reporter, json: str) -> None:
         self.outcome = Outcome()
         self.acknowledged: dict[Key, bytes] = {}
         self._folder, self._draw, self._programs = folder, draw, programs
@@ -116,7 +120,7 @@ class Kills:
             place=str(folder / "tables"),
             namesrv_addr=self._namesrv,
             catalog={"type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}"},
-            tables=(TableSettings(topic=TOPIC, commit_seconds=COMMIT_SECONDS),),
+            tables=(TableSettings(topic=TOPIC, commit_seconds=COMMIT_SECONDS, json=json),),
         )
         # One reads the broker's files, the other asks the broker.
         for name, stores in zip(WRITERS, ({BROKER: str(store)}, {}), strict=True):
@@ -178,9 +182,14 @@ class Kills:
         for name in WRITERS:
             await self._ask("ended", kill=name)
         table = catalog.load(TOPIC, TOPIC)
-        self._compare(table, stored)
+        letters = DeadLetters(catalog, TOPIC, TOPIC)
+        both = [table]
+        if progress_of(table.metadata, TOPIC).letters:
+            both.append(letters.opened(table))
+        self._compare(both, stored)
+        fields = self.settings.tables[0].fields
         self.outcome.unclean = await self._patiently(
-            lambda: asyncio.to_thread(_verified, table, self._namesrv)
+            lambda: asyncio.to_thread(_verified, table, self._namesrv, fields, letters)
         )
         self._read_logs()
         return self.outcome
@@ -244,7 +253,9 @@ class Kills:
         header = SendMessage("pg", TOPIC, "TBW102", QUEUES, queue, 0, 1, 0, "", 0)
         while True:
             self._sent += 1
-            body = (b"%08d " % self._sent).ljust(20 + self._sent * 37 % 400, b".")
+            number = b"%d" if self._sent % 3 else b'"%d"'  # a text does not fit
+            body = b'{"number": %s}' % (number % self._sent)
+            body = body.ljust(20 + self._sent * 37 % 400)
             with suppress(OSError):
                 answer = await self._peers.request(
                     address, codes.SEND_MESSAGE_V2, header, body, PROCESS
@@ -273,21 +284,29 @@ class Kills:
         await until(is_done, "the broker or the name server is away", seconds=PROCESS, pause=0.1)
         return found[0]
 
-    def _compare(self, table: Table, stored: dict[Key, bytes]) -> None:
-        rows = table.scan(selected_fields=("brokerName", "queueId", "offset", "value")).to_arrow()
-        columns = [rows.column(name).to_pylist() for name in ("brokerName", "queueId", "offset")]
-        keys: list[Key] = list(zip(*columns, strict=True))
-        have = dict(zip(keys, rows.column("value").to_pylist(), strict=True))
+    def _compare(self, tables: list[Table], stored: dict[Key, bytes]) -> None:
+        """Compare the rows of the table, and of its dead letters, with those of the broker."""
+        keys: list[Key] = []
+        have: dict[Key, bytes] = {}
         found = self.outcome
+        for is_dead, table in enumerate(tables):
+            names = ("brokerName", "queueId", "offset", "value")
+            rows = table.scan(selected_fields=names).to_arrow()
+            *places, bodies = (rows.column(name).to_pylist() for name in names)
+            keys += zip(*places, strict=True)
+            have.update(zip(keys[len(keys) - len(bodies) :], bodies, strict=True))
+            if len(tables) > 1:
+                found.misplaced += sum((b'"number": "' in each) != is_dead for each in bodies)
         found.messages, found.acknowledged = len(stored), len(self.acknowledged)
         found.lost = sum(stored.get(key) != body for key, body in self.acknowledged.items())
         found.missing = len(stored.keys() - have.keys())
         found.twice = len(keys) - len(have)
         found.different = sum(stored.get(key) != body for key, body in have.items())
-        files = {task.file.file_path for task in table.scan().plan_files()}
+        found.dead = tables[1].scan().count() if len(tables) > 1 else 0
+        files = {task.file.file_path for table in tables for task in table.scan().plan_files()}
         there = {f"file://{each}" for each in (self._folder / "tables").rglob("*.parquet")}
         found.orphans = len(there - files)
-        found.commits = len(table.snapshots())
+        found.commits = len(tables[0].snapshots())
 
     async def _stored(self) -> dict[Key, bytes]:
         """The bodies of the broker's queues, which a pull of each gives."""
@@ -315,21 +334,24 @@ class Kills:
                 self.outcome.tracebacks.append(said[said.index("Traceback") :][:4_000])
 
 
-def _verified(table: Table, namesrv: str) -> list[str]:
+def _verified(
+    table: Table, namesrv: str, fields: tuple[Field, ...], letters: DeadLetters
+) -> list[str]:
     """The queues that aerobee lake verify finds unlike the log."""
     source = TopicLog(namesrv)
     try:
-        return [each.queue for each in verify(table, source, TOPIC) if not each.is_clean]
+        found = verify(table, source, TOPIC, fields=fields, letters=letters)
+        return [each.queue for each in found if not each.is_clean]
     finally:
         source.close()
 
 
 @asynccontextmanager
-async def running(folder: Path, draw: Random) -> AsyncIterator[Kills]:
-    """All of them at work, and their end."""
+async def running(folder: Path, draw: Random, json: str = "") -> AsyncIterator[Kills]:
+    """All of them at work, and their end; with the columns of JSON that `json` declares."""
     argv = [sys.executable, "-m", "tests.lake.kill_program", str(folder)]
     with Reporter(argv, folder / "kill_program.stderr", cwd=ROOT) as programs:
-        found = Kills(folder, draw, programs)
+        found = Kills(folder, draw, programs, json)
         try:
             await found.begin()
             yield found

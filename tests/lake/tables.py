@@ -1,7 +1,7 @@
 """Tables for tests: a catalog in a folder, and what is in a table."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,12 +19,15 @@ def catalog_in(folder: Path, **properties: str) -> LakeCatalog:
     return LakeCatalog(given, place=str(folder / "tables"), namespace="rocketmq")
 
 
-def rewrite(table: Table, change: Callable[[pa.Table], pa.Table]) -> None:
+def rewrite(
+    table: Table, change: Callable[[pa.Table], pa.Table], more: Sequence[pa.Field] = ()
+) -> None:
     """Replace the rows of a table by what `change` makes of them, and accept that: what an operator
-    may do with another engine."""
+    may do with another engine. `more` are the columns behind those of a message."""
     before = [task.file for task in table.scan().plan_files()]
-    rows = table.scan().to_arrow().cast(file_schema(table.schema()).remove_metadata())
-    files = DataFiles(table)
+    schema = file_schema(table.schema(), more).remove_metadata()
+    rows = table.scan().to_arrow().select(schema.names).cast(schema)
+    files = DataFiles(table, more)
     for batch in change(rows).combine_chunks().to_batches():
         files.write(batch)
     with table.transaction() as transaction, transaction.update_snapshot().overwrite() as snapshot:

@@ -13,6 +13,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from aerobee.lake.bodies.fields import parse
 from aerobee.lake.materializer import Materializer
 from aerobee.lake.table_schema import COLUMNS
 from pyiceberg.table import Table
@@ -110,6 +111,28 @@ def test_an_engine_reads_the_same_rows(
 ) -> None:
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")  # it has a package of its own, too
     assert rows_of(engine(table).select(NAMES)) == expected
+
+
+def test_engines_read_columns_of_json_that_were_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+    catalog, source = catalog_in(tmp_path), MemoryLog()
+    catalog.create("orders", "orders")
+    body = b'{"id": 7, "seen": "2026-01-01T00:00:00Z", "items": [{"sku": "a"}, null]}'
+    for day, ddl in enumerate(
+        ("", "id bigint", "id bigint, items array<struct<sku:string,n:int>>")
+    ):
+        source.send(1, day=day, body=body)
+        fields = parse(ddl) if ddl else ()
+        Materializer(catalog, source, "orders", "orders", fields=fields).copy()
+    table = catalog.load("orders", "orders")
+    items = [{"sku": "a", "n": None}, None]
+    expected = [(0, None, None), (1, 7, None), (2, 7, items)]
+    with_duckdb = duckdb.read_parquet(files(table), union_by_name=True).to_arrow_table()
+    for found in (by_pyiceberg(table), by_polars_iceberg(table), with_duckdb):
+        rows = found.select(["offset", "id", "items"]).sort_by("offset").to_pylist()
+        assert [tuple(row.values()) for row in rows] == expected
 
 
 def test_a_filter_by_queue_offset_or_time_reads_the_files_that_may_have_rows(

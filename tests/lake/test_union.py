@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 pytest.importorskip("pyiceberg")
@@ -169,3 +170,38 @@ def test_messages_that_are_gone_behind_the_table_are_refused_unless_they_are_ski
     assert live == 7
     later = kept(log, since_ms=STORE_MS + COUNT + 5)  # what is gone was stored before
     assert sum(batch.num_rows for batch in later.live().batches()) == 5
+
+
+@pytest.mark.parametrize("committed", [0, 2, 4])
+def test_columns_of_json_are_those_of_the_table_and_of_live_messages(
+    cluster: LocalCluster, config: Path, committed: int
+) -> None:
+    """The first row is written before the columns are declared; an unfit message is no row."""
+    bodies = [
+        b'{"id": 1}',
+        b'{"id": 2, "seen": "2026-01-01T00:00:00Z"}',
+        b'{"id": 1.5}',
+        b'{"id": 4}',
+    ]
+    found = settings.read(config)
+    for number, body in enumerate(bodies):
+        if number == 1:
+            if committed:
+                commit(config)
+            entry = TableSettings(topic="orders", json="id bigint, seen timestamp")
+            settings.write(config, msgspec.structs.replace(found, tables=(entry,)))
+        with Producer(cluster.name_server) as producer:
+            producer.send(Message("orders", body))
+        if number + 1 == committed:
+            commit(config)
+    expected = {None if committed else 1, 2, 4}
+    table = aerobee.lake.table("orders", config=config)
+    assert set(table.to_arrow(["id"]).column("id").to_pylist()) == expected
+    assert table.to_arrow().schema.names == [*NAMES, "id", "seen"]
+    with Tables.of(config) as tables:
+        text = "select id, year(seen) from orders where id is null or id > 0"
+        rows = connect(tables, text).execute(text).fetchall()
+        text = "select * from orders"
+        assert len(connect(tables, text).execute(text).fetchall()) == len(expected)
+    assert {row[0] for row in rows} == expected
+    assert {row[1] for row in rows} == {None, 2026}

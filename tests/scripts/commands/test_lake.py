@@ -421,3 +421,31 @@ def test_a_daemon_without_tables_does_not_start(own: Lake) -> None:
     assert done.stderr == (
         "aerobee lake: the settings have no tables; aerobee lake add TOPIC adds one\n"
     )
+
+
+def test_bodies_that_do_not_fit_are_shown_and_read_again(own: Lake, cluster: LocalCluster) -> None:
+    with Producer(cluster.name_server) as producer:
+        for body in (b'{"id": 1, "name": "a"}', b'{"id": 2}', b"{"):
+            producer.send(Message("orders", body))
+    assert "columns of the newest messages: id bigint, name string" in own.add(
+        "orders", "--fields", "infer"
+    )
+    assert own.said()["tables"] == [{"topic": "orders", "json": "id bigint, name string"}]
+    own.add("orders", "--fields", "id boolean")
+    assert own.output("run", "--once") == "orders: 3 rows\n"
+    (status,) = json.loads(own.output("status", "--json").join("[]"))
+    assert (status["rows"], status["dead"]) == (0, 3)
+    assert own.output("retry", "orders").splitlines() == [
+        "0 dead letters fit now and are rows, 3 stay",
+        "2: Expected `bool`, got `int` - at `$.id`",
+        "1: the body is no JSON: Input data was truncated",
+    ]
+    own.refused("add", "orders", "--fields", "id bigint")
+    own.add("orders", "--fields", "name string")
+    assert own.output("retry", "orders").splitlines() == [
+        "2 dead letters fit now and are rows, 1 stay",
+        "1: the body is no JSON: Input data was truncated",
+    ]
+    assert "are the same: 3 rows" in own.output("verify", "orders")
+    assert "is no type of a column" in own.refused("add", "orders", "--fields", "id money")
+    assert "for one topic" in own.refused("add", "o.*", "--pattern", "--fields", "infer")

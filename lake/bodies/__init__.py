@@ -1,0 +1,1 @@
+"""JSON bodies as columns of a table."""
