@@ -36,11 +36,18 @@ FILES_MAX = 8  # open at once; the oldest is finished for one more
 
 
 class DataFiles:
-    """Writes rows into new files of a table; `finish` returns them for a commit."""
+    """Writes rows into new files of a table; `finish` returns them for a commit.
 
-    def __init__(self, table: Table) -> None:
+    `schema` is that of the rows if they have more columns than messages have. `sort_order_id` is
+    that of the table's sort order if each file will have all its rows in it.
+    """
+
+    def __init__(
+        self, table: Table, *, schema: pa.Schema | None = None, sort_order_id: int | None = None
+    ) -> None:
         self._table = table
-        self._schema = file_schema(table.schema())
+        self._schema = file_schema(table.schema()) if schema is None else schema
+        self._sort_order_id = sort_order_id
         self._name = uuid.uuid4()
         self._count = 0
         self._open: dict[int, _DayFile] = {}
@@ -55,7 +62,7 @@ class DataFiles:
             file.write(part)
 
     def finish(self) -> list[DataFile]:
-        """Close the files; what the catalog needs to know of each."""
+        """Close the files; what the catalog needs to know of all so far."""
         while self._open:
             self._finish_oldest()
         return self._finished
@@ -98,7 +105,7 @@ class DataFiles:
                 file_format=FileFormat.PARQUET,
                 partition=Record(day),
                 file_size_in_bytes=size,
-                sort_order_id=None,
+                sort_order_id=self._sort_order_id,
                 spec_id=metadata.default_spec_id,
                 equality_ids=None,
                 key_metadata=None,

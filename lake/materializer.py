@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 
 from ..client.cluster.route import MessageQueue
 from .catalog import LakeCatalog
-from .commits import commit, prepare
+from .commits import commit, prepare, was_made
 from .data_files import DataFiles
 from .errors import LakeError
 from .progress import Progress, mark_of, progress_of, queue_key
@@ -129,19 +129,12 @@ class Materializer:
     def _settle(self, table: Table) -> None:
         """Delete the files of commits that were in doubt, once they can't be made any more: only
         one snapshot follows another."""
-        metadata = table.metadata
+        at = table.metadata.current_snapshot()
         for doubt in list(self._doubts):
-            at = metadata.current_snapshot()
             if at is None or at.snapshot_id == doubt.base:
                 continue  # the request may still be on its way
             self._doubts.remove(doubt)
-            if metadata.snapshot_by_id(doubt.snapshot_id) is not None:
-                continue  # it is made, even if the table was rolled back since
-            while at is not None and at.parent_snapshot_id != doubt.base:
-                parent = at.parent_snapshot_id
-                at = None if parent is None else metadata.snapshot_by_id(parent)
-            # None where it is expired: nobody knows then. The oldest that is left has no parent.
-            if at is not None and (doubt.base is not None or at.sequence_number == 1):
+            if was_made(table.metadata, doubt.base, doubt.snapshot_id) is False:
                 doubt.files.discard()
 
     @staticmethod

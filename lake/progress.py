@@ -95,6 +95,18 @@ def progress_of(metadata: "TableMetadata", name: str) -> Progress:
     )
 
 
+def described_by(metadata: "TableMetadata") -> set[int]:
+    """The ids of the snapshots that `progress_of` reads: the last one, and those before it up to
+    the first that tells the offsets."""
+    found: set[int] = set()
+    head = metadata.current_snapshot()
+    for each in () if head is None else _ancestors(metadata, head):
+        found.add(each.snapshot_id)
+        if each.summary is not None and each.summary[OFFSETS_KEY] is not None:
+            break
+    return found
+
+
 def _ancestors(metadata: "TableMetadata", snapshot: "Snapshot") -> "Iterator[Snapshot]":
     at: Snapshot | None = snapshot
     while at is not None:
