@@ -22,6 +22,7 @@ from .compaction import DAY_MS, Stopped
 from .errors import LakeError
 from .materializer import Materializer, Pass
 from .opening import name_of, open_catalog, open_log
+from .replacement import FilesGone
 from .settings import LakeSettings, TableSettings
 from .topic_log import TopicLog
 from .upkeep import Upkeep
@@ -205,8 +206,11 @@ class Lake:
         if self._stopping.is_set():
             raise Stopped("the lake ends")
         settings = self._settings
-        done = upkeep.compact(settings.compact_mib << 20, is_stopping=self._stopping.is_set)
-        report.compacted += done.before
+        try:
+            done = upkeep.compact(settings.compact_mib << 20, is_stopping=self._stopping.is_set)
+            report.compacted += done.before
+        except FilesGone as wrong:
+            log.info("%s", wrong)
         report.expired += upkeep.expire(older_ms=int(settings.snapshot_days * DAY_MS))
         report.swept += len(upkeep.sweep().deleted)
         report.upkeeps += 1

@@ -3,6 +3,7 @@ killed. At the end the table is compared with the broker's queues and the produc
 
 import asyncio
 import json
+import re
 import sqlite3
 import sys
 from collections import Counter
@@ -39,12 +40,14 @@ PAUSE_SECONDS = 0.004  # of a producer between two messages, so that the others 
 ACKNOWLEDGED_MAX = 100  # before a kill
 CALL_MAX = 120  # the last call at which a writer kills itself: those of some passes
 WRITERS = ("lake-a", "lake-b")
-KINDS = {  # how often of 17; a broker finds a new name server after 10 s
+COMPACTIONS = ("compact-a", "compact-b")
+KINDS = {  # how often of 20; a broker finds a new name server after 10 s
     "writer": 4,
     "writer at a call": 6,
     "both writers": 3,
     "broker": 3,
     "name server": 1,
+    "compaction at a call": 3,
 }
 # So small that files roll over between two kills.
 SETTINGS = {
@@ -76,6 +79,7 @@ class Outcome:
     acknowledged: int = 0
     commits: int = 0
     conflicts: int = 0
+    compacted: int = 0
     orphans: int = 0
     lost: int = 0
     missing: int = 0
@@ -127,6 +131,8 @@ class Kills:
             )
             lake_settings.write(path, said)
             self._words[name] = ["lake", "run", "--config", str(path)]
+        for name in COMPACTIONS:
+            self._words[name] = ["lake", "compact", TOPIC, "--config", str(path)]
 
     async def begin(self) -> None:
         """Start all; returns when the table has its first rows. The writer of the
@@ -145,6 +151,9 @@ class Kills:
     async def kill(self, kind: str) -> None:
         """Kill those of this kind and start them again; returns when a commit came after it."""
         await self._until_acknowledged(self._draw.randrange(1, ACKNOWLEDGED_MAX))
+        if kind == "compaction at a call":
+            await self._compact()
+            return
         names = {
             "writer": [self._draw.choice(WRITERS)],
             "writer at a call": [self._draw.choice(WRITERS)],
@@ -204,6 +213,17 @@ class Kills:
         await self._start(name, at=at, after=after)
         await self._until_dead(name, f"call {at}")
         self.outcome.kills[f"{name} at a call"] += 1
+
+    async def _compact(self) -> None:
+        """Two compactions of the same files, of which the first kills itself at a call."""
+        at, after = self._draw.randrange(CALL_MAX), self._draw.random() < 0.5
+        before = self._head()
+        await self._start(COMPACTIONS[0], at=at, after=after)
+        await self._start(COMPACTIONS[1])
+        for name in COMPACTIONS:
+            await self._until_dead(name, "end")
+        self.outcome.kills["compaction at a call"] += 1
+        await self._until_other(before)
 
     async def _until_dead(self, name: str, what: str) -> None:
         async def is_dead() -> bool:
@@ -310,6 +330,7 @@ class Kills:
     def _read_logs(self) -> None:
         for path in self._folder.glob("*.log"):
             said = path.read_text()
+            self.outcome.compacted += len(re.findall(r"files of 1 day are 1 now", said))
             self.outcome.conflicts += said.count("another writer was first")
             if "Traceback" in said:
                 self.outcome.tracebacks.append(said[said.index("Traceback") :][:4_000])

@@ -177,7 +177,7 @@ def test_columns_that_a_user_added_keep_their_values(
     assert sorted(set(before.column("note").to_pylist()), key=str) == [None, "größe"]
     done = run(catalog)
     assert (done.before, done.after) == (3, 1)
-    assert everything(load(catalog)).equals(before)
+    assert everything(load(catalog)).cast(before.schema).equals(before)
 
 
 def test_a_writer_that_commits_in_between_makes_the_work_no_vain(
@@ -232,7 +232,7 @@ def test_of_two_compactions_the_second_drops_its_work(
             rivals.append(Compacted())
         return load(catalog)
 
-    with pytest.raises(FilesGone, match="5 of 5 files to be replaced are in table rocketmq.orders"):
+    with pytest.raises(FilesGone, match="5 of 5 files to be replaced are in table"):
         compact(loaded, now_ms=LATER)
     assert rivals[1].after == 1
     table = load(catalog)
