@@ -507,7 +507,8 @@ def _kept_up(
                 except (LakeError, OSError) as wrong:
                     failed += 1
                     said = str(wrong)
-                print(sanitize(f"{topic}: {said}"))
+                for line in f"{topic}: {said}".splitlines():
+                    print(sanitize(line))
         return 1 if failed else 0
 
     return act

@@ -251,10 +251,12 @@ def wander(
                 work()
             while unsteady.late and draw.random() < 0.4:
                 draw.shuffle(unsteady.late)
-                unsteady.arrive()
+                with suppress(ValueError):  # its snapshots are dropped since
+                    unsteady.arrive()
     unsteady.fate, unsteady.age = lambda: MADE, lambda: 0
     while unsteady.late:
-        unsteady.arrive()
+        with suppress(ValueError):
+            unsteady.arrive()
     for _ in range(2):
         for each in writers:
             each.copy()
