@@ -104,7 +104,7 @@ def sweep(load: Load, *, now_ms: int, older_ms: int = OLDER_MS_MIN, is_dry: bool
     if is_dry:
         return found
     # A time in the future is that of a clock that was wrong.
-    kept = orphans[:NOTED_MAX]
+    kept = sorted(orphans, key=lambda each: (each.path not in notes.seen, each.path))[:NOTED_MAX]
     seen = {each.path: min(now_ms, notes.seen.get(each.path, now_ms)) for each in kept}
     for each in old:
         with suppress(FileNotFoundError):  # another sweep was first

@@ -9,7 +9,7 @@ pytest.importorskip("pyiceberg")
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from aerobee.lake import compaction
+from aerobee.lake import compaction, replacement
 from aerobee.lake.catalog import LakeCatalog
 from aerobee.lake.compaction import CLOSED_AFTER_MS, DAY_MS, Compacted, Stopped, compact
 from aerobee.lake.data_files import DataFiles
@@ -327,3 +327,38 @@ def test_rows_of_another_writer_stop_it(
     with pytest.raises(LakeError, match="is no commit of aerobee"):
         run(catalog)
     assert files(load(catalog)) == files(fill_again)
+
+
+@pytest.mark.parametrize(("large_bytes", "entries"), [(1, 5_000), (1 << 20, 2)])
+def test_large_manifests_stay_and_merged_ones_have_a_limit(
+    catalog: LakeCatalog,
+    source: MemoryLog,
+    copier: Materializer,
+    monkeypatch: pytest.MonkeyPatch,
+    large_bytes: int,
+    entries: int,
+) -> None:
+    monkeypatch.setattr(replacement, "LARGE_MANIFEST_BYTES", large_bytes)
+    monkeypatch.setattr(replacement, "MANIFEST_ENTRIES_MAX", entries)
+    fill(copier, source, 3, days=1)
+    for _ in range(5):
+        source.send(3, day=1)
+        copier.copy()
+    before = load(catalog)
+    rows = everything(before)
+    end = MIDNIGHT + DAY_MS + CLOSED_AFTER_MS
+    assert run(catalog, end).before == 3  # the other day is not closed
+    table = load(catalog)
+    assert everything(table).equals(rows)
+    old, new = (
+        {each.manifest_path: each for each in found.current_snapshot().manifests(found.io)}  # type: ignore[union-attr]
+        for found in (before, table)
+    )
+    kept = [new[path] for path in old.keys() & new.keys()]
+    written = [each for path, each in new.items() if path not in old and each.existing_files_count]
+    if entries == 2:
+        assert not kept
+        assert sorted(each.existing_files_count or 0 for each in written) == [1, 2, 2]
+    else:
+        assert len(kept) == 5
+        assert not written

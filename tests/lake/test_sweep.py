@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("pyiceberg")
 
+from aerobee.lake import sweep
 from aerobee.lake.compaction import DAY_MS
 from aerobee.lake.data_files import DataFiles
 from aerobee.lake.errors import LakeError
@@ -265,3 +266,16 @@ def test_whatever_comes_before_a_sweep_no_file_of_a_snapshot_is_deleted(
             assert snapshot.summary is not None
             assert len(rows) == int(snapshot.summary["total-records"] or 0)
     assert deleted
+
+
+def test_more_orphans_than_are_noted_go_in_turns(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "NOTED_MAX", 2)
+    place.fill(1)
+    for number in range(5):
+        place.orphan(f"data/day=2026-01-01/{ORPHAN}-{number}.parquet")
+    for day, deleted in enumerate((0, 2, 0, 2, 0, 1, 0)):
+        place.age()
+        os.utime(place.folder / "beside", times=((NOW + day * DAY_MS) / 1000,) * 2)
+        assert len(place.sweep(NOW + day * DAY_MS).deleted) == deleted
