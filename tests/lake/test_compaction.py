@@ -15,7 +15,7 @@ from aerobee.lake.compaction import CLOSED_AFTER_MS, DAY_MS, Compacted, Stopped,
 from aerobee.lake.data_files import DataFiles
 from aerobee.lake.errors import LakeError
 from aerobee.lake.materializer import Materializer
-from aerobee.lake.progress import ACCEPTED_KEY, progress_of
+from aerobee.lake.progress import ACCEPTED_KEY, OFFSETS_KEY, progress_of
 from aerobee.lake.replacement import FilesGone
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import ManifestContent
@@ -99,6 +99,7 @@ def test_each_closed_day_becomes_one_sorted_file_with_the_same_rows(
     assert head is not None
     assert head.summary is not None
     assert head.summary.operation.value == "replace"
+    assert head.summary[OFFSETS_KEY] is not None
     assert head.summary["total-records"] == "120"
     assert head.summary["total-data-files"] == "2"
     assert progress_of(table.metadata, "orders") == progress_of(before.metadata, "orders")

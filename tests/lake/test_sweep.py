@@ -9,10 +9,12 @@ import pytest
 pytest.importorskip("pyiceberg")
 
 from aerobee.lake import sweep
+from aerobee.lake.commits import commit, prepare
 from aerobee.lake.compaction import DAY_MS
 from aerobee.lake.data_files import DataFiles
 from aerobee.lake.errors import LakeError
 from aerobee.lake.materializer import Materializer
+from aerobee.lake.progress import progress_of
 from aerobee.lake.sweep import NOTES, Swept
 from aerobee.lake.upkeep import Upkeep
 from pyiceberg.table import Table
@@ -279,3 +281,30 @@ def test_more_orphans_than_are_noted_go_in_turns(
         place.age()
         os.utime(place.folder / "beside", times=((NOW + day * DAY_MS) / 1000,) * 2)
         assert len(place.sweep(NOW + day * DAY_MS).deleted) == deleted
+
+
+def test_a_file_that_is_committed_while_files_are_listed_stays(place: Place) -> None:
+    place.fill(1)
+    place.source.send(5)
+    table = place.table()
+    files = DataFiles(table)
+    rows = table.scan().to_arrow().cast(files._schema)
+    for batch in rows.combine_chunks().to_batches():
+        files.write(batch)
+    finished = files.finish()
+    place.age()
+    assert place.sweep(NOW - DAY_MS).noted == len(finished)
+    place.age()
+    loads = 0
+
+    def load() -> Table:
+        nonlocal loads
+        loads += 1
+        if loads == 2:
+            found = place.table()
+            progress = progress_of(found.metadata, "orders")
+            commit(found, prepare(found, finished, progress))
+        return place.table()
+
+    assert sweep.sweep(load, now_ms=NOW).deleted == ()
+    assert len(place.table().scan().to_arrow()) == 2 * len(rows)
