@@ -104,6 +104,7 @@ class Kills:
         self._folder, self._draw, self._programs = folder, draw, programs
         self._peers = Peers()
         self._sent = 0
+        self._is_ending = False
         self._producers: list[asyncio.Task[None]] = []
         (port,) = free_ports(1)
         self._namesrv, self._port = f"127.0.0.1:{port}", free_broker_port()
@@ -172,7 +173,9 @@ class Kills:
 
     async def finish(self) -> Outcome:
         """Send no more, let the writers copy the rest, and compare."""
-        await self._end_producers()
+        # A send that is cancelled may still be stored, behind the end that the broker tells then.
+        self._is_ending = True
+        await asyncio.gather(*self._producers)
         stored = await self._patiently(self._stored)
         ends = {f"{BROKER}:{queue}": 0 for queue in range(QUEUES)}
         for broker, queue, at in stored:
@@ -259,10 +262,10 @@ class Kills:
                 each.result()
 
     async def _produce(self, queue: int) -> None:
-        """Send for ever; a message without an answer is not sent again."""
+        """Send until the end; a message without an answer is not sent again."""
         address = f"127.0.0.1:{self._port}"
         header = SendMessage("pg", TOPIC, "TBW102", QUEUES, queue, 0, 1, 0, "", 0)
-        while True:
+        while not self._is_ending:
             self._sent += 1
             body = (b"%08d " % self._sent).ljust(20 + self._sent * 37 % 400, b".")
             with suppress(OSError):
