@@ -38,13 +38,23 @@ FILES_MAX = 8  # open at once; the oldest is finished for one more
 class DataFiles:
     """Writes rows into new files of a table; `finish` returns them for a commit.
 
-    `more` are the columns behind those of a message. A table without partitions gets one file.
+    `more` are the columns behind those of a message, or `schema` is that of whole rows. A table
+    without partitions gets one file. `sort_order_id` is that of the table's sort order if each file
+    will have all its rows in it.
     """
 
-    def __init__(self, table: Table, more: Sequence[pa.Field] = ()) -> None:
+    def __init__(
+        self,
+        table: Table,
+        more: Sequence[pa.Field] = (),
+        *,
+        schema: pa.Schema | None = None,
+        sort_order_id: int | None = None,
+    ) -> None:
         self._table = table
         self._is_by_day = bool(table.spec().fields)
-        self._schema = file_schema(table.schema(), more)
+        self._schema = file_schema(table.schema(), more) if schema is None else schema
+        self._sort_order_id = sort_order_id
         self._name = uuid.uuid4()
         self._count = 0
         self._open: dict[int, _DayFile] = {}
@@ -60,7 +70,7 @@ class DataFiles:
             file.write(part)
 
     def finish(self) -> list[DataFile]:
-        """Close the files; what the catalog needs to know of each."""
+        """Close the files; what the catalog needs to know of all so far."""
         while self._open:
             self._finish_oldest()
         return self._finished
@@ -92,11 +102,18 @@ class DataFiles:
         size, found = file.finish()
         del self._open[day]
         partition = Record(day) if self._is_by_day else Record()
-        self._finished.append(data_file(self._table, file.path, size, found, partition))
+        self._finished.append(
+            data_file(self._table, file.path, size, found, partition, self._sort_order_id)
+        )
 
 
 def data_file(
-    table: Table, path: str, size: int, footer: pq.FileMetaData, partition: Record
+    table: Table,
+    path: str,
+    size: int,
+    footer: pq.FileMetaData,
+    partition: Record,
+    sort_order_id: int | None = None,
 ) -> DataFile:
     """What the catalog needs to know of a Parquet file of `size` bytes."""
     metadata = table.metadata
@@ -111,7 +128,7 @@ def data_file(
         file_format=FileFormat.PARQUET,
         partition=partition,
         file_size_in_bytes=size,
-        sort_order_id=None,
+        sort_order_id=sort_order_id,
         spec_id=metadata.default_spec_id,
         equality_ids=None,
         key_metadata=None,

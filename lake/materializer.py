@@ -19,7 +19,7 @@ from . import continuity
 from .bodies.decoder import BodyDecoder
 from .bodies.fields import Field, ddl
 from .catalog import LakeCatalog, missing_columns
-from .commits import commit, prepare, prepare_columns
+from .commits import commit, prepare, prepare_columns, was_made
 from .data_files import DataFiles
 from .dead_letters import Change, DeadLetters, letters_in
 from .errors import LakeError
@@ -216,19 +216,12 @@ class Materializer:
     def _settle(self, table: Table) -> None:
         """Delete the files of commits that were in doubt, once they can't be made any more: only
         one snapshot follows another."""
-        metadata = table.metadata
+        at = table.metadata.current_snapshot()
         for doubt in list(self._doubts):
-            at = metadata.current_snapshot()
             if at is None or at.snapshot_id == doubt.base:
                 continue  # the request may still be on its way
             self._doubts.remove(doubt)
-            if metadata.snapshot_by_id(doubt.snapshot_id) is not None:
-                continue  # it is made, even if the table was rolled back since
-            while at is not None and at.parent_snapshot_id != doubt.base:
-                parent = at.parent_snapshot_id
-                at = None if parent is None else metadata.snapshot_by_id(parent)
-            # None where it is expired: nobody knows then. The oldest that is left has no parent.
-            if at is not None and (doubt.base is not None or at.sequence_number == 1):
+            if was_made(table.metadata, doubt.base, doubt.snapshot_id) is False:
                 doubt.files.discard()
 
     @staticmethod

@@ -31,6 +31,8 @@ def overview(lake: Lake, *, with_system: bool = False) -> Generator[None, None, 
                 "lag_messages": report.lag_messages,
                 "snapshot": report.snapshot_id,
                 "failure": report.failure,
+                "upkeeps": report.upkeeps,
+                "upkeep_failure": report.upkeep_failure,
             }
         )
     return {"daemon": "lake", "failure": lake.failure, "tables": tables}
@@ -39,6 +41,9 @@ def overview(lake: Lake, *, with_system: bool = False) -> Generator[None, None, 
 def note(lake: Lake) -> str | None:
     """What fails, for the operator of a lake that is up."""
     failing = [report.table for report in lake.reports.values() if report.failure]
+    unkept = [report.table for report in lake.reports.values() if report.upkeep_failure]
+    if not failing and unkept:
+        return f"the upkeep of {len(unkept)} tables fails, {unkept[0]} first: see /status"
     if not failing:
         return "looking for topics fails: see /status" if lake.failure else None
     return f"{len(failing)} of {len(lake.reports)} tables fail, {failing[0]} first: see /status"
@@ -79,6 +84,27 @@ def families(lake: Lake) -> Iterator[Family]:
             "Since this process's last commit, 0 before the first",
             lambda one: now - one.committed_ms / 1000 if one.committed_ms else 0,
         ),
+        ("upkeeps_total", "counter", "Upkeeps that succeeded", lambda one: one.upkeeps),
+        (
+            "upkeep_failing",
+            "gauge",
+            "1 while the last upkeep failed",
+            lambda one: bool(one.upkeep_failure),
+        ),
+        (
+            "last_upkeep_age_seconds",
+            "gauge",
+            "Since this process's last upkeep, 0 before the first",
+            lambda one: now - one.kept_ms / 1000 if one.kept_ms else 0,
+        ),
+        (
+            "compacted_files_total",
+            "counter",
+            "Files that became fewer",
+            lambda one: one.compacted,
+        ),
+        ("expired_snapshots_total", "counter", "Snapshots dropped by age", lambda one: one.expired),
+        ("swept_files_total", "counter", "Files without a snapshot deleted", lambda one: one.swept),
     )
     for name, kind, text, value in values:
         found = [((one.topic, one.table), value(one)) for one in reports]

@@ -114,6 +114,17 @@ def progress_of(metadata: "TableMetadata", name: str) -> Progress:
     )
 
 
+def described_by(metadata: "TableMetadata") -> set[int]:
+    """The ids of the snapshots that `progress_of` reads: the last one, and those before it up to
+    the first that tells the offsets."""
+    found: set[int] = set()
+    for each in ancestors(metadata):
+        found.add(each.snapshot_id)
+        if each.summary is not None and each.summary[OFFSETS_KEY] is not None:
+            break
+    return found
+
+
 def ancestors(metadata: "TableMetadata") -> "Iterator[Snapshot]":
     """The table's snapshot, then the one before it, and so on."""
     at = metadata.current_snapshot()

@@ -18,11 +18,14 @@ from ..client.base.security import OPEN, Security
 from ..client.errors import AerobeeError
 from .catalog import LakeCatalog, table_name
 from .commits import Conflict
+from .compaction import DAY_MS, Stopped
 from .errors import LakeError
 from .materializer import Materializer, Pass
 from .opening import name_of, open_catalog, open_log
+from .replacement import FilesGone
 from .settings import LakeSettings, TableSettings
 from .topic_log import TopicLog
+from .upkeep import Upkeep
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +34,7 @@ Result = TypeVar("Result")
 DISCOVERY_SECONDS = 30.0
 PAUSE_SECONDS_MAX = 60.0  # after errors
 CONFLICT_SECONDS = 0.1  # for each conflict in a row
+UPKEEP_AFTER_SECONDS = 600.0  # from the start; a process that ends each day does it, too
 
 
 @dataclass(slots=True)
@@ -38,7 +42,7 @@ class TableReport:
     """How one table does. Counts are since the start.
 
     `complete_at` is a time.monotonic(): all messages stored before it are in the table. `failure`
-    is why the last pass did not succeed.
+    is why the last pass did not succeed, `upkeep_failure` why the last upkeep did not.
     """
 
     topic: str
@@ -54,6 +58,12 @@ class TableReport:
     committed_ms: int = 0
     complete_at: float = field(default_factory=time.monotonic)
     failure: str = ""
+    upkeeps: int = 0
+    compacted: int = 0  # files that became fewer
+    expired: int = 0  # snapshots
+    swept: int = 0  # files
+    kept_ms: int = 0  # when the last upkeep succeeded
+    upkeep_failure: str = ""
 
     @property
     def lag_s(self) -> float:
@@ -72,6 +82,7 @@ class Lake:
         self._log: TopicLog | None = None
         self._catalog: LakeCatalog | None = None
         self._pool = ThreadPoolExecutor(settings.workers, "aerobee-lake")
+        self._upkeep_pool = ThreadPoolExecutor(1, "aerobee-lake-upkeep")  # one table at a time
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
 
@@ -90,6 +101,8 @@ class Lake:
             if each.topic:
                 self._begin(each.topic, each)
         self._add(self._discover())
+        if self._settings.upkeep_hours:
+            self._add(self._keep_up())
 
     async def stop(self) -> None:
         """Finish the passes under way, and close."""
@@ -97,7 +110,8 @@ class Lake:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._log is not None:
             await self._run(self._log.close)
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._upkeep_pool):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -106,8 +120,10 @@ class Lake:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, work: Callable[[], Result]) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+    async def _run(
+        self, work: Callable[[], Result], pool: ThreadPoolExecutor | None = None
+    ) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(pool or self._pool, work)
 
     def _begin(self, topic: str, settings: TableSettings) -> None:
         assert self._catalog is not None
@@ -168,6 +184,48 @@ class Lake:
             self._note(report, done, began)
             passed = time.monotonic() - began
             pause = 0.0 if done.is_behind else max(0.0, settings.commit_seconds - passed)
+
+    async def _keep_up(self) -> None:
+        """Compact, expire and sweep the tables, one after the other, each `upkeep_hours`."""
+        assert self._catalog is not None
+        pause = min(UPKEEP_AFTER_SECONDS, self._settings.upkeep_hours * 3_600)
+        while not await self._paused(pause):
+            began = time.monotonic()
+            for report in list(self.reports.values()):
+                name = report.table.removeprefix(f"{self._settings.namespace}.")
+                upkeep = Upkeep(self._catalog, report.topic, name)
+                try:
+                    await self._run(partial(self._keep, upkeep, report), self._upkeep_pool)
+                except Stopped:
+                    return
+                except Exception as wrong:
+                    self._note_upkeep_failure(report, wrong)
+            passed = time.monotonic() - began
+            pause = max(1.0, self._settings.upkeep_hours * 3_600 - passed)
+
+    def _keep(self, upkeep: Upkeep, report: TableReport) -> None:
+        if self._stopping.is_set():
+            raise Stopped("the lake ends")
+        settings = self._settings
+        try:
+            done = upkeep.compact(settings.compact_mib << 20, is_stopping=self._stopping.is_set)
+            report.compacted += done.before
+        except FilesGone as wrong:
+            log.info("%s", wrong)
+        report.expired += upkeep.expire(older_ms=int(settings.snapshot_days * DAY_MS))
+        report.swept += len(upkeep.sweep().deleted)
+        report.upkeeps += 1
+        report.kept_ms = int(time.time() * 1000)
+        report.upkeep_failure = ""
+
+    @staticmethod
+    def _note_upkeep_failure(report: TableReport, wrong: Exception) -> None:
+        text = str(wrong) or type(wrong).__name__
+        is_ours = not isinstance(wrong, LakeError | AerobeeError | OSError)
+        log.warning(
+            "upkeep of table %s: %s", report.table, text, exc_info=wrong if is_ours else None
+        )
+        report.upkeep_failure = text
 
     async def _paused(self, seconds: float) -> bool:
         """Wait; whether the lake stops."""

@@ -82,7 +82,9 @@ class LakeSettings(
     `place` is where new tables lie: a folder, or a URI like s3://bucket/folder. `catalog` has
     pyiceberg's properties of a catalog; without any, those of `catalog_name` in pyiceberg's own
     configuration. `stores` are store folders on this machine, by the name of their broker: its
-    messages are read from the files. `workers` tables are written at the same time.
+    messages are read from the files. `workers` tables are written at the same time. Each
+    `upkeep_hours` (0: never) a running lake compacts its tables to files of `compact_mib` (of rows
+    in memory), drops snapshots that are older than `snapshot_days`, and sweeps.
     """
 
     place: str
@@ -96,6 +98,9 @@ class LakeSettings(
     http_bind_address: str = "127.0.0.1"
     http_token: str = ""
     console_url: str = ""
+    upkeep_hours: Annotated[float, Meta(ge=0, le=8_760)] = 24.0
+    compact_mib: Annotated[int, Meta(ge=1, le=4_096)] = 256
+    snapshot_days: Annotated[float, Meta(gt=0, le=3_650)] = 7.0
     tables: Annotated[tuple[TableSettings, ...], Meta(max_length=TABLES_MAX)] = ()
 
     def __post_init__(self) -> None:

@@ -17,13 +17,14 @@ from .topic_log import TopicLog
 @dataclass(slots=True)
 class TableStatus:
     """One table. `lag_s` is the age in seconds of the oldest message that is not in it, `rows` and
-    `bytes` are those of its files, `dead`
-    letters those of the table beside it. `failure` is why more is not known."""
+    `bytes` are those of its `files`, `dead` letters those of the table beside it. `failure` is why
+    more is not known."""
 
     topic: str
     table: str
     rows: int = 0
     bytes: int = 0
+    files: int = 0
     lag_messages: int = 0
     lag_s: float = 0.0
     dead: int = 0
@@ -45,6 +46,7 @@ def status(catalog: LakeCatalog, source: TopicLog, topic: str, name: str) -> Tab
             if snapshot.summary is not None:
                 found.rows = int(snapshot.summary["total-records"] or 0)
                 found.bytes = int(snapshot.summary["total-files-size"] or 0)
+                found.files = int(snapshot.summary["total-data-files"] or 0)
         progress = progress_of(metadata, found.table)
         found.dead = progress.dead
         found.gone = sum(progress.gone.values())

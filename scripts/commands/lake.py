@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from ...lake.catalog import LakeCatalog
     from ...lake.settings import LakeSettings, TableSettings
     from ...lake.topic_log import TopicLog
+    from ...lake.upkeep import Upkeep
 
 log = logging.getLogger(__name__)
 
-ACTIONS = ("status", "add", "run", "verify", "retry", "remove")
+ACTIONS = ("status", "add", "run", "verify", "retry", "compact", "expire", "sweep", "remove")
 RETRY_FILES = 100  # of dead letters in a commit
 REASONS_SHOWN = 5
 INFER = "infer"
@@ -43,6 +44,7 @@ STATUS: Columns = (
     "TABLE",
     "ROWS",
     "BYTES",
+    "FILES",
     "MESSAGES BEHIND",
     "SECONDS BEHIND",
     "DEAD LETTERS",
@@ -73,11 +75,13 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "add makes a topic's table and writes it into the settings; run copies all tables of the "
         "settings; status shows how far each is; verify compares a table with the log, row by row; "
-        "retry reads dead letters again; remove ends the copying and leaves the table."
+        "retry reads dead letters again; compact makes few files of those of closed days, expire "
+        "drops old snapshots, and sweep deletes files that no snapshot has and an earlier sweep "
+        "noted: run does these three each day; remove ends the copying and leaves the table."
     )
     add = parser.add_argument
     add("action", nargs="?", choices=ACTIONS, default="status")
-    add("name", nargs="?", metavar="TOPIC", help="for add, verify, retry, remove; status shows all")
+    add("name", nargs="?", metavar="TOPIC", help="for add, verify, retry, remove; others take all")
     add(
         "--config",
         type=Path,
@@ -119,6 +123,13 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
         "the newest messages",
     )
     add("--store", action="append", default=[], metavar="BROKER=DIR", help="add: read its files")
+    add("--keep", type=int, metavar="N", help="expire: snapshots that stay, at most 100 (100)")
+    add(
+        "--older",
+        metavar="AGE",
+        help="expire: snapshots, too, that are older (7d); sweep: files noted that long ago (1d)",
+    )
+    add("--dry-run", action="store_true", help="sweep: say what would be deleted, and note nothing")
     add("--once", action="store_true", help="run: end when all that is there now is copied")
     add("--json", action="store_true", help="one object a line instead of a table")
     add_options(parser)
@@ -136,6 +147,9 @@ def lake(options: argparse.Namespace) -> int:
             "status": _status,
             "verify": _verify,
             "retry": _retry,
+            "compact": _kept_up(_compacted),
+            "expire": _kept_up(_expired),
+            "sweep": _kept_up(_swept),
             "remove": _remove,
         }
         return work[options.action](options)
@@ -459,6 +473,7 @@ def _status(options: argparse.Namespace) -> int:
                 each.table,
                 each.rows,
                 each.bytes,
+                each.files,
                 each.lag_messages,
                 round(each.lag_s),
                 each.dead,
@@ -515,3 +530,80 @@ def _verify(options: argparse.Namespace) -> int:
         return 1
     print(f"the table and the log are the same: {sum(each.rows for each in found):,} rows")
     return 0
+
+
+# --- upkeep -----------------------------------------------------------------------------------
+
+
+def _kept_up(
+    work: "Callable[[Upkeep, LakeSettings, argparse.Namespace], str]",
+) -> Callable[[argparse.Namespace], int]:
+    """An action that does `work` for one table or all, and tells what it says of each."""
+
+    def act(options: argparse.Namespace) -> int:
+        from ...lake import opening
+        from ...lake.errors import LakeError
+        from ...lake.upkeep import Upkeep
+
+        settings = _settings(options)
+        failed = 0
+        with _opened(settings, options) as (catalog, source):
+            pairs = [
+                (topic, entry)
+                for topic, entry in opening.topics_of(settings, source)
+                if options.name in (None, topic)
+            ]
+            if options.name and not pairs:
+                raise CommandError(f"{options.config} has no entry for topic {options.name}")
+            for topic, entry in pairs:
+                upkeep = Upkeep(catalog, topic, opening.name_of(topic, entry))
+                try:
+                    said = work(upkeep, settings, options)
+                except (LakeError, OSError) as wrong:
+                    failed += 1
+                    said = str(wrong)
+                for line in f"{topic}: {said}".splitlines():
+                    print(sanitize(line))
+        return 1 if failed else 0
+
+    return act
+
+
+def _compacted(upkeep: "Upkeep", settings: "LakeSettings", options: argparse.Namespace) -> str:
+    done = upkeep.compact(settings.compact_mib << 20)
+    if done.days:
+        days = counted(done.days, "day", "days")
+        return f"{done.before:,} files of {days} are {done.after:,} now, {done.rows:,} rows"
+    merged = f"; {done.manifests} manifests are merged" if done.manifests else ""
+    return f"no closed day has files to compact{merged}"
+
+
+def _expired(upkeep: "Upkeep", settings: "LakeSettings", options: argparse.Namespace) -> str:
+    from ...lake.commits import SNAPSHOTS_MAX
+
+    keep = SNAPSHOTS_MAX if options.keep is None else options.keep
+    if not 1 <= keep <= SNAPSHOTS_MAX:
+        raise CommandError(f"--keep is {keep}; give 1 to {SNAPSHOTS_MAX}, what a table keeps")
+    older_ms = _age_ms(options.older, round(settings.snapshot_days * 86_400_000))
+    return f"{counted(upkeep.expire(keep, older_ms), 'snapshot', 'snapshots')} dropped"
+
+
+def _swept(upkeep: "Upkeep", _: "LakeSettings", options: argparse.Namespace) -> str:
+    from ...lake.sweep import OLDER_MS_MIN
+
+    done = upkeep.sweep(_age_ms(options.older, OLDER_MS_MIN), is_dry=options.dry_run)
+    files = f"{counted(len(done.deleted), 'file', 'files')} ({done.bytes:,} bytes)"
+    later = f"; {done.noted:,} are noted, for later sweeps" if done.noted else ""
+    if options.dry_run:
+        later = f"; {done.noted:,} are too young, or not noted for long enough"
+        return "\n  ".join([f"{files} would be deleted{later}", *done.deleted])
+    return f"{files} deleted{later}"
+
+
+def _age_ms(text: str | None, default: int) -> int:
+    if text is None:
+        return default
+    span = re.fullmatch(r"(\d{1,6})([smhd])", text)
+    if span is None:
+        raise CommandError(f"--older is {text!r}; write an age like 12h or 7d")
+    return int(span[1]) * {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}[span[2]]

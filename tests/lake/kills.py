@@ -3,6 +3,7 @@ killed. At the end the table is compared with the broker's queues and the produc
 
 import asyncio
 import json
+import re
 import sqlite3
 import sys
 from collections import Counter
@@ -41,12 +42,14 @@ PAUSE_SECONDS = 0.004  # of a producer between two messages, so that the others 
 ACKNOWLEDGED_MAX = 100  # before a kill
 CALL_MAX = 120  # the last call at which a writer kills itself: those of some passes
 WRITERS = ("lake-a", "lake-b")
-KINDS = {  # how often of 17; a broker finds a new name server after 10 s
+COMPACTIONS = ("compact-a", "compact-b")
+KINDS = {  # how often of 20; a broker finds a new name server after 10 s
     "writer": 4,
     "writer at a call": 6,
     "both writers": 3,
     "broker": 3,
     "name server": 1,
+    "compaction at a call": 3,
 }
 # So small that files roll over between two kills.
 SETTINGS = {
@@ -78,6 +81,7 @@ class Outcome:
     acknowledged: int = 0
     commits: int = 0
     conflicts: int = 0
+    compacted: int = 0
     orphans: int = 0
     lost: int = 0
     missing: int = 0
@@ -104,6 +108,7 @@ class Kills:
         self._folder, self._draw, self._programs = folder, draw, programs
         self._peers = Peers()
         self._sent = 0
+        self._is_ending = False
         self._producers: list[asyncio.Task[None]] = []
         (port,) = free_ports(1)
         self._namesrv, self._port = f"127.0.0.1:{port}", free_broker_port()
@@ -131,6 +136,8 @@ class Kills:
             )
             lake_settings.write(path, said)
             self._words[name] = ["lake", "run", "--config", str(path)]
+        for name in COMPACTIONS:
+            self._words[name] = ["lake", "compact", TOPIC, "--config", str(path)]
 
     async def begin(self) -> None:
         """Start all; returns when the table has its first rows. The writer of the
@@ -149,6 +156,9 @@ class Kills:
     async def kill(self, kind: str) -> None:
         """Kill those of this kind and start them again; returns when a commit came after it."""
         await self._until_acknowledged(self._draw.randrange(1, ACKNOWLEDGED_MAX))
+        if kind == "compaction at a call":
+            await self._compact()
+            return
         names = {
             "writer": [self._draw.choice(WRITERS)],
             "writer at a call": [self._draw.choice(WRITERS)],
@@ -167,7 +177,9 @@ class Kills:
 
     async def finish(self) -> Outcome:
         """Send no more, let the writers copy the rest, and compare."""
-        await self._end_producers()
+        # A send that is cancelled may still be stored, behind the end that the broker tells then.
+        self._is_ending = True
+        await asyncio.gather(*self._producers)
         stored = await self._patiently(self._stored)
         ends = {f"{BROKER}:{queue}": 0 for queue in range(QUEUES)}
         for broker, queue, at in stored:
@@ -214,6 +226,17 @@ class Kills:
         await self._until_dead(name, f"call {at}")
         self.outcome.kills[f"{name} at a call"] += 1
 
+    async def _compact(self) -> None:
+        """Two compactions of the same files, of which the first kills itself at a call."""
+        at, after = self._draw.randrange(CALL_MAX), self._draw.random() < 0.5
+        before = self._head()
+        await self._start(COMPACTIONS[0], at=at, after=after)
+        await self._start(COMPACTIONS[1])
+        for name in COMPACTIONS:
+            await self._until_dead(name, "end")
+        self.outcome.kills["compaction at a call"] += 1
+        await self._until_other(before)
+
     async def _until_dead(self, name: str, what: str) -> None:
         async def is_dead() -> bool:
             return (await self._ask("polled", poll=name))["code"] is not None
@@ -248,10 +271,10 @@ class Kills:
                 each.result()
 
     async def _produce(self, queue: int) -> None:
-        """Send for ever; a message without an answer is not sent again."""
+        """Send until the end; a message without an answer is not sent again."""
         address = f"127.0.0.1:{self._port}"
         header = SendMessage("pg", TOPIC, "TBW102", QUEUES, queue, 0, 1, 0, "", 0)
-        while True:
+        while not self._is_ending:
             self._sent += 1
             number = b"%d" if self._sent % 3 else b'"%d"'  # a text does not fit
             body = b'{"number": %s}' % (number % self._sent)
@@ -329,6 +352,7 @@ class Kills:
     def _read_logs(self) -> None:
         for path in self._folder.glob("*.log"):
             said = path.read_text()
+            self.outcome.compacted += len(re.findall(r"files of 1 day are 1 now", said))
             self.outcome.conflicts += said.count("another writer was first")
             if "Traceback" in said:
                 self.outcome.tracebacks.append(said[said.index("Traceback") :][:4_000])

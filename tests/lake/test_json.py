@@ -23,11 +23,13 @@ from aerobee.lake.dead_letters import DeadLetters, followed
 from aerobee.lake.errors import LakeError
 from aerobee.lake.materializer import Materializer
 from aerobee.lake.progress import progress_of
+from aerobee.lake.upkeep import Upkeep
 from aerobee.lake.verify import verify
 from pyiceberg.table import Table
 
+from ..spark.stored import STORE_MS
 from .doors import Doors
-from .memory_log import MemoryLog
+from .memory_log import DAY_MS, MemoryLog
 from .tables import catalog_in, contents, rewrite
 from .test_faults import ROUNDS, first_and_last, full
 
@@ -117,6 +119,30 @@ def test_passes_of_two_writers_have_each_message_once(
         send(source, 5, queue=round_ % 2, day=round_)
         writers[round_ % 2].copy()
         assert_exact(catalog, source)
+
+
+def test_upkeep_after_a_writer_was_killed_between_two_commits_keeps_the_dead_letters(
+    catalog: LakeCatalog, source: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(source, 6)
+    writer(catalog, source).copy()
+    send(source, 6)
+    with monkeypatch.context() as patched:
+        patched.setattr(dead_letters, "_prepared", lambda *_: full())
+        with pytest.raises(OSError, match="No space left"):
+            writer(catalog, source).copy()
+    main, letters = tables(catalog)
+    assert followed(letters) < progress_of(main.metadata, "orders").letters
+    upkeep = Upkeep(catalog, "orders", "orders")
+    later = STORE_MS + 30 * DAY_MS
+    assert upkeep.compact(now_ms=later).after == 1
+    upkeep.expire(keep=1)
+    upkeep.sweep(now_ms=later)
+    upkeep.sweep(now_ms=later + DAY_MS)
+    assert_exact(catalog, source)
+    send(source, 6)
+    writer(catalog, source).copy()
+    assert_exact(catalog, source)
 
 
 def test_a_writer_that_lost_the_race_leaves_no_files(

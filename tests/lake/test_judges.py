@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from aerobee.lake.bodies.fields import parse
 from aerobee.lake.materializer import Materializer
 from aerobee.lake.table_schema import COLUMNS
+from aerobee.lake.upkeep import Upkeep
 from pyiceberg.table import Table
 
 from ..spark.conftest import driver, spark_is_here
@@ -32,9 +33,10 @@ NAMES = [column.name for column in COLUMNS]
 Row = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
-    """Several commits, queues, brokers and days, with texts and bodies that are unusual."""
+@pytest.fixture(scope="module", params=["as committed", "compacted"])
+def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """Several commits, queues, brokers and days, with texts and bodies that are unusual; and the
+    same table, compacted."""
     catalog = catalog_in(tmp_path_factory.mktemp("judges"))
     catalog.create("orders", "orders")
     source = MemoryLog()
@@ -57,6 +59,13 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
         )
     while copier.copy().is_behind:
         pass
+    if request.param == "compacted":
+        before = catalog.load("orders", "orders")
+        done = Upkeep(catalog, "orders", "orders").compact(2_000, now_ms=STORE_MS + 99 * DAY_MS)
+        assert done.after < done.before
+        assert rows_of(by_pyiceberg(catalog.load("orders", "orders"))) == rows_of(
+            by_pyiceberg(before)
+        )
     return catalog.load("orders", "orders")
 
 

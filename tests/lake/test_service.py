@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -11,14 +12,17 @@ import pytest
 
 pytest.importorskip("pyiceberg")
 
+import msgspec
 from aerobee.client import Admin, Message, Producer
 from aerobee.client.base.security import OPEN
-from aerobee.lake import opening, overview, service
+from aerobee.lake import opening, overview, service, upkeep
 from aerobee.lake.catalog import LakeCatalog
+from aerobee.lake.compaction import DAY_MS, Compacted, Stopped
 from aerobee.lake.errors import LakeError
 from aerobee.lake.materializer import Materializer
 from aerobee.lake.service import Lake
 from aerobee.lake.settings import LakeSettings, TableSettings
+from aerobee.lake.upkeep import Upkeep
 from aerobee.lake.verify import verify
 from aerobee.testing.cluster import LocalCluster
 
@@ -266,3 +270,94 @@ async def test_a_cluster_that_is_away_is_told_and_tried_again(
         await until(lambda: lake.failure and lake.reports["away"].failure)
         assert "no name server answered" in lake.failure
         assert "no name server answered" in lake.reports["away"].failure
+
+
+async def test_tables_are_kept_up_while_copying_goes_on(
+    place: Place, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ms = int(time.time() * 1000)
+    monkeypatch.setattr(upkeep, "_now_ms", lambda: now_ms + 3 * DAY_MS)
+    monkeypatch.setattr(service, "UPKEEP_AFTER_SECONDS", 0.01)
+    inner, go_on, seen = Upkeep.compact, threading.Event(), list[str]()
+
+    def held(own: Upkeep, *words: Any, **more: Any) -> Compacted:
+        seen.append(own.topic)
+        assert go_on.wait(LONG)
+        return inner(own, *words, **more)
+
+    monkeypatch.setattr(Upkeep, "compact", held)
+    for topic in ("keep-a", "keep-b"):
+        await send(topic, 2)
+    async with running(place.topics("keep-a", "keep-b")) as lake:
+        await until(lambda: len(seen) == 1)
+        for topic in ("keep-a", "keep-b"):
+            for count in (2, 5):
+                await rows(lake, topic, count)
+                await send(topic, 3)
+            await rows(lake, topic, 8)
+        assert len(seen) == 1  # never two at once
+        go_on.set()
+        await until(lambda: all(each.upkeeps for each in lake.reports.values()))
+        assert [each.compacted for each in lake.reports.values()] == [3, 3]
+        figures = {
+            name: [value for _, value in values]
+            for name, _, _, _, values in overview.families(lake)
+        }
+        assert figures["aerobee_lake_upkeeps_total"] == [1, 1]
+        assert figures["aerobee_lake_compacted_files_total"] == [3, 3]
+        assert all(0 <= each < LONG for each in figures["aerobee_lake_last_upkeep_age_seconds"])
+    assert len(contents(place.catalog().load("keep-a", "keep-a"))) == 8
+
+
+async def test_an_upkeep_that_fails_is_told_and_stops_no_other(
+    place: Place, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "UPKEEP_AFTER_SECONDS", 0.01)
+    inner = Upkeep.compact
+
+    def broken(own: Upkeep, *words: Any, **more: Any) -> Compacted:
+        if own.topic == "unkept":
+            raise LakeError("no room")
+        return inner(own, *words, **more)
+
+    monkeypatch.setattr(Upkeep, "compact", broken)
+    for topic in ("unkept", "well-kept"):
+        await send(topic, 2)
+    async with running(place.topics("unkept", "well-kept")) as lake:
+        await until(lambda: lake.reports["well-kept"].upkeeps)
+        assert lake.reports["unkept"].upkeep_failure == "no room"
+        await rows(lake, "unkept", 2)
+        assert overview.note(lake) == (
+            "the upkeep of 1 tables fails, rocketmq.unkept first: see /status"
+        )
+
+
+async def test_a_lake_that_ends_does_not_wait_for_a_long_compaction(
+    place: Place, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "UPKEEP_AFTER_SECONDS", 0.01)
+    begun = threading.Event()
+
+    def endless(own: Upkeep, *words: Any, is_stopping: Callable[[], bool]) -> Compacted:
+        begun.set()
+        while not is_stopping():
+            time.sleep(0.01)
+        raise Stopped("")
+
+    monkeypatch.setattr(Upkeep, "compact", endless)
+    await send("ends", 2)
+    async with running(place.topics("ends")) as lake:
+        await until(begun.is_set)
+    assert lake.reports["ends"].upkeep_failure == ""
+    await until(lambda: not own_threads())
+
+
+async def test_without_hours_there_is_no_upkeep(
+    place: Place, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "UPKEEP_AFTER_SECONDS", 0.0)
+    await send("alone", 2)
+    settings = msgspec.structs.replace(place.topics("alone"), upkeep_hours=0.0)
+    async with running(settings) as lake:
+        await rows(lake, "alone", 2)
+        assert "aerobee-lake-upkeep" not in " ".join(each.name for each in own_threads())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import time
 import urllib.error
 import urllib.request
 from importlib.util import find_spec
@@ -18,6 +20,7 @@ import pyarrow.compute as pc
 import yaml
 from aerobee.client.blocking import Admin, Message, Producer
 from aerobee.lake import settings as lake_settings
+from aerobee.lake import upkeep
 from aerobee.lake.catalog import LakeCatalog
 from aerobee.scripts.commands import lake
 from aerobee.testing.cluster import LocalCluster
@@ -332,9 +335,15 @@ def test_status_shows_rows_and_lag(own: Lake, cluster: LocalCluster) -> None:
     assert found["bytes"] > 0
     assert found["committed_ms"] > 0
     header, row = own.output().splitlines()
-    assert re.split(" {2,}", header)[3:6] == ["BYTES", "MESSAGES BEHIND", "SECONDS BEHIND"]
+    assert re.split(" {2,}", header)[3:7] == [
+        "BYTES",
+        "FILES",
+        "MESSAGES BEHIND",
+        "SECONDS BEHIND",
+    ]
     assert row.split()[:3] == ["shown", "rocketmq.shown", "6"]
-    assert row.split()[4] == "2"
+    assert int(row.split()[4]) == found["files"] > 0
+    assert row.split()[5] == "2"
     assert own.output("status", "shown") == own.output("status")
     assert own.refused("status", "other").endswith("lake.yaml has no entry for topic other")
 
@@ -405,6 +414,79 @@ def test_the_daemon_copies_serves_its_pages_and_ends_at_a_signal(
     log = (tmp_path / "lake.stderr").read_text()
     assert " INFO aerobee.lake.service: table rocketmq.served: 5 rows, snapshot " in log
     assert own.output("verify", "served").endswith(": 7 rows\n")
+
+
+# --- upkeep ---------------------------------------------------------------------------------------
+
+
+def test_upkeep_tells_what_it_did_of_one_table_or_all(
+    own: Lake, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for topic in ("kept-a", "kept-b"):
+        send(cluster, topic, 3)
+        own.add(topic)
+    for _ in range(3):
+        own.output("run", "--once")
+        send(cluster, "kept-a", 1)
+    assert own.output("compact") == (
+        "kept-a: no closed day has files to compact\nkept-b: no closed day has files to compact\n"
+    )
+    now_ms = int(time.time() * 1000)
+    monkeypatch.setattr(upkeep, "_now_ms", lambda: now_ms + 3 * 86_400_000)
+    assert re.fullmatch(
+        r"kept-a: 3 files of 1 day are 1 now, 5 rows\n", own.output("compact", "kept-a")
+    )
+    assert own.output("expire", "kept-a", "--older", "1h") == "kept-a: 3 snapshots dropped\n"
+    assert own.output("expire", "--keep", "1") == (
+        "kept-a: 0 snapshots dropped\nkept-b: 0 snapshots dropped\n"
+    )
+    folder = own.place / "rocketmq" / "kept-a"
+    before = sorted(folder.rglob("*.parquet"))
+    assert own.output("sweep", "kept-a", "--dry-run").startswith(
+        "kept-a: 0 files (0 bytes) would be deleted; "
+    )
+    assert own.output("sweep", "kept-a").startswith("kept-a: 0 files (0 bytes) deleted; ")
+    monkeypatch.setattr(upkeep, "_now_ms", lambda: now_ms + 4 * 86_400_000)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            os.utime(path, (now_ms / 1000, now_ms / 1000))
+    notes = folder / "metadata" / "aerobee-orphans.json"
+    os.utime(notes, (now_ms / 1000 + 4 * 86_400, now_ms / 1000 + 4 * 86_400))
+    listed = own.output("sweep", "kept-a", "--dry-run")
+    assert len(re.findall(r"\n  data/day=.*\.parquet", listed)) == 3
+    assert sorted(folder.rglob("*.parquet")) == before
+    assert re.match(r"kept-a: \d+ files \([\d,]+ bytes\) deleted\n", own.output("sweep", "kept-a"))
+    assert len(list(folder.rglob("*.parquet"))) == len(before) - 3
+    assert own.output("verify", "kept-a").endswith("the same: 5 rows\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("compact", "other"), "lake.yaml has no entry for topic other"),
+        (("expire", "--keep", "0"), "--keep is 0; give 1 to 100, what a table keeps"),
+        (("expire", "--older", "yesterday"), "--older is 'yesterday'; write an age like 12h or 7d"),
+    ],
+)
+def test_upkeep_that_is_asked_for_wrongly_is_refused(
+    own: Lake, cluster: LocalCluster, words: tuple[str, ...], said: str
+) -> None:
+    send(cluster, "asked", 1)
+    own.add("asked")
+    assert own.refused(*words).endswith(said)
+
+
+def test_a_table_whose_upkeep_fails_leaves_that_of_others(own: Lake, cluster: LocalCluster) -> None:
+    for topic in ("fails", "goes"):
+        send(cluster, topic, 1)
+        own.add(topic)
+    own.catalog()._catalog.drop_table("rocketmq.fails")
+    code, out = own.code("compact")
+    assert code == 1
+    first, second = out.splitlines()
+    assert first.startswith("fails: the catalog has no table rocketmq.fails")
+    assert second == "goes: no closed day has files to compact"
+    assert own.code("sweep", "goes", "--older", "1h")[1].startswith("goes: files of 1 hours can't")
 
 
 def get(url: str) -> str:
