@@ -335,15 +335,17 @@ def test_status_shows_rows_and_lag(own: Lake, cluster: LocalCluster) -> None:
     assert found["bytes"] > 0
     assert found["committed_ms"] > 0
     header, row = own.output().splitlines()
-    assert re.split(" {2,}", header)[3:7] == [
+    assert re.split(" {2,}", header)[3:8] == [
         "BYTES",
         "FILES",
         "MESSAGES BEHIND",
+        "BYTES BEHIND",
         "SECONDS BEHIND",
     ]
     assert row.split()[:3] == ["shown", "rocketmq.shown", "6"]
     assert int(row.split()[4]) == found["files"] > 0
-    assert row.split()[5] == "2"
+    assert row.split()[5:7] == ["2", str(found["lag_bytes"])]
+    assert found["lag_bytes"] == len(b"shown 0shown 1")
     assert own.output("status", "shown") == own.output("status")
     assert own.refused("status", "other").endswith("lake.yaml has no entry for topic other")
 
