@@ -16,6 +16,7 @@ from aerobee.client.base.security import OPEN
 from aerobee.client.blocking.producers import Producer
 from aerobee.lake import opening, service, settings
 from aerobee.lake.errors import LakeError
+from aerobee.lake.history import history_of
 from aerobee.lake.materializer import Materializer
 from aerobee.lake.settings import LakeSettings, TableSettings
 from aerobee.lake.sql import connect
@@ -205,3 +206,17 @@ def test_columns_of_json_are_those_of_the_table_and_of_live_messages(
         assert len(connect(tables, text).execute(text).fetchall()) == len(expected)
     assert {row[0] for row in rows} == expected
     assert {row[1] for row in rows} == {None, 2026}
+
+
+def test_spark_refuses_a_table_with_columns_of_json(cluster: LocalCluster, config: Path) -> None:
+    pytest.importorskip("pyspark")
+    from aerobee.spark import read_table
+
+    send(cluster, 0, 1)
+    entry = TableSettings(topic="orders", json="id bigint")
+    found = msgspec.structs.replace(settings.read(config), tables=(entry,))
+    settings.write(config, found)
+    with pytest.raises(LakeError, match=r"columns of JSON.* ask it by aerobee sql"):
+        read_table(None, "orders", config=config)  # type: ignore[arg-type]
+    with pytest.raises(LakeError, match=r"columns of JSON: its dead letters .* read the log alone"):
+        history_of(config, "orders", OPEN)
