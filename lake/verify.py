@@ -221,9 +221,12 @@ class _Copy:
             decoder = BodyDecoder(self._fields)
             (batch,) = rows.combine_chunks().to_batches()
             fit, dead = decoder.split(batch)
-            bad = dead.column("offset").to_pylist()
-            does_fit = pc.invert(pc.is_in(rows["offset"], pa.array(bad, pa.int64())))
-            have = found.select(decoder.schema.names).cast(decoder.schema).filter(does_fit)
+            is_dead = pc.is_in(rows["offset"], dead.column("offset"))
+            have = found.select(decoder.schema.names).cast(decoder.schema)
+            # A row without values was written before the columns were declared.
+            for column in have.filter(is_dead).columns:
+                bad += dead.filter(column.combine_chunks().is_valid())["offset"].to_pylist()
+            have = have.filter(pc.invert(is_dead))
             for name in decoder.schema.names:
                 left, right = have[name].combine_chunks(), fit.column(name)
                 if left.equals(right):
