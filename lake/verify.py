@@ -232,8 +232,14 @@ class _Copy:
                 if left.equals(right):
                     continue
                 pairs = zip(fit.column("offset").to_pylist(), left, right, strict=True)
-                bad += [at for at, a, b in pairs if a.is_valid and not a.equals(b)]
+                bad += [at for at, a, b in pairs if not _is_null(a, b) and not a.equals(b)]
         return np.unique(np.array(bad, np.int64))
+
+
+def _is_null(have: pa.Scalar, given: pa.Scalar) -> bool:
+    """True if a table's value is null. pyiceberg reads a null array of structs as an empty one."""
+    is_empty = isinstance(have, pa.ListScalar) and have.is_valid and not len(have)
+    return not have.is_valid or (is_empty and not given.is_valid)
 
 
 def _logged(source: Source, queue: MessageQueue, begin: int, end: int) -> pa.Table | None:
