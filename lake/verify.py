@@ -221,16 +221,25 @@ class _Copy:
             decoder = BodyDecoder(self._fields)
             (batch,) = rows.combine_chunks().to_batches()
             fit, dead = decoder.split(batch)
-            bad = dead.column("offset").to_pylist()
-            does_fit = pc.invert(pc.is_in(rows["offset"], pa.array(bad, pa.int64())))
-            have = found.select(decoder.schema.names).cast(decoder.schema).filter(does_fit)
+            is_dead = pc.is_in(rows["offset"], dead.column("offset"))
+            have = found.select(decoder.schema.names).cast(decoder.schema)
+            # A row without values was written before the columns were declared.
+            for column in have.filter(is_dead).columns:
+                bad += dead.filter(column.combine_chunks().is_valid())["offset"].to_pylist()
+            have = have.filter(pc.invert(is_dead))
             for name in decoder.schema.names:
                 left, right = have[name].combine_chunks(), fit.column(name)
                 if left.equals(right):
                     continue
                 pairs = zip(fit.column("offset").to_pylist(), left, right, strict=True)
-                bad += [at for at, a, b in pairs if a.is_valid and not a.equals(b)]
+                bad += [at for at, a, b in pairs if not _is_null(a, b) and not a.equals(b)]
         return np.unique(np.array(bad, np.int64))
+
+
+def _is_null(have: pa.Scalar, given: pa.Scalar) -> bool:
+    """True if a table's value is null. pyiceberg reads a null array of structs as an empty one."""
+    is_empty = isinstance(have, pa.ListScalar) and have.is_valid and not len(have)
+    return not have.is_valid or (is_empty and not given.is_valid)
 
 
 def _logged(source: Source, queue: MessageQueue, begin: int, end: int) -> pa.Table | None:

@@ -202,10 +202,10 @@ class _Reader:
             text = text[1:-1].replace("``", "`")
         elif group != "word":
             raise self._wrong(f"{text or 'its end'!r} is there instead of a field's name")
-        if len(text) > NAME_MAX or "." in text or not text.isprintable():
+        if len(text) > NAME_MAX or set(text) & set('."\\') or not text.isprintable():
             raise self._wrong(
                 f"the name {text[:NAME_MAX]!r} is none for a column; give up to {NAME_MAX} "
-                "printable characters without a dot"
+                'printable characters without ., " and \\'
             )
         return text
 

@@ -409,6 +409,28 @@ def test_verify_compares_columns_with_the_body_but_null(
     assert (found.missing, found.twice, found.compared) == (0, 0, 6)
 
 
+def test_verify_accepts_rows_of_before_the_columns_whose_bodies_do_not_fit(
+    catalog: LakeCatalog, source: MemoryLog
+) -> None:
+    source.send(3, body=BAD)
+    Materializer(catalog, source, "orders", "orders").copy()
+    send(source, 4)
+    writer(catalog, source).copy()
+    main, _ = tables(catalog)
+    letters = DeadLetters(catalog, "orders", "orders")
+    (found,) = verify(main, source, "orders", fields=parse(DDL), letters=letters)
+    assert (found.is_clean, found.compared) == (True, 7)
+
+
+def test_verify_accepts_null_arrays_of_structs(catalog: LakeCatalog, source: MemoryLog) -> None:
+    ddl = "id bigint, items array<struct<sku:string>>"
+    source.send(1, body=b'{"id": 1}')
+    source.send(1, body=b'{"id": 2, "items": [{"sku": "a"}]}')
+    source.send(1, body=BAD)
+    writer(catalog, source, ddl).copy()
+    assert_exact(catalog, source, ddl)
+
+
 def test_random_bodies_are_in_one_table_each(catalog: LakeCatalog, source: MemoryLog) -> None:
     draw = Random(5)
     for _ in range(300):

@@ -217,6 +217,13 @@ def test_what_is_no_schema_is_refused(text: str, says: str) -> None:
         parse(text)
 
 
+@pytest.mark.parametrize("name", ['a"b', "a\\b"])
+def test_a_name_that_no_decoder_has_is_refused_and_not_inferred(name: str) -> None:
+    with pytest.raises(LakeError, match="none for a column"):
+        parse(f"`{name}` int")
+    assert ddl(fields_of([json.dumps({name: 1, "x": 2}).encode()])) == "x bigint"
+
+
 def test_columns_are_inferred_from_bodies_that_then_fit() -> None:
     bodies = [
         {"id": 1, "amount": 1, "key": "a", "when": "2026-01-01T00:00:00Z", "no": 1, "none": None},
