@@ -6,6 +6,7 @@ Rows are written as they are read, so what is held is one row group of each file
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
+    StatisticsCollector,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -119,7 +123,7 @@ def data_file(
     metadata = table.metadata
     statistics = data_file_statistics_from_parquet_metadata(
         parquet_metadata=footer,
-        stats_columns=compute_statistics_plan(metadata.schema(), metadata.properties),
+        stats_columns=_statistics_plan(table),
         parquet_column_mapping=parquet_path_to_id_mapping(metadata.schema()),
     )
     return DataFile.from_args(
@@ -134,6 +138,16 @@ def data_file(
         key_metadata=None,
         **statistics.to_serialized_dict(),
     )
+
+
+def _statistics_plan(table: Table) -> dict[int, StatisticsCollector]:
+    """Which statistics a file has: none of what is within a column, which `measured` leaves out."""
+    plan = compute_statistics_plan(table.schema(), table.metadata.properties)
+    none = MetricsMode(MetricModeTypes.NONE)
+    return {
+        field_id: replace(each, mode=none) if "." in each.column_name else each
+        for field_id, each in plan.items()
+    }
 
 
 class _DayFile:

@@ -8,7 +8,7 @@ a double: 1.0 and "1" are no bigint. A timestamp is a text of RFC 3339 with a zo
 
 import datetime
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypedDict
 
 import msgspec
@@ -19,6 +19,7 @@ from msgspec import Meta
 from ..table_schema import REASON
 from .fields import Field, Kind
 
+Check = Callable[[Any, str], None]  # of a value, with its place
 DEPTH_MAX = 100  # of a body: arrays and objects within each other
 REASON_MAX = 200  # characters
 
@@ -51,6 +52,11 @@ class BodyDecoder:
             gc=False,
         )
         self._decode = msgspec.json.Decoder(body).decode
+        self._checks = [
+            (name, f"$.{each.in_body}", check)
+            for name, each in zip(names, fields, strict=True)
+            if (check := _time_check(each.kind)) is not None
+        ]
 
     def split(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """The rows whose `value` fits, with the declared columns behind; and the others, with the
@@ -64,9 +70,13 @@ class BodyDecoder:
             if number in faults:
                 continue
             try:
-                found.append(decode(body))
+                decoded = decode(body)
+                for name, shown, check in self._checks:
+                    check(getattr(decoded, name), shown)
             except (msgspec.MsgspecError, UnicodeDecodeError) as wrong:
                 faults[number] = _reason(wrong)
+            else:
+                found.append(decoded)
         dead = rows.slice(0, 0)
         if faults:
             numbers = sorted(faults)
@@ -92,6 +102,34 @@ def _python(kind: Kind) -> Any:
         inner = {each.name: _python(each.kind) | None for each in kind.fields}
         return TypedDict("Object", inner, total=False)  # type: ignore[operator]
     return _PYTHON[kind.name]
+
+
+def _time_check(kind: Kind) -> Check | None:
+    """A check that the timestamps in a value have a year from 1 to 9999 in UTC, None where a type
+    has none: a zone moves them, and who reads the rows could not show them. ValidationError."""
+    if kind.name == "timestamp":
+        return _check_time
+    inner = [(each.name, check) for each in kind.fields if (check := _time_check(each.kind))]
+    if not inner:
+        return None
+
+    def check_all(value: Any, shown: str) -> None:
+        for each in value or () if kind.name == "array" else ():
+            inner[0][1](each, f"{shown}[...]")
+        for name, check in () if kind.name == "array" or value is None else inner:
+            check(value.get(name), f"{shown}.{name}")
+
+    return check_all
+
+
+def _check_time(value: datetime.datetime | None, shown: str) -> None:
+    if value is not None and value.year in (datetime.MINYEAR, datetime.MAXYEAR):
+        try:
+            value.astimezone(datetime.UTC)
+        except OverflowError:
+            raise msgspec.ValidationError(
+                f"Expected a year from 1 to 9999 in UTC - at `{shown}`"
+            ) from None
 
 
 def _faults(values: pa.Array, bodies: list[bytes]) -> dict[int, str]:

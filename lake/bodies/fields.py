@@ -169,7 +169,7 @@ class _Reader:
                 break
             self._at += 1
         if self._peek() != end:
-            raise self._wrong(f"{self._peek() or 'its end'!r} comes after {found[-1].name}")
+            raise self._wrong(f"{_shown(self._peek())} comes after {found[-1].name}")
         self._at += 1
         return tuple(found)
 
@@ -192,7 +192,7 @@ class _Reader:
         kind = _ALIASES.get(word, word)
         if kind not in _ARROW:
             known = ", ".join((*_ARROW, "array<>", "struct<>"))
-            raise self._wrong(f"{word!r} is no type of a column; there are {known}")
+            raise self._wrong(f"{_shown(word)} is there instead of a type; there are {known}")
         return Kind(kind)
 
     def _name(self) -> str:
@@ -201,7 +201,7 @@ class _Reader:
         if group == "quoted":
             text = text[1:-1].replace("``", "`")
         elif group != "word":
-            raise self._wrong(f"{text or 'its end'!r} is there instead of a field's name")
+            raise self._wrong(f"{_shown(text)} is there instead of a field's name")
         if len(text) > NAME_MAX or set(text) & set('."\\') or not text.isprintable():
             raise self._wrong(
                 f"the name {text[:NAME_MAX]!r} is none for a column; give up to {NAME_MAX} "
@@ -217,6 +217,10 @@ class _Reader:
             f"the schema {self._text[:200]!r} is none: {why}; write it as in "
             '"id bigint, amount double, items array<struct<sku:string,n:int>>, at timestamp"'
         )
+
+
+def _shown(token: str) -> str:
+    return repr(token) if token else "the end"
 
 
 def _found(text: str) -> Iterator[re.Match[str]]:

@@ -11,7 +11,7 @@ from ..errors import LakeError
 from ..rows.columns import BY_NAME
 from ..rows.ranges import QueueRange
 from ..topic_log import Source
-from .fields import PREFIX, Field, Kind, ddl, parse
+from .fields import FIELDS_MAX, PREFIX, Field, Kind, ddl, parse
 
 MESSAGES_MAX = 1_000
 _TAKEN = {name.lower() for name in BY_NAME}
@@ -51,13 +51,22 @@ def fields_of(bodies: Iterable[bytes]) -> tuple[Field, ...]:
                 merged = _merged(merged, _kind(value))
     whole = _complete(merged)
     found: dict[str, Field] = {}
+    count = 0
     for each in () if whole is None else whole.fields:
         name = PREFIX + each.name if each.name.lower() in _TAKEN else each.name
-        column = Field(name, each.kind)
+        column, more = Field(name, each.kind), _count(each.kind)
+        if name.lower() in found or count + more > FIELDS_MAX:
+            continue
         with suppress(LakeError):
-            parse(ddl([*found.values(), column]))
-            found[name] = column
+            parse(ddl([column]))
+            found[name.lower()] = column
+            count += more
     return tuple(found.values())
+
+
+def _count(kind: Kind) -> int:
+    """How many fields a column of this type has, with itself."""
+    return 1 + sum(_count(each.kind) for each in kind.fields)
 
 
 def _kind(value: Any) -> Kind | None:
@@ -101,6 +110,8 @@ def _merged(one: Kind | None, other: Kind | None) -> Kind | None:
         return _MIXED
     fields = {each.name: each.kind for each in one.fields}
     for each in other.fields:
+        if each.name not in fields and len(fields) == FIELDS_MAX:
+            continue
         kind = _merged(fields.get(each.name), each.kind)
         assert kind is not None
         fields[each.name] = kind

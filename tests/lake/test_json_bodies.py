@@ -18,6 +18,7 @@ from aerobee.lake.bodies.infer import fields_of
 from aerobee.lake.errors import LakeError
 
 ODD: list[Any] = [None, 1, 1.5, "x", True, [], {}, 1 << 70]
+LATE = '"9999-12-31T23:59:59-01:00"'  # which is another year in UTC
 EVERY_TYPE = (
     "id bigint, n int, b boolean, amount double, s string, d date, at timestamp, "
     "items array<struct<sku:string,n:int>>, body_key string, `a b` array<array<int>>"
@@ -52,7 +53,9 @@ def split(schema: str, *bodies: bytes) -> tuple[list[dict[str, Any]], list[str]]
             '"2026-01-01T00:00:00.1234567Z"',
             datetime(2026, 1, 1, 0, 0, 0, 123457, tzinfo=UTC),
         ),
+        ("timestamp", '"0001-01-01T00:00:00-01:00"', datetime(1, 1, 1, 1, tzinfo=UTC)),
         ("array<int>", "[1, null]", [1, None]),
+        ("struct<a:array<timestamp>,b:timestamp>", '{"a": [null]}', {"a": [None], "b": None}),
         ("struct<a:int,b:array<string>>", '{"b": ["x"], "c": 1}', {"a": None, "b": ["x"]}),
     ],
 )
@@ -70,6 +73,9 @@ def test_what_fits_a_type(kind: str, text: str, value: Any) -> None:
         *(("string", text) for text in ("1", "{}")),
         *(("date", text) for text in ('"2026-02-30"', '"2026-02-28T00:00:00Z"', "1")),
         *(("timestamp", text) for text in ('"2026-01-01T00:00:00"', "1700000000000", '"now"')),
+        *(("timestamp", text) for text in ('"0001-01-01T00:00:00+01:00"', LATE)),
+        *(("array<timestamp>", text) for text in (f'["2026-01-01T00:00:00Z", {LATE}]',)),
+        ("struct<a:int,b:array<struct<c:timestamp>>>", f'{{"b": [null, {{"c": {LATE}}}]}}'),
         *(("array<int>", text) for text in ("{}", '["a"]', "1")),
         *(("struct<a:int>", text) for text in ("[]", '{"a": "b"}')),
     ],
@@ -195,12 +201,12 @@ def test_a_schema_is_the_same_when_it_is_written_and_read_again() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "its end.* instead of a field's name"),
-        ("id", "is no type of a column; there are boolean, int"),
-        ("id foo", "'foo' is no type"),
-        ("m map<string,int>", "'map' is no type"),
-        ("p decimal(3,2)", "'decimal' is no type"),
-        ("id bigint,", "instead of a field's name"),
+        ("", "the end is there instead of a field's name"),
+        ("id", "the end is there instead of a type; there are boolean, int"),
+        ("id foo", "'foo' is there instead of a type"),
+        ("m map<string,int>", "'map' is there instead of a type"),
+        ("p decimal(3,2)", "'decimal' is there instead of a type"),
+        ("id bigint,", "the end is there instead of a field's name"),
         ("id bigint, ID int", "the field ID is there twice"),
         ("a array<int", "not closed by >"),
         ("a array", "array needs <"),
@@ -239,6 +245,16 @@ def test_columns_are_inferred_from_bodies_that_then_fit() -> None:
     )
     fit, reasons = split(found, *texts)
     assert (len(fit), reasons) == (len(bodies), [])
+
+
+def test_more_fields_than_a_schema_has_are_left_out() -> None:
+    bodies = [
+        json.dumps({f"k{2 * n + m}": n for m in range(2)}).encode() for n in range(FIELDS_MAX)
+    ]
+    inner = json.dumps({"o": {f"i{n}": n for n in range(FIELDS_MAX)}, "x": 1}).encode()
+    found = fields_of([inner, *bodies])
+    assert [each.name for each in found] == ["x", *(f"k{n}" for n in range(FIELDS_MAX - 2))]
+    assert parse(ddl(found)) == found
 
 
 def test_bodies_without_columns_infer_none() -> None:

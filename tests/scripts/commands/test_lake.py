@@ -531,5 +531,7 @@ def test_bodies_that_do_not_fit_are_shown_and_read_again(own: Lake, cluster: Loc
         "1: the body is no JSON: Input data was truncated",
     ]
     assert "are the same: 3 rows" in own.output("verify", "orders")
-    assert "is no type of a column" in own.refused("add", "orders", "--fields", "id money")
+    assert "'money' is there instead of a type" in own.refused(
+        "add", "orders", "--fields", "id money"
+    )
     assert "for one topic" in own.refused("add", "o.*", "--pattern", "--fields", "infer")
