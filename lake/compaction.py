@@ -22,7 +22,7 @@ from .data_files import ROW_GROUP_BYTES, DataFiles
 from .errors import LakeError
 from .progress import progress_of
 from .replacement import prepare_replacement
-from .table_schema import SORTED_BY
+from .table_schema import FIELD_ID, SORTED_BY
 
 log = logging.getLogger(__name__)
 
@@ -182,9 +182,21 @@ def _rows(table: Table, file: DataFile) -> Iterator[pa.RecordBatch]:
     wanted = schema_to_pyarrow(table.schema())
     with table.io.new_input(file.file_path).open() as stream, pq.ParquetFile(stream) as parquet:
         schema = pyarrow_to_schema(parquet.schema_arrow)
+        names = {each.field_id: each.name for each in schema.fields}
         for batch in parquet.iter_batches(BATCH_ROWS):
-            rows = _to_requested_schema(table.schema(), schema, batch)
-            yield rows.cast(wanted)
+            try:
+                yield pa.RecordBatch.from_arrays(
+                    [
+                        batch.column(names[field_id]).cast(field.type)
+                        if (field_id := int(field.metadata[FIELD_ID])) in names
+                        else pa.nulls(len(batch), field.type)
+                        for field in wanted
+                    ],
+                    schema=wanted,
+                )
+            except pa.ArrowException:  # a field within a column was added or renamed
+                # pyiceberg makes an empty array of a null one, if it is one of structs.
+                yield _to_requested_schema(table.schema(), schema, batch).cast(wanted)
 
 
 def _write_run(run: list[pa.RecordBatch], files: DataFiles) -> None:

@@ -225,21 +225,28 @@ class _Copy:
             have = found.select(decoder.schema.names).cast(decoder.schema)
             # A row without values was written before the columns were declared.
             for column in have.filter(is_dead).columns:
-                bad += dead.filter(column.combine_chunks().is_valid())["offset"].to_pylist()
+                pairs = zip(dead["offset"].to_pylist(), column.to_pylist(), strict=True)
+                bad += [at for at, each in pairs if _comparable(each) is not None]
             have = have.filter(pc.invert(is_dead))
             for name in decoder.schema.names:
                 left, right = have[name].combine_chunks(), fit.column(name)
                 if left.equals(right):
                     continue
-                pairs = zip(fit.column("offset").to_pylist(), left, right, strict=True)
-                bad += [at for at, a, b in pairs if not _is_null(a, b) and not a.equals(b)]
+                offsets = fit.column("offset").to_pylist()
+                for at, *pair in zip(offsets, left.to_pylist(), right.to_pylist(), strict=True):
+                    have_it, given = map(_comparable, pair)
+                    if have_it is not None and have_it != given:
+                        bad.append(at)
         return np.unique(np.array(bad, np.int64))
 
 
-def _is_null(have: pa.Scalar, given: pa.Scalar) -> bool:
-    """True if a table's value is null. pyiceberg reads a null array of structs as an empty one."""
-    is_empty = isinstance(have, pa.ListScalar) and have.is_valid and not len(have)
-    return not have.is_valid or (is_empty and not given.is_valid)
+def _comparable(value: object) -> object:
+    """A value with null for each empty array: pyiceberg shows null arrays of structs as those."""
+    if isinstance(value, list):
+        return [_comparable(each) for each in value] or None
+    if isinstance(value, dict):
+        return {name: _comparable(each) for name, each in value.items()}
+    return value
 
 
 def _logged(source: Source, queue: MessageQueue, begin: int, end: int) -> pa.Table | None:

@@ -10,6 +10,7 @@ pytest.importorskip("pyiceberg")
 import pyarrow as pa
 import pyarrow.parquet as pq
 from aerobee.lake import compaction, replacement
+from aerobee.lake.bodies.fields import parse
 from aerobee.lake.catalog import LakeCatalog
 from aerobee.lake.compaction import CLOSED_AFTER_MS, DAY_MS, Compacted, Stopped, compact
 from aerobee.lake.data_files import DataFiles
@@ -17,6 +18,7 @@ from aerobee.lake.errors import LakeError
 from aerobee.lake.materializer import Materializer
 from aerobee.lake.progress import ACCEPTED_KEY, OFFSETS_KEY, progress_of
 from aerobee.lake.replacement import FilesGone
+from aerobee.lake.verify import verify
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
@@ -29,7 +31,8 @@ from .tables import catalog_in, contents, rewrite
 
 MIDNIGHT = STORE_MS // DAY_MS * DAY_MS
 LATER = MIDNIGHT + 30 * DAY_MS
-KEY = [("brokerName", "ascending"), ("queueId", "ascending"), ("offset", "ascending")]
+KEYS = ("brokerName", "queueId", "offset")
+KEY = [(name, "ascending") for name in KEYS]
 
 
 @pytest.fixture
@@ -363,3 +366,38 @@ def test_large_manifests_stay_and_merged_ones_have_a_limit(
     else:
         assert len(kept) == 5
         assert not written
+
+
+def test_columns_of_json_stay_as_they_are_and_are_null_in_older_rows(
+    catalog: LakeCatalog, source: MemoryLog, copier: Materializer
+) -> None:
+    fill(copier, source, 1, days=1)
+    declared = parse("items array<struct<n:int>>, o struct<a:array<struct<n:int>>,s:string>")
+    later = Materializer(catalog, source, "orders", "orders", fields=declared)
+    bodies = [
+        b'{"items": [], "o": {"a": []}}',
+        b'{"items": [{"n": 1}, null], "o": {"s": "x"}}',
+        b"{}",
+        b'{"items": null, "o": {"a": null}}',
+    ]
+    for body in bodies:
+        source.send(1, body=body)
+    later.copy()
+    names = ["items", "o"]
+
+    def values() -> list[dict[str, Any]]:
+        """As they are in the files: pyiceberg's scan has [] for a null array of structs."""
+        found = []
+        for file in files(load(catalog)):
+            rows = pq.read_table(file.removeprefix("file://"))
+            found += rows.select(
+                [*KEYS, *(name for name in names if name in rows.schema.names)]
+            ).to_pylist()
+        return sorted(found, key=lambda row: tuple(row[key] for key in KEYS))
+
+    before = [dict.fromkeys(names) | row for row in values()]
+    assert run(catalog).after == 1
+    assert values() == before
+    assert [row["items"] for row in before if row["items"] is not None] == [[], [{"n": 1}, None]]
+    found = verify(load(catalog), source, "orders", fields=declared)
+    assert [each for each in found if not each.is_clean] == []
