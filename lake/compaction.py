@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import _to_requested_schema, pyarrow_to_schema, schema_to_pyarrow
-from pyiceberg.manifest import DataFile, FileFormat, ManifestContent
+from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import NullOrder, SortDirection
 
@@ -21,7 +21,7 @@ from .commits import TRIES_MAX, Conflict, Unconfirmed, commit, was_made
 from .data_files import ROW_GROUP_BYTES, DataFiles
 from .errors import LakeError
 from .progress import progress_of
-from .replacement import prepare_replacement
+from .replacement import data_manifests, prepare_replacement
 from .table_schema import FIELD_ID, SORTED_BY
 
 log = logging.getLogger(__name__)
@@ -118,14 +118,8 @@ def _small_files(table: Table, now_ms: int) -> dict[int, list[DataFile]]:
     found: dict[int, list[tuple[int, DataFile]]] = {}
     ordered: dict[int, tuple[int, DataFile]] = {}
     metadata = table.metadata
-    head = metadata.current_snapshot()
     last_day = (now_ms - CLOSED_AFTER_MS) // DAY_MS - 1
-    for manifest in () if head is None else head.manifests(table.io):
-        if manifest.content != ManifestContent.DATA:
-            raise LakeError(
-                f"table {'.'.join(table.name())} has delete files, so compaction would bring "
-                "deleted rows back; rewrite its data files with the engine that deleted them"
-            )
+    for manifest in data_manifests(table):
         if manifest.partition_spec_id != metadata.default_spec_id:
             continue
         for entry in manifest.fetch_manifest_entry(table.io):

@@ -31,6 +31,18 @@ class FilesGone(LakeError):
     """Another compaction, or a deletion, was first."""
 
 
+def data_manifests(table: Table) -> Iterator[ManifestFile]:
+    """The manifests of the table's snapshot. LakeError when it has delete files."""
+    head = table.metadata.current_snapshot()
+    for manifest in () if head is None else head.manifests(table.io):
+        if manifest.content != ManifestContent.DATA:
+            raise LakeError(
+                f"table {'.'.join(table.name())} has delete files, so a compaction would bring "
+                "deleted rows back; rewrite its data files with the engine that deleted them"
+            )
+        yield manifest
+
+
 def prepare_replacement(
     table: Table, old: list[DataFile], new: list[DataFile], progress: Progress
 ) -> Prepared:
@@ -64,7 +76,7 @@ class _Replacement(_SnapshotProducer["_Replacement"]):
         gone: list[ManifestEntry] = []
         kept: list[ManifestFile] = []
         merged: dict[int, _Writers] = {}
-        for manifest in self._of_head():
+        for manifest in data_manifests(self._table):
             entries = manifest.fetch_manifest_entry(self._io)
             mine = [each for each in entries if each.data_file.file_path in paths]
             gone += mine
@@ -85,17 +97,6 @@ class _Replacement(_SnapshotProducer["_Replacement"]):
                 "or a deletion was first"
             )
         return [*self._added(), *self._deleted(gone), *found, *kept]
-
-    def _of_head(self) -> Iterator[ManifestFile]:
-        head = self._table.metadata.current_snapshot()
-        for manifest in () if head is None else head.manifests(self._io):
-            if manifest.content != ManifestContent.DATA:
-                raise LakeError(
-                    f"table {'.'.join(self._table.name())} has delete files, so a compaction would "
-                    "bring deleted rows back; rewrite its data files with the engine that deleted "
-                    "them"
-                )
-            yield manifest
 
     def _added(self) -> list[ManifestFile]:
         if not self._added_data_files:

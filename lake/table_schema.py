@@ -25,11 +25,12 @@ from pyiceberg.types import (
 
 from .rows.columns import row_columns
 from .rows.decode import schema_of
+from .rows.table_part import KEYS
 
 COLUMNS = row_columns(full=True)
 STORE_TIME = "timestamp"
 REASON = "reason"  # of a dead letter
-SORTED_BY = ("brokerName", "queueId", "offset")
+SORTED_BY = KEYS
 DAY_FIELD_ID = 1_000  # the first id of partition fields
 FIELD_ID = b"PARQUET:field_id"
 

@@ -241,9 +241,9 @@ class Tables:
 
     def of_topic(self, topic: str) -> TopicTable:
         """The table of a topic; LakeError when the settings have none for it."""
-        for name, each in self.names.items():
-            if each == topic:
-                return self[name]
+        entry = self._settings.entry_of(topic)
+        if entry is not None:
+            return self._table(opening.name_of(topic, entry), topic)
         known = ", ".join(self.names.values()) or "none"
         raise NoTable(
             f"the settings have no table for topic {topic}; they have those of {known}. Add it "
@@ -255,6 +255,9 @@ class Tables:
         if topic is None:
             known = ", ".join(self.names) or "none"
             raise NoTable(f"the settings have no table {name}; they have {known}")
+        return self._table(name, topic)
+
+    def _table(self, name: str, topic: str) -> TopicTable:
         table = self._catalog.load(name, topic)
         entry = self._settings.entry_of(topic)
         return TopicTable(

@@ -27,24 +27,12 @@ from pyiceberg.types import ListType, LongType, StringType
 
 from ..spark.stored import STORE_MS
 from .memory_log import MemoryLog
-from .tables import catalog_in, contents, rewrite
+from .tables import contents, rewrite
 
 MIDNIGHT = STORE_MS // DAY_MS * DAY_MS
 LATER = MIDNIGHT + 30 * DAY_MS
 KEYS = ("brokerName", "queueId", "offset")
 KEY = [(name, "ascending") for name in KEYS]
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> LakeCatalog:
-    found = catalog_in(tmp_path)
-    found.create("orders", "orders")
-    return found
-
-
-@pytest.fixture
-def source() -> MemoryLog:
-    return MemoryLog()
 
 
 @pytest.fixture

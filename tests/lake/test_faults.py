@@ -1,6 +1,7 @@
 """A catalog or a file system that fails at any call: no row is missing after it, none is twice."""
 
 import errno
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -35,8 +36,29 @@ def full() -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def story(folder: Path, doors: Doors, patch: pytest.MonkeyPatch, rounds: int) -> list[int]:
-    """Two writers take turns, one call goes wrong, and the table is right after it.
+def _writer(catalog: LakeCatalog, source: MemoryLog) -> Materializer:
+    return Materializer(catalog, source, "orders", "orders")
+
+
+def _send(source: MemoryLog, round_: int) -> None:
+    source.send(9, round_ % 2, day=round_)
+
+
+def _assert_exact(catalog: LakeCatalog, source: MemoryLog) -> None:
+    assert contents(catalog.load("orders", "orders")) == source.ledger()
+
+
+def story(
+    folder: Path,
+    doors: Doors,
+    patch: pytest.MonkeyPatch,
+    rounds: int,
+    *,
+    writer: Callable[[LakeCatalog, MemoryLog], Materializer] = _writer,
+    send: Callable[[MemoryLog, int], None] = _send,
+    assert_exact: Callable[[LakeCatalog, MemoryLog], None] = _assert_exact,
+) -> list[int]:
+    """Two writers take turns, one call goes wrong, and what they wrote is exact after it.
 
     Returns for each pass how many calls were made before it; a failed one is -1.
     """
@@ -45,10 +67,10 @@ def story(folder: Path, doors: Doors, patch: pytest.MonkeyPatch, rounds: int) ->
     with patch.context() as patched:
         catalog = catalog_in(folder)
         catalog.create("orders", "orders")
-        writers = [_writer(catalog, source), _writer(catalog, source)]
+        writers = [writer(catalog, source), writer(catalog, source)]
         doors.install(patched.setattr)
         for round_ in range(rounds):
-            source.send(9, round_ % 2, day=round_)
+            send(source, round_)
             for copier in writers[:: 1 if round_ % 2 else -1]:
                 passes.append(len(doors.names))
                 try:
@@ -57,12 +79,8 @@ def story(folder: Path, doors: Doors, patch: pytest.MonkeyPatch, rounds: int) ->
                     passes[-1] = -1
     for copier in writers:  # the fault is over
         copier.copy()
-    assert contents(catalog.load("orders", "orders")) == source.ledger()
+    assert_exact(catalog, source)
     return passes
-
-
-def _writer(catalog: LakeCatalog, source: MemoryLog) -> Materializer:
-    return Materializer(catalog, source, "orders", "orders")
 
 
 def first_and_last(names: list[str], passes: list[int]) -> list[tuple[str, int]]:

@@ -31,24 +31,12 @@ from ..spark.stored import STORE_MS
 from .doors import Doors
 from .memory_log import DAY_MS, MemoryLog
 from .tables import catalog_in, contents, rewrite
-from .test_faults import ROUNDS, first_and_last, full
+from .test_faults import ROUNDS, first_and_last, full, story
 
 DDL = "id bigint, name string"
 BAD = b'{"id": "x"}'
 CALLS_AT_LEAST = 40
 RETRY_STEP = 8  # of the calls that are tried
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> LakeCatalog:
-    found = catalog_in(tmp_path)
-    found.create("orders", "orders")
-    return found
-
-
-@pytest.fixture
-def source() -> MemoryLog:
-    return MemoryLog()
 
 
 def writer(catalog: LakeCatalog, source: MemoryLog, ddl: str = DDL) -> Materializer:
@@ -176,27 +164,16 @@ def test_a_table_without_dead_letters_makes_no_table_for_them(
         tables(catalog)
 
 
-def story(folder: Path, doors: Doors, patch: pytest.MonkeyPatch) -> list[int]:
-    """Two writers take turns, one call goes wrong, and both tables are right after it."""
-    source = MemoryLog()
-    passes = []
-    with patch.context() as patched:
-        catalog = catalog_in(folder)
-        catalog.create("orders", "orders")
-        writers = [writer(catalog, source), writer(catalog, source)]
-        doors.install(patched.setattr)
-        for round_ in range(ROUNDS):
-            send(source, 6, queue=round_ % 2, day=round_)
-            for copier in writers[:: 1 if round_ % 2 else -1]:
-                passes.append(len(doors.names))
-                try:
-                    copier.copy()
-                except (LakeError, OSError):
-                    passes[-1] = -1
-    for copier in writers:  # the fault is over
-        copier.copy()
-    assert_exact(catalog, source)
-    return passes
+def _story(folder: Path, doors: Doors, patch: pytest.MonkeyPatch) -> list[int]:
+    return story(
+        folder,
+        doors,
+        patch,
+        ROUNDS,
+        writer=writer,
+        send=lambda source, round_: send(source, 6, queue=round_ % 2, day=round_),
+        assert_exact=assert_exact,
+    )
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before its effect", "after its effect"])
@@ -204,12 +181,12 @@ def test_each_kind_of_call_may_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
     quiet = Doors(-1, full, after=after)
-    passes = story(tmp_path / "without", quiet, monkeypatch)
+    passes = _story(tmp_path / "without", quiet, monkeypatch)
     calls = first_and_last(quiet.names, passes)
     # The other half with the other effect: test_faults has all of them without dead letters.
     for number, (name, at) in enumerate(calls[after::2]):
         doors = Doors(at, full, after=after, name=name)
-        story(tmp_path / str(number), doors, monkeypatch)
+        _story(tmp_path / str(number), doors, monkeypatch)
         assert doors.names.count(name) > at
 
 

@@ -24,19 +24,7 @@ from pyiceberg.table import Table
 
 from ..spark.stored import STORE_MS
 from .memory_log import MemoryLog
-from .tables import catalog_in, contents
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> LakeCatalog:
-    found = catalog_in(tmp_path)
-    found.create("orders", "orders")
-    return found
-
-
-@pytest.fixture
-def source() -> MemoryLog:
-    return MemoryLog()
+from .tables import contents
 
 
 def writer(catalog: LakeCatalog, source: MemoryLog, **options: Any) -> Materializer:

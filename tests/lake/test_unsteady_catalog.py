@@ -82,22 +82,10 @@ class UnsteadyCatalog:
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> LakeCatalog:
-    found = catalog_in(tmp_path)
-    found.create("orders", "orders")
-    return found
-
-
-@pytest.fixture
 def unsteady(catalog: LakeCatalog) -> UnsteadyCatalog:
     found = UnsteadyCatalog(catalog._catalog)
     catalog._catalog = found  # type: ignore[assignment]
     return found
-
-
-@pytest.fixture
-def source() -> MemoryLog:
-    return MemoryLog()
 
 
 def writer(catalog: LakeCatalog, source: MemoryLog) -> Materializer:
