@@ -127,8 +127,9 @@ def was_made(metadata: TableMetadata, base: int | None, snapshot_id: int) -> boo
     return False if at is not None and (base is not None or at.sequence_number == 1) else None
 
 
-def commit(table: Table, prepared: Prepared) -> None:
-    """Ask the catalog for the commit, once. Conflict or Unconfirmed unless it says it is made."""
+def commit(table: Table, prepared: Prepared) -> TableMetadata:
+    """Ask the catalog for the commit, once; the table behind it. Conflict or Unconfirmed unless the
+    catalog says it is made."""
     name = ".".join(table.name())
     try:
         made = table.catalog.commit_table(table, prepared.requirements, prepared.updates)
@@ -142,6 +143,7 @@ def commit(table: Table, prepared: Prepared) -> None:
     with suppress(Exception):  # what stays is an orphan
         # As the table's property write.metadata.delete-after-commit.enabled wants.
         table.catalog._delete_old_metadata(table.io, table.metadata, made.metadata)
+    return made.metadata
 
 
 def transaction_of(table: Table) -> Transaction:

@@ -23,7 +23,7 @@ from .commits import commit, prepare, prepare_columns, was_made
 from .data_files import DataFiles
 from .dead_letters import Change, DeadLetters, letters_in
 from .errors import LakeError
-from .progress import Progress, progress_of, queue_key
+from .progress import NO_TOTALS, Progress, Totals, progress_of, queue_key, totals_of
 from .rows.ranges import DataLossError, QueueRange
 from .table_schema import REASON
 from .topic_log import Bounds, Source
@@ -43,7 +43,8 @@ class Pass:
 
     `bytes` are those of the rows in memory. `is_behind`: there was more than one commit takes;
     `lag` counts those messages. `dead` of the rows are dead letters.
-    `failures` names the queues whose brokers did not answer; the others were copied.
+    `failures` names the queues whose brokers did not answer; the others were copied. `totals` are
+    those of the table, as it was last seen.
     """
 
     rows: int = 0
@@ -53,6 +54,7 @@ class Pass:
     lag: int = 0
     failures: tuple[str, ...] = ()
     dead: int = 0
+    totals: Totals = NO_TOTALS
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class Materializer:
         self._is_burst = False  # of dead letters
         self._uuid: object = None
         self._known: Progress | None = None  # as the table was last seen, if that is certain
+        self._totals = NO_TOTALS
         self._doubts: list[_Doubt] = []
 
     def copy(self) -> Pass:
@@ -109,10 +112,11 @@ class Materializer:
         """
         bounds, failures = self._log.bounds(self.topic)
         if self._known is not None and not self._has_news(self._known, bounds):
-            return Pass(failures=failures)
+            return Pass(failures=failures, totals=self._totals)
         self._known = None
         table = self._load()
         before = progress_of(table.metadata, self._full_name)
+        self._totals = totals_of(table.metadata, before)
         after = before.copy()
         if not before.offsets:
             after.offsets = self._first_offsets(bounds)
@@ -126,13 +130,13 @@ class Materializer:
             raise
         if after == before:
             self._known = before
-            return Pass(failures=failures)
+            return Pass(failures=failures, totals=self._totals)
         dead = sum(files.reasons.values())
         snapshot_id = self._commit(table, files, finished, after, Change(letters), dead)
         self._known = after
         self._note_dead(dead, rows, files.first)
         lag = sum(each.end - after.offsets[queue_key(queue)] for queue, each in bounds.items())
-        return Pass(rows, size, snapshot_id, lag > 0, lag, failures, dead)
+        return Pass(rows, size, snapshot_id, lag > 0, lag, failures, dead, self._totals)
 
     def retry(self, limit: int, skip: Collection[str] = ()) -> Retried | None:
         """Read up to `limit` files of dead letters again, all but those in `skip`: what fits now
@@ -341,7 +345,7 @@ class Materializer:
         base = None if head is None else head.snapshot_id
         doubt = _Doubt(base, prepared.snapshot_id, files)
         self._doubts = [*self._doubts[1 - DOUBTS_MAX :], doubt]
-        commit(table, prepared)
+        self._totals = totals_of(commit(table, prepared), progress)
         for each in self._doubts:
             if each is not doubt and each.base == doubt.base:
                 each.files.discard()

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from .service import Lake, TableReport
@@ -29,10 +30,13 @@ def overview(lake: Lake, *, with_system: bool = False) -> Generator[None, None, 
                 "conflicts": report.conflicts,
                 "lag_seconds": round(report.lag_s, 1),
                 "lag_messages": report.lag_messages,
-                "snapshot": report.snapshot_id,
+                "in_table": asdict(report.totals),
                 "failure": report.failure,
+                "last_failure": report.last_failure,
+                "last_failure_ms": report.last_failure_ms,
                 "upkeeps": report.upkeeps,
                 "upkeep_failure": report.upkeep_failure,
+                "last_upkeep_ms": report.kept_ms,
             }
         )
     return {"daemon": "lake", "failure": lake.failure, "tables": tables}

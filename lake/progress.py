@@ -114,6 +114,36 @@ def progress_of(metadata: "TableMetadata", name: str) -> Progress:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What a table has: rows, files and their bytes, its last snapshot, dead letters beside it, and
+    the messages that were gone before they were read."""
+
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    dead_letters: int = 0
+    gone: int = 0
+    snapshot: int | None = None
+    committed_ms: int = 0
+
+
+NO_TOTALS = Totals()
+
+
+def totals_of(metadata: "TableMetadata", progress: Progress) -> Totals:
+    """What the table has, with its progress."""
+    dead, gone = progress.dead, sum(progress.gone.values())
+    snapshot = metadata.current_snapshot()
+    if snapshot is None:
+        return Totals(dead_letters=dead, gone=gone)
+    rows, files, size = (
+        int((snapshot.summary and snapshot.summary[name]) or 0)
+        for name in ("total-records", "total-data-files", "total-files-size")
+    )
+    return Totals(rows, files, size, dead, gone, snapshot.snapshot_id, snapshot.timestamp_ms)
+
+
 def described_by(metadata: "TableMetadata") -> set[int]:
     """The ids of the snapshots that `progress_of` reads: the last one, and those before it up to
     the first that tells the offsets."""

@@ -22,6 +22,7 @@ from .compaction import DAY_MS, Stopped
 from .errors import LakeError
 from .materializer import Materializer, Pass
 from .opening import name_of, open_catalog, open_log
+from .progress import NO_TOTALS, Totals
 from .replacement import FilesGone
 from .settings import LakeSettings, TableSettings
 from .topic_log import TopicLog
@@ -41,8 +42,9 @@ UPKEEP_AFTER_SECONDS = 600.0  # from the start; a process that ends each day doe
 class TableReport:
     """How one table does. Counts are since the start.
 
-    `complete_at` is a time.monotonic(): all messages stored before it are in the table. `failure`
-    is why the last pass did not succeed, `upkeep_failure` why the last upkeep did not.
+    `totals` are those of the table, as the last pass saw it. `complete_at` is a time.monotonic():
+    all messages stored before it are in the table. `failure` is why the last pass did not succeed,
+    `last_failure` the last one that there was, `upkeep_failure` why the last upkeep did not.
     """
 
     topic: str
@@ -54,10 +56,12 @@ class TableReport:
     failures: int = 0
     dead: int = 0
     lag_messages: int = 0
-    snapshot_id: int | None = None
+    totals: Totals = NO_TOTALS
     committed_ms: int = 0
     complete_at: float = field(default_factory=time.monotonic)
     failure: str = ""
+    last_failure: str = ""
+    last_failure_ms: int = 0
     upkeeps: int = 0
     compacted: int = 0  # files that became fewer
     expired: int = 0  # snapshots
@@ -69,6 +73,12 @@ class TableReport:
     def lag_s(self) -> float:
         """The age in seconds that the oldest message which is not in the table may have."""
         return max(0.0, time.monotonic() - self.complete_at)
+
+    def fail(self, why: str) -> None:
+        """Note how the last pass failed, the empty text for one that did not."""
+        self.failure = why
+        if why:
+            self.last_failure, self.last_failure_ms = why, int(time.time() * 1000)
 
 
 class Lake:
@@ -243,9 +253,9 @@ class Lake:
         report.bytes += done.bytes
         report.dead += done.dead
         report.lag_messages = done.lag
+        report.totals = done.totals
         if done.snapshot_id is not None:
             report.commits += 1
-            report.snapshot_id = done.snapshot_id
             report.committed_ms = int(time.time() * 1000)
             log.info(
                 "table %s: %d rows, snapshot %d, %d messages behind",
@@ -253,7 +263,7 @@ class Lake:
             )
         if not done.is_behind and not done.failures:
             report.complete_at = began
-        report.failure = "; ".join(done.failures)
+        report.fail("; ".join(done.failures))
 
     @staticmethod
     def _note_failure(report: TableReport, wrong: Exception) -> None:
@@ -262,7 +272,7 @@ class Lake:
         if report.failure != text:
             is_ours = not isinstance(wrong, LakeError | AerobeeError | OSError)
             log.warning("table %s: %s", report.table, text, exc_info=wrong if is_ours else None)
-        report.failure = text or type(wrong).__name__
+        report.fail(text or type(wrong).__name__)
 
 
 def materializer(

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from ..client.errors import AerobeeError
 from .catalog import LakeCatalog
 from .errors import LakeError
-from .progress import progress_of, queue_key
+from .progress import NO_TOTALS, Totals, progress_of, queue_key, totals_of
 from .rows.columns import BY_NAME
 from .rows.ranges import DataLossError, QueueRange
 from .table_schema import STORE_TIME
@@ -22,22 +22,15 @@ _SAMPLED = (BY_NAME[STORE_TIME], BY_NAME["value"])
 @dataclass(slots=True)
 class TableStatus:
     """One table. `lag_s` is the age in seconds of the oldest message that is not in it, `lag_bytes`
-    about the bytes of all such bodies, by the oldest SAMPLE of each queue. `rows` and `bytes` are
-    those of its `files`, `dead` letters those of the table beside it. `failure` is why more is not
-    known."""
+    about the bytes of all such bodies, by the oldest SAMPLE of each queue. `failure` is why more is
+    not known."""
 
     topic: str
     table: str
-    rows: int = 0
-    bytes: int = 0
-    files: int = 0
+    totals: Totals = NO_TOTALS
     lag_messages: int = 0
     lag_bytes: int = 0
     lag_s: float = 0.0
-    dead: int = 0
-    gone: int = 0
-    snapshot_id: int | None = None
-    committed_ms: int = 0
     failure: str = ""
 
 
@@ -47,16 +40,8 @@ def status(catalog: LakeCatalog, source: TopicLog, topic: str, name: str) -> Tab
     found = TableStatus(topic, catalog.full_name(name))
     try:
         metadata = catalog.load(name, topic).metadata
-        snapshot = metadata.current_snapshot()
-        if snapshot is not None:
-            found.snapshot_id, found.committed_ms = snapshot.snapshot_id, snapshot.timestamp_ms
-            if snapshot.summary is not None:
-                found.rows = int(snapshot.summary["total-records"] or 0)
-                found.bytes = int(snapshot.summary["total-files-size"] or 0)
-                found.files = int(snapshot.summary["total-data-files"] or 0)
         progress = progress_of(metadata, found.table)
-        found.dead = progress.dead
-        found.gone = sum(progress.gone.values())
+        found.totals = totals_of(metadata, progress)
         bounds, failures = source.bounds(topic)
         oldest_us = None
         for queue, each in bounds.items():

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from ...client.base.security import OPEN, Security
 from ...client.pull.reader import Reader
@@ -10,13 +11,14 @@ from .asking import Asking
 from .collector import Collector
 from .history import BYTES_MAX, History
 from .kept_history import KeptHistory
+from .lakes import Lakes
 from .proxies import PORT
 
 
 @dataclass(slots=True)
 class Watched:
-    """One cluster: its client, its reader of messages, its samples; and its name servers, with the
-    security settings of both clients."""
+    """One cluster: its client, its reader of messages, its samples; its name servers, with the
+    security settings of both clients; and its lakes."""
 
     name: str
     admin: Asking
@@ -24,6 +26,7 @@ class Watched:
     collector: Collector = field(repr=False)
     servers: str | None = None
     security: Security = OPEN
+    lakes: Lakes = field(default_factory=Lakes)
 
     def addresses(self) -> set[str]:
         """The brokers that the name servers listed: no other address is ever asked."""
@@ -32,7 +35,8 @@ class Watched:
 
 class Clusters:
     """All clusters, started together. `servers` maps each name to its name servers. With `data`
-    histories are kept in that folder. RocketMQ's proxies are asked at `proxy_port`."""
+    histories are kept in that folder. RocketMQ's proxies are asked at `proxy_port`. `lakes`
+    has those of clusters, by the same names."""
 
     def __init__(
         self,
@@ -42,6 +46,7 @@ class Clusters:
         *,
         data: Path | None = None,
         proxy_port: int = PORT,
+        lakes: Mapping[str, Lakes] = MappingProxyType({}),
     ) -> None:
         self.by_name: dict[str, Watched] = {}
         self._kept: list[KeptHistory] = []
@@ -52,7 +57,9 @@ class Clusters:
             collector = Collector(name, admin, figures, proxy_port=proxy_port)
             if data is not None:
                 self._kept.append(KeptHistory(figures, data / f"{name}.history"))
-            self.by_name[name] = Watched(name, admin, reader, collector, address, security)
+            self.by_name[name] = Watched(
+                name, admin, reader, collector, address, security, lakes.get(name) or Lakes()
+            )
 
     async def start(self) -> None:
         """Begin to sample; brokers that don't answer are marks on the pages."""
@@ -69,5 +76,6 @@ class Clusters:
             await one.collector.stop()
             await one.reader.close()
             await one.admin.close()
+            await one.lakes.close()
         for kept in self._kept:
             await kept.stop()

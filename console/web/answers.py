@@ -247,6 +247,39 @@ class Producers(TypedDict):
     faults: dict[str, str]
 
 
+class LakeRow(TypedDict):
+    """A topic's table. `lag_messages` and `lag_seconds` are what it is behind the log, `failure` is
+    why the last pass did not succeed, and `last_failure` the last one that there was. `lake` is the
+    address of the process that writes it."""
+
+    topic: str
+    table: str
+    lake: str
+    rows: int
+    files: int
+    bytes: int
+    dead_letters: int
+    gone: int
+    lag_messages: int
+    lag_seconds: float
+    snapshot: int | None
+    committed_ms: int | None
+    failure: str
+    last_failure: str
+    last_failure_ms: int | None
+    upkeep_failure: str
+    last_upkeep_ms: int | None
+
+
+class Lake(TypedDict):
+    """The tables of the lakes whose addresses the console has; `faults` says which did not answer,
+    and what fails at others."""
+
+    list: Listed[LakeRow]
+    lakes: Texts
+    faults: dict[str, str]
+
+
 class UserRow(TypedDict):
     """A user of a broker."""
 

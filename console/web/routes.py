@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from ..access.rights import Right
-from . import pages_audit, pages_cluster, pages_messages, pages_topics
+from . import pages_audit, pages_cluster, pages_lake, pages_messages, pages_topics
 from .request_context import RequestContext
 
 View = Callable[[RequestContext], Awaitable[Mapping[str, Any]]]
@@ -57,6 +57,7 @@ PAGES = (
     Page("dead_letters", "Dead letters", pages_topics.dead_letters),
     Page("scheduled", "Scheduled", pages_messages.scheduled),
     Page("transactions", "Transactions", pages_messages.transactions),
+    Page("lake", "Lake", pages_lake.lake),
     Page("brokers", "Brokers", pages_cluster.brokers),
     Page("broker", "Broker", pages_cluster.broker, False),
     Page("access", "Access", pages_cluster.access, of_all=True),

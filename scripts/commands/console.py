@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...conf.secret import secret_of
 from ...conf.version import own_version
 from ...protocol.aio.tls import server_context
 from .. import console_users, logs, serving
@@ -21,6 +22,7 @@ from ..serving import Stack
 if TYPE_CHECKING:
     from ...console.access.access import Access
     from ...console.clusters.clusters import Clusters
+    from ...console.clusters.lakes import Lakes
     from ...console.messages.protobuf import ProtobufTypes
 
 PORT = 8082
@@ -30,6 +32,7 @@ FIRST = "main"  # the name of the cluster of -n
 BASE = re.compile(r"(/[A-Za-z0-9_.~-]+)*/?")
 HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
 NAME = re.compile(r"[\w.-]{1,64}")
+LAKE = re.compile(r"https?://[^\s/?#@=]+/?")
 
 
 def declare(command: str, parser: argparse.ArgumentParser) -> None:
@@ -59,6 +62,20 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="RocketMQ's proxies are asked for their clients at this port, their "
         f"remotingListenPort; 0: not asked ({PROXY_PORT})",
+    )
+    add(
+        "--lake",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="the HTTP port of aerobee lake run, for the page Lake: http://HOST:PORT, of another "
+        "cluster NAME=http://HOST:PORT; may be repeated",
+    )
+    add(
+        "--lake-token",
+        default="",
+        metavar="file:PATH",
+        help="the httpToken of these lakes",
     )
     add(
         "--descriptors",
@@ -157,7 +174,11 @@ def console(options: argparse.Namespace) -> int:
             ) from None
         try:
             clusters = Clusters(
-                servers, security(options), data=options.data, proxy_port=options.proxy_port
+                servers,
+                security(options),
+                data=options.data,
+                proxy_port=options.proxy_port,
+                lakes=_lakes(options, servers),
             )
             access = _access(options, clusters)
             ours = Console(
@@ -195,6 +216,29 @@ def console(options: argparse.Namespace) -> int:
         return f"the console of aerobee {own_version()} is ready; {how}{scraped}"
 
     return serving.run(parts)
+
+
+def _lakes(options: argparse.Namespace, servers: dict[str, str | None]) -> "dict[str, Lakes]":
+    """The lakes by cluster name; CommandError for an address that can't be used."""
+    from ...console.clusters.lakes import LAKES_MAX, Lakes
+
+    urls: dict[str, list[str]] = {}
+    for text in options.lake:
+        name, _, url = text.rpartition("=")
+        name = name or next(iter(servers))
+        if name not in servers or not LAKE.fullmatch(url):
+            raise CommandError(
+                f"--lake is {text[:300]!r}; give http://HOST:PORT, with NAME= before it for one of "
+                f"the clusters {', '.join(servers)}"
+            )
+        urls.setdefault(name, []).append(url.rstrip("/"))
+        if len(urls[name]) > LAKES_MAX:
+            raise CommandError(
+                f"--lake is there {len(urls[name])} times for {name}, the limit is "
+                f"{LAKES_MAX}; leave some out"
+            )
+    token = secret_of("--lake-token", options.lake_token)
+    return {name: Lakes(found, token) for name, found in urls.items()}
 
 
 def _types(options: argparse.Namespace) -> "ProtobufTypes | None":

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -466,21 +467,22 @@ def _status(options: argparse.Namespace) -> int:
             raise CommandError(f"{options.config} has no entry for topic {options.name}")
     if options.json:
         for each in found:
-            print(json_line({name: getattr(each, name) for name in each.__slots__}))
+            row = asdict(each)
+            print(json_line(row.pop("totals") | row))
     else:
         rows = [
             (
                 each.topic,
                 each.table,
-                each.rows,
-                each.bytes,
-                each.files,
+                each.totals.rows,
+                each.totals.bytes,
+                each.totals.files,
                 each.lag_messages,
                 each.lag_bytes,
                 round(each.lag_s),
-                each.dead,
-                each.gone,
-                latest([each.committed_ms]),
+                each.totals.dead_letters,
+                each.totals.gone,
+                latest([each.totals.committed_ms]),
             )
             for each in found
         ]

@@ -1,10 +1,10 @@
 """A console for tests: on a free port, with a client for its pages."""
 
 import tempfile
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import aiohttp
@@ -15,6 +15,7 @@ from aerobee.console.access.reverse_proxy import ReverseProxy
 from aerobee.console.access.user_file import User, UserFile
 from aerobee.console.actions.registry import ActionRegistry
 from aerobee.console.clusters.clusters import Clusters
+from aerobee.console.clusters.lakes import Lakes
 from aerobee.console.web.app import Console
 from aerobee.console.web.routes import PAGES
 from aerobee.protocol.names import DLQ_PREFIX
@@ -49,6 +50,7 @@ class Site:
         security: Security = OPEN,
         has_cluster_users: bool = False,
         proxy_port: int = 0,
+        lakes: Mapping[str, Lakes] = MappingProxyType({}),
         logs_in: bool = True,
         is_sampled: bool = True,
         **more: Any,
@@ -60,7 +62,7 @@ class Site:
         given = {user.name: user for user in users}
         if given:
             self.users.write(given)
-        clusters = Clusters(servers, security, proxy_port=proxy_port)
+        clusters = Clusters(servers, security, proxy_port=proxy_port, lakes=lakes)
         self.access = Access(
             self.audit,
             users=self.users if given else None,

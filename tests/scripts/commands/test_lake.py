@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 from aerobee.client.blocking import Admin, Message, Producer
+from aerobee.console.clusters.lakes import Lakes, LakeStatus
 from aerobee.lake import settings as lake_settings
 from aerobee.lake import upkeep
 from aerobee.lake.catalog import LakeCatalog
@@ -383,6 +385,16 @@ def test_verify_finds_the_table_clean_and_then_a_row_that_was_deleted(
     )
 
 
+async def as_a_console_sees(page: str) -> LakeStatus:
+    """The status of a lake by the console's own client."""
+    lakes = Lakes([page.rstrip("/")], TOKEN.encode())
+    found, faults = await lakes.statuses()
+    await lakes.close()
+    assert faults == {}
+    [status] = found.values()
+    return status
+
+
 def test_the_daemon_copies_serves_its_pages_and_ends_at_a_signal(
     own: Lake, cluster: LocalCluster, tmp_path: Path
 ) -> None:
@@ -409,6 +421,10 @@ def test_the_daemon_copies_serves_its_pages_and_ends_at_a_signal(
         status = json.loads(get(f"{daemon.page}status?format=json"))
         [table] = status["tables"]
         assert (status["daemon"], table["state"], table["rows"]) == ("lake", "copies", 7)
+        [seen] = asyncio.run(as_a_console_sees(daemon.page)).tables
+        assert (seen.topic, seen.in_table.rows, seen.in_table.files) == ("served", 7, 2)
+        assert (seen.lag_messages, seen.failure, seen.in_table.dead_letters) == (0, "", 0)
+        assert seen.in_table.committed_ms > 0
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(f"{daemon.page}metrics", timeout=PROCESS)
         urllib.request.urlopen(f"{daemon.page}readyz", timeout=PROCESS).close()
@@ -518,7 +534,7 @@ def test_bodies_that_do_not_fit_are_shown_and_read_again(own: Lake, cluster: Loc
     own.add("orders", "--fields", "id boolean")
     assert own.output("run", "--once") == "orders: 3 rows\n"
     (status,) = json.loads(own.output("status", "--json").join("[]"))
-    assert (status["rows"], status["dead"]) == (0, 3)
+    assert (status["rows"], status["dead_letters"]) == (0, 3)
     assert own.output("retry", "orders").splitlines() == [
         "0 dead letters fit now and are rows, 3 stay",
         "2: Expected `bool`, got `int` - at `$.id`",
