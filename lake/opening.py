@@ -18,10 +18,8 @@ def topics_of(settings: LakeSettings, source: TopicLog) -> list[tuple[str, Table
     found = [(each.topic, each) for each in settings.tables if each.topic]
     if any(each.pattern for each in settings.tables):
         named = {topic for topic, _ in found}
-        for topic in source.topics():
-            entry = settings.entry_of(topic)
-            if topic not in named and entry is not None:
-                found.append((topic, entry))
+        fitting = settings.entries(source.topics())
+        found += [(topic, entry) for topic, entry in fitting.items() if topic not in named]
     return found
 
 

@@ -49,7 +49,7 @@ def note(lake: Lake) -> str | None:
     if not failing and unkept:
         return f"the upkeep of {len(unkept)} tables fails, {unkept[0]} first: see /status"
     if not failing:
-        return "looking for topics fails: see /status" if lake.failure else None
+        return "its settings or topics can't be read: see /status" if lake.failure else None
     return f"{len(failing)} of {len(lake.reports)} tables fail, {failing[0]} first: see /status"
 
 

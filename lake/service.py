@@ -1,7 +1,7 @@
 """A running lake: all tables of the settings, each copied at its own pace.
 
 Passes run in threads: pyiceberg waits for catalogs and files. A table that fails is tried again,
-and the others go on.
+and the others go on. Entries that come, go or change in the file of the settings count at once.
 """
 
 import asyncio
@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
+
 from ..client.base.security import OPEN, Security
 from ..client.errors import AerobeeError
 from .catalog import LakeCatalog, table_name
@@ -24,7 +26,7 @@ from .materializer import Materializer, Pass
 from .opening import name_of, open_catalog, open_log
 from .progress import NO_TOTALS, Totals
 from .replacement import FilesGone
-from .settings import LakeSettings, TableSettings
+from .settings import LakeSettings, SettingsFile, TableSettings
 from .topic_log import TopicLog
 from .upkeep import Upkeep
 
@@ -32,6 +34,7 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
+FILE_SECONDS = 2.0  # between two looks at the file of the settings
 DISCOVERY_SECONDS = 30.0
 PAUSE_SECONDS_MAX = 60.0  # after errors
 CONFLICT_SECONDS = 0.1  # for each conflict in a row
@@ -81,14 +84,31 @@ class TableReport:
             self.last_failure, self.last_failure_ms = why, int(time.time() * 1000)
 
 
-class Lake:
-    """Runs the tables of `settings` from `start` to `stop`."""
+@dataclass(frozen=True, slots=True)
+class _Copying:
+    """A table that is copied: the entry that it follows, its task, and what ends that."""
 
-    def __init__(self, settings: LakeSettings, *, security: Security = OPEN) -> None:
+    entry: TableSettings
+    stopping: asyncio.Event
+    task: asyncio.Task[None]
+
+
+class Lake:
+    """Runs the tables of `settings` from `start` to `stop`, and follows their `file`."""
+
+    def __init__(
+        self,
+        settings: LakeSettings,
+        *,
+        security: Security = OPEN,
+        file: SettingsFile | None = None,
+    ) -> None:
         self._settings = settings
+        self._file = file
         self._security = security
         self.reports: dict[str, TableReport] = {}  # by topic
-        self.failure = ""  # of looking for topics
+        self._copies: dict[str, _Copying] = {}  # by topic
+        self.failure = ""  # of the file, and of looking for topics
         self._log: TopicLog | None = None
         self._catalog: LakeCatalog | None = None
         self._pool = ThreadPoolExecutor(settings.workers, "aerobee-lake")
@@ -107,16 +127,16 @@ class Lake:
         except BaseException:
             await self.stop()
             raise
-        for each in self._settings.tables:
-            if each.topic:
-                self._begin(each.topic, each)
-        self._add(self._discover())
+        await self._use_entries()
+        self._add(self._follow())
         if self._settings.upkeep_hours:
             self._add(self._keep_up())
 
     async def stop(self) -> None:
         """Finish the passes under way, and close."""
         self._stopping.set()
+        for each in self._copies.values():
+            each.stopping.set()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._log is not None:
             await self._run(self._log.close)
@@ -125,10 +145,11 @@ class Lake:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _add(self, work: Coroutine[Any, Any, None]) -> None:
+    def _add(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _run(
         self, work: Callable[[], Result], pool: ThreadPoolExecutor | None = None
@@ -141,42 +162,97 @@ class Lake:
         name = name_of(topic, settings)
         self.reports[topic] = TableReport(topic, self._catalog.full_name(name))
         copier = materializer(self._catalog, self._log, topic, settings)
-        self._add(self._copy(copier, settings, self.reports[topic]))
+        stopping = asyncio.Event()
+        task = self._add(self._copy(copier, settings, self.reports[topic], stopping))
+        self._copies[topic] = _Copying(settings, stopping, task)
 
-    async def _discover(self) -> None:
-        """Begin the tables of topics that fit a pattern, as they come."""
+    async def _end(self, topic: str) -> None:
+        """Finish the pass under way, and forget the table."""
+        ending = self._copies[topic]
+        ending.stopping.set()
+        await ending.task
+        del self._copies[topic], self.reports[topic]
+
+    async def _follow(self) -> None:
+        """Follow the file of the settings, and look for topics that fit a pattern."""
+        look_at, of_file = 0.0, ""
+        of_topics: list[str] = []
+        while True:
+            try:
+                if self._file is not None and (found := await self._run(self._file.changed)):
+                    of_file = ""
+                    self._use(found)
+                    await self._use_entries()
+                    look_at = 0.0
+            except LakeError as wrong:
+                of_file = str(wrong)
+            if time.monotonic() >= look_at:
+                of_topics = await self._discover()
+                look_at = time.monotonic() + DISCOVERY_SECONDS
+            failure = "; ".join([*filter(None, [of_file]), *of_topics])
+            if failure not in ("", self.failure):
+                log.warning("%s", failure)
+            self.failure = failure
+            seconds = DISCOVERY_SECONDS if self._file is None else FILE_SECONDS
+            if await self._paused(min(seconds, DISCOVERY_SECONDS), self._stopping):
+                return
+
+    def _use(self, found: LakeSettings) -> None:
+        """Take over the entries of changed settings."""
+        before, now = (msgspec.to_builtins(each) for each in (self._settings, found))
+        others = [
+            name
+            for name in dict.fromkeys([*before, *now])
+            if name != "tables" and before.get(name) != now.get(name)
+        ]
+        if others:
+            log.warning(
+                "%s of %s changed, which counts from the next start on",
+                *(", ".join(others), "the settings" if self._file is None else self._file.path),
+            )
+        self._settings = msgspec.structs.replace(self._settings, tables=found.tables)
+
+    async def _use_entries(self) -> None:
+        """Begin the topics that have entries of their own, and end those without an entry, or with
+        another one than they follow."""
+        topics = [each.topic for each in self._settings.tables if each.topic]
+        wanted = self._settings.entries(dict.fromkeys([*topics, *self._copies]))
+        ends = [topic for topic, each in self._copies.items() if wanted.get(topic) != each.entry]
+        await asyncio.gather(*map(self._end, ends))
+        for topic, entry in wanted.items():
+            if topic not in self._copies and not self._stopping.is_set():
+                self._begin(topic, entry)
+
+    async def _discover(self) -> list[str]:
+        """Begin the tables of topics that fit a pattern, and are new; what fails."""
         assert self._catalog is not None
         assert self._log is not None
         if not any(each.pattern for each in self._settings.tables):
-            return
-        while True:
-            failures, topics = [], []
+            return []
+        try:
+            topics = await self._run(self._log.topics)
+        except (AerobeeError, OSError) as wrong:
+            return [f"looking for topics: {wrong}"]
+        failures = []
+        fitting = self._settings.entries(topic for topic in topics if topic not in self._copies)
+        for topic, entry in fitting.items():
             try:
-                topics = await self._run(self._log.topics)
-            except (AerobeeError, OSError) as wrong:
-                failures.append(str(wrong))
-            for topic in topics:
-                entry = self._settings.entry_of(topic)
-                if topic in self.reports or entry is None:
-                    continue
-                try:
-                    await self._run(partial(self._catalog.create, table_name(topic), topic))
-                except LakeError as wrong:  # the others' tables can be made
-                    failures.append(str(wrong))
-                else:
-                    self._begin(topic, entry)
-            failure = "; ".join(failures)
-            if failure not in ("", self.failure):
-                log.warning("looking for topics: %s", failure)
-            self.failure = failure
-            if await self._paused(DISCOVERY_SECONDS):
-                return
+                await self._run(partial(self._catalog.create, table_name(topic), topic))
+            except LakeError as wrong:  # the others' tables can be made
+                failures.append(f"looking for topics: {wrong}")
+            else:
+                self._begin(topic, entry)
+        return failures
 
     async def _copy(
-        self, copier: Materializer, settings: TableSettings, report: TableReport
+        self,
+        copier: Materializer,
+        settings: TableSettings,
+        report: TableReport,
+        stopping: asyncio.Event,
     ) -> None:
         pause, in_a_row = 0.0, 0
-        while not await self._paused(pause):
+        while not await self._paused(pause, stopping):
             began = time.monotonic()
             try:
                 done = await self._run(copier.copy)
@@ -199,7 +275,7 @@ class Lake:
         """Compact, expire and sweep the tables, one after the other, each `upkeep_hours`."""
         assert self._catalog is not None
         pause = min(UPKEEP_AFTER_SECONDS, self._settings.upkeep_hours * 3_600)
-        while not await self._paused(pause):
+        while not await self._paused(pause, self._stopping):
             began = time.monotonic()
             for report in list(self.reports.values()):
                 name = report.table.removeprefix(f"{self._settings.namespace}.")
@@ -237,15 +313,16 @@ class Lake:
         )
         report.upkeep_failure = text
 
-    async def _paused(self, seconds: float) -> bool:
-        """Wait; whether the lake stops."""
+    @staticmethod
+    async def _paused(seconds: float, stopping: asyncio.Event) -> bool:
+        """Wait; whether it is the end."""
         if seconds <= 0:
             await asyncio.sleep(0)
-            return self._stopping.is_set()
+            return stopping.is_set()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        return self._stopping.is_set()
+                await stopping.wait()
+        return stopping.is_set()
 
     @staticmethod
     def _note(report: TableReport, done: Pass, began: float) -> None:

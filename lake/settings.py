@@ -1,11 +1,12 @@
 """lake.yaml: the cluster, the catalog, and which topics become tables.
 
-`aerobee lake add` writes it, and it can be written by hand. `aerobee lake run` reads it once.
+`aerobee lake add` writes it, and it can be written by hand. `aerobee lake run` follows its entries.
 """
 
 import os
 import re
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -118,11 +119,19 @@ class LakeSettings(
 
     def entry_of(self, topic: str) -> TableSettings | None:
         """The entry that a topic's table follows: its own, else the first pattern that fits."""
-        for each in self.tables:
-            if each.topic == topic:
-                return each
-        fits = (each for each in self.tables if each.pattern and re.fullmatch(each.pattern, topic))
-        return next(fits, None)
+        return self.entries([topic]).get(topic)
+
+    def entries(self, topics: Iterable[str]) -> dict[str, TableSettings]:
+        """The entries of those topics that have one."""
+        own = {each.topic: each for each in self.tables if each.topic}
+        patterns = [(re.compile(each.pattern), each) for each in self.tables if each.pattern]
+        found: dict[str, TableSettings] = {}
+        for topic in topics:
+            fits = (each for pattern, each in patterns if pattern.fullmatch(topic))
+            entry = own.get(topic) or next(fits, None)
+            if entry is not None:
+                found[topic] = entry
+        return found
 
 
 def read(path: Path) -> LakeSettings:
@@ -140,6 +149,36 @@ def read(path: Path) -> LakeSettings:
         return msgspec.convert(said, LakeSettings)
     except (msgspec.ValidationError, ValueError) as wrong:
         raise LakeError(f"{path}: {wrong}; docs/lake.md has all settings") from None
+
+
+class SettingsFile:
+    """A file of settings that a running lake follows. `namesrv_addr` counts instead of the file's,
+    where it is given."""
+
+    def __init__(self, path: Path, namesrv_addr: str = "") -> None:
+        self.path = path
+        self._namesrv_addr = namesrv_addr
+        self._stamp: tuple[int, ...] = ()
+
+    def read(self) -> LakeSettings:
+        """The settings. LakeError as by `read`."""
+        self._stamp = self._stamp_now()
+        found = read(self.path)
+        if self._namesrv_addr:
+            found = msgspec.structs.replace(found, namesrv_addr=self._namesrv_addr)
+        return found
+
+    def changed(self) -> LakeSettings | None:
+        """The settings if the file is another one than at the last call, else None. LakeError as by
+        `read`, once for each change."""
+        return None if self._stamp_now() == self._stamp else self.read()
+
+    def _stamp_now(self) -> tuple[int, ...]:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return ()
+        return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def write(path: Path, settings: LakeSettings) -> None:

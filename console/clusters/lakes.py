@@ -42,7 +42,8 @@ class LakeTable(msgspec.Struct, frozen=True):
 
 
 class LakeStatus(msgspec.Struct, frozen=True, tag_field="daemon", tag="lake"):
-    """The status of a lake. `failure` is why it can't look for topics."""
+    """The status of a lake. `failure` is why it can't read its settings, or can't
+    look for topics."""
 
     tables: list[LakeTable]
     version: str = ""

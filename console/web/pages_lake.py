@@ -28,9 +28,7 @@ async def lake(context: RequestContext) -> answers.Lake:
     rows: list[answers.LakeRow] = []
     for url, status in statuses.items():
         if status.failure and not context.visitor.is_limited:
-            faults[url] = Text(
-                "the lake at %(url)s can't look for topics: %(why)s", url=url, why=status.failure
-            )
+            faults[url] = Text("the lake at %(url)s: %(why)s", url=url, why=status.failure)
         for each in status.tables:
             if not context.may(Right.VIEW, topic=each.topic):
                 continue

@@ -230,11 +230,7 @@ def _add(options: argparse.Namespace) -> int:
     others = [each for each in found.tables if not _is(each, options)]
     settings.write(options.config, msgspec.structs.replace(found, tables=(*others, entry)))
     config = "" if options.config == Path(DEFAULT_FILE) else f" --config {options.config}"
-    print(
-        sanitize(
-            f"{said}; copy with: aerobee lake run{config}, which reads these settings at its start"
-        )
-    )
+    print(sanitize(f"{said}; copy with: aerobee lake run{config} (one that runs takes it over)"))
     return 0
 
 
@@ -349,10 +345,12 @@ def _remove(options: argparse.Namespace) -> int:
     left = msgspec.structs.replace(found, tables=rest)
     settings.write(options.config, left)
     fits = None if options.pattern else left.entry_of(name)
-    said = "its table stays" if fits is None else f"its pattern {fits.pattern} goes on"
-    print(
-        sanitize(f"the entry {name} is gone, {said}; a lake that runs has it until its next start")
+    said = (
+        "its table stays; a lake that runs ends the copying"
+        if fits is None
+        else f"its pattern {fits.pattern} goes on"
     )
+    print(sanitize(f"the entry {name} is gone, {said}"))
     return 0
 
 
@@ -362,18 +360,20 @@ def _remove(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     from ...lake import overview
     from ...lake.service import Lake
+    from ...lake.settings import SettingsFile
     from ...protocol.aio.slices import step_per_tick
     from ..endpoints import endpoint_of
 
     options.log_default = ("info", logs.FULL)
     logs.start(options)
-    settings = _settings(options)
+    file = SettingsFile(options.config, options.namesrv or "")
+    settings = file.read()
     own = security(options)
     logging.getLogger("pyiceberg").setLevel(logging.WARNING)  # it tells of each file
 
     async def parts(stack: Stack) -> str:
         logs.debug_at_signal()
-        running = Lake(settings, security=own)
+        running = Lake(settings, security=own, file=file)
         with _readable():
             await stack.start(running)
         endpoint = endpoint_of(running, overview, settings, step_per_tick, listen_port=0)

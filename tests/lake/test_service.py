@@ -16,12 +16,13 @@ import msgspec
 from aerobee.client import Admin, Message, Producer
 from aerobee.client.base.security import OPEN
 from aerobee.lake import opening, overview, service, upkeep
+from aerobee.lake import settings as lake_settings
 from aerobee.lake.catalog import LakeCatalog
 from aerobee.lake.compaction import DAY_MS, Compacted, Stopped
 from aerobee.lake.errors import LakeError
 from aerobee.lake.materializer import Materializer
 from aerobee.lake.service import Lake
-from aerobee.lake.settings import LakeSettings, TableSettings
+from aerobee.lake.settings import LakeSettings, SettingsFile, TableSettings
 from aerobee.lake.upkeep import Upkeep
 from aerobee.lake.verify import verify
 from aerobee.testing.cluster import LocalCluster
@@ -146,7 +147,7 @@ async def test_topics_whose_tables_would_have_one_name_stop_no_others(
         await until(lambda: lake.failure)
         assert "table rocketmq.same_7c1 is that of topic same_7c1, not of same|1" in lake.failure
         assert len(lake.reports) == 2
-        assert overview.note(lake) == "looking for topics fails: see /status"
+        assert overview.note(lake) == "its settings or topics can't be read: see /status"
 
 
 async def test_a_table_that_fails_is_tried_again_and_stops_no_other(
@@ -361,3 +362,85 @@ async def test_without_hours_there_is_no_upkeep(
     async with running(settings) as lake:
         await rows(lake, "alone", 2)
         assert "aerobee-lake-upkeep" not in " ".join(each.name for each in own_threads())
+
+
+# --- the file of the settings -----------------------------------------------------------------
+
+
+@pytest.fixture
+def follows_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "FILE_SECONDS", 0.01)
+
+
+@asynccontextmanager
+async def following(place: Place, first: LakeSettings) -> AsyncIterator[tuple[Lake, Path]]:
+    """A lake that follows its file, and that file."""
+    path = place.folder / "lake.yaml"
+    lake_settings.write(path, first)
+    file = SettingsFile(path)
+    lake = Lake(file.read(), file=file)
+    await lake.start()
+    try:
+        yield lake, path
+    finally:
+        await lake.stop()
+
+
+@pytest.mark.usefixtures("follows_at_once")
+async def test_entries_that_come_and_go_count_while_the_lake_runs(place: Place, send: Send) -> None:
+    for topic in ("stays", "goes", "comes", "fits-1"):
+        await send(topic, 3)
+    place.topics("stays", "goes", "comes")
+    async with following(place, place.settings(entry(topic="stays"), entry(topic="goes"))) as (
+        lake,
+        path,
+    ):
+        await rows(lake, "stays", 3)
+        await rows(lake, "goes", 3)
+        kept = lake.reports["stays"]
+        later = (entry(topic="stays"), entry(topic="comes"), entry(pattern="fits-.*"))
+        lake_settings.write(path, place.settings(*later))
+        await rows(lake, "comes", 3)
+        await rows(lake, "fits-1", 3)
+        await until(lambda: "goes" not in lake.reports)
+        assert lake.reports["stays"] is kept  # was not begun again
+        await send("goes", 1)
+        await send("comes", 1)
+        await rows(lake, "comes", 4)
+        lake_settings.write(path, place.settings(entry(topic="stays")))
+        await until(lambda: set(lake.reports) == {"stays"})
+        await send("stays", 1)
+        await rows(lake, "stays", 4)
+    assert len(contents(place.catalog().load("goes", "goes"))) == 3
+
+
+@pytest.mark.usefixtures("follows_at_once")
+async def test_an_entry_that_changes_goes_on_in_its_table(place: Place, send: Send) -> None:
+    await send("changes", 3)
+    async with following(place, place.topics("changes")) as (lake, path):
+        await rows(lake, "changes", 3)
+        before = lake.reports["changes"]
+        lake_settings.write(path, place.settings(entry(topic="changes", json="id bigint")))
+        await until(lambda: lake.reports.get("changes") not in (None, before))
+        await send("changes", 2)
+        await until(lambda: lake.reports["changes"].dead == 2)
+    assert len(contents(place.catalog().load("changes", "changes"))) == 3
+
+
+@pytest.mark.usefixtures("follows_at_once")
+async def test_a_file_that_can_not_be_read_ends_nothing(
+    place: Place, send: Send, caplog: pytest.LogCaptureFixture
+) -> None:
+    await send("unhurt", 3)
+    settings = place.topics("unhurt")
+    async with following(place, settings) as (lake, path):
+        await rows(lake, "unhurt", 3)
+        path.write_text("tables: [")
+        await until(lambda: lake.failure)
+        assert f"{path} can't be read: " in lake.failure
+        assert overview.note(lake) == "its settings or topics can't be read: see /status"
+        await send("unhurt", 1)
+        await rows(lake, "unhurt", 4)
+        lake_settings.write(path, msgspec.structs.replace(settings, workers=7))
+        await until(lambda: not lake.failure)
+        assert f"workers of {path} changed, which counts from the next start on" in caplog.text

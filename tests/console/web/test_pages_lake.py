@@ -120,7 +120,7 @@ async def test_a_lake_that_is_silent_is_given_up(
 async def test_a_lake_that_finds_no_topics_says_why(shop: Shop) -> None:
     async with running(failure="no name server") as url, site_of(shop, url) as site:
         data = await site.data("lake")
-        assert data["faults"] == {url: f"the lake at {url} can't look for topics: no name server"}
+        assert data["faults"] == {url: f"the lake at {url}: no name server"}
 
 
 async def test_a_token_is_sent_and_its_absence_is_named(shop: Shop) -> None:
