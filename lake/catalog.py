@@ -186,11 +186,18 @@ def check(table: Table, name: str, topic: str, *, of_dead_letters: bool = False)
 
 
 def missing_columns(table: Table, name: str, fields: Sequence[Field]) -> list[Field]:
-    """The declared columns that a table does not have yet. LakeError for one of another type."""
+    """The declared columns that a table does not have yet. LakeError for one of another type, and
+    for one named as the table's partition."""
+    partitions = {each.name for spec in table.specs().values() for each in spec.fields}
     have = {each.name.lower(): each for each in table.schema().fields}
     missing = []
     for each in fields:
         found = have.get(each.name.lower())
+        if found is None and each.name in partitions:
+            raise LakeError(
+                f"the schema names {each.name}, which is the name of table {name}'s partition; "
+                "leave that field out, or give another table with --table"
+            )
         if found is None:
             missing.append(each)
         elif found.name != each.name or ddl_of(found.field_type) != str(each.kind):

@@ -94,7 +94,7 @@ class DataFiles:
             self._finish_oldest()
         folder = f"{self._table.metadata.location}/data"
         if self._is_by_day:
-            folder += f"/day={np.datetime64(day, 'D')}"
+            folder += f"/timestamp_day={np.datetime64(day, 'D')}"
         path = f"{folder}/{self._name}-{self._count}.parquet"
         self._count += 1
         self._paths.append(path)

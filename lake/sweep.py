@@ -31,7 +31,7 @@ OLDER_MS_MIN = 86_400_000  # the longest commit, compaction or query that is tho
 NOTES = "metadata/aerobee-orphans.json"
 NOTED_MAX = 100_000  # files; the others come in later sweeps
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_DATA = re.compile(rf"data/day=\d{{4,}}-\d\d-\d\d/{_UUID}-\d+\.parquet")
+_DATA = re.compile(rf"data/(?:timestamp_)?day=\d{{4,}}-\d\d-\d\d/{_UUID}-\d+\.parquet")
 _STATE = re.compile(rf"metadata/\d{{5,}}-{_UUID}\.metadata\.json")
 _MANIFEST = re.compile(rf"metadata/(?:{_UUID}-m\d+|snap-\d+-\d+-{_UUID})\.avro")
 _KINDS = (_DATA, _STATE, _MANIFEST)

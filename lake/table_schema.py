@@ -92,7 +92,7 @@ def dead_letter_schema() -> Schema:
 def partition_spec() -> PartitionSpec:
     """One partition for each day of the store time."""
     source = table_schema().find_field(STORE_TIME).field_id
-    return PartitionSpec(PartitionField(source, DAY_FIELD_ID, DayTransform(), "day"))
+    return PartitionSpec(PartitionField(source, DAY_FIELD_ID, DayTransform(), "timestamp_day"))
 
 
 @cache

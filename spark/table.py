@@ -1,19 +1,22 @@
 """A table of a lake with what came since, as one DataFrame: without a jar of Iceberg.
 
-Spark's own reader reads the table's Parquet files, the source the live messages behind them.
+Spark's own reader reads the table's Parquet files, the source the live messages behind them, whose
+bodies are decoded where the table has columns of JSON.
 """
 
 import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..lake.errors import LakeError
 from ..lake.rows.columns import row_columns
 from .schema import ddl
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from ..lake.bodies.fields import Field
     from ..lake.union import TopicTable
 
 COLUMNS = row_columns(full=True)
@@ -33,25 +36,26 @@ def read_table(
 
     `config` has the lake's settings, `since_ms` leaves out what was stored before (ms since the
     epoch), `options` are those of the source for the live part. The rows are those at the moment of
-    the call. LakeError for a table with columns of JSON, and when the table can't be read, as where
-    an engine has deleted rows by delete files.
+    the call. With columns of JSON the executors need aerobee[lake]; live messages that do not fit
+    them are left out. LakeError when the table can't be read, as where another engine has deleted
+    rows by delete files.
     """
+    from ..lake.bodies import fields
     from ..lake.union import Tables
 
     with Tables.of(config, since_ms=since_ms) as tables:
         found = tables[name]
-        if found.fields:
-            raise LakeError(
-                f"table {name} has columns of JSON, which the live part of read_table does not; "
-                "ask it by aerobee sql, or read the table alone with an engine that knows Iceberg"
-            )
         files, offsets = [_hadoop(file) for file in found.files], _offsets(found)
         address = tables.name_server
+    schema = ", ".join(filter(None, [ddl(COLUMNS), fields.ddl(found.fields)]))
     frames = []
     if files:
-        frames.append(spark.read.schema(ddl(COLUMNS)).parquet(*files))
+        frames.append(spark.read.schema(schema).parquet(*files))
     if offsets or not files:
-        frames.append(_live(spark, found.topic, address, offsets, options))
+        live = _live(spark, found.topic, address, offsets, options)
+        if found.fields:
+            live = live.mapInArrow(_decoding(found.fields), schema)
+        frames.append(live)
     rows = frames[0]
     for more in frames[1:]:
         rows = rows.unionByName(more)
@@ -77,6 +81,21 @@ def _live(
     else:  # an empty topic
         said |= {"subscribe": topic, "startingOffsets": "latest"}
     return spark.read.format("rocketmq").options(**(said | options)).load()
+
+
+def _decoding(
+    fields: "Sequence[Field]",
+) -> "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]":
+    """What adds the columns of JSON to live messages, and leaves out those that don't fit."""
+
+    def decoded(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        from ..lake.bodies.decoder import BodyDecoder
+
+        decoder = BodyDecoder(fields)
+        for batch in batches:
+            yield decoder.split(batch)[0]
+
+    return decoded
 
 
 def _offsets(found: "TopicTable") -> dict[str, tuple[int, int]]:

@@ -151,7 +151,7 @@ def repartition(table: Table) -> None:
 
 def unpartition(table: Table) -> None:
     with table.update_spec() as change:
-        change.remove_field("day")
+        change.remove_field("timestamp_day")
 
 
 def set_property(table: Table, key: str, text: str | None) -> None:

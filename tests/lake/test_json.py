@@ -1,5 +1,6 @@
 """Tables with columns of JSON: what fits is a row, the rest a dead letter; each message once."""
 
+import datetime
 import json
 import logging
 from collections.abc import Callable
@@ -225,6 +226,19 @@ def test_columns_are_added_and_older_rows_have_null(
     rows = main.scan().to_arrow().sort_by("offset").to_pylist()
     assert [row["items"] for row in rows] == [None, None, [{"sku": "s", "n": 2}, None]]
     assert_exact(catalog, source, more)
+
+
+def test_a_column_named_as_the_partition_is_refused_and_one_named_day_is_not(
+    catalog: LakeCatalog, source: MemoryLog
+) -> None:
+    source.send(1, body=b'{"day": "2026-02-28"}')
+    table = catalog.create("orders", "orders")
+    [partition] = [each.name for each in table.spec().fields]
+    with pytest.raises(LakeError, match=f"names {partition}, which is the name of table rocketmq"):
+        writer(catalog, source, f"{partition} date").copy()
+    writer(catalog, source, "day date").copy()
+    found = catalog.load("orders", "orders").scan().to_arrow()
+    assert found.column("day").to_pylist() == [datetime.date(2026, 2, 28)]
 
 
 def test_a_type_that_contradicts_the_column_is_refused_with_both_types(

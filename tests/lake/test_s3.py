@@ -65,7 +65,8 @@ def test_a_lake_on_s3_keeps_its_tables_there_and_its_catalog_beside_the_settings
         send(3)
         assert lake("run", "--once") == "orders: 3 rows\n"
         assert lake("verify", "orders").endswith("the table and the log are the same: 13 rows\n")
-        with urlopen(f"{url}/bucket?prefix=lake/rocketmq/orders/data/day=", timeout=LONG) as answer:
+        days = "lake/rocketmq/orders/data/timestamp_day="
+        with urlopen(f"{url}/bucket?prefix={days}", timeout=LONG) as answer:
             assert answer.read().count(b".parquet</Key>") >= 2
 
 
@@ -90,7 +91,7 @@ def test_upkeep_lists_and_deletes_what_lies_on_s3(
             copier.copy()
         upkeep = Upkeep(catalog, "orders", "orders")
         table = catalog.load("orders", "orders")
-        orphan = "data/day=2026-01-01/0b0e7d3c-8a55-4c59-b6a5-0d5d4f4e6a01-0.parquet"
+        orphan = "data/timestamp_day=2026-01-01/0b0e7d3c-8a55-4c59-b6a5-0d5d4f4e6a01-0.parquet"
         with table.io.new_output(f"{table.location()}/{orphan}").create() as stream:
             stream.write(b"never committed")
         # The store has times of its own: all its files are of this moment.

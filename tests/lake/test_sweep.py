@@ -47,7 +47,7 @@ class Place:
             self.source.send(4, 1, day=1)
             self.copier.copy()
 
-    def orphan(self, path: str = f"data/day=2026-01-01/{ORPHAN}-0.parquet") -> Path:
+    def orphan(self, path: str = f"data/timestamp_day=2026-01-01/{ORPHAN}-0.parquet") -> Path:
         found = self.folder / path
         found.parent.mkdir(parents=True, exist_ok=True)
         found.write_bytes(b"never committed")
@@ -84,14 +84,15 @@ def test_an_orphan_goes_a_day_after_it_was_noted(place: Place) -> None:
     manifest = place.orphan(f"metadata/{ORPHAN}-m0.avro")
     listed = place.orphan(f"metadata/snap-12-0-{ORPHAN}.avro")
     torn = place.orphan(f"metadata/00007-{ORPHAN}.metadata.json")
+    early = place.orphan(f"data/day=2026-01-01/{ORPHAN}-0.parquet")  # a partition of before
     place.age()
-    assert place.sweep() == Swept((), 0, 4)
+    assert place.sweep() == Swept((), 0, 5)
     place.age()
-    assert place.sweep(NOW + DAY_MS - 1) == Swept((), 0, 4)
+    assert place.sweep(NOW + DAY_MS - 1) == Swept((), 0, 5)
     gone = place.sweep(NOW + DAY_MS)
-    assert {place.folder / each for each in gone.deleted} == {orphan, manifest, listed, torn}
-    assert gone.bytes == 4 * len(b"never committed")
-    assert not any(each.exists() for each in (orphan, manifest, listed, torn))
+    assert {place.folder / each for each in gone.deleted} == {orphan, manifest, listed, torn, early}
+    assert gone.bytes == 5 * len(b"never committed")
+    assert not any(each.exists() for each in (orphan, manifest, listed, torn, early))
     assert place.sweep(NOW + 2 * DAY_MS) == Swept()
     assert contents(place.table()) == place.source.ledger()
 
@@ -145,10 +146,10 @@ def test_a_file_of_an_unfinished_commit_stays(place: Place) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "data/day=2026-01-01/mine.parquet",
+        "data/timestamp_day=2026-01-01/mine.parquet",
         f"data/{ORPHAN}-0.parquet",
-        f"data/day=2026-01-01/more/{ORPHAN}-0.parquet",
-        f"other/data/day=2026-01-01/{ORPHAN}-0.parquet",
+        f"data/timestamp_day=2026-01-01/more/{ORPHAN}-0.parquet",
+        f"other/data/timestamp_day=2026-01-01/{ORPHAN}-0.parquet",
         "metadata/notes.txt",
         f"metadata/{ORPHAN}.stats",
     ],
@@ -166,8 +167,8 @@ def test_links_are_not_followed_and_stay(place: Place, tmp_path: Path) -> None:
     outside.mkdir()
     kept = outside / f"{ORPHAN}-0.parquet"
     kept.write_bytes(b"")
-    (place.folder / "data/day=2020-01-01").symlink_to(outside)
-    link = place.folder / f"data/day=2020-01-02/{ORPHAN}-1.parquet"
+    (place.folder / "data/timestamp_day=2020-01-01").symlink_to(outside)
+    link = place.folder / f"data/timestamp_day=2020-01-02/{ORPHAN}-1.parquet"
     link.parent.mkdir()
     link.symlink_to(kept)
     assert place.sweep_twice() == Swept()
@@ -256,7 +257,7 @@ def test_whatever_comes_before_a_sweep_no_file_of_a_snapshot_is_deleted(
             tag = place.table().manage_snapshots()
             tag.create_tag(head.snapshot_id, f"tag-{now}").commit()
         elif kind == 4:
-            place.orphan(f"data/day=2026-01-01/{ORPHAN}-{draw.randrange(99)}.parquet")
+            place.orphan(f"data/timestamp_day=2026-01-01/{ORPHAN}-{draw.randrange(99)}.parquet")
         now += draw.randrange(2 * DAY_MS)
         place.age()
         os.utime(place.folder / "beside", (now / 1000, now / 1000))
@@ -276,7 +277,7 @@ def test_more_orphans_than_are_noted_go_in_turns(
     monkeypatch.setattr(sweep, "NOTED_MAX", 2)
     place.fill(1)
     for number in range(5):
-        place.orphan(f"data/day=2026-01-01/{ORPHAN}-{number}.parquet")
+        place.orphan(f"data/timestamp_day=2026-01-01/{ORPHAN}-{number}.parquet")
     for day, deleted in enumerate((0, 2, 0, 2, 0, 1, 0)):
         place.age()
         os.utime(place.folder / "beside", times=((NOW + day * DAY_MS) / 1000,) * 2)

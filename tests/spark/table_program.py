@@ -12,6 +12,7 @@ os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
 from aerobee.spark import read_table, register
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import struct, to_json
 
 spark = (
     SparkSession.builder.master("local[2]")
@@ -30,5 +31,6 @@ found = {
     "since": read_table(spark, sys.argv[2], config=sys.argv[1], since_ms=since_ms).count(),
     "expected_since": rows.where(f"timestamp >= timestamp_millis({since_ms})").count(),
     "files": len(rows.inputFiles()),
+    "json": [row[0] for row in rows.select(to_json(struct(*rows.columns[18:]))).collect()],
 }
 print("FOUND", json.dumps(found))
