@@ -106,6 +106,27 @@ class DeadLetters:
                 return table, each.snapshot_id
         return table, None
 
+    def files(self, main: Table) -> tuple[Table, list[str]] | None:
+        """The table and its files as of this state of the main one, which it need not have followed
+        yet; None when there never was a dead letter. LakeError where nobody can tell them."""
+        progress = progress_of(main.metadata, ".".join(main.name()))
+        found = self.at(progress)
+        if found is None:
+            return None
+        table, snapshot_id = found
+        tasks = table.scan(snapshot_id=snapshot_id).plan_files()
+        paths = dict.fromkeys(task.file.file_path for task in tasks)
+        if snapshot_id is None:
+            at, changes = followed(table), changes_of(main.metadata)
+            lacking = range(at + 1, progress.letters + 1)
+            if not lacking or not changes.keys() >= set(lacking):
+                raise self._apart(main, at, progress.letters)
+            for number in lacking:
+                paths |= dict.fromkeys(changes[number].add)
+                for path in changes[number].remove:
+                    paths.pop(path, None)
+        return table, [*paths]
+
     # --- inside ---------------------------------------------------------------------------------
 
     def _follow(self, main: Table, wanted: int) -> Table:
@@ -120,19 +141,21 @@ class DeadLetters:
             if at > wanted and at <= self._newest():
                 raise Conflict(f"another writer was first at table {'.'.join(main.name())}")
             if at > wanted or at + 1 not in changes:
-                raise LakeError(
-                    f"table {self._catalog.full_name(self.name)} has the dead letters up to change "
-                    f"{at}, table {'.'.join(main.name())} is at {wanted}: one of them was rolled "
-                    "back, or dropped and made again; roll the other one back, too (dead letters: "
-                    f"to the snapshot whose {FOLLOWED_KEY} is {wanted}), or begin new tables with "
-                    "--table"
-                )
+                raise self._apart(main, at, wanted)
             try:
                 commit(table, _prepared(table, at + 1, changes[at + 1]))
             except Conflict:
                 tries += 1
                 if tries == TRIES_MAX:
                     raise
+
+    def _apart(self, main: Table, at: int, wanted: int) -> LakeError:
+        return LakeError(
+            f"table {self._catalog.full_name(self.name)} has the dead letters up to change {at}, "
+            f"table {'.'.join(main.name())} is at {wanted}: one of them was rolled back, or "
+            "dropped and made again; roll the other one back, too (dead letters: to the snapshot "
+            f"whose {FOLLOWED_KEY} is {wanted}), or begin new tables with --table"
+        )
 
     def _newest(self) -> int:
         """The number of the main table's last change."""

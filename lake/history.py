@@ -107,7 +107,7 @@ def history_of(config: Path | str, topic: str, security: Security) -> History:
     has columns of JSON, or when the log does not go on where the table ends."""
     with Tables.of(config, security=security) as tables:
         table = tables.of_topic(topic)
-        if table.fields:
+        if table.decoding.fields:
             raise LakeError(
                 f"the table of topic {topic} has columns of JSON: its dead letters are not in it, "
                 "and come into it later when they are read again, so a stream would lack them; "

@@ -10,7 +10,7 @@ from urllib.parse import urlparse
 from .errors import LakeError
 from .local_files import LocalFileIO, path_of
 from .table_schema import STORE_TIME, row_schema
-from .union import NAMES, Tables, TopicTable
+from .union import Tables, TopicTable
 
 if TYPE_CHECKING:
     import duckdb
@@ -103,7 +103,7 @@ def _stored(
     if isinstance(io, LocalFileIO):
         paths = [str(path_of(file)) for file in found.files]
         # Columns are added: files that were written before have fewer.
-        return connection.read_parquet(paths, union_by_name=bool(found.fields))
+        return connection.read_parquet(paths, union_by_name=bool(found.decoding.fields))
     import pyarrow.dataset as ds
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
@@ -116,7 +116,6 @@ def _stored(
     files = io.fs_by_scheme(first.scheme, first.netloc)
     paths = [io.parse_location(file, io.properties)[2] for file in found.files]
     stored = f"{name} stored"
-    schema = row_schema([each for each in found.live().schema if each.name not in NAMES])
-    given = schema if found.fields else None
+    given = row_schema(found.decoding.schema) if found.decoding.fields else None
     connection.register(stored, ds.dataset(paths, schema=given, format="parquet", filesystem=files))
     return connection.table(stored)

@@ -8,19 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression, GreaterThanOrEqual
 from pyiceberg.table import FileScanTask, Table
 
 from ..client.base.security import OPEN, Security
 from ..client.cluster.route import MessageQueue
 from . import continuity, opening, settings
-from .bodies.decoder import BodyDecoder
-from .bodies.fields import Field
+from .bodies.decoder import Decoding
+from .dead_letters import SUFFIX, DeadLetters
 from .errors import LakeError, NoTable
 from .progress import progress_of, queue_key, queue_of
 from .rows.columns import BY_NAME
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
+RAW = Decoding()
 NAMES = tuple(column.name for column in COLUMNS)
 _MARKED = (BY_NAME["msgId"], BY_NAME[STORE_TIME])
 
@@ -46,27 +50,25 @@ class Live:
     source: Source
     ranges: tuple[QueueRange, ...]
     columns: tuple[str, ...]
-    decoder: BodyDecoder
+    decoding: Decoding
     failures: list[Exception] = field(default_factory=list)
 
     @property
     def schema(self) -> pa.Schema:
         """The schema of the rows."""
-        every = row_schema(self.decoder.schema)
+        every = row_schema(self.decoding.schema)
         return pa.schema([every.field(name) for name in self.columns])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, queue by queue. Errors of the client, and DataLossError."""
         needed = dict.fromkeys(name for name in self.columns if name in BY_NAME)
-        if self.decoder.fields:
+        if self.decoding.fields:
             needed["value"] = None
         columns = tuple(BY_NAME[name] for name in needed)
+        parts = (self.source.rows(each, columns) for each in self.ranges)
         try:
-            for each in self.ranges:
-                for batch in self.source.rows(each, columns):
-                    if self.decoder.fields:
-                        batch = self.decoder.split(batch)[0].select(list(self.columns))
-                    yield batch
+            for batch in self.decoding.decoded(chain.from_iterable(parts)):
+                yield batch.select(list(self.columns))
         except Exception as wrong:
             self.failures.append(wrong)
             raise
@@ -81,9 +83,9 @@ class TopicTable:
     """One topic: `files` of its table, and `live` messages behind them.
 
     With `since_ms` the messages that were stored then or later. `skips_gone`: messages that the
-    broker deleted before the table got them are left out, else refused. Live messages whose bodies
-    don't fit the columns of JSON, `fields`, are left out. LakeError when the table's progress can't
-    be read.
+    broker deleted before the table got them are left out, else refused. `decoding` has the columns
+    of JSON; live messages whose bodies don't fit are left out. LakeError when the table's progress
+    can't be read.
     """
 
     def __init__(
@@ -95,12 +97,11 @@ class TopicTable:
         since_ms: int | None = None,
         skips_gone: bool = False,
         failures: list[Exception] | None = None,
-        fields: Sequence[Field] = (),
+        decoding: Decoding = RAW,
     ) -> None:
         self._skips_gone = skips_gone
-        self._decoder = BodyDecoder(fields)
-        self.fields = tuple(fields)
-        self.names = (*NAMES, *self._decoder.schema.names)
+        self.decoding = decoding
+        self.names = (*NAMES, *decoding.schema.names)
         self._failures = [] if failures is None else failures
         self.table = table
         self.topic = topic
@@ -177,30 +178,57 @@ class TopicTable:
     def live(self, columns: Sequence[str] | None = None) -> Live:
         """The messages behind the table."""
         chosen = self.names if columns is None else tuple(columns)
-        return Live(self._source, self.ranges, chosen, self._decoder, self._failures)
+        return Live(self._source, self.ranges, chosen, self.decoding, self._failures)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """All rows in batches of Arrow: those of the table, then the live ones."""
         live = self.live(columns)
-        have = {each.name for each in self.table.schema().fields}
-        there = [name for name in live.columns if name in have]
-        scan = self.table.scan(self._since, selected_fields=tuple(there))
-        for batch in scan.to_arrow_batch_reader():
+        for batch in self._stored(live.columns):
             rows = pa.Table.from_batches([batch])
             for each in live.schema:
-                if each.name not in have:  # it is declared, and no writer has added it yet
+                if each.name not in batch.schema.names:  # no writer has added the column yet
                     rows = rows.append_column(each, pa.nulls(len(rows), each.type))
             yield from rows.select(list(live.columns)).cast(live.schema).to_batches()
         yield from live.batches()
+
+    def _stored(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        have = {each.name for each in self.table.schema().fields}
+        there = tuple(name for name in columns if name in have)
+        yield from self.table.scan(self._since, selected_fields=there).to_arrow_batch_reader()
 
     @property
     def _since(self) -> BooleanExpression:
         if self.since_ms is None:
             return AlwaysTrue()
-        moment = datetime.fromtimestamp(self.since_ms / 1000, UTC).isoformat()
         compare: Any = GreaterThanOrEqual
-        found: BooleanExpression = compare(STORE_TIME, moment)
+        found: BooleanExpression = compare(STORE_TIME, _moment(self.since_ms).isoformat())
         return found
+
+
+class DeadLetterTable(TopicTable):
+    """The messages of a topic that don't fit the columns of its table: `letters` is the table that
+    has them, with its files, and None before there are any."""
+
+    def __init__(
+        self, main: Table, letters: tuple[Table, list[str]] | None, *arguments: Any, **options: Any
+    ) -> None:
+        super().__init__(main, *arguments, **options)
+        self.table, self._files = (main, []) if letters is None else letters
+
+    @property
+    def files(self) -> list[str]:
+        """The URIs of the table's Parquet files."""
+        return self._files
+
+    def _stored(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        chosen = list(dict.fromkeys([*columns, STORE_TIME]))
+        for file in self._files:
+            with self.table.io.new_input(file).open() as stream:
+                for batch in pq.ParquetFile(stream).iter_batches(columns=chosen):
+                    rows = pa.Table.from_batches([batch])
+                    if self.since_ms is not None:
+                        rows = rows.filter(pc.field(STORE_TIME) >= _moment(self.since_ms))
+                    yield from rows.to_batches()
 
 
 class Tables:
@@ -235,9 +263,12 @@ class Tables:
 
     @cached_property
     def names(self) -> Mapping[str, str]:
-        """The topics by the names of their tables."""
+        """The topics by the names of their tables, and of those of dead letters."""
         pairs = opening.topics_of(self._settings, self._log)
-        return {opening.name_of(topic, entry): topic for topic, entry in pairs}
+        letters = {
+            opening.name_of(topic, entry) + SUFFIX: topic for topic, entry in pairs if entry.fields
+        }
+        return letters | {opening.name_of(topic, entry): topic for topic, entry in pairs}
 
     def of_topic(self, topic: str) -> TopicTable:
         """The table of a topic; LakeError when the settings have none for it."""
@@ -258,17 +289,21 @@ class Tables:
         return self._table(name, topic)
 
     def _table(self, name: str, topic: str) -> TopicTable:
-        table = self._catalog.load(name, topic)
         entry = self._settings.entry_of(topic)
-        return TopicTable(
-            table,
-            self._log,
-            topic,
-            since_ms=self._since_ms,
-            skips_gone=entry is not None and entry.on_gone == "skip",
-            failures=self.failures,
-            fields=() if entry is None else entry.fields,
-        )
+        assert entry is not None
+        main = opening.name_of(topic, entry)
+        is_dead = name != main
+        table = self._catalog.load(main, topic)
+        options: dict[str, Any] = {
+            "since_ms": self._since_ms,
+            "skips_gone": entry.on_gone == "skip",
+            "failures": self.failures,
+            "decoding": Decoding(entry.fields, is_dead),
+        }
+        if not is_dead:
+            return TopicTable(table, self._log, topic, **options)
+        letters = DeadLetters(self._catalog, topic, main).files(table)
+        return DeadLetterTable(table, letters, self._log, topic, **options)
 
     def close(self) -> None:
         """Close the connections."""
@@ -284,6 +319,10 @@ class Tables:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 class NamedTable:

@@ -5,7 +5,6 @@ bodies are decoded where the table has columns of JSON.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +12,8 @@ from ..lake.rows.columns import row_columns
 from .schema import ddl
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from ..lake.bodies.fields import Field
     from ..lake.union import TopicTable
 
 COLUMNS = row_columns(full=True)
@@ -40,21 +37,20 @@ def read_table(
     them are left out. LakeError when the table can't be read, as where another engine has deleted
     rows by delete files.
     """
-    from ..lake.bodies import fields
     from ..lake.union import Tables
 
     with Tables.of(config, since_ms=since_ms) as tables:
         found = tables[name]
         files, offsets = [_hadoop(file) for file in found.files], _offsets(found)
         address = tables.name_server
-    schema = ", ".join(filter(None, [ddl(COLUMNS), fields.ddl(found.fields)]))
+    schema = ", ".join(filter(None, [ddl(COLUMNS), found.decoding.ddl]))
     frames = []
     if files:
         frames.append(spark.read.schema(schema).parquet(*files))
     if offsets or not files:
         live = _live(spark, found.topic, address, offsets, options)
-        if found.fields:
-            live = live.mapInArrow(_decoding(found.fields), schema)
+        if found.decoding.fields:
+            live = live.mapInArrow(found.decoding.decoded, schema)
         frames.append(live)
     rows = frames[0]
     for more in frames[1:]:
@@ -81,21 +77,6 @@ def _live(
     else:  # an empty topic
         said |= {"subscribe": topic, "startingOffsets": "latest"}
     return spark.read.format("rocketmq").options(**(said | options)).load()
-
-
-def _decoding(
-    fields: "Sequence[Field]",
-) -> "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]":
-    """What adds the columns of JSON to live messages, and leaves out those that don't fit."""
-
-    def decoded(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        from ..lake.bodies.decoder import BodyDecoder
-
-        decoder = BodyDecoder(fields)
-        for batch in batches:
-            yield decoder.split(batch)[0]
-
-    return decoded
 
 
 def _offsets(found: "TopicTable") -> dict[str, tuple[int, int]]:

@@ -8,7 +8,8 @@ a double: 1.0 and "1" are no bigint. A timestamp is a text of RFC 3339 with a zo
 
 import datetime
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
 import msgspec
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from ..table_schema import REASON
-from .fields import Field, Kind
+from .fields import Field, Kind, ddl
 
 Check = Callable[[Any, str], None]  # of a value, with its place
 DEPTH_MAX = 100  # of a body: arrays and objects within each other
@@ -92,6 +93,36 @@ class BodyDecoder:
                 field, pa.array(values_by_name.get(field.name, ()), field.type)
             )
         return rows, dead.append_column(REASON, reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """Gives messages the columns of JSON, and leaves out those that don't fit. With `is_dead` it
+    leaves out those that do, and gives the others their reasons. Can be pickled."""
+
+    fields: tuple[Field, ...] = ()
+    is_dead: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns behind those of a message, in Arrow."""
+        if self.is_dead:
+            return pa.schema([pa.field(REASON, pa.string())])
+        return pa.schema([pa.field(each.name, each.kind.arrow) for each in self.fields])
+
+    @property
+    def ddl(self) -> str:
+        """The same columns as a DDL."""
+        return f"{REASON} string" if self.is_dead else ddl(self.fields)
+
+    def decoded(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of batches that have `value`, with these columns behind."""
+        if not self.fields:
+            yield from batches
+            return
+        decoder = BodyDecoder(self.fields)
+        for batch in batches:
+            yield decoder.split(batch)[self.is_dead]
 
 
 def _python(kind: Kind) -> Any:

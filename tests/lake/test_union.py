@@ -15,12 +15,16 @@ from aerobee.client import Message
 from aerobee.client.base.security import OPEN
 from aerobee.client.blocking.producers import Producer
 from aerobee.lake import opening, service, settings
+from aerobee.lake.bodies.fields import parse
+from aerobee.lake.catalog import LakeCatalog
+from aerobee.lake.dead_letters import DeadLetters
 from aerobee.lake.errors import LakeError
 from aerobee.lake.history import history_of
 from aerobee.lake.materializer import Materializer
 from aerobee.lake.settings import LakeSettings, TableSettings
 from aerobee.lake.sql import connect
 from aerobee.lake.union import NAMES, Tables, TopicTable
+from aerobee.lake.upkeep import Upkeep
 from aerobee.testing.cluster import LocalCluster
 
 from ..spark.stored import STORE_MS
@@ -28,6 +32,7 @@ from .memory_log import MemoryLog
 from .tables import catalog_in
 
 COUNT = 40
+TWO = b'{"id": "two"}'
 
 
 @pytest.fixture
@@ -206,6 +211,85 @@ def test_columns_of_json_are_those_of_the_table_and_of_live_messages(
         assert len(connect(tables, text).execute(text).fetchall()) == len(expected)
     assert {row[0] for row in rows} == expected
     assert {row[1] for row in rows} == {None, 2026}
+
+
+@pytest.mark.parametrize("committed", [0, 2, 4])
+@pytest.mark.parametrize("is_followed", [True, False], ids=["followed", "not followed yet"])
+def test_dead_letters_are_a_table_of_their_own_with_those_that_are_live(
+    cluster: LocalCluster,
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    committed: int,
+    is_followed: bool,
+) -> None:
+    """Without a commit the table of dead letters is not even made."""
+    entry = TableSettings(topic="orders", json="id bigint")
+    found = msgspec.structs.replace(settings.read(config), tables=(entry,))
+    settings.write(config, found)
+    follow = DeadLetters.follow
+    for number, body in enumerate([b"one", b'{"id": 1}', TWO, b'{"id": 2}']):
+        with Producer(cluster.name_server) as producer:
+            producer.send(Message("orders", body))
+        if number + 1 == committed:
+            if not is_followed:  # as where the writer is killed between the two commits
+                monkeypatch.setattr(DeadLetters, "follow", lambda *_: None)
+            commit(config)
+    letters = aerobee.lake.table("orders__dlq", config=config)
+    rows = letters.to_arrow(["reason", "value"]).to_pylist()
+    assert {row["value"] for row in rows} == {b"one", TWO}
+    assert len(rows) == 2
+    assert any("expected `int" in row["reason"].lower() for row in rows)
+    assert letters.to_arrow().schema.names == [*NAMES, "reason"]
+    with Tables.of(config) as tables:
+        for text, expected in (
+            ("select count(*), count(reason) from orders__dlq", [(2, 2)]),
+            (
+                "select decode(value) from orders__dlq where reason like '%$.id%'",
+                [('{"id": "two"}',)],
+            ),
+            ("select count(*) from orders", [(2,)]),
+        ):
+            assert connect(tables, text).execute(text).fetchall() == expected
+    at = letters.to_arrow(["timestamp", "value"]).sort_by("timestamp").to_pylist()[1]["timestamp"]
+    since_ms = round(at.timestamp() * 1000)
+    later = aerobee.lake.table("orders__dlq", config=config, since_ms=since_ms)
+    assert [row["value"] for row in later.to_arrow(["value"]).to_pylist()] == [TWO]
+    monkeypatch.setattr(DeadLetters, "follow", follow)
+    commit(config)
+    assert letters.to_arrow().num_rows == 2
+
+
+def test_dead_letters_that_lack_too_many_changes_are_refused(catalog: LakeCatalog) -> None:
+    source = MemoryLog("orders")
+    writer = Materializer(catalog, source, "orders", "orders", fields=parse("id bigint"))
+    catalog.create("orders", "orders")
+    for _ in range(2):
+        source.send(1, body=b"dead")
+        writer.copy()
+    main = catalog.load("orders", "orders")
+    letters = DeadLetters(catalog, "orders", "orders")
+    table, files = letters.files(main) or (None, [])
+    assert table is not None
+    assert len(files) == 2
+    first = table.snapshots()[0].snapshot_id
+    table.manage_snapshots().rollback_to_snapshot(first).commit()
+    table, files = letters.files(main) or (None, [])
+    assert len(files) == 2  # the last change is in the main table's snapshot
+    assert Upkeep(catalog, "orders", "orders").expire(1) == 1
+    main = catalog.load("orders", "orders")
+    catalog._catalog.drop_table(catalog.identifier("orders__dlq"))
+    catalog.create("orders__dlq", "orders", of_dead_letters=True)
+    with pytest.raises(LakeError, match=r"up to change 0, table rocketmq\.orders is at 2"):
+        letters.files(main)
+
+
+def test_a_topic_named_as_the_dead_letters_of_another_keeps_its_name(
+    cluster: LocalCluster, config: Path
+) -> None:
+    entries = (TableSettings(topic="orders", json="id bigint"), TableSettings(topic="orders__dlq"))
+    settings.write(config, msgspec.structs.replace(settings.read(config), tables=entries))
+    with Tables.of(config) as tables:
+        assert tables.names == {"orders": "orders", "orders__dlq": "orders__dlq"}
 
 
 def test_a_stream_of_spark_refuses_a_table_with_columns_of_json(

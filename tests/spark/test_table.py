@@ -88,3 +88,7 @@ def test_columns_of_json_are_those_of_the_bodies_in_the_table_and_live(
         ),
     ]
     assert bool(found["files"]) == bool(in_table)
+    if in_table == 4:
+        letters = driver.found_by(PROGRAM, config, f"{topic}__dlq")
+        assert sorted(letters["bodies"]) == ["no JSON", '{"n": "no number"}']
+        assert all(json.loads(each)["reason"] for each in letters["json"])
