@@ -260,7 +260,7 @@ def test_dead_letters_are_a_table_of_their_own_with_those_that_are_live(
 
 
 def test_dead_letters_that_lack_too_many_changes_are_refused(catalog: LakeCatalog) -> None:
-    source = MemoryLog("orders")
+    source = MemoryLog()
     writer = Materializer(catalog, source, "orders", "orders", fields=parse("id bigint"))
     catalog.create("orders", "orders")
     for _ in range(2):
