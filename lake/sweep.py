@@ -87,8 +87,12 @@ def sweep(load: Load, *, now_ms: int, older_ms: int = OLDER_MS_MIN, is_dry: bool
         raise LakeError(f"table {'.'.join(table.name())} was made anew meanwhile; sweep again")
     live = _live_names(table)
     unnamed = [each for each in there if each.path.rpartition("/")[2] not in live]
-    _check_alone(table, [each.path for each in unnamed])
-    orphans = [each for each in unnamed if any(kind.fullmatch(each.path) for kind in _KINDS)]
+    others = _empty_others(table, [each.path for each in unnamed])
+    orphans = [
+        each
+        for each in unnamed
+        if each.path not in others and any(kind.fullmatch(each.path) for kind in _KINDS)
+    ]
     notes = _read_notes(table)
     # By the store's clock where that is behind ours. Both must say that a file is old.
     store_now_ms = min(now_ms, max((each.changed_ms for each in there), default=0))
@@ -136,9 +140,11 @@ def _live_names(table: Table) -> set[str]:
     return {each.rpartition("/")[2] for each in found}
 
 
-def _check_alone(table: Table, unnamed: list[str]) -> None:
-    """LakeError if a state of another table lies here: its files would be taken for orphans."""
+def _empty_others(table: Table, unnamed: list[str]) -> set[str]:
+    """The states of other tables here that have no rows: who makes a table while another does may
+    leave one. They stay. LakeError for a state with rows: its files would be taken for orphans."""
     mine = str(table.metadata.table_uuid)
+    empty = set()
     for path in unnamed:
         if not path.endswith(".metadata.json"):
             continue
@@ -146,6 +152,9 @@ def _check_alone(table: Table, unnamed: list[str]) -> None:
             with table.io.new_input(f"{table.location()}/{path}").open() as stream:
                 found = msgspec.json.decode(stream.read())
             other = found["table-uuid"]
+            if other != mine and not found.get("snapshots"):
+                empty.add(path)
+                continue
         except FileNotFoundError:
             continue  # a commit deleted it
         except (ValueError, TypeError, KeyError):
@@ -159,6 +168,7 @@ def _check_alone(table: Table, unnamed: list[str]) -> None:
                 "files in one place, so nothing is swept. If no catalog has the other one, delete "
                 "that file, and its files are orphans; else give one of them another place"
             )
+    return empty
 
 
 # --- files of a place -----------------------------------------------------------------------------

@@ -9,6 +9,7 @@ pytest.importorskip("pyiceberg")
 
 from aerobee.lake.catalog import LakeCatalog, location_of, table_name
 from aerobee.lake.errors import LakeError
+from aerobee.lake.local_files import LocalFileIO
 from aerobee.lake.materializer import Materializer
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
@@ -70,6 +71,16 @@ def test_other_names_are_refused(catalog: LakeCatalog, name: str) -> None:
 )
 def test_a_place_is_a_folder_or_a_uri(place: str, location: str) -> None:
     assert location_of(place) == location
+
+
+@pytest.mark.parametrize("before", ["file://", "file:", ""])
+def test_a_file_of_this_machine_is_found_as_python_and_java_spell_it(
+    tmp_path: Path, before: str
+) -> None:
+    path = tmp_path / "00000.metadata.json"
+    path.write_text("{}")
+    LocalFileIO().delete(f"{before}{path}")
+    assert not path.exists()
 
 
 def test_no_place_is_refused() -> None:

@@ -299,13 +299,14 @@ async def test_tables_are_kept_up_while_copying_goes_on(
         assert len(seen) == 1  # never two at once
         go_on.set()
         await until(lambda: all(each.upkeeps for each in lake.reports.values()))
-        assert [each.compacted for each in lake.reports.values()] == [3, 3]
+        compacted = [each.compacted for each in lake.reports.values()]
+        assert all(each >= 3 for each in compacted)  # a send may take two commits
         figures = {
             name: [value for _, value in values]
             for name, _, _, _, values in overview.families(lake)
         }
         assert figures["aerobee_lake_upkeeps_total"] == [1, 1]
-        assert figures["aerobee_lake_compacted_files_total"] == [3, 3]
+        assert figures["aerobee_lake_compacted_files_total"] == compacted
         assert all(0 <= each < LONG for each in figures["aerobee_lake_last_upkeep_age_seconds"])
     assert len(contents(place.catalog().load("keep-a", "keep-a"))) == 8
 

@@ -182,12 +182,35 @@ def test_a_place_that_another_table_shares_is_not_swept(place: Place, tmp_path: 
     other = catalog_in(tmp_path / "second")
     other._place = place.catalog._place
     other.create("orders", "orders")
+    assert Materializer(other, place.source, "orders", "orders").copy().rows
     upkeep = Upkeep(other, "orders", "orders")
     place.age()
     for each in (upkeep, place.upkeep):
         with pytest.raises(LakeError, match="is the metadata of another table"):
             each.sweep(now_ms=NOW)
     assert contents(place.table()) == place.source.ledger()
+
+
+def test_making_a_table_again_leaves_no_file(place: Place) -> None:
+    before = set(place.folder.rglob("*"))
+    place.catalog.create("orders", "orders")
+    assert set(place.folder.rglob("*")) == before
+
+
+def test_the_state_of_a_table_that_another_made_first_stays_and_the_sweep_goes_on(
+    place: Place,
+) -> None:
+    """SQLite's catalog writes it before it looks whether the table is there."""
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(place.catalog._catalog, "table_exists", lambda _: False)
+        place.catalog.create("orders", "orders")
+    (beaten,) = {*place.folder.glob("metadata/*.json")} - {
+        Path(place.table().metadata_location.removeprefix("file://"))
+    }
+    place.fill()
+    orphan = place.orphan()
+    assert place.sweep_twice().deleted == (str(orphan.relative_to(place.folder)),)
+    assert beaten.exists()
 
 
 def test_clocks_that_are_wrong_delete_nothing_early(place: Place) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -9,6 +10,7 @@ from aerobee.broker.settings.config import KEYS as BROKER_KEYS
 from aerobee.broker.settings.config import load_broker
 from aerobee.conf.load import load
 from aerobee.conf.sources import from_environment
+from aerobee.lake import settings
 from aerobee.scripts.commands.controller import KEYS as CONTROLLER_KEYS
 from aerobee.scripts.commands.daemons import NAMESRV_KEYS
 
@@ -19,6 +21,7 @@ KEYS = {
     "controller": set(CONTROLLER_KEYS.fields),
     "namesrv": set(NAMESRV_KEYS.fields),
 }
+KEY = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY")
 # name of the broker and its role, for each broker of the profile
 BROKERS = {
     "2m": [("broker-1", "ASYNC_MASTER"), ("broker-2", "ASYNC_MASTER")],
@@ -96,17 +99,46 @@ def test_a_profile_names_each_port_once_and_on_loopback_only(profile: str) -> No
     assert "8080" in insides
 
 
+def volumes_of(service: dict[str, Any]) -> set[str]:
+    """The named volumes of a service, without files of the project."""
+    named = {text.partition(":")[0] for text in service.get("volumes", [])}
+    return {each for each in named if not each.startswith("./")}
+
+
 def test_every_volume_and_dependency_is_declared() -> None:
     compose = yaml.safe_load(COMPOSE.read_text())
     services = compose["services"]
     for name, one in services.items():
-        volumes = [text.partition(":")[0] for text in one.get("volumes", [])]
-        assert set(volumes) <= compose["volumes"].keys(), name
+        assert volumes_of(one) <= compose["volumes"].keys(), name
         assert set(one.get("depends_on", [])) <= services.keys(), name
-    used = {text.partition(":")[0] for one in services.values() for text in one.get("volumes", [])}
+    used = {each for one in services.values() for each in volumes_of(one)}
     assert used == compose["volumes"].keys()
     profiles = {each for one in services.values() for each in one.get("profiles", [])}
-    assert profiles == {*PROFILES, "console", "grpc", "slave", "spark"}
+    assert profiles == {*PROFILES, "console", "grpc", "lake", "slave", "spark"}
+
+
+def test_the_lake_has_settings_for_its_catalog_and_its_s3_server() -> None:
+    services = yaml.safe_load(COMPOSE.read_text())["services"]
+    ours = {name: one for name, one in services.items() if "lake" in one.get("profiles", [])}
+    assert ours.keys() == {"s3", "catalog", "lake"}
+    published = {name: one["ports"][0].rsplit(":", 1) for name, one in ours.items()}
+    (mounted,) = ours["lake"]["volumes"]
+    path, inside, _ = mounted.split(":")
+    assert inside == "/var/lib/aerobee/lake.yaml"
+    found = settings.read(COMPOSE.parent / path)
+    assert found.catalog["uri"] == f"http://catalog:{published['catalog'][1]}"
+    assert found.catalog["s3.endpoint"] == f"http://s3:{published['s3'][1]}"
+    assert str(found.http_port) == published["lake"][1]
+    assert found.entry_of("any.topic") is not None
+    for outside, _ in published.values():
+        assert outside.startswith("127.0.0.1:")
+    # Both lake and catalog write to the bucket, with the server's key.
+    key = [ours["s3"]["environment"][f"ROOT_{each}_KEY"] for each in ("ACCESS", "SECRET")]
+    for name in ("catalog", "lake"):
+        environment = ours[name]["environment"]
+        assert [environment[f"AWS_{each}"] for each in KEY] == key
+        assert environment["AWS_REGION"] == found.catalog["s3.region"]
+    assert ours["catalog"]["environment"]["CATALOG_WAREHOUSE"] == found.place
 
 
 def test_the_processes_of_a_profile_know_each_other_by_their_own_ports(tmp_path: Path) -> None:

@@ -68,3 +68,10 @@ def test_the_build_lists_exactly_the_packages_that_exist() -> None:
         if path.name == "__init__.py" and not left_out.fullmatch(str(path.parent))
     }
     assert set(setuptools["packages"]) == {*there, "pyspark_rocketmq"}
+
+
+def test_the_image_is_built_from_all_packages() -> None:
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    folders = {each.split(".")[1] for each in setuptools["packages"] if "." in each}
+    lines = (ROOT / ".dockerignore").read_text().split()
+    assert {f"!{each}" for each in folders} <= set(lines)
