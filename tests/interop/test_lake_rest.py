@@ -77,12 +77,11 @@ class Opened:
 def test_a_topic_is_added_copied_asked_and_verified_beside_kills_of_the_catalog(
     rest: IcebergRest, s3: str, place: str, tmp_path: Path
 ) -> None:
-    config = ("--config", str(tmp_path / "lake.yaml"))
     with LocalCluster() as cluster:
+        of = ("--config", str(tmp_path / "lake.yaml"), "-n", cluster.name_server)
 
         def lake(*words: str) -> str:
-            where = (*config, "-n", cluster.name_server)
-            return printed(aerobee("lake", *words, *where, env=SECRETS))
+            return printed(aerobee("lake", *words, *of, env=SECRETS))
 
         def send(count: int) -> None:
             with Producer(cluster.name_server) as producer:
@@ -92,22 +91,20 @@ def test_a_topic_is_added_copied_asked_and_verified_beside_kills_of_the_catalog(
         with Admin(cluster.name_server) as admin:
             admin.create_topic("orders")  # returns when the name server knows it
         send(10)
-        where = ("--to", place, "--catalog", rest.url, "--property", f"s3.endpoint={s3}")
-        where = (*where, "--property", "s3.region=us-east-1")
-        said = lake("add", "orders", *where, "--namespace", "shop.raw")
+        servers = ("--property", f"s3.endpoint={s3}", "--property", "s3.region=us-east-1")
+        where = ("--to", place, "--catalog", rest.url, "--namespace", "shop.raw")
+        said = lake("add", "orders", *where, *servers)
         assert said.startswith(
             f"topic orders goes to table shop.raw.orders at {place}/shop/raw/orders; copy"
         )
         assert lake("run", "--once") == "orders: 10 rows\n"
         rest.kill()
-        words = ("lake", "run", "--once", *config, "-n", cluster.name_server)
-        failure = refused(*words, env=SECRETS)
+        failure = refused("lake", "run", "--once", *of, env=SECRETS)
         assert f"could not open the catalog aerobee ({rest.url}): ConnectionError" in failure
         rest.start()
         send(5)
-        asked = ("sql", "select count(*) as n from orders", *config, "--format", "csv")
-        asked = (*asked, "-n", cluster.name_server)
-        assert printed(aerobee(*asked, env=SECRETS)).split() == ["n", "15"]
+        asked = ("sql", "select count(*) as n from orders", "--format", "csv")
+        assert printed(aerobee(*asked, *of, env=SECRETS)).split() == ["n", "15"]
         assert lake("run", "--once") == "orders: 5 rows\n"
         assert lake("verify", "orders").endswith("the table and the log are the same: 15 rows\n")
         assert lake("expire", "orders", "--keep", "1") == "orders: 1 snapshot dropped\n"
