@@ -21,8 +21,8 @@ from pyiceberg.typedef import Properties
 
 from . import local_files
 from .bodies.fields import Field, ddl_of
-from .errors import LakeError
-from .sqlite_reader import SqliteReader, is_sqlite
+from .errors import LakeError, NoTable
+from .sqlite_reader import SqliteReader, check_file, file_of
 from .table_schema import (
     PROPERTIES,
     dead_letter_schema,
@@ -70,12 +70,13 @@ class LakeCatalog:
         self._place = location_of(place)
         self.namespace = namespace
         given = dict(properties)
+        self._uri = given.get("uri", "")
         if self._place.startswith("file://"):
             given.setdefault("py-io-impl", local_files.IMPLEMENTATION)
         with _said(f"open the catalog {name} ({properties.get('uri', 'configured')})"):
             self._catalog: Catalog = (
                 SqliteReader(name, **given)
-                if only_reads and is_sqlite(given.get("uri", ""))
+                if only_reads and file_of(given.get("uri", "")) is not None
                 else load_catalog(name, **given)
             )
 
@@ -119,11 +120,12 @@ class LakeCatalog:
 
     def load(self, name: str, topic: str, *, of_dead_letters: bool = False) -> Table:
         """The table as it is now. LakeError when it is gone, or not one of this topic."""
+        check_file(self._uri)
         with _said(f"load the table {self.full_name(name)}"):
             try:
                 table = self._catalog.load_table(self.identifier(name))
             except NoSuchTableError:
-                raise LakeError(
+                raise NoTable(
                     f"the catalog has no table {self.full_name(name)}: it was dropped, or the "
                     f"catalog is another one; make it again with aerobee lake add {topic}"
                 ) from None
@@ -165,8 +167,9 @@ def check(table: Table, name: str, topic: str, *, of_dead_letters: bool = False)
         found = have.pop(wanted.name, None)
         if found is None:
             raise LakeError(
-                f"table {name} has no column {wanted.name}, which every message has; bring it "
-                "back, or give another name with --table"
+                f"table {name} has no column {wanted.name}, which every message has; roll its "
+                "schema back, or begin another table with --table: a column that is added again is "
+                "null in the rows of before"
             )
         if str(found.field_type) != str(wanted.field_type):  # texts have no ids of fields
             raise LakeError(

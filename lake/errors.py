@@ -6,4 +6,4 @@ class LakeError(Exception):
 
 
 class NoTable(LakeError):
-    """The settings have no table of that name, or for that topic."""
+    """The settings have no table of that name, or for that topic, or the catalog has none."""

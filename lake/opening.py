@@ -5,6 +5,7 @@ from pathlib import Path
 from ..client.base.security import Security
 from .catalog import LakeCatalog, table_name
 from .settings import LakeSettings, TableSettings
+from .sqlite_reader import check_file
 from .topic_log import TopicLog
 
 
@@ -23,8 +24,13 @@ def topics_of(settings: LakeSettings, source: TopicLog) -> list[tuple[str, Table
     return found
 
 
-def open_catalog(settings: LakeSettings, *, only_reads: bool = False) -> LakeCatalog:
-    """The catalog of the settings."""
+def open_catalog(
+    settings: LakeSettings, *, only_reads: bool = False, must_exist: bool = False
+) -> LakeCatalog:
+    """The catalog of the settings. With `must_exist` LakeError when topics have entries, so that
+    their tables were made, and its file does not exist."""
+    if must_exist and any(each.topic for each in settings.tables):
+        check_file(settings.catalog.get("uri", ""))
     return LakeCatalog(
         settings.catalog,
         place=settings.place,

@@ -122,7 +122,7 @@ class Lake:
         if not self._settings.tables:
             raise LakeError("the settings have no tables; aerobee lake add TOPIC adds one")
         try:
-            self._catalog = await self._run(lambda: open_catalog(self._settings))
+            self._catalog = await self._run(lambda: open_catalog(self._settings, must_exist=True))
             self._log = await self._run(lambda: open_log(self._settings, self._security))
         except BaseException:
             await self.stop()

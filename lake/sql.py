@@ -35,8 +35,16 @@ def connect(tables: Tables, text: str) -> "duckdb.DuckDBPyConnection":
     )
     connection.execute("set timezone = 'UTC'")
     words = {(quoted or bare).lower() for quoted, bare in _WORD.findall(text)}
+    seen: dict[str, str] = {}
     for name in tables.names:
         if name.lower() in words:
+            other = seen.setdefault(name.lower(), name)
+            if other != name:
+                raise LakeError(
+                    f"tables {other} and {name} differ in capital letters only, which SQL does "
+                    "not see; give one of them another name: aerobee lake add "
+                    f"{tables.names[name]} --table NAME"
+                )
             found = tables[name]
             _add(connection, name, found, _columns(text, words, found.names))
     return connection

@@ -13,6 +13,8 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 
+from .errors import LakeError
+
 SCHEME = "sqlite:///"
 _LOCATION = (
     "SELECT metadata_location FROM iceberg_tables "
@@ -20,9 +22,21 @@ _LOCATION = (
 )
 
 
-def is_sqlite(uri: str) -> bool:
-    """True for the address of a file, without options for its driver."""
-    return uri.startswith(SCHEME) and "?" not in uri
+def file_of(uri: str) -> Path | None:
+    """The file of a catalog's address without options for its driver; None for another kind."""
+    is_file = uri.startswith(SCHEME) and "?" not in uri and uri.removeprefix(SCHEME)
+    return Path(uri.removeprefix(SCHEME)).absolute() if is_file else None
+
+
+def check_file(uri: str) -> None:
+    """LakeError when the address is that of a file that does not exist."""
+    path = file_of(uri)
+    if path is not None and not path.exists():
+        raise LakeError(
+            f"the catalog {path} does not exist: it was moved or deleted, or lake.yaml names "
+            "another one; bring it back, as only it knows the state of the tables. For new tables "
+            "give another --config and --to"
+        )
 
 
 class SqliteReader(NoopCatalog):
@@ -31,7 +45,8 @@ class SqliteReader(NoopCatalog):
     def load_table(self, identifier: str | Identifier) -> Table:
         """The table as it is now. NoSuchTableError when it is not there; sqlite3.Error."""
         names = Catalog.identifier_to_tuple(identifier)
-        path = Path(self.properties["uri"].removeprefix(SCHEME)).absolute()
+        path = file_of(self.properties["uri"])
+        assert path is not None
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
             row = connection.execute(
                 _LOCATION, (self.name, ".".join(names[:-1]), names[-1])

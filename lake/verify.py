@@ -14,6 +14,7 @@ from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOr
 from pyiceberg.table import Table
 
 from ..client.cluster.route import MessageQueue
+from . import continuity
 from .bodies.decoder import BodyDecoder
 from .bodies.fields import Field
 from .commits import Conflict
@@ -40,7 +41,8 @@ class QueueFindings:
 
     `rows` of the table in the range, `compared` with the log. `missing` in the table, `twice` in
     it, `different` from the log, `beyond` the table's own offset: counts. `first_bad` has some of
-    their offsets.
+    their offsets. `absent` are neither in the table nor in the log: of these, as many as the table
+    counts as `gone` are not missing.
     """
 
     queue: str
@@ -53,6 +55,7 @@ class QueueFindings:
     different: int = 0
     beyond: int = 0
     gone: int = 0
+    absent: int = 0
     first_bad: tuple[int, ...] = ()
 
     @property
@@ -91,11 +94,14 @@ def verify(
         end = progress.offsets.get(key)
         if end is None:
             continue
+        if end > each.end:
+            raise continuity.ends_before(queue, each.end, end, name)
         first = copy.first_row(queue) if starts is None else starts[queue]
         first = end if first is None else min(first, end)
         found = QueueFindings(key, first, end, gone=progress.gone.get(key, 0))
         for begin in range(first, end, WINDOW):
             _compare(found, copy, source, queue, begin, min(end, begin + WINDOW), each)
+        found.missing += max(0, found.absent - found.gone)
         beyond = copy.offsets(queue, end)
         found.beyond = len(beyond)
         _note(found, beyond)
@@ -127,8 +133,10 @@ def _compare(
     found.different += len(misread)
     _note(found, misread)
     missing = np.setdiff1d(expected, unique)
-    found.missing += len(missing)
-    _note(found, missing)
+    is_absent = missing < bounds.first
+    found.absent += int(is_absent.sum())
+    found.missing += int((~is_absent).sum())
+    _note(found, missing[~is_absent] if found.absent <= found.gone else missing)
     if logged is None or len(twice):
         return
     both = np.intersect1d(unique, in_log)
@@ -257,4 +265,7 @@ def _logged(source: Source, queue: MessageQueue, begin: int, end: int) -> pa.Tab
     try:
         return pa.Table.from_batches(list(source.rows(wanted)))
     except DataLossError as gone:
-        raise LakeError(f"{gone}; verify again") from gone
+        raise LakeError(
+            f"messages of queue {queue_key(queue)} were deleted while they were compared; verify "
+            "again"
+        ) from gone

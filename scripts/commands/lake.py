@@ -31,6 +31,7 @@ from ..serving import Stack
 if TYPE_CHECKING:
     from ...lake.catalog import LakeCatalog
     from ...lake.settings import LakeSettings, TableSettings
+    from ...lake.status import TableStatus
     from ...lake.topic_log import TopicLog
     from ...lake.upkeep import Upkeep
 
@@ -189,7 +190,7 @@ def _opened(
     """The catalog and the topics that settings name."""
     from ...lake import opening
 
-    catalog = opening.open_catalog(found)
+    catalog = opening.open_catalog(found, must_exist=True)
     source = opening.open_log(found, security(options))
     try:
         yield catalog, source
@@ -454,12 +455,13 @@ def _retry(options: argparse.Namespace) -> int:
 
 def _status(options: argparse.Namespace) -> int:
     from ...lake import opening
+    from ...lake.progress import NO_TOTALS
     from ...lake.status import status
 
     settings = _settings(options)
     with _opened(settings, options) as (opened, source):
         found = [
-            status(opened, source, topic, opening.name_of(topic, entry))
+            status(opened, source, topic, entry)
             for topic, entry in opening.topics_of(settings, source)
             if options.name in (None, topic)
         ]
@@ -468,29 +470,26 @@ def _status(options: argparse.Namespace) -> int:
     if options.json:
         for each in found:
             row = asdict(each)
-            print(json_line(row.pop("totals") | row))
+            print(json_line((row.pop("totals") or dict.fromkeys(asdict(NO_TOTALS))) | row))
     else:
-        rows = [
-            (
-                each.topic,
-                each.table,
-                each.totals.rows,
-                each.totals.bytes,
-                each.totals.files,
-                each.lag_messages,
-                each.lag_bytes,
-                round(each.lag_s),
-                each.totals.dead_letters,
-                each.totals.gone,
-                latest([each.totals.committed_ms]),
-            )
-            for each in found
-        ]
+        rows = [_status_row(each) for each in found]
         print_rows(STATUS, rows, as_json=False)
         for each in found:
             if each.failure:
                 print(sanitize(f"{each.topic}: {each.failure}"))
     return 1 if any(each.failure for each in found) else 0
+
+
+def _status_row(each: "TableStatus") -> tuple[str | int, ...]:
+    """The cells of STATUS; - for what is not known."""
+    totals = each.totals
+    lag_s = None if each.lag_s is None else round(each.lag_s)
+    numbers = (each.lag_messages, each.lag_bytes, lag_s)
+    lag = ["-" if one is None else one for one in numbers]
+    if totals is None:
+        return (each.topic, each.table, "-", "-", "-", *lag, "-", "-", "-")
+    before, behind = (totals.rows, totals.bytes, totals.files), (totals.dead_letters, totals.gone)
+    return (each.topic, each.table, *before, *lag, *behind, latest([totals.committed_ms]))
 
 
 def _verify(options: argparse.Namespace) -> int:

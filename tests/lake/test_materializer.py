@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("pyiceberg")
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from aerobee.client.cluster.route import MessageQueue
 from aerobee.lake import commits
 from aerobee.lake import materializer as materializer_module
@@ -24,7 +25,7 @@ from pyiceberg.table import Table
 
 from ..spark.stored import STORE_MS
 from .memory_log import MemoryLog
-from .tables import contents
+from .tables import contents, rewrite
 
 
 def writer(catalog: LakeCatalog, source: MemoryLog, **options: Any) -> Materializer:
@@ -213,7 +214,13 @@ def test_messages_that_were_deleted_unread_are_skipped_and_counted_where_that_is
     table = catalog.load("orders", "orders")
     assert sorted(key[2] for key in contents(table)) == [*range(10), *range(13, 20)]
     (found,) = verify(table, source, "orders")
-    assert (found.gone, found.missing) == (3, 3)
+    assert (found.gone, found.missing, found.is_clean) == (3, 0, True)
+    source.delete(20)
+    (found,) = verify(table, source, "orders")
+    assert (found.gone, found.missing, found.is_clean) == (3, 0, True)
+    rewrite(table, lambda rows: rows.filter(pc.not_equal(rows["offset"], 15)))
+    (found,) = verify(catalog.load("orders", "orders"), source, "orders")
+    assert (found.gone, found.missing, found.first_bad) == (3, 1, (10, 11, 12, 15))
 
 
 @pytest.mark.parametrize("count", [4, 10, 25])

@@ -251,8 +251,11 @@ async def test_a_lake_without_tables_does_not_start(place: Place) -> None:
 async def test_a_lake_whose_catalog_can_not_be_opened_does_not_start(place: Place) -> None:
     settings = place.settings(entry(topic="x"))
     settings.catalog["uri"] = f"sqlite:///{place.folder}/no/folder/c.db"
-    with pytest.raises(LakeError, match="could not open the catalog aerobee"):
+    with pytest.raises(LakeError, match=r"c\.db does not exist: it was moved or deleted"):
         await Lake(settings).start()
+    made_later = msgspec.structs.replace(settings, tables=(entry(pattern="x"),))
+    with pytest.raises(LakeError, match="could not open the catalog aerobee"):
+        await Lake(made_later).start()
     await until(lambda: not own_threads())
 
 

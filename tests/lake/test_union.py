@@ -301,3 +301,23 @@ def test_a_stream_of_spark_refuses_a_table_with_columns_of_json(
     settings.write(config, found)
     with pytest.raises(LakeError, match=r"columns of JSON: its dead letters .* read the log alone"):
         history_of(config, "orders", OPEN)
+
+
+def test_tables_that_differ_in_capital_letters_only_are_told_apart_or_refused(
+    cluster: LocalCluster, config: Path
+) -> None:
+    for topic in ("orders", "ORDERS"):
+        with Producer(cluster.name_server) as producer:
+            producer.send(Message(topic, topic.encode()))
+    entries = (TableSettings(topic="orders"), TableSettings(topic="ORDERS"))
+    found = msgspec.structs.replace(settings.read(config), tables=entries)
+    settings.write(config, found)
+    opening.open_catalog(found).create("ORDERS", "ORDERS")
+    for topic in ("orders", "ORDERS"):
+        rows = aerobee.lake.table(topic, config=config).to_arrow(["value"])
+        assert rows.column("value").to_pylist() == [topic.encode()]
+    says = "tables orders and ORDERS differ in capital letters only.* aerobee lake add"
+    with Tables.of(config) as tables:
+        with pytest.raises(LakeError, match=says):
+            connect(tables, 'select * from "ORDERS"')
+        assert connect(tables, "select 1").execute("select 1").fetchall() == [(1,)]

@@ -173,3 +173,11 @@ def test_a_broker_that_does_not_answer_is_named(table: Table, source: MemoryLog)
         LakeError, match=r"not every queue of topic orders .* broker-b:0: no answer"
     ):
         compared(table, source)
+
+
+def test_a_topic_that_was_made_again_is_named(table: Table) -> None:
+    again = MemoryLog(epoch=1)
+    for queue in (0, 1):
+        again.send(COUNT - 1, queue)
+    with pytest.raises(LakeError, match=r"broker-a:0 .* ends at offset 19, .*: the topic was"):
+        compared(table, again)

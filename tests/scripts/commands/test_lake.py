@@ -351,6 +351,51 @@ def test_status_shows_rows_and_lag(own: Lake, cluster: LocalCluster) -> None:
     assert own.refused("status", "other").endswith("lake.yaml has no entry for topic other")
 
 
+def test_status_says_why_a_table_stands_still(own: Lake, cluster: LocalCluster) -> None:
+    """Whether a lake runs or not: the log and the table tell it."""
+    send(cluster, "remade", 16)
+    send(cluster, "unfit", 1)
+    own.add("remade")
+    own.output("add", "unfit", "--fields", "id bigint")
+    own.output("add", "fits.*", "--pattern")
+    own.output("run", "--once")
+    send(cluster, "fits-1", 1)
+    with Admin(cluster.name_server) as admin:
+        admin.delete_topic("remade")
+    send(cluster, "remade", 1)
+    catalog = own.catalog()
+    catalog._catalog.drop_table(catalog.identifier("unfit__dlq"))
+    catalog.create("unfit__dlq", "another", of_dead_letters=True)
+    code, out = own.code("status")
+    assert code == 1
+    assert re.search(
+        r"\nremade: queue \S+ of topic remade ends at offset [01], and table .*: the topic", out
+    )
+    assert "\nunfit: table rocketmq.unfit__dlq is that of topic another" in out
+    assert "\nfits-1: its table is not made yet; aerobee lake run makes it within 30 s" in out
+    [row] = [line.split() for line in out.splitlines() if line.startswith("fits-1 ")]
+    assert row[2:] == ["-"] * 9
+    found = {
+        each["topic"]: each
+        for each in map(json.loads, own.code("status", "--json")[1].splitlines())
+    }
+    assert found["fits-1"]["rows"] is found["fits-1"]["lag_messages"] is None
+    assert found["remade"]["rows"] == 16
+    assert "of topic remade ends at offset" in own.refused("verify", "remade")
+
+
+def test_a_catalog_that_was_moved_away_is_named(own: Lake, cluster: LocalCluster) -> None:
+    send(cluster, "moved", 1)
+    own.add("moved")
+    file = own.place / "catalog.db"
+    file.rename(file.with_suffix(".away"))
+    for words in (("status",), ("run", "--once"), ("verify", "moved"), ("add", "more")):
+        assert f"the catalog {file} does not exist: it was moved or deleted" in own.refused(*words)
+        assert not file.exists()
+    file.with_suffix(".away").rename(file)
+    assert own.output("run", "--once") == "moved: 1 rows\n"
+
+
 def test_verify_finds_the_table_clean_and_then_a_row_that_was_deleted(
     own: Lake, cluster: LocalCluster
 ) -> None:
@@ -470,7 +515,7 @@ def test_upkeep_tells_what_it_did_of_one_table_or_all(
     notes = folder / "metadata" / "aerobee-orphans.json"
     os.utime(notes, (now_ms / 1000 + 4 * 86_400, now_ms / 1000 + 4 * 86_400))
     listed = own.output("sweep", "kept-a", "--dry-run")
-    assert len(re.findall(r"\n  data/day=.*\.parquet", listed)) == 3
+    assert len(re.findall(r"\n  data/timestamp_day=.*\.parquet", listed)) == 3
     assert sorted(folder.rglob("*.parquet")) == before
     assert re.match(r"kept-a: \d+ files \([\d,]+ bytes\) deleted\n", own.output("sweep", "kept-a"))
     assert len(list(folder.rglob("*.parquet"))) == len(before) - 3
