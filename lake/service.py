@@ -130,7 +130,7 @@ class Lake:
         assert self._log is not None
         name = name_of(topic, settings)
         self.reports[topic] = TableReport(topic, self._catalog.full_name(name))
-        copier = materializer(self._catalog, self._log, topic, settings)
+        copier = materializer(self._catalog, self._log, topic, settings, self._settings.group)
         self._add(self._copy(copier, settings, self.reports[topic]))
 
     async def _discover(self) -> None:
@@ -253,7 +253,10 @@ class Lake:
             )
         if not done.is_behind and not done.failures:
             report.complete_at = began
-        report.failure = "; ".join(done.failures)
+        failure = "; ".join((*done.failures, *done.group_failures))
+        if done.group_failures and failure != report.failure:
+            log.warning("table %s: %s", report.table, failure)
+        report.failure = failure
 
     @staticmethod
     def _note_failure(report: TableReport, wrong: Exception) -> None:
@@ -266,9 +269,9 @@ class Lake:
 
 
 def materializer(
-    catalog: LakeCatalog, source: TopicLog, topic: str, settings: TableSettings
+    catalog: LakeCatalog, source: TopicLog, topic: str, settings: TableSettings, group: str = ""
 ) -> Materializer:
-    """The materializer of a topic with its settings."""
+    """The materializer of a topic with its settings, and the group of its lake."""
     return Materializer(
         catalog,
         source,
@@ -278,4 +281,5 @@ def materializer(
         start=settings.start,
         on_gone=settings.on_gone,
         fields=settings.fields,
+        group=group,
     )
