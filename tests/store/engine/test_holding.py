@@ -90,7 +90,7 @@ def test_a_full_disk_takes_nothing_that_is_held_and_refuses_messages(
 def test_a_batch_queue_is_held(store: MessageStore, clock: Clock) -> None:
     store.state.batch_topics = frozenset({"B"})
     fill(store, 1)
-    put(store, "B")
+    put(store, "B", body=bytes(800))
     assert ("B", 0) in store.state.queues.batch
     fill(store, 3)
     age(store, clock, 4)
