@@ -83,6 +83,27 @@ def send(cluster: LocalCluster, topic: str, count: int = 8) -> None:
 # --- add and remove -------------------------------------------------------------------------------
 
 
+def test_a_group_gets_the_offsets_of_the_tables_and_keeps_them_when_one_is_removed(
+    own: Lake, cluster: LocalCluster
+) -> None:
+    send(cluster, "grouped", 8)
+    own.add("grouped", "--group", "tables")
+    assert own.said()["group"] == "tables"
+    assert own.output("run", "--once") == "grouped: 8 rows\n"
+    with Admin(cluster.name_server) as admin:
+        offsets = admin.consume_stats("tables", "grouped").offset_table.values()
+        assert sum(each.consumer_offset for each in offsets) == 8
+    assert own.refused("add", "grouped", "--group", "a b").endswith(
+        "group is 'a b'; give up to 120 characters of A-Z a-z 0-9 _ - % |"
+    )
+    assert own.output("remove", "grouped").splitlines()[1] == (
+        "the offsets of group tables stay at the brokers; brokers whose retainUntilConsumedBy "
+        "names it hold the log there until that no longer names it, or until aerobee groups delete "
+        "tables, after which a lake that runs commits those of its other tables again at its next "
+        "start"
+    )
+
+
 def test_the_first_add_needs_a_place_and_makes_table_and_settings(
     own: Lake, cluster: LocalCluster
 ) -> None:
