@@ -65,6 +65,8 @@ class TopicRetention:
 
     def _ruled(self) -> dict[tuple[str, int], tuple[ConsumeQueue, TopicRule]]:
         rules = self._state.topic_rules
+        if not rules:
+            return {}
         return {
             key: (queue, rules[key[0]])
             for key, queue in self._state.queues.simple.items()
