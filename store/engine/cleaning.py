@@ -154,10 +154,13 @@ class Cleaner:
         rules, segments = self._state.settings.rules, self._log.segments
         leaving = sum(each.size for each in self._leaving)
         wanted = doomed(rules, verdict, self._old_files(), now_ms, leaving)
-        ends = [segment.end for segment in segments.items[:wanted]]
+        old = segments.items[:wanted]
+        ends = [segment.end for segment in old]
         if ends:
             for _ in self._holding.search(ends[0], ends[-1]):
                 yield Step()
+            if segments.items[:wanted] != old:
+                return  # the log was cut meanwhile, as a slave's may be
         else:
             self._holding.check(segments.items[0].end if segments.items else 0)
         held = self._holding.held
