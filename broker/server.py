@@ -39,6 +39,7 @@ from .groups.member_notices import MemberNotices
 from .groups.offsets import Offsets
 from .groups.permissions import Permissions
 from .groups.queue_locks import QueueLocks
+from .groups.waiting_groups import WaitingGroups
 from .naming.other_masters import OtherMasters
 from .naming.registration import Registration
 from .pop.service import PopParts
@@ -256,6 +257,8 @@ class Broker(Parts):
         self.filters = Filters(folder / "consumerFilter.json", config, now_ms)
         for part in (self.topics, self.groups, self.offsets, self.delays, self.filters):
             part.load()
+        self.waiting_groups = WaitingGroups(config, self.store, self.offsets)
+        self.waiting_groups.apply()
         for _ in self.store.cleaner.expire():
             pass  # so that no message comes back that had expired before the start
         self.saving.journaled = [self.topics, self.groups]
@@ -424,6 +427,7 @@ class Broker(Parts):
             "dataReadAheadEnable",
         )
         on_change(limit_memory, "clientMemoryBytesMax")
+        on_change(self.waiting_groups.apply, "retainUntilConsumedBy")
         on_change(lambda: log_levels.use(config.log_level), "logLevel")
 
     async def _close_store(self) -> None:

@@ -56,6 +56,7 @@ def full_table(broker: Parts) -> dict[int, Row]:
         b.timers,
         clients=b.clients,
         other_masters=b.other_masters,
+        waiting_groups=b.waiting_groups,
         not_stored=partial(not_stored, b),
         started_ms=b.started_ms,
         now_ms=b.now_ms,

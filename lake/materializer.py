@@ -43,8 +43,9 @@ class Pass:
 
     `bytes` are those of the rows in memory. `is_behind`: there was more than one commit takes;
     `lag` counts those messages. `dead` of the rows are dead letters.
-    `failures` names the queues whose brokers did not answer; the others were copied. `totals` are
-    those of the table, as it was last seen.
+    `failures` names the queues whose brokers did not answer; the others were copied.
+    `group_failures` tells where the group's offset could not be moved. `totals` are those of the
+    table, as it was last seen.
     """
 
     rows: int = 0
@@ -54,6 +55,7 @@ class Pass:
     lag: int = 0
     failures: tuple[str, ...] = ()
     dead: int = 0
+    group_failures: tuple[str, ...] = ()
     totals: Totals = NO_TOTALS
 
 
@@ -75,6 +77,7 @@ class Materializer:
     their oldest message. `on_gone` is what happens when messages are deleted before they are read:
     stop with an error, or skip them and count them in the snapshot. `fields` are columns of JSON
     bodies; a message whose body does not fit them is a row of the table of dead letters instead.
+    The table's offsets are committed as those of consumer `group` at the brokers, if it is named.
     """
 
     def __init__(
@@ -88,6 +91,7 @@ class Materializer:
         start: Start = "earliest",
         on_gone: Literal["stop", "skip"] = "stop",
         fields: Sequence[Field] = (),
+        group: str = "",
     ) -> None:
         self.topic, self.name = topic, name
         self._catalog = catalog
@@ -97,6 +101,8 @@ class Materializer:
         self._skips = on_gone == "skip"
         self._decoder = BodyDecoder(fields) if fields else None
         self._letters = DeadLetters(catalog, topic, name)
+        self._group = group
+        self._moved: dict[MessageQueue, int] = {}  # where the group is, as far as known
         self._is_burst = False  # of dead letters
         self._uuid: object = None
         self._known: Progress | None = None  # as the table was last seen, if that is certain
@@ -108,35 +114,12 @@ class Materializer:
 
         LakeError when the table or the log does not allow one; its subclasses Conflict and
         Unconfirmed after a commit that was not made, or perhaps. Also the errors of the client,
-        and of the table's file system.
+        and of the table's file system. A group's offset that can't be moved is none: the next pass
+        tries again.
         """
         bounds, failures = self._log.bounds(self.topic)
-        if self._known is not None and not self._has_news(self._known, bounds):
-            return Pass(failures=failures, totals=self._totals)
-        self._known = None
-        table = self._load()
-        before = progress_of(table.metadata, self._full_name)
-        self._totals = totals_of(table.metadata, before)
-        after = before.copy()
-        if not before.offsets:
-            after.offsets = self._first_offsets(bounds)
-        self._check_ends(after, bounds)
-        files = _Files(table, self._decoder, self._letters)
-        try:
-            rows, size = self._write(files, after, bounds)
-            finished, letters = files.finish()
-        except BaseException:
-            files.discard()
-            raise
-        if after == before:
-            self._known = before
-            return Pass(failures=failures, totals=self._totals)
-        dead = sum(files.reasons.values())
-        snapshot_id = self._commit(table, files, finished, after, Change(letters), dead)
-        self._known = after
-        self._note_dead(dead, rows, files.first)
-        lag = sum(each.end - after.offsets[queue_key(queue)] for queue, each in bounds.items())
-        return Pass(rows, size, snapshot_id, lag > 0, lag, failures, dead, self._totals)
+        done = self._copied(bounds, failures)
+        return replace(done, group_failures=self._move_group(bounds), totals=self._totals)
 
     def retry(self, limit: int, skip: Collection[str] = ()) -> Retried | None:
         """Read up to `limit` files of dead letters again, all but those in `skip`: what fits now
@@ -175,6 +158,46 @@ class Materializer:
         return Retried(fit, files.reasons, tuple(paths), left)
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _copied(self, bounds: Mapping[MessageQueue, Bounds], failures: tuple[str, ...]) -> Pass:
+        if self._known is not None and not self._has_news(self._known, bounds):
+            return Pass(failures=failures)
+        self._known = None
+        table = self._load()
+        before = progress_of(table.metadata, self._full_name)
+        self._totals = totals_of(table.metadata, before)
+        after = before.copy()
+        if not before.offsets:
+            after.offsets = self._first_offsets(bounds)
+        self._check_ends(after, bounds)
+        files = _Files(table, self._decoder, self._letters)
+        try:
+            rows, size = self._write(files, after, bounds)
+            finished, letters = files.finish()
+        except BaseException:
+            files.discard()
+            raise
+        if after == before:
+            self._known = before
+            return Pass(failures=failures)
+        dead = sum(files.reasons.values())
+        snapshot_id = self._commit(table, files, finished, after, Change(letters), dead)
+        self._known = after
+        self._note_dead(dead, rows, files.first)
+        lag = sum(each.end - after.offsets[queue_key(queue)] for queue, each in bounds.items())
+        return Pass(rows, size, snapshot_id, lag > 0, lag, failures, dead)
+
+    def _move_group(self, bounds: Mapping[MessageQueue, Bounds]) -> tuple[str, ...]:
+        """Move the group's offsets to those that the table has now; where that fails, why."""
+        if not self._group or self._known is None:
+            return ()
+        offsets = {queue: self._known.offsets[queue_key(queue)] for queue in bounds}
+        news = {queue: at for queue, at in offsets.items() if self._moved.get(queue) != at}
+        if not news:
+            return ()
+        failures = self._log.move_group(self._group, news)
+        self._moved |= {queue: at for queue, at in news.items() if queue not in failures}
+        return tuple(failures.values())
 
     @property
     def _full_name(self) -> str:

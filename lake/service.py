@@ -161,7 +161,7 @@ class Lake:
         assert self._log is not None
         name = name_of(topic, settings)
         self.reports[topic] = TableReport(topic, self._catalog.full_name(name))
-        copier = materializer(self._catalog, self._log, topic, settings)
+        copier = materializer(self._catalog, self._log, topic, settings, self._settings.group)
         stopping = asyncio.Event()
         task = self._add(self._copy(copier, settings, self.reports[topic], stopping))
         self._copies[topic] = _Copying(settings, stopping, task)
@@ -340,7 +340,10 @@ class Lake:
             )
         if not done.is_behind and not done.failures:
             report.complete_at = began
-        report.fail("; ".join(done.failures))
+        failure = "; ".join((*done.failures, *done.group_failures))
+        if done.group_failures and failure != report.failure:
+            log.warning("table %s: %s", report.table, failure)
+        report.fail(failure)
 
     @staticmethod
     def _note_failure(report: TableReport, wrong: Exception) -> None:
@@ -353,9 +356,9 @@ class Lake:
 
 
 def materializer(
-    catalog: LakeCatalog, source: TopicLog, topic: str, settings: TableSettings
+    catalog: LakeCatalog, source: TopicLog, topic: str, settings: TableSettings, group: str = ""
 ) -> Materializer:
-    """The materializer of a topic with its settings."""
+    """The materializer of a topic with its settings, and the group of its lake."""
     return Materializer(
         catalog,
         source,
@@ -365,4 +368,5 @@ def materializer(
         start=settings.start,
         on_gone=settings.on_gone,
         fields=settings.fields,
+        group=group,
     )

@@ -14,6 +14,7 @@ import msgspec
 import yaml
 from msgspec import Meta
 
+from ..protocol.names import GROUP_CHARS_MAX
 from .bodies.fields import Field, parse
 from .errors import LakeError
 
@@ -83,7 +84,8 @@ class LakeSettings(
     `place` is where new tables lie: a folder, or a URI like s3://bucket/folder. `catalog` has
     pyiceberg's properties of a catalog; without any, those of `catalog_name` in pyiceberg's own
     configuration. `stores` are store folders on this machine, by the name of their broker: its
-    messages are read from the files. `workers` tables are written at the same time. Each
+    messages are read from the files. `workers` tables are written at the same time. The
+    offsets that tables have are those of consumer `group` at the brokers, too, if it is named. Each
     `upkeep_hours` (0: never) a running lake compacts its tables to files of `compact_mib` (of rows
     in memory), drops snapshots that are older than `snapshot_days`, and sweeps.
     """
@@ -95,6 +97,7 @@ class LakeSettings(
     namespace: str = "rocketmq"
     stores: dict[str, str] = {}
     workers: Annotated[int, Meta(ge=1, le=64)] = 2
+    group: str = ""
     http_port: Annotated[int, Meta(ge=-1, le=65_535)] = -1
     http_bind_address: str = "127.0.0.1"
     http_token: str = ""
@@ -111,6 +114,11 @@ class LakeSettings(
                     f"namespace is {self.namespace!r}; give names of A-Z a-z 0-9 _ - with dots "
                     "between"
                 )
+        if not re.fullmatch(rf"[%|a-zA-Z0-9_-]{{0,{GROUP_CHARS_MAX}}}", self.group):
+            raise ValueError(
+                f"group is {self.group!r}; give up to {GROUP_CHARS_MAX} characters of A-Z a-z 0-9 "
+                "_ - % |"
+            )
         for kind in ("topic", "pattern"):
             named = [getattr(each, kind) for each in self.tables if getattr(each, kind)]
             twice = next((each for each, count in Counter(named).items() if count > 1), None)

@@ -11,11 +11,20 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from ...conf.java_keys import JAVA_KEYS
-from ...protocol.bodies.cluster import DIFFERING_PREFIX, NOT_STORED, OTHER_MASTERS
+from ...protocol.bodies.cluster import (
+    DIFFERING_PREFIX,
+    HOLDING_NOTHING,
+    LOG_HELD_BY,
+    LOG_HELD_BYTES,
+    LOG_HELD_SINCE,
+    NOT_STORED,
+    OTHER_MASTERS,
+)
 from ...protocol.command import VERSION, VERSION_NAME
 from ...protocol.message.record import store_ms_of
 from ...store.engine.store import MessageStore
 from ..groups.clients import Clients
+from ..groups.waiting_groups import WaitingGroups
 from ..naming.other_masters import OtherMasters
 from ..runtime.stats import CALLS, Stats
 from ..scheduled.delays import SCHEDULE_TOPIC, Delays
@@ -43,6 +52,7 @@ class RuntimeInfo:
     _: KW_ONLY
     clients: Clients
     other_masters: OtherMasters
+    waiting_groups: WaitingGroups
     not_stored: Callable[[], str | None]
     started_ms: int
     now_ms: Callable[[], int]
@@ -114,14 +124,22 @@ class RuntimeInfo:
         }
 
     def _ours_alone(self) -> Generator[None, None, dict[str, object]]:
-        """The groups whose members subscribe differently, other masters of this name, and why the
-        store takes nothing."""
+        """The groups whose members subscribe differently, other masters of this name, why the
+        store takes nothing, and what stays for a group."""
         found: dict[str, object] = {}
         not_stored = self.not_stored()
         if not_stored is not None:
             found[NOT_STORED] = not_stored
         if self.other_masters.addresses:
             found[OTHER_MASTERS] = ";".join(self.other_masters.addresses)
+        held = self._store.cleaner.held_files
+        if held is not None:
+            found[LOG_HELD_BYTES] = held.size
+            found[LOG_HELD_SINCE] = held.since_ms
+            found[LOG_HELD_BY] = f"{held.by.group};{held.by.topic};{held.by.queue_id}"
+        absent = self.waiting_groups.without_offsets()
+        if absent:
+            found[HOLDING_NOTHING] = ";".join(absent)
         for one in self.clients.differing():
             if one is not None:
                 group, text = one

@@ -159,6 +159,10 @@ class Offsets(PersistentTable):
         queues = self._table.get((topic, group))
         return -1 if queues is None else queues.get(queue_id, -1)
 
+    def has(self, topic: str, group: str) -> bool:
+        """True if the group has an offset in any queue of the topic."""
+        return bool(self._table.get((topic, group)))
+
     def reset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
         """Have the group go on at `offset`, whatever it reports until its next pull."""
         if len(self.resets) >= KEYS_MAX and (topic, group, queue_id) not in self.resets:

@@ -23,6 +23,7 @@ from ..groups.groups import Groups
 from ..groups.offsets import Offsets
 from ..groups.permissions import Permissions
 from ..groups.queue_locks import QueueLocks
+from ..groups.waiting_groups import WaitingGroups
 from ..naming.other_masters import OtherMasters
 from ..naming.registration import Registration
 from ..pop.service import PopParts
@@ -99,6 +100,7 @@ class Parts:
     topics: Topics
     groups: Groups
     offsets: Offsets
+    waiting_groups: WaitingGroups
     delays: Delays
     filters: Filters
     transaction_counts: TransactionCounts

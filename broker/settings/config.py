@@ -59,6 +59,8 @@ Name = Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=NAME_PATTERN)]
 Ms = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 PeriodMs = Annotated[int, Meta(ge=10, le=86_400_000)]
 Percent = Annotated[int, Meta(ge=1, le=100)]
+# At most 100 names with ; between them.
+GroupNames = Annotated[str, Meta(pattern=r"^([%|a-zA-Z0-9_-]{1,120}(;(?!$)|$)){0,100}$")]
 PullBytes = Annotated[int, Meta(ge=1, le=15 << 20)]  # a response must fit into a frame
 Queues = Annotated[int, Meta(ge=1, le=65_536)]
 
@@ -124,6 +126,7 @@ OWN_KEYS = frozenset(
         "logFormat",
         "logLevel",
         "auditLog",
+        "retainUntilConsumedBy",
         "httpToken",
         "consoleUrl",
         "spansGrpcExporterTarget",
@@ -361,6 +364,7 @@ class BrokerConfig(msgspec.Struct, rename="camel", kw_only=True):
     delete_consume_queue_files_interval: Ms = 100
     destroy_maped_file_interval_forcibly: Ms = 120_000
     redelete_hanged_file_interval: Ms = 120_000
+    retain_until_consumed_by: GroupNames = ""
 
     # Keys of other kinds of broker, or unknown ones, as they were given
     others: dict[str, str] = {}

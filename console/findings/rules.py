@@ -6,12 +6,21 @@ Each rule takes the responses of a cluster and yields findings; no rule sends re
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from ...client.admin.brokers import AEROBEE_VERSION
 from ...client.errors import BrokerError
 from ...protocol.addresses import is_loopback
 from ...protocol.bodies.clients import ConsumerConnection
-from ...protocol.bodies.cluster import DIFFERING_PREFIX, NOT_STORED, OTHER_MASTERS
+from ...protocol.bodies.cluster import (
+    DIFFERING_PREFIX,
+    HOLDING_NOTHING,
+    LOG_HELD_BY,
+    LOG_HELD_BYTES,
+    LOG_HELD_SINCE,
+    NOT_STORED,
+    OTHER_MASTERS,
+)
 from ...protocol.bodies.group import SubscriptionGroupConfig
 from ...protocol.bodies.ha import HARuntimeInfo
 from ...protocol.bodies.route import QueueData
@@ -47,7 +56,8 @@ class Finding:
 def of_broker(
     name: str, runtime: Mapping[str, str], settings: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """A broker's own report: differing subscriptions, its store, permissions, its disk."""
+    """A broker's own report: differing subscriptions, its store, what it keeps for groups,
+    permissions, its disk."""
     for key, text in runtime.items():
         if key.startswith(DIFFERING_PREFIX):
             yield Finding(
@@ -63,6 +73,7 @@ def of_broker(
     if reason is not None:
         do = Text("once that is mended it goes on by itself, unless a restart is named")
         yield Finding(where, Text("it reports: %(reason)s", reason=reason), do)
+    yield from _of_waiting_groups(name, runtime)
     bound = settings.get("bindAddress", "")
     is_open = settings.get("authenticationEnabled", "false") != "true"
     if AEROBEE_VERSION in runtime and bound and is_open and not is_loopback(bound):
@@ -199,6 +210,44 @@ def on_one_broker(
                     name=name,
                 ),
             )
+
+
+def _of_waiting_groups(name: str, runtime: Mapping[str, str]) -> Iterator[Finding]:
+    """What a broker keeps for groups of retainUntilConsumedBy, and groups for which it can't."""
+    where = Text("broker %(name)s", name=name)
+    size, since_ms = _number(runtime, LOG_HELD_BYTES, 0), _number(runtime, LOG_HELD_SINCE, 0)
+    if size > 0:
+        group, _, rest = runtime.get(LOG_HELD_BY, "").partition(";")
+        topic, _, queue = rest.partition(";")
+        since = datetime.fromtimestamp(since_ms / 1_000).astimezone()
+        yield Finding(
+            where,
+            Text(
+                "%(mib)s MiB of its log are past fileReservedTime, the oldest since %(since)s, and "
+                "stay until group %(group)s has read them (retainUntilConsumedBy), in queue "
+                "%(queue)s of topic %(topic)s first",
+                mib=f"{size / (1 << 20):,.0f}",
+                since=since.isoformat(" ", "minutes"),
+                group=group,
+                queue=queue,
+                topic=topic,
+            ),
+            Text(
+                "start the group (of a lake: aerobee lake run), take it out of "
+                "retainUntilConsumedBy, or delete its offsets: aerobee groups delete %(group)s",
+                group=group,
+            ),
+        )
+    for group in filter(None, runtime.get(HOLDING_NOTHING, "").split(";")):
+        yield Finding(
+            where,
+            Text(
+                "retainUntilConsumedBy names group %(group)s, which has no offset here, so nothing "
+                "is kept for it",
+                group=group,
+            ),
+            Text("correct the name, or start the group"),
+        )
 
 
 def other_masters(name: str, address: str, runtime: Mapping[str, str]) -> Iterator[Finding]:

@@ -8,6 +8,11 @@ from .route import BrokerData
 DIFFERING_PREFIX = "subscriptionsDiffer_"  # a group's name follows
 NOT_STORED = "notStored"  # why messages are not taken, or not synced, only while they are not
 OTHER_MASTERS = "otherMasters"  # addresses with ; between them, only while there are some
+# Files past their time that stay for a group of retainUntilConsumedBy, only while there are some:
+LOG_HELD_BYTES = "logHeldBytes"
+LOG_HELD_SINCE = "logHeldSince"  # ms
+LOG_HELD_BY = "logHeldBy"  # group;topic;queue id
+HOLDING_NOTHING = "groupsHoldingNothing"  # of that setting, without offsets; ; between them
 
 
 class ClusterInfo(Body):

@@ -107,6 +107,12 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
         help="add: pyiceberg's, of the catalog: s3.endpoint=..., token=...",
     )
     add("--namespace", metavar="NAME", help="add: of the tables in the catalog (rocketmq)")
+    add(
+        "--group",
+        metavar="NAME",
+        help="add: a consumer group whose offsets are those of the tables; retainUntilConsumedBy "
+        "of the brokers can name it",
+    )
     add("--pattern", action="store_true", help="add, remove: TOPIC is a regular expression")
     add("--table", metavar="NAME", help="add: the table's name (the topic's)")
     add("--commit-seconds", type=float, metavar="S", help="add: between two commits (10)")
@@ -278,6 +284,8 @@ def _changed(options: argparse.Namespace) -> "LakeSettings":
     more = {} if options.namespace is None else {"namespace": options.namespace}
     if options.namesrv:
         more["namesrv_addr"] = options.namesrv
+    if options.group is not None:
+        more["group"] = options.group
     try:
         return msgspec.structs.replace(found, stores=found.stores | stores, **more)
     except ValueError as wrong:
@@ -352,6 +360,15 @@ def _remove(options: argparse.Namespace) -> int:
         else f"its pattern {fits.pattern} goes on"
     )
     print(sanitize(f"the entry {name} is gone, {said}"))
+    if left.group and fits is None:
+        print(
+            sanitize(
+                f"the offsets of group {left.group} stay at the brokers; brokers whose "
+                "retainUntilConsumedBy names it hold the log there until that no longer names it, "
+                f"or until aerobee groups delete {left.group}, after which a lake that runs "
+                "commits those of its other tables again at its next start"
+            )
+        )
     return 0
 
 
@@ -398,7 +415,7 @@ def _run_once(options: argparse.Namespace) -> int:
     failed = 0
     with _opened(settings, options) as (opened, source):
         for topic, entry in opening.topics_of(settings, source):
-            copier = service.materializer(opened, source, topic, entry)
+            copier = service.materializer(opened, source, topic, entry, settings.group)
             rows, more = 0, True
             try:
                 if entry.pattern:
@@ -413,6 +430,8 @@ def _run_once(options: argparse.Namespace) -> int:
                     more = done.is_behind
                     if done.failures:
                         raise LakeError(done.failures[0])
+                if done.group_failures:
+                    raise LakeError(done.group_failures[0])
             except (LakeError, AerobeeError, OSError) as wrong:
                 failed += 1
                 print(sanitize(f"{topic}: {rows:,} rows, then: {wrong}"))

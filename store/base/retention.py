@@ -67,6 +67,13 @@ class TopicRule(NamedTuple):
     keep_bytes: int | None = None
 
 
+class Hold(NamedTuple):
+    """A group that holds the messages of a queue from `offset` on; -1 holds all of them."""
+
+    group: str
+    offset: int
+
+
 class LogFile(NamedTuple):
     """A file of the log: when it was last written, and the room that it takes in bytes. A topic
     with a time of its own still needs it (`is_kept`), or no queue has a message in it any more

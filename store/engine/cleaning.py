@@ -22,6 +22,7 @@ from ..files.segment import Segment, sync_folder
 from ..files.segments import Segments
 from ..queues.batch_queue import BatchQueue
 from ..queues.consume_queue import ConsumeQueue
+from .holding import Held, HeldFiles, Holding
 from .state import StoreState
 from .topic_retention import NO_PLACE, TopicRetention
 
@@ -58,6 +59,9 @@ class Cleaner:
         self._queues = state.queues
         self._index = state.index
         self._topics = TopicRetention(state)
+        self._holding = Holding(state)
+        self._told: tuple[str, str] | None = None  # group and topic of which the log told last
+        self.held_files: HeldFiles | None = None  # as the last round found them
         self._retry_ms = 0  # not before then, when the first file could not be deleted
         self._cleaned_start = -1  # the start of the log when queues and index were last cleaned
         self._leaving: list[Leaving] = []
@@ -149,7 +153,20 @@ class Cleaner:
             return
         rules, segments = self._state.settings.rules, self._log.segments
         leaving = sum(each.size for each in self._leaving)
-        count = doomed(rules, verdict, self._old_files(), now_ms, leaving)
+        wanted = doomed(rules, verdict, self._old_files(), now_ms, leaving)
+        old = segments.items[:wanted]
+        ends = [segment.end for segment in old]
+        if ends:
+            for _ in self._holding.search(ends[0], ends[-1]):
+                yield Step()
+            if segments.items[:wanted] != old:
+                return  # the log was cut meanwhile, as a slave's may be
+        else:
+            self._holding.check(segments.items[0].end if segments.items else 0)
+        held = self._holding.held
+        count = wanted if held is None else sum(end <= held.place for end in ends)
+        self._tell(held, segments.items[count] if count < wanted else None)
+        self.held_files = None if held is None else self._held_files(held, now_ms)
         for _ in range(count):
             name = segments.items[0].path.name
             try:
@@ -160,8 +177,37 @@ class Cleaner:
                 return
             log.info("%s went, the log begins at %d now", name, self._log.start)
             yield step
-        if count == 0 and verdict.surplus > leaving:
+        if count == 0 and held is None and verdict.surplus > leaving:
             log.warning("the disk is nearly full, and the log has no file left that could go")
+
+    def _tell(self, held: Held | None, stays: Segment | None) -> None:
+        """Log which group holds the file that `stays`, once until it is another group or topic."""
+        if held is None:
+            self._told = None
+        elif stays is not None and self._told != (held.group, held.topic):
+            self._told = (held.group, held.topic)
+            log.error(
+                "%s would go now and stays, because retainUntilConsumedBy names group %s: its "
+                "offset in queue %d of topic %s is %d, and %d bytes of the log follow; start the "
+                "group (of a lake: aerobee lake run), take it out of retainUntilConsumedBy, or "
+                "delete its offsets (aerobee groups delete %s)",
+                *(stays.path.name, held.group, held.queue_id, held.topic),
+                *(held.offset, self._log.end - held.place, held.group),
+            )
+
+    def _held_files(self, held: Held, now_ms: int) -> HeldFiles | None:
+        """The files from the held place on that are past the store's time; None without any."""
+        size, since_ms = 0, 0
+        for segment in self._log.segments.items[:-1]:
+            found = segment.status
+            if segment.end <= held.place or found is None:
+                continue
+            past_ms = found.st_mtime_ns // 1_000_000 + self._state.settings.rules.keep_ms
+            if past_ms > now_ms:
+                break
+            size += found.st_blocks * 512
+            since_ms = since_ms or past_ms
+        return HeldFiles(size, since_ms, held) if since_ms else None
 
     def _old_files(self) -> Iterator[LogFile]:
         """The files of the log that may go: not the last, and none that a sync may be at."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..base.errors import StoreError
 from ..base.kernels import Kernels
-from ..base.retention import TopicRule
+from ..base.retention import Hold, TopicRule
 from ..base.settings import StoreSettings
 from ..epochs import Epochs
 from ..files.checkpoint import Checkpoint
@@ -62,6 +62,8 @@ class StoreState:
         self.is_bounded = settings.sync_flush or settings.controller_mode
         self.batch_topics: AbstractSet[str] = frozenset()  # new queues of them are batch queues
         self.topic_rules: Mapping[str, TopicRule] = {}  # of topics with a retention of their own
+        # The hold of a queue with the least offset; None without groups that the log waits for.
+        self.hold_of: Callable[[str, int], Hold | None] | None = None
         self.light_arrived: dict[tuple[str, int], None] = {}  # light queues with new messages
         self.last_ms = 0  # store time of the last message
         self.opened_end = 0  # an earlier run wrote the log up to here

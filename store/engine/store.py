@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..base.errors import Shortage, StoreError, WritesRefused, readable_errors
 from ..base.kernels import Kernels
-from ..base.retention import TopicRule
+from ..base.retention import Hold, TopicRule
 from ..base.settings import StoreSettings
 from ..epochs import Epochs
 from ..files import checkpoint as checkpoints
@@ -252,6 +252,11 @@ class MessageStore:
         self.state.batch_topics = batch_topics
         self.state.topic_rules = rules
         self.queue_left = queue_left
+
+    def wait_for(self, hold_of: Callable[[str, int], Hold | None] | None) -> None:
+        """Let no message go that a group holds, from now on; `hold_of(topic, queue_id)` is the
+        hold of a queue with the least offset. None holds nothing."""
+        self.state.hold_of = hold_of
 
     @property
     def settings(self) -> StoreSettings:

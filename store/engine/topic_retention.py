@@ -31,14 +31,13 @@ class TopicRetention:
         self._sums = {key: self._sums[key] for key in self._sums.keys() & ruled.keys()}
         for key, (queue, rule) in ruled.items():
             if rule.keep_ms is not None:
-                offset = self._first_since(queue, now_ms - rule.keep_ms)
-                queue.min_offset = max(queue.min_offset, offset)
+                self._move(queue, self._first_since(queue, now_ms - rule.keep_ms))
             yield
             if rule.keep_bytes is not None:
                 for _ in self._add_up(key, queue, rule.keep_bytes):
                     yield
                 if state.queues.simple.get(key) is queue:
-                    queue.min_offset = max(queue.min_offset, self._sums[key][0])
+                    self._move(queue, self._sums[key][0])
 
     def needed(self) -> tuple[int, int]:
         """The first offset of the log that a topic with a retention time of its own needs, and the
@@ -56,8 +55,18 @@ class TopicRetention:
             any_topic = 0
         return own, any_topic
 
+    def _move(self, queue: ConsumeQueue, offset: int) -> None:
+        """Move the least offset of a queue forward, at most to where a group holds it."""
+        hold_of = self._state.hold_of
+        hold = None if hold_of is None else hold_of(queue.topic, queue.queue_id)
+        if hold is not None:
+            offset = min(offset, hold.offset)
+        queue.min_offset = max(queue.min_offset, offset)
+
     def _ruled(self) -> dict[tuple[str, int], tuple[ConsumeQueue, TopicRule]]:
         rules = self._state.topic_rules
+        if not rules:
+            return {}
         return {
             key: (queue, rules[key[0]])
             for key, queue in self._state.queues.simple.items()

@@ -159,6 +159,12 @@ class BatchQueue:
                 return
         self.min_offset = self.next
 
+    def place_from(self, offset: int) -> int | None:
+        """The place in the log of the first record with a message from `offset` on; None without
+        one."""
+        units = self.units(max(offset, self.min_offset), 1, NO_END)
+        return units[0].log_offset if units else None
+
     def first_file_before(self, log_start: int) -> Segment | None:
         """The first file, if no record of its units is left in the log; never the last one."""
         items = self.segments.items

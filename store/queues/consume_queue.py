@@ -276,6 +276,11 @@ class ConsumeQueue:
             offset += int(others[0]) if others.size else len(entries)
         return offset
 
+    def place_from(self, offset: int) -> int | None:
+        """The place in the log of the first message from `offset` on; None without one."""
+        offset = self._real(max(offset, self.min_offset, self.first_offset), self.next)
+        return self.entry(offset)[0] if offset < self.next else None
+
     def first_file_before(self, log_start: int) -> Segment | None:
         """The first file, if no message of its entries is left in the log; never the last one."""
         items = self.segments.items

@@ -22,6 +22,7 @@ from aerobee.broker.admin.topics import AdminTopicHandlers
 from aerobee.broker.groups.clients import Clients
 from aerobee.broker.groups.groups import Groups
 from aerobee.broker.groups.offsets import Offsets
+from aerobee.broker.groups.waiting_groups import WaitingGroups
 from aerobee.broker.naming.other_masters import OtherMasters
 from aerobee.broker.pull.query_handlers import QueryHandlers
 from aerobee.broker.runtime.cleaner import Cleaner
@@ -128,6 +129,7 @@ class Parts:
             self.delays,
             clients=self.clients,
             other_masters=OtherMasters(config, ADDRESS),
+            waiting_groups=WaitingGroups(config, self.store, self.offsets),
             not_stored=lambda: None,
             started_ms=START_MS,
             now_ms=clock,

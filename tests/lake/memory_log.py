@@ -1,6 +1,6 @@
 """A log in memory for a materializer: queues whose messages a test appends, deletes or replaces."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -37,6 +37,9 @@ class MemoryLog:
         self.queues: dict[MessageQueue, MemoryQueue] = {}
         self.absent: dict[MessageQueue, str] = {}
         self.reads = 0
+        self.groups: dict[tuple[str, MessageQueue], int] = {}
+        self.refused: dict[MessageQueue, str] = {}  # where a group's offset can't be moved, and why
+        self.moves = 0
 
     def send(
         self,
@@ -94,6 +97,15 @@ class MemoryLog:
                 columns,
                 broker_name=wanted.broker_name,
             )
+
+    def move_group(
+        self, group: str, offsets: Mapping[MessageQueue, int]
+    ) -> dict[MessageQueue, str]:
+        for queue, offset in offsets.items():
+            if queue not in self.refused:
+                self.moves += 1
+                self.groups[group, queue] = max(offset, self.groups.get((group, queue), -1))
+        return {queue: why for queue, why in self.refused.items() if queue in offsets}
 
     def ledger(self) -> dict[tuple[str, int, int], bytes]:
         """The bodies that a table must have, by broker, queue and offset."""

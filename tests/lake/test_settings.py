@@ -18,6 +18,7 @@ catalogName: shop
 namespace: shop.raw
 stores: {broker-a: /srv/a}
 workers: 4
+group: shop-lake
 httpPort: 8083
 httpBindAddress: 0.0.0.0
 httpToken: file:/etc/token
@@ -33,6 +34,7 @@ def test_a_file_has_all_settings_and_stays_the_same_when_written(tmp_path: Path)
     path.write_text(FULL)
     found = read(path)
     assert (found.namespace, found.workers, found.stores) == ("shop.raw", 4, {"broker-a": "/srv/a"})
+    assert found.group == "shop-lake"
     orders, bills = found.tables
     assert (orders.commit_seconds, orders.commit_mib) == (1, 2)
     assert (orders.start, orders.on_gone, orders.table) == ("latest", "skip", "o")

@@ -259,6 +259,20 @@ async def test_a_slave_started_as_master_has_all_state_and_serves(pair: Pair) ->
     assert sorted(one.body for one in records(await caller.pull("T", 20))) == [b"20", b"late"]
 
 
+async def test_a_slave_holds_what_a_group_has_not_read_at_its_master(pair: Pair) -> None:
+    attributes = UpdateTopic("T", 1, 1, 6, attributes="+retention.bytes=1")
+    assert (await pair.ask_master.ask(codes.UPDATE_AND_CREATE_TOPIC, attributes)).code == 0
+    for number in range(20):
+        await pair.ask_master.send("T", b"%d" % number)
+    await pair.caught_up()
+    await pair.ask_slave.ask(codes.UPDATE_BROKER_CONFIG, None, b"retainUntilConsumedBy=cg")
+    for offset, least in ((7, 7), (20, 19)):
+        pair.master.offsets.commit("T", "cg", 0, offset)
+        await pair.copied()
+        await pair.slave.cleaner.run()
+        assert pair.slave.store.min_offset("T", 0) == least
+
+
 async def test_a_recreated_topic_starts_at_offset_0_on_the_slave(
     pair: Pair,
 ) -> None:

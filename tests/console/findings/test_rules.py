@@ -1,5 +1,6 @@
 """The doctor's rules: what each finds, and that it is silent about what is well."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -67,6 +68,31 @@ def test_a_topic_that_keeps_the_log_longer_than_others_is_told_with_both_times()
     assert "topics for 48: each file of the log that has a message of it stays" in said
     assert not [*of_retention("T", hours, {"fileReservedTime": "100"}, "b")]
     assert not [*of_retention("T", {}, {}, "b")]
+
+
+def test_files_that_stay_for_a_group_are_told_with_their_size_and_age() -> None:
+    runtime = {
+        "logHeldBytes": str(3 << 30),
+        "logHeldSince": str(1_700_000_000_000),
+        "logHeldBy": "lake;orders;3",
+    }
+    said = one(list(of_broker("b", runtime, SETTINGS)))
+    since = datetime.fromtimestamp(1_700_000_000).astimezone().isoformat(" ", "minutes")
+    assert said == (
+        f"broker b: 3,072 MiB of its log are past fileReservedTime, the oldest since {since}, and "
+        "stay until group lake has read them (retainUntilConsumedBy), in queue 3 of topic orders "
+        "first"
+    )
+
+
+def test_each_group_that_holds_nothing_is_told() -> None:
+    runtime = {"groupsHoldingNothing": "lkae;other"}
+    first, second = of_broker("b", runtime, SETTINGS)
+    assert one([first]) == (
+        "broker b: retainUntilConsumedBy names group lkae, which has no offset here, so nothing is "
+        "kept for it"
+    )
+    assert "group other" in one([second])
 
 
 # --- brokers --------------------------------------------------------------------------------------

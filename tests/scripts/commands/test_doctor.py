@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -73,6 +74,34 @@ async def test_a_cluster_that_is_well_has_no_findings(
     assert capsys.readouterr().out == "nothing found\n"
     assert await doctor(admin, argparse.Namespace(json=True, grpc=[])) == 0
     assert capsys.readouterr().out == ""
+
+
+async def test_files_that_stay_for_a_group_and_a_group_that_holds_nothing_are_found(
+    broker: Broker, admin: Admin
+) -> None:
+    await admin.create_topic("T", 1)
+    for _ in range(3):
+        message = StoreMessage(("T", 0), 0, 0, 1, bytes(8), bytes(600_000), b"", 0)
+        broker.store.put(message)
+    await broker.syncer.sync()
+    for path in (broker.root / "commitlog").iterdir():
+        os.utime(path, (0, 0))
+    broker.groups.find("lake")
+    broker.offsets.commit("T", "lake", 0, 0)
+    names = {"retainUntilConsumedBy": "lake;typo"}
+    await admin.update_broker_config(broker.address, names)
+    broker.cleaner.delete_expired()
+    await broker.cleaner.finished()
+    found = [str(each) for each in await examine(admin) if str(each.where) == "broker broker-a"]
+    assert len(found) == 2
+    assert "2 MiB of its log are past fileReservedTime, the oldest since 1970-" in found[0]
+    assert "stay until group lake has read them" in found[0]
+    assert "retainUntilConsumedBy names group typo, which has no offset here" in found[1]
+    broker.offsets.commit("T", "lake", 0, 3)
+    broker.cleaner.delete_expired()
+    await broker.cleaner.finished()
+    (left,) = [each for each in await examine(admin) if str(each.where) == "broker broker-a"]
+    assert "group typo" in str(left)
 
 
 async def test_what_is_wrong_in_a_cluster_is_found(

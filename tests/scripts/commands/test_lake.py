@@ -85,6 +85,27 @@ def send(cluster: LocalCluster, topic: str, count: int = 8) -> None:
 # --- add and remove -------------------------------------------------------------------------------
 
 
+def test_a_group_gets_the_offsets_of_the_tables_and_keeps_them_when_one_is_removed(
+    own: Lake, cluster: LocalCluster
+) -> None:
+    send(cluster, "grouped", 8)
+    own.add("grouped", "--group", "tables")
+    assert own.said()["group"] == "tables"
+    assert own.output("run", "--once") == "grouped: 8 rows\n"
+    with Admin(cluster.name_server) as admin:
+        offsets = admin.consume_stats("tables", "grouped").offset_table.values()
+        assert sum(each.consumer_offset for each in offsets) == 8
+    assert own.refused("add", "grouped", "--group", "a b").endswith(
+        "group is 'a b'; give up to 120 characters of A-Z a-z 0-9 _ - % |"
+    )
+    assert own.output("remove", "grouped").splitlines()[1] == (
+        "the offsets of group tables stay at the brokers; brokers whose retainUntilConsumedBy "
+        "names it hold the log there until that no longer names it, or until aerobee groups delete "
+        "tables, after which a lake that runs commits those of its other tables again at its next "
+        "start"
+    )
+
+
 def test_the_first_add_needs_a_place_and_makes_table_and_settings(
     own: Lake, cluster: LocalCluster
 ) -> None:
@@ -357,9 +378,9 @@ def test_status_says_why_a_table_stands_still(own: Lake, cluster: LocalCluster) 
     send(cluster, "unfit", 1)
     own.add("remade")
     own.output("add", "unfit", "--fields", "id bigint")
-    own.output("add", "fits.*", "--pattern")
+    own.output("add", "waits.*", "--pattern")
     own.output("run", "--once")
-    send(cluster, "fits-1", 1)
+    send(cluster, "waits-1", 1)
     with Admin(cluster.name_server) as admin:
         admin.delete_topic("remade")
     send(cluster, "remade", 1)
@@ -372,14 +393,14 @@ def test_status_says_why_a_table_stands_still(own: Lake, cluster: LocalCluster) 
         r"\nremade: queue \S+ of topic remade ends at offset [01], and table .*: the topic", out
     )
     assert "\nunfit: table rocketmq.unfit__dlq is that of topic another" in out
-    assert "\nfits-1: its table is not made yet; aerobee lake run makes it within 30 s" in out
-    [row] = [line.split() for line in out.splitlines() if line.startswith("fits-1 ")]
+    assert "\nwaits-1: its table is not made yet; aerobee lake run makes it within 30 s" in out
+    [row] = [line.split() for line in out.splitlines() if line.startswith("waits-1 ")]
     assert row[2:] == ["-"] * 9
     found = {
         each["topic"]: each
         for each in map(json.loads, own.code("status", "--json")[1].splitlines())
     }
-    assert found["fits-1"]["rows"] is found["fits-1"]["lag_messages"] is None
+    assert found["waits-1"]["rows"] is found["waits-1"]["lag_messages"] is None
     assert found["remade"]["rows"] == 16
     assert "of topic remade ends at offset" in own.refused("verify", "remade")
 
