@@ -208,8 +208,8 @@ class Materializer:
         if self._uuid not in (None, table.metadata.table_uuid):
             raise LakeError(
                 f"table {self._full_name} was dropped and made again while aerobee wrote it (its "
-                f"id was {self._uuid}, it is {table.metadata.table_uuid}); start aerobee lake run "
-                "again to fill the new one from the oldest message"
+                f"id was {self._uuid}, it is {table.metadata.table_uuid}); aerobee lake add "
+                f"{self.topic} lets it fill the new one from the oldest message on"
             )
         self._uuid = table.metadata.table_uuid
         self._settle(table)

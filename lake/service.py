@@ -214,10 +214,14 @@ class Lake:
 
     async def _use_entries(self) -> None:
         """Begin the topics that have entries of their own, and end those without an entry, or with
-        another one than they follow."""
+        another one than they follow. Those that fail begin anew."""
         topics = [each.topic for each in self._settings.tables if each.topic]
         wanted = self._settings.entries(dict.fromkeys([*topics, *self._copies]))
-        ends = [topic for topic, each in self._copies.items() if wanted.get(topic) != each.entry]
+        ends = [
+            topic
+            for topic, each in self._copies.items()
+            if wanted.get(topic) != each.entry or self.reports[topic].failure
+        ]
         await asyncio.gather(*map(self._end, ends))
         for topic, entry in wanted.items():
             if topic not in self._copies and not self._stopping.is_set():

@@ -448,3 +448,24 @@ async def test_a_file_that_can_not_be_read_ends_nothing(
         lake_settings.write(path, msgspec.structs.replace(settings, workers=7))
         await until(lambda: not lake.failure)
         assert f"workers of {path} changed, which counts from the next start on" in caplog.text
+
+
+@pytest.mark.usefixtures("follows_at_once")
+async def test_a_table_that_was_dropped_is_filled_from_the_start_when_it_is_added_again(
+    place: Place, send: Send
+) -> None:
+    await send("dropped", 3)
+    settings = place.topics("dropped")
+    catalog = place.catalog()
+    async with following(place, settings) as (lake, path):
+        await rows(lake, "dropped", 3)
+        catalog._catalog.drop_table(catalog.identifier("dropped"))
+        await send("dropped", 1)
+        await until(lambda: lake.reports["dropped"].failure)
+        catalog.create("dropped", "dropped")
+        says = "made again while aerobee wrote it"
+        await until(lambda: says in lake.reports["dropped"].failure)
+        lake_settings.write(path, settings)  # as aerobee lake add does
+        await rows(lake, "dropped", 4)
+        assert lake.reports["dropped"].failure == ""
+    assert len(contents(catalog.load("dropped", "dropped"))) == 4
