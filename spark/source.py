@@ -37,7 +37,8 @@ class RocketmqSource(DataSource):
 
     @readable_errors()
     def schema(self) -> str:
-        options = read_options(self.given, stream=None)
+        # Also a file of a lake that can't be read is told here: see `streamReader`.
+        options = with_lake(read_options(self.given, stream=None), self.given)
         return ddl(row_columns(headers=options.headers, full=options.full))
 
     @readable_errors()

@@ -227,5 +227,6 @@ class Routes:
 def _no_route(topic: str) -> NoRouteError:
     return NoRouteError(
         f"no name server knows topic {topic}; create it (`aerobee topics create {topic}`, mqadmin "
-        "updateTopic), or check the topic's spelling and the name server's address"
+        "updateTopic), start its broker if that has not come back, or check the topic's spelling "
+        "and the name server's address"
     )

@@ -3,10 +3,14 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyspark")
+
+from aerobee.lake.errors import LakeError
+from aerobee.spark.source import RocketmqSource
 
 OURS = ("aerobee.store.columns.view", "aerobee.client.producer.producer")
 HEAVY = ("asyncio", "numpy", "pandas", "pyarrow", *OURS)
@@ -27,6 +31,14 @@ def test_who_asks_for_the_schema_loads_neither_arrow_nor_a_client() -> None:
     program = "from aerobee.spark.source import RocketmqSource\n"
     program += "RocketmqSource({'subscribe': 'orders'}).schema()"
     assert loaded_after(program) == []
+
+
+def test_a_lake_that_cant_be_read_is_told_with_the_schema(tmp_path: Path) -> None:
+    """What the reader of a stream raises, PySpark shows with its own frames."""
+    pytest.importorskip("pyiceberg")
+    path = tmp_path / "no.yaml"
+    with pytest.raises(LakeError, match=f"there is no file {path}; make it with aerobee lake add"):
+        RocketmqSource({"subscribe": "orders", "lakeConfig": str(path)}).schema()
 
 
 def test_who_plans_a_read_loads_a_client_and_no_arrow() -> None:
