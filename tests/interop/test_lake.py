@@ -11,6 +11,7 @@ from aerobee.client.base.message import Message
 from aerobee.client.producer.producer import Producer
 from aerobee.harness.clusters import JavaCluster
 from aerobee.lake.materializer import Materializer
+from aerobee.lake.progress import progress_of, queue_key
 from aerobee.lake.topic_log import TopicLog
 from aerobee.lake.verify import verify
 
@@ -38,8 +39,18 @@ async def test_every_message_of_a_topic_is_a_row(
     try:
         catalog = catalog_in(tmp_path)
         catalog.create(topic, topic)
-        assert Materializer(catalog, source, topic, topic).copy().rows == len(BODIES)
+        group = f"group_of_{topic}"
+        copier = Materializer(catalog, source, topic, topic, group=group)
+        done = copier.copy()
+        assert (done.rows, done.group_failures) == (len(BODIES), ())
         table = catalog.load(topic, topic)
+        async with Admin(java_cluster.namesrv) as admin:
+            progress = await admin.consume_stats(group, topic)
+        at = {queue_key(each): one.consumer_offset for each, one in progress.offset_table.items()}
+        assert at == progress_of(table.metadata, topic).offsets
+        assert all(
+            one.consumer_offset == one.broker_offset for one in progress.offset_table.values()
+        )
         assert sorted(contents(table).values()) == sorted(BODIES)
         found = list(verify(table, source, topic))
     finally:
