@@ -202,6 +202,7 @@ def _opened(
 
 def _add(options: argparse.Namespace) -> int:
     from ...lake import catalog, settings
+    from ...lake.bodies.fields import ddl
     from ...lake.bodies.infer import infer
 
     name = named(options, "topic")
@@ -221,8 +222,10 @@ def _add(options: argparse.Namespace) -> int:
                 )
             source.bounds(name)
             if options.fields == INFER:
-                text = infer(source, name)
-                print(sanitize(f"columns of the newest messages: {text}"))
+                seen = infer(source, name)
+                text = ddl(seen.fields)
+                for line in (f"columns of the newest messages: {text}", *seen.told()):
+                    print(sanitize(line))
                 entry = msgspec.structs.replace(entry, json=text)
             table = opened.create(entry.table or catalog.table_name(name), name)
             catalog.missing_columns(table, ".".join(table.name()), entry.fields)

@@ -470,7 +470,7 @@ def test_upkeep_tells_what_it_did_of_one_table_or_all(
     notes = folder / "metadata" / "aerobee-orphans.json"
     os.utime(notes, (now_ms / 1000 + 4 * 86_400, now_ms / 1000 + 4 * 86_400))
     listed = own.output("sweep", "kept-a", "--dry-run")
-    assert len(re.findall(r"\n  data/day=.*\.parquet", listed)) == 3
+    assert len(re.findall(r"\n  data/timestamp_day=.*\.parquet", listed)) == 3
     assert sorted(folder.rglob("*.parquet")) == before
     assert re.match(r"kept-a: \d+ files \([\d,]+ bytes\) deleted\n", own.output("sweep", "kept-a"))
     assert len(list(folder.rglob("*.parquet"))) == len(before) - 3
@@ -550,3 +550,16 @@ def test_bodies_that_do_not_fit_are_shown_and_read_again(own: Lake, cluster: Loc
         "add", "orders", "--fields", "id money"
     )
     assert "for one topic" in own.refused("add", "o.*", "--pattern", "--fields", "infer")
+
+
+def test_infer_tells_what_it_leaves_out_and_how_many_bodies_fit(
+    own: Lake, cluster: LocalCluster
+) -> None:
+    with Producer(cluster.name_server) as producer:
+        for body in (*[b'{"id": 1, "s": "x"}'] * 3, b'{"id": "7", "s": "q"}', b"[]", b'{"s": 1'):
+            producer.send(Message("left", body))
+    assert own.add("left", "--fields", "infer").splitlines()[:-1] == [
+        "columns of the newest messages: s string",
+        "left out: id: its values have several types: bigint, string",
+        "4 of the 6 newest bodies fit; the others would be dead letters",
+    ]
