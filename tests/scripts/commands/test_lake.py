@@ -563,3 +563,80 @@ def test_infer_tells_what_it_leaves_out_and_how_many_bodies_fit(
         "left out: id: its values have several types: bigint, string",
         "4 of the 6 newest bodies fit; the others would be dead letters",
     ]
+
+
+def test_add_says_the_columns_that_the_entry_has_now(own: Lake, cluster: LocalCluster) -> None:
+    send(cluster, "columns", 1)
+
+    def said(*words: str) -> list[str]:
+        return own.add("columns", *words).splitlines()[:-1]
+
+    assert said() == []
+    assert said("--fields", "") == ["no columns of JSON"]
+    assert said("--fields", "id long,  s string") == ["columns of JSON: id bigint, s string"]
+    assert said("--commit-seconds", "1") == ["columns of JSON: id bigint, s string"]
+    assert said("--fields", "") == [
+        "no columns of JSON any more: id bigint, s string stay in the table, without values in new "
+        "rows"
+    ]
+    assert said() == []
+    assert own.said()["tables"] == [{"topic": "columns", "commitSeconds": 1.0}]
+    own.output("run", "--once")
+    [row] = own.catalog().load("columns", "columns").scan().to_arrow().to_pylist()
+    assert row["value"] == b"columns 0"
+
+
+REFUSED_DEAD = (
+    "the dead letters of topic {} go to table {}__dlq, which is that of topic {}; give one of the "
+    "two topics another table with aerobee lake add TOPIC --table NAME"
+)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_table_with_the_name_of_anothers_dead_letters_is_refused(
+    own: Lake, cluster: LocalCluster, is_first: bool
+) -> None:
+    for topic in ("bills", "bills__dlq", "else"):
+        send(cluster, topic, 1)
+    words = [("bills", "--fields", "id bigint"), ("bills__dlq",)]
+    own.add(*words[is_first])
+    kept = own.said()["tables"]
+    refused = REFUSED_DEAD.format("bills", "bills", "bills__dlq")
+    assert own.refused("add", *words[not is_first]).endswith(refused)
+    assert own.said()["tables"] == kept
+    own.add("else", "--table", "mine")  # is in nobody's way
+    table = ("bills_2", "bills_dead")[is_first]
+    own.add(*words[not is_first], "--table", table)
+    assert own.output("run", "--once")
+
+
+def test_the_names_of_dead_letters_are_those_of_tables_given_and_of_patterns(
+    own: Lake, cluster: LocalCluster
+) -> None:
+    for topic in ("given", "taken", "fit", "fit__dlq"):
+        send(cluster, topic, 1)
+    own.add("taken", "--table", "mine__dlq")
+    assert own.refused("add", "given", "--table", "mine", "--fields", "id int").endswith(
+        REFUSED_DEAD.format("given", "mine", "taken")
+    )
+    assert own.refused("add", "fit.*", "--pattern", "--fields", "id int").endswith(
+        REFUSED_DEAD.format("fit", "fit", "fit__dlq")
+    )
+    own.add("fit__dlq", "--table", "dead")
+    own.add("fit.*", "--pattern", "--fields", "id int")
+
+
+def test_a_table_of_dead_letters_that_is_anothers_is_told_when_it_is_needed(
+    own: Lake, cluster: LocalCluster
+) -> None:
+    for topic in ("late", "late__dlq"):
+        send(cluster, topic, 1)
+    own.add("late__dlq")
+    own.output("remove", "late__dlq")
+    own.add("late", "--fields", "id bigint")
+    code, out = own.code("run", "--once")
+    assert code == 1
+    assert (
+        "late: 0 rows, then: the dead letters of topic late: table rocketmq.late__dlq is that of "
+        "topic late__dlq, not of late" in out
+    )
