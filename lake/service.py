@@ -180,12 +180,14 @@ class Lake:
         while True:
             try:
                 if self._file is not None and (found := await self._run(self._file.changed)):
+                    if of_file:
+                        log.info("%s is good again, and counts from now on", self._file.path)
                     of_file = ""
                     self._use(found)
                     await self._use_entries()
                     look_at = 0.0
             except LakeError as wrong:
-                of_file = str(wrong)
+                of_file = f"{wrong}; the lake goes on with the entries of before"
             if time.monotonic() >= look_at:
                 of_topics = await self._discover()
                 look_at = time.monotonic() + DISCOVERY_SECONDS

@@ -247,10 +247,18 @@ def test_a_table_of_another_topic_is_not_taken(own: Lake, cluster: LocalCluster)
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "Expected `object`, got `null`"),
-        ("a: [", "can't be read: while parsing"),
+        ("", "is empty; give at least place; docs/lake.md has all settings"),
+        ("# later", "is empty; give at least place"),
+        (
+            "a:\n- [",
+            "can't be read: line 2, column 4: while parsing a flow node expected the node content, "
+            "but found '<stream end>'",
+        ),
+        ("place: \x00", "can't be read: unacceptable character #x0000: special characters are not"),
         ("tables: []", "missing required field `place`"),
-        ("place: x\nplaces: y", "unknown field `places`"),
+        ("place: x\nplaces: y", "unknown field `places` (is place meant?); docs/lake.md has all"),
+        ("place: x\ntables: [{topik: y}]", "unknown field `topik` - at `$.tables[0]` (is topic me"),
+        ("place: x\nzzz: y", "unknown field `zzz`; docs/lake.md has all settings"),
         ("place: x\nworkers: 0", "Expected `int` >= 1 - at `$.workers`"),
         ("place: x\nhttpPort: 70000", "Expected `int` <= 65535 - at `$.httpPort`"),
         ("place: x\ncatalog: {a: true}", "Expected `str`, got `bool` - at `$.catalog[...]`"),
@@ -268,6 +276,7 @@ def test_wrong_settings_are_one_line_that_names_the_file(own: Lake, text: str, s
     for action in ("status", "run"):
         said = own.refused(action)
         assert f"aerobee lake: {own.config}" in said
+        assert "\\x0a" not in said
         assert says in said
 
 
