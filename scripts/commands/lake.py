@@ -422,7 +422,7 @@ def _run_once(options: argparse.Namespace) -> int:
     with _opened(settings, options) as (opened, source):
         for topic, entry in opening.topics_of(settings, source):
             copier = service.materializer(opened, source, topic, entry)
-            rows, more = 0, True
+            rows, dead, more, why = 0, 0, True, ""
             try:
                 if entry.pattern:
                     opened.create(copier.name, topic)
@@ -432,15 +432,16 @@ def _run_once(options: argparse.Namespace) -> int:
                     except Conflict as wrong:
                         log.info("%s", wrong)
                         continue
-                    rows += done.rows
+                    rows += done.rows - done.dead
+                    dead += done.dead
                     more = done.is_behind
                     if done.failures:
                         raise LakeError(done.failures[0])
             except (LakeError, AerobeeError, OSError) as wrong:
                 failed += 1
-                print(sanitize(f"{topic}: {rows:,} rows, then: {wrong}"))
-            else:
-                print(sanitize(f"{topic}: {rows:,} rows"))
+                why = f", then: {service.reason(wrong, settings.place)}"
+            letters = f", {counted(dead, 'dead letter', 'dead letters')}" if dead else ""
+            print(sanitize(f"{topic}: {rows:,} rows{letters}{why}"))
     return 1 if failed else 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import re
@@ -24,6 +25,7 @@ from aerobee.console.clusters.lakes import Lakes, LakeStatus
 from aerobee.lake import settings as lake_settings
 from aerobee.lake import upkeep
 from aerobee.lake.catalog import LakeCatalog
+from aerobee.lake.materializer import Materializer
 from aerobee.scripts.commands import lake
 from aerobee.testing.cluster import LocalCluster
 
@@ -540,7 +542,7 @@ def test_bodies_that_do_not_fit_are_shown_and_read_again(own: Lake, cluster: Loc
     )
     assert own.said()["tables"] == [{"topic": "orders", "json": "id bigint, name string"}]
     own.add("orders", "--fields", "id boolean")
-    assert own.output("run", "--once") == "orders: 3 rows\n"
+    assert own.output("run", "--once") == "orders: 0 rows, 3 dead letters\n"
     (status,) = json.loads(own.output("status", "--json").join("[]"))
     assert (status["rows"], status["dead_letters"]) == (0, 3)
     assert own.output("retry", "orders").splitlines() == [
@@ -648,4 +650,21 @@ def test_a_table_of_dead_letters_that_is_anothers_is_told_when_it_is_needed(
     assert (
         "late: 0 rows, then: the dead letters of topic late: table rocketmq.late__dlq is that of "
         "topic late__dlq, not of late" in out
+    )
+
+
+def test_a_disk_that_is_full_is_told_with_its_place_and_the_remedy(
+    own: Lake, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(cluster, "full", 1)
+    own.add("full")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Materializer, "copy", full)
+    assert own.code("run", "--once") == (
+        1,
+        f"full: 0 rows, then: [Errno 28] No space left on device, below {own.place}: free space "
+        "there, or look after its limits and rights\n",
     )
