@@ -99,7 +99,7 @@ class DeadLetters:
         that is gone; None when there never was a dead letter."""
         if not progress.letters:
             return None
-        table = self._catalog.load(self.name, self._topic, of_dead_letters=True)
+        table = self._load(progress.letters)
         for each in ancestors(table.metadata):
             said = {} if each.summary is None else each.summary.additional_properties
             if said.get(FOLLOWED_KEY) == str(progress.letters):
@@ -163,9 +163,12 @@ class DeadLetters:
         return progress_of(main.metadata, ".".join(main.name())).letters
 
     def _load(self, wanted: int) -> Table:
-        if not wanted:  # nothing is lost by making it
-            return self._catalog.create(self.name, self._topic, of_dead_letters=True)
-        return self._catalog.load(self.name, self._topic, of_dead_letters=True)
+        # Before the first dead letter nothing is lost by making it.
+        open_ = self._catalog.load if wanted else self._catalog.create
+        try:
+            return open_(self.name, self._topic, of_dead_letters=True)
+        except LakeError as wrong:
+            raise LakeError(f"the dead letters of topic {self._topic}: {wrong}") from wrong
 
 
 def letters_in(table: Table, path: str) -> Iterator[pa.RecordBatch]:

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from ..client.base.security import Security
 from .catalog import LakeCatalog, table_name
+from .dead_letters import SUFFIX
+from .errors import LakeError
 from .settings import LakeSettings, TableSettings
 from .sqlite_reader import check_file
 from .topic_log import TopicLog
@@ -22,6 +24,21 @@ def topics_of(settings: LakeSettings, source: TopicLog) -> list[tuple[str, Table
         fitting = settings.entries(source.topics())
         found += [(topic, entry) for topic, entry in fitting.items() if topic not in named]
     return found
+
+
+def check_dead_letters(settings: LakeSettings, source: TopicLog, entry: TableSettings) -> None:
+    """LakeError where a table of the settings has the name of the dead letters of another one, and
+    one of them follows `entry`."""
+    pairs = topics_of(settings, source)
+    tables = {name_of(topic, each): (topic, each) for topic, each in pairs}
+    for topic, each in pairs:
+        name = name_of(topic, each) + SUFFIX
+        if each.json and name in tables and entry in (each, tables[name][1]):
+            raise LakeError(
+                f"the dead letters of topic {topic} go to table {name}, which is that of topic "
+                f"{tables[name][0]}; give one of the two topics another table with aerobee lake "
+                "add TOPIC --table NAME"
+            )
 
 
 def open_catalog(

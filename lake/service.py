@@ -5,6 +5,7 @@ and the others go on. Entries that come, go or change in the file of the setting
 """
 
 import asyncio
+import errno
 import logging
 import time
 from collections.abc import Callable, Coroutine
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
+DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 FILE_SECONDS = 2.0  # between two looks at the file of the settings
 DISCOVERY_SECONDS = 30.0
 PAUSE_SECONDS_MAX = 60.0  # after errors
@@ -180,12 +182,14 @@ class Lake:
         while True:
             try:
                 if self._file is not None and (found := await self._run(self._file.changed)):
+                    if of_file:
+                        log.info("%s is good again, and counts from now on", self._file.path)
                     of_file = ""
                     self._use(found)
                     await self._use_entries()
                     look_at = 0.0
             except LakeError as wrong:
-                of_file = str(wrong)
+                of_file = f"{wrong}; the lake goes on with the entries of before"
             if time.monotonic() >= look_at:
                 of_topics = await self._discover()
                 look_at = time.monotonic() + DISCOVERY_SECONDS
@@ -349,14 +353,20 @@ class Lake:
             log.warning("table %s: %s", report.table, failure)
         report.fail(failure)
 
-    @staticmethod
-    def _note_failure(report: TableReport, wrong: Exception) -> None:
-        text = str(wrong)
+    def _note_failure(self, report: TableReport, wrong: Exception) -> None:
+        text = reason(wrong, self._settings.place)
         report.failures += 1
         if report.failure != text:
             is_ours = not isinstance(wrong, LakeError | AerobeeError | OSError)
             log.warning("table %s: %s", report.table, text, exc_info=wrong if is_ours else None)
         report.fail(text or type(wrong).__name__)
+
+
+def reason(wrong: Exception, place: str) -> str:
+    """Why a table is not written; of a disk that takes no file also where, and the remedy."""
+    if isinstance(wrong, OSError) and wrong.errno in DISK_ERRORS:
+        return f"{wrong}, below {place}: free space there, or look after its limits and rights"
+    return str(wrong)
 
 
 def materializer(

@@ -3,6 +3,7 @@
 `aerobee lake add` writes it, and it can be written by hand. `aerobee lake run` follows its entries.
 """
 
+import difflib
 import os
 import re
 from collections import Counter
@@ -152,11 +153,35 @@ def read(path: Path) -> LakeSettings:
             "another with --config"
         ) from None
     except (OSError, ValueError, yaml.YAMLError) as wrong:
-        raise LakeError(f"{path} can't be read: {wrong}") from None
+        raise LakeError(f"{path} can't be read: {_line(wrong)}") from None
+    if said is None:
+        raise LakeError(f"{path} is empty; give at least place; docs/lake.md has all settings")
     try:
         return msgspec.convert(said, LakeSettings)
     except (msgspec.ValidationError, ValueError) as wrong:
-        raise LakeError(f"{path}: {wrong}; docs/lake.md has all settings") from None
+        raise LakeError(
+            f"{path}: {wrong}{_nearest(str(wrong))}; docs/lake.md has all settings"
+        ) from None
+
+
+def _line(wrong: Exception) -> str:
+    """What is wrong, on one line; of YAML with the place."""
+    if not isinstance(wrong, yaml.MarkedYAMLError) or wrong.problem_mark is None:
+        return " ".join(str(wrong).split())
+    mark = wrong.problem_mark
+    found = " ".join(filter(None, (wrong.context, wrong.problem)))
+    return f"line {mark.line + 1}, column {mark.column + 1}: {found}"
+
+
+def _nearest(text: str) -> str:
+    """A hint at the known key that is nearest to the unknown one in a text of msgspec."""
+    unknown = re.search(r"unknown field `(.*?)`", text)
+    if unknown is None:
+        return ""
+    kind = TableSettings if "$.tables" in text else LakeSettings
+    known = msgspec.structs.fields(kind)
+    near = difflib.get_close_matches(unknown[1], [each.encode_name for each in known], 1)
+    return f" (is {near[0]} meant?)" if near else ""
 
 
 class SettingsFile:

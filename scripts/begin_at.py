@@ -17,6 +17,7 @@ TIMES = (
     "ms since the epoch, 30m or 2h or 1d (that long ago), today, yesterday, or a time like "
     "2030-01-31T12:00"
 )
+MS_MAX = 253_402_300_799_999  # the end of the year 9999 in UTC, the last that a time can have
 
 
 def add_from(parser: argparse.ArgumentParser, *, latest: bool) -> None:
@@ -36,12 +37,18 @@ def start_of(
 ) -> StartFrom:
     """The start that the text of `option` means at `now` (default: the present).
 
-    CommandError, with all accepted forms, for any other text.
+    CommandError, with all accepted forms, for any other text, and for a time before 1970 or after
+    the year 9999.
     """
     found = _place(text.strip(), datetime.now() if now is None else now)
     if found is None or (found.where == LAST and not latest):
         places = "earliest, latest, " if latest else "earliest, "
         raise CommandError(f"{option} {text} is no place to begin; give {places}{TIMES}")
+    if not 0 <= found.ms <= MS_MAX:
+        raise CommandError(
+            f"{option} {text} is {found.ms} ms since the epoch; give a time of 0 to {MS_MAX} ms, "
+            "the years 1970 to 9999 in UTC"
+        )
     return found
 
 
@@ -56,5 +63,5 @@ def _place(text: str, now: datetime) -> StartFrom | None:
         return StartFrom.read(midnight - timedelta(days=DAYS[text]))
     try:
         return StartFrom.read(int(text) if text.isdecimal() else text)
-    except ClientError:
+    except (ClientError, ValueError, OverflowError):  # the latter two of a year that is none
         return None

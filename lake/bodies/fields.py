@@ -55,6 +55,17 @@ _ALIASES = {"integer": "int", "long": "bigint"}
 _TOKEN = re.compile(r"\s*(?:(?P<quoted>`(?:[^`]|``)+`)|(?P<word>\w+)|(?P<sign>[<>,:])|(?P<no>\S))")
 
 
+class SchemaError(LakeError):
+    """A DDL that is none, and `why`."""
+
+    def __init__(self, text: str, why: str) -> None:
+        super().__init__(
+            f"the schema {text[:200]!r} is none: {why}; write it as in "
+            '"id bigint, amount double, items array<struct<sku:string,n:int>>, at timestamp"'
+        )
+        self.why = why
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A type: its name, and the fields of a struct, or the one named `element` of an array."""
@@ -212,11 +223,8 @@ class _Reader:
     def _peek(self) -> str:
         return self._tokens[self._at][1] if self._at < len(self._tokens) else ""
 
-    def _wrong(self, why: str) -> LakeError:
-        return LakeError(
-            f"the schema {self._text[:200]!r} is none: {why}; write it as in "
-            '"id bigint, amount double, items array<struct<sku:string,n:int>>, at timestamp"'
-        )
+    def _wrong(self, why: str) -> SchemaError:
+        return SchemaError(self._text, why)
 
 
 def _shown(token: str) -> str:

@@ -129,7 +129,7 @@ def declare(_: str, parser: argparse.ArgumentParser) -> None:
         "--fields",
         metavar="DDL",
         help="add: columns of JSON bodies, as in 'id bigint, seen timestamp', or infer: those of "
-        "the newest messages",
+        "the newest messages; '' for none any more",
     )
     add("--store", action="append", default=[], metavar="BROKER=DIR", help="add: read its files")
     add("--keep", type=int, metavar="N", help="expire: snapshots that stay, at most 100 (100)")
@@ -208,16 +208,24 @@ def _opened(
 
 
 def _add(options: argparse.Namespace) -> int:
-    from ...lake import catalog, settings
+    from ...lake import catalog, opening, settings
+    from ...lake.bodies.fields import ddl
     from ...lake.bodies.infer import infer
 
     name = named(options, "topic")
     if options.fields == INFER and options.pattern:
         raise CommandError("--fields infer is for one topic; declare the columns of a pattern")
     found = _changed(options)
-    entry = _entry(options, [each for each in found.tables if _is(each, options)])
+    before = [each for each in found.tables if _is(each, options)]
+    others = [each for each in found.tables if not _is(each, options)]
+    entry = _entry(options, before)
+
+    def changed() -> "LakeSettings":
+        return msgspec.structs.replace(found, tables=(*others, entry))
+
     with _opened(found, options) as (opened, source):
         if entry.pattern:
+            opening.check_dead_letters(changed(), source, entry)
             fitting = [topic for topic in source.topics() if re.fullmatch(name, topic)]
             said = f"topics that fit {name!r} ({len(fitting)} now) go to tables of their names"
         else:
@@ -228,17 +236,33 @@ def _add(options: argparse.Namespace) -> int:
                 )
             source.bounds(name)
             if options.fields == INFER:
-                text = infer(source, name)
-                print(sanitize(f"columns of the newest messages: {text}"))
+                seen = infer(source, name)
+                text = ddl(seen.fields)
+                for line in (f"columns of the newest messages: {text}", *seen.told()):
+                    print(sanitize(line))
                 entry = msgspec.structs.replace(entry, json=text)
+            opening.check_dead_letters(changed(), source, entry)
             table = opened.create(entry.table or catalog.table_name(name), name)
             catalog.missing_columns(table, ".".join(table.name()), entry.fields)
             said = f"topic {name} goes to table {'.'.join(table.name())} at {table.location()}"
-    others = [each for each in found.tables if not _is(each, options)]
-    settings.write(options.config, msgspec.structs.replace(found, tables=(*others, entry)))
+    settings.write(options.config, changed())
+    if options.fields != INFER and (entry.json or options.fields is not None):
+        print(sanitize(_columns_said(entry, before)))
     config = "" if options.config == Path(DEFAULT_FILE) else f" --config {options.config}"
     print(sanitize(f"{said}; copy with: aerobee lake run{config} (one that runs takes it over)"))
     return 0
+
+
+def _columns_said(entry: "TableSettings", before: "list[TableSettings]") -> str:
+    """What the columns of JSON are now."""
+    from ...lake.bodies.fields import ddl
+
+    if entry.json:
+        return f"columns of JSON: {ddl(entry.fields)}"
+    gone = "".join(ddl(each.fields) for each in before)
+    if not gone:
+        return "no columns of JSON"
+    return f"no columns of JSON any more: {gone} stay in the table, without values in new rows"
 
 
 def _changed(options: argparse.Namespace) -> "LakeSettings":
@@ -416,7 +440,7 @@ def _run_once(options: argparse.Namespace) -> int:
     with _opened(settings, options) as (opened, source):
         for topic, entry in opening.topics_of(settings, source):
             copier = service.materializer(opened, source, topic, entry, settings.group)
-            rows, more = 0, True
+            rows, dead, more, why = 0, 0, True, ""
             try:
                 if entry.pattern:
                     opened.create(copier.name, topic)
@@ -426,7 +450,8 @@ def _run_once(options: argparse.Namespace) -> int:
                     except Conflict as wrong:
                         log.info("%s", wrong)
                         continue
-                    rows += done.rows
+                    rows += done.rows - done.dead
+                    dead += done.dead
                     more = done.is_behind
                     if done.failures:
                         raise LakeError(done.failures[0])
@@ -434,9 +459,9 @@ def _run_once(options: argparse.Namespace) -> int:
                     raise LakeError(done.group_failures[0])
             except (LakeError, AerobeeError, OSError) as wrong:
                 failed += 1
-                print(sanitize(f"{topic}: {rows:,} rows, then: {wrong}"))
-            else:
-                print(sanitize(f"{topic}: {rows:,} rows"))
+                why = f", then: {service.reason(wrong, settings.place)}"
+            letters = f", {counted(dead, 'dead letter', 'dead letters')}" if dead else ""
+            print(sanitize(f"{topic}: {rows:,} rows{letters}{why}"))
     return 1 if failed else 0
 
 

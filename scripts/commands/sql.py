@@ -25,8 +25,10 @@ TABLE_ROWS_MAX = 10_000  # a table is printed when all its rows are there
 def declare(_: str, parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.epilog = (
-        "A table has the name of its topic: select tags, count(*) from orders group by tags. "
-        "Bodies are in the column value: decode(value) is their text."
+        "select tags, count(*) from orders group by tags: a table is named as lake add said, by "
+        "--table, else by its topic, where a character besides A-Z a-z 0-9 _ - is _ and its code "
+        "(shop.a is shop_2ea, %DLQ%g is _25DLQ_25g; a name with - needs double quotes). Bodies are "
+        "in the column value: decode(value) is their text."
     )
     add = parser.add_argument
     add("query", metavar="QUERY", help="of DuckDB, over the tables of the settings")
@@ -69,6 +71,7 @@ def sql(options: argparse.Namespace) -> int:
 
 
 def _write(connection: "Connection", options: argparse.Namespace) -> None:
+    _check_for_rows(connection, options.query)
     if options.format == "parquet":
         connection.sql(options.query).write_parquet(str(options.output))
         return
@@ -79,6 +82,18 @@ def _write(connection: "Connection", options: argparse.Namespace) -> None:
         return
     with options.output.open("w", newline="", encoding="utf-8") as file:
         _print(found, names, options.format, file)
+
+
+def _check_for_rows(connection: "Connection", query: str) -> None:
+    """CommandError for a query whose last statement gives no rows, or that has none."""
+    example = "give one that does: select tags, count(*) from TABLE group by tags"
+    statements = connection.extract_statements(query)
+    if not statements:
+        raise CommandError(f"the query {query!r} asks for nothing; {example}")
+    kinds = [each.name for each in statements[-1].expected_result_type]
+    if "NOTHING" in kinds and statements[-1].type.name != "MULTI":  # which is a pivot
+        kind = statements[-1].type.name
+        raise CommandError(f"the query ends in a statement ({kind}) that gives no rows; {example}")
 
 
 def _print(found: "Connection", names: list[str], form: str, out: TextIO) -> None:
@@ -103,6 +118,9 @@ def _print(found: "Connection", names: list[str], form: str, out: TextIO) -> Non
 
 
 def _cell(value: object) -> str | int | float:
+    """The value as text; of lists, structs and maps their JSON."""
+    if isinstance(value, list | tuple | dict):
+        return json_line(_json(value))
     if isinstance(value, bool) or not isinstance(value, int | float | str | bytes):
         return "" if value is None else sanitize(str(_json(value)))
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value

@@ -28,7 +28,7 @@ GROUPS: Columns = ("GROUP", "MEMBERS", "BEHIND BY")
 
 SAY_AGAIN_SECONDS = 10.0  # what keeps a topic from shrinking is said again, though it is the same
 
-# The actions that take an option, and what is to be written for it.
+# The actions that take an option.
 CREATE, SHRINK = ("create",), ("shrink",)
 TAKEN_BY = {
     "queues": (*CREATE, *SHRINK),
@@ -109,10 +109,9 @@ def _check_options(options: argparse.Namespace) -> None:
     for option, actions in TAKEN_BY.items():
         if getattr(options, option) is not None and options.action not in actions:
             given = f"--{option.replace('_', '-')}"
-            value = {"force": "", "broker": " NAME", "cluster": " NAME"}.get(option, " N")
             raise CommandError(
-                f"{given} is for {' and '.join(actions)}; write: aerobee topics {actions[0]} NAME "
-                f"{given}{value}"
+                f"{options.action} takes no {given}, which is for {' and '.join(actions)}; leave "
+                "it out"
             )
 
 

@@ -36,9 +36,13 @@ def print_rows(columns: Columns, rows: Sequence[Row], *, as_json: bool) -> int:
 
 
 def latest(times_ms: Iterable[int]) -> str:
-    """The latest of these times, in local time; "never" without one."""
-    last_ms = max(times_ms, default=0)
-    return datetime.fromtimestamp(last_ms / 1000).isoformat(" ", "seconds") if last_ms else "never"
+    """The latest of these times, in local time; without one "never", or "-" where a time is below
+    0: brokers say so of a queue whose messages are all gone."""
+    times = list(times_ms)
+    last_ms = max(times, default=0)
+    if last_ms > 0:
+        return datetime.fromtimestamp(last_ms / 1000).isoformat(" ", "seconds")
+    return "-" if min(times, default=0) < 0 else "never"
 
 
 def objects(columns: Columns, rows: Sequence[Row]) -> Iterator[dict[str, Cell]]:

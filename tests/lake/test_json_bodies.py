@@ -12,9 +12,10 @@ import pytest
 pytest.importorskip("pyiceberg")
 
 import pyarrow as pa
+from aerobee.lake.bodies import infer
 from aerobee.lake.bodies.decoder import DEPTH_MAX, REASON_MAX, BodyDecoder
 from aerobee.lake.bodies.fields import FIELDS_MAX, ddl, ddl_of, parse
-from aerobee.lake.bodies.infer import fields_of
+from aerobee.lake.bodies.infer import SHOWN, inferred
 from aerobee.lake.errors import LakeError
 
 ODD: list[Any] = [None, 1, 1.5, "x", True, [], {}, 1 << 70]
@@ -227,7 +228,7 @@ def test_what_is_no_schema_is_refused(text: str, says: str) -> None:
 def test_a_name_that_no_decoder_has_is_refused_and_not_inferred(name: str) -> None:
     with pytest.raises(LakeError, match="none for a column"):
         parse(f"`{name}` int")
-    assert ddl(fields_of([json.dumps({name: 1, "x": 2}).encode()])) == "x bigint"
+    assert ddl(inferred([json.dumps({name: 1, "x": 2}).encode()]).fields) == "x bigint"
 
 
 def test_columns_are_inferred_from_bodies_that_then_fit() -> None:
@@ -238,13 +239,25 @@ def test_columns_are_inferred_from_bodies_that_then_fit() -> None:
         {"o": {"s": "x"}, "text": "later", "a.b": 1, "items": [{"n": 1}, {"m": True}]},
     ]
     texts = [json.dumps(each).encode() for each in bodies]
-    found = ddl(fields_of([*texts, b"no JSON", b"[]", b"\xff"]))
+    seen = inferred([*texts, b"no JSON", b"[]", b"\xff"])
+    found = ddl(seen.fields)
     assert found == (
         "id bigint, amount double, body_key string, when timestamp, body_tags array<string>, "
         "o struct<n:bigint,s:string>, text string, items array<struct<n:bigint,m:boolean>>"
     )
     fit, reasons = split(found, *texts)
     assert (len(fit), reasons) == (len(bodies), [])
+    assert (seen.fit, seen.bodies) == (len(bodies), len(bodies) + 3)
+    assert dict(seen.left_out) == {
+        "no": "its values have several types: bigint, string",
+        "none": "it never has a value",
+        "ID": "its name differs from id in case alone",
+        "o.m[]": "it never has a value",
+        "o.k": "it never has a value",
+        "e[]": "it never has a value",
+        "a.b": "the name 'a.b' is none for a column; give up to 100 printable characters without "
+        '., " and \\',
+    }
 
 
 def test_more_fields_than_a_schema_has_are_left_out() -> None:
@@ -252,10 +265,50 @@ def test_more_fields_than_a_schema_has_are_left_out() -> None:
         json.dumps({f"k{2 * n + m}": n for m in range(2)}).encode() for n in range(FIELDS_MAX)
     ]
     inner = json.dumps({"o": {f"i{n}": n for n in range(FIELDS_MAX)}, "x": 1}).encode()
-    found = fields_of([inner, *bodies])
-    assert [each.name for each in found] == ["x", *(f"k{n}" for n in range(FIELDS_MAX - 2))]
-    assert parse(ddl(found)) == found
+    found = inferred([inner, *bodies])
+    assert [each.name for each in found.fields] == ["x", *(f"k{n}" for n in range(FIELDS_MAX - 1))]
+    assert parse(ddl(found.fields)) == found.fields
+    why = "the columns would have more than 1,000 fields, with those inside"
+    lost = ["o", *(f"k{n}" for n in range(FIELDS_MAX - 1, 2 * FIELDS_MAX))]
+    assert found.left_out == (
+        ("o", "it has more than 1000 fields"),
+        *((name, why) for name in lost[1:]),
+    )
+    assert found.told() == [
+        "left out: o: it has more than 1000 fields",
+        *(f"left out: {name}: {why}" for name in lost[1:SHOWN]),
+        f"left out: {len(lost) - SHOWN:,} more fields",
+        "1,001 of the 1,001 newest bodies fit",
+    ]
+
+
+def test_names_without_end_are_looked_at_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(infer, "NAMES_MAX", 3)
+    found = inferred([f'{{"a{n}": 1, "b{n}": 2}}'.encode() for n in range(3)])
+    assert ddl(found.fields) == "a0 bigint, b0 bigint, a1 bigint"
+    assert found.left_out == (("others", "only the first 3 names were looked at"),)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_field_with_the_name_of_anothers_column_is_left_out(order: int) -> None:
+    """body_key is the column of the field key, since key is a column of every message."""
+    body = dict([("key", 1), ("body_key", "x")][::order])
+    found = inferred([json.dumps(body).encode()])
+    assert ddl(found.fields) == "body_key bigint"
+    assert found.left_out == (("body_key", "the column body_key is for the field key"),)
+    assert found.fit == 1
+
+
+def test_a_struct_whose_names_differ_in_case_alone_is_left_out_with_the_reason() -> None:
+    found = inferred([b'{"o": {"ID": 1, "id": 2}, "x": {"y": [1, "z", true, {}]}}', b'{"n": 1}'])
+    assert ddl(found.fields) == "n bigint"
+    assert dict(found.left_out) == {
+        "o": "the field id is there twice",
+        "x.y[]": "its values have several types: bigint, string, boolean, struct",
+    }
 
 
 def test_bodies_without_columns_infer_none() -> None:
-    assert fields_of([b"1", b"{}", b'{"a": null}', b'{"b": 1}', b'{"b": true}']) == ()
+    found = inferred([b"1", b"{}", b'{"a": null}', b'{"b": 1}', b'{"b": true}'])
+    assert found.fields == ()
+    assert [name for name, _ in found.left_out] == ["a", "b"]

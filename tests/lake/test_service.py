@@ -1,6 +1,7 @@
 """A running lake: topics that come, tables that fail, two lakes side by side, and the end."""
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -435,19 +436,23 @@ async def test_an_entry_that_changes_goes_on_in_its_table(place: Place, send: Se
 async def test_a_file_that_can_not_be_read_ends_nothing(
     place: Place, send: Send, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     await send("unhurt", 3)
     settings = place.topics("unhurt")
     async with following(place, settings) as (lake, path):
         await rows(lake, "unhurt", 3)
         path.write_text("tables: [")
         await until(lambda: lake.failure)
-        assert f"{path} can't be read: " in lake.failure
+        assert f"{path} can't be read: line 1, column 10: while parsing" in lake.failure
+        assert lake.failure.endswith("; the lake goes on with the entries of before")
+        assert lake.failure in caplog.messages
         assert overview.note(lake) == "its settings or topics can't be read: see /status"
         await send("unhurt", 1)
         await rows(lake, "unhurt", 4)
         lake_settings.write(path, msgspec.structs.replace(settings, workers=7))
         await until(lambda: not lake.failure)
         assert f"workers of {path} changed, which counts from the next start on" in caplog.text
+        assert caplog.messages.count(f"{path} is good again, and counts from now on") == 1
 
 
 @pytest.mark.usefixtures("follows_at_once")

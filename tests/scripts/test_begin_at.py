@@ -35,12 +35,40 @@ def test_each_text_is_a_place(text: str, place: StartFrom) -> None:
     assert start_of(text, latest=True, now=NOW) == place
 
 
-@pytest.mark.parametrize("text", ["", "1x", "1.5h", "h", "-1h", "tomorrow", "9" * 20, "1234567h"])
+@pytest.mark.parametrize(
+    "text", ["", "1x", "1.5h", "h", "-1h", "tomorrow", "9" * 20, "9" * 5_000, "1234567h"]
+)
 def test_what_is_none_is_refused_with_what_would_do(text: str) -> None:
     with pytest.raises(
         CommandError, match=f"--from {text} is no place to begin; give earliest, latest"
     ):
         start_of(text, latest=True, now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("9" * 17, 99_999_999_999_999_999),
+        ("253402300800000", 253_402_300_800_000),
+        ("9999-12-31T23:59-12:00", 253_402_343_940_000),
+        ("1969-12-31T23:59:59+00:00", -1_000),
+        ("0001-01-01T00:00+00:00", -62_135_596_800_000),
+    ],
+)
+def test_a_time_of_no_year_from_1970_to_9999_is_refused_with_both_limits(
+    text: str, ms: int
+) -> None:
+    with pytest.raises(CommandError) as refused:
+        start_of(text, latest=True, now=NOW, option="--start")
+    assert str(refused.value) == (
+        f"--start {text} is {ms} ms since the epoch; give a time of 0 to 253402300799999 ms, the "
+        "years 1970 to 9999 in UTC"
+    )
+
+
+def test_the_first_and_the_last_ms_are_times() -> None:
+    for ms in (0, 253_402_300_799_999):
+        assert start_of(str(ms), latest=False, now=NOW) == StartFrom(TIMESTAMP, ms)
 
 
 def test_where_latest_would_read_nothing_it_is_refused() -> None:

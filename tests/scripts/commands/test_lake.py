@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import re
@@ -24,6 +25,7 @@ from aerobee.console.clusters.lakes import Lakes, LakeStatus
 from aerobee.lake import settings as lake_settings
 from aerobee.lake import upkeep
 from aerobee.lake.catalog import LakeCatalog
+from aerobee.lake.materializer import Materializer
 from aerobee.scripts.commands import lake
 from aerobee.testing.cluster import LocalCluster
 
@@ -268,10 +270,18 @@ def test_a_table_of_another_topic_is_not_taken(own: Lake, cluster: LocalCluster)
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "Expected `object`, got `null`"),
-        ("a: [", "can't be read: while parsing"),
+        ("", "is empty; give at least place; docs/lake.md has all settings"),
+        ("# later", "is empty; give at least place"),
+        (
+            "a:\n- [",
+            "can't be read: line 2, column 4: while parsing a flow node expected the node content, "
+            "but found '<stream end>'",
+        ),
+        ("place: \x00", "can't be read: unacceptable character #x0000: special characters are not"),
         ("tables: []", "missing required field `place`"),
-        ("place: x\nplaces: y", "unknown field `places`"),
+        ("place: x\nplaces: y", "unknown field `places` (is place meant?); docs/lake.md has all"),
+        ("place: x\ntables: [{topik: y}]", "unknown field `topik` - at `$.tables[0]` (is topic me"),
+        ("place: x\nzzz: y", "unknown field `zzz`; docs/lake.md has all settings"),
         ("place: x\nworkers: 0", "Expected `int` >= 1 - at `$.workers`"),
         ("place: x\nhttpPort: 70000", "Expected `int` <= 65535 - at `$.httpPort`"),
         ("place: x\ncatalog: {a: true}", "Expected `str`, got `bool` - at `$.catalog[...]`"),
@@ -289,6 +299,7 @@ def test_wrong_settings_are_one_line_that_names_the_file(own: Lake, text: str, s
     for action in ("status", "run"):
         said = own.refused(action)
         assert f"aerobee lake: {own.config}" in said
+        assert "\\x0a" not in said
         assert says in said
 
 
@@ -392,7 +403,10 @@ def test_status_says_why_a_table_stands_still(own: Lake, cluster: LocalCluster) 
     assert re.search(
         r"\nremade: queue \S+ of topic remade ends at offset [01], and table .*: the topic", out
     )
-    assert "\nunfit: table rocketmq.unfit__dlq is that of topic another" in out
+    assert (
+        "\nunfit: the dead letters of topic unfit: table rocketmq.unfit__dlq is that of topic another"
+        in out
+    )
     assert "\nwaits-1: its table is not made yet; aerobee lake run makes it within 30 s" in out
     [row] = [line.split() for line in out.splitlines() if line.startswith("waits-1 ")]
     assert row[2:] == ["-"] * 9
@@ -597,7 +611,7 @@ def test_bodies_that_do_not_fit_are_shown_and_read_again(own: Lake, cluster: Loc
     )
     assert own.said()["tables"] == [{"topic": "orders", "json": "id bigint, name string"}]
     own.add("orders", "--fields", "id boolean")
-    assert own.output("run", "--once") == "orders: 3 rows\n"
+    assert own.output("run", "--once") == "orders: 0 rows, 3 dead letters\n"
     (status,) = json.loads(own.output("status", "--json").join("[]"))
     assert (status["rows"], status["dead_letters"]) == (0, 3)
     assert own.output("retry", "orders").splitlines() == [
@@ -616,3 +630,110 @@ def test_bodies_that_do_not_fit_are_shown_and_read_again(own: Lake, cluster: Loc
         "add", "orders", "--fields", "id money"
     )
     assert "for one topic" in own.refused("add", "o.*", "--pattern", "--fields", "infer")
+
+
+def test_infer_tells_what_it_leaves_out_and_how_many_bodies_fit(
+    own: Lake, cluster: LocalCluster
+) -> None:
+    with Producer(cluster.name_server) as producer:
+        for body in (*[b'{"id": 1, "s": "x"}'] * 3, b'{"id": "7", "s": "q"}', b"[]", b'{"s": 1'):
+            producer.send(Message("left", body))
+    assert own.add("left", "--fields", "infer").splitlines()[:-1] == [
+        "columns of the newest messages: s string",
+        "left out: id: its values have several types: bigint, string",
+        "4 of the 6 newest bodies fit; the others would be dead letters",
+    ]
+
+
+def test_add_says_the_columns_that_the_entry_has_now(own: Lake, cluster: LocalCluster) -> None:
+    send(cluster, "columns", 1)
+
+    def said(*words: str) -> list[str]:
+        return own.add("columns", *words).splitlines()[:-1]
+
+    assert said() == []
+    assert said("--fields", "") == ["no columns of JSON"]
+    assert said("--fields", "id long,  s string") == ["columns of JSON: id bigint, s string"]
+    assert said("--commit-seconds", "1") == ["columns of JSON: id bigint, s string"]
+    assert said("--fields", "") == [
+        "no columns of JSON any more: id bigint, s string stay in the table, without values in new "
+        "rows"
+    ]
+    assert said() == []
+    assert own.said()["tables"] == [{"topic": "columns", "commitSeconds": 1.0}]
+    own.output("run", "--once")
+    [row] = own.catalog().load("columns", "columns").scan().to_arrow().to_pylist()
+    assert row["value"] == b"columns 0"
+
+
+REFUSED_DEAD = (
+    "the dead letters of topic {} go to table {}__dlq, which is that of topic {}; give one of the "
+    "two topics another table with aerobee lake add TOPIC --table NAME"
+)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_table_with_the_name_of_anothers_dead_letters_is_refused(
+    own: Lake, cluster: LocalCluster, is_first: bool
+) -> None:
+    for topic in ("bills", "bills__dlq", "else"):
+        send(cluster, topic, 1)
+    words = [("bills", "--fields", "id bigint"), ("bills__dlq",)]
+    own.add(*words[is_first])
+    kept = own.said()["tables"]
+    refused = REFUSED_DEAD.format("bills", "bills", "bills__dlq")
+    assert own.refused("add", *words[not is_first]).endswith(refused)
+    assert own.said()["tables"] == kept
+    own.add("else", "--table", "mine")  # is in nobody's way
+    table = ("bills_2", "bills_dead")[is_first]
+    own.add(*words[not is_first], "--table", table)
+    assert own.output("run", "--once")
+
+
+def test_the_names_of_dead_letters_are_those_of_tables_given_and_of_patterns(
+    own: Lake, cluster: LocalCluster
+) -> None:
+    for topic in ("given", "taken", "fit", "fit__dlq"):
+        send(cluster, topic, 1)
+    own.add("taken", "--table", "mine__dlq")
+    assert own.refused("add", "given", "--table", "mine", "--fields", "id int").endswith(
+        REFUSED_DEAD.format("given", "mine", "taken")
+    )
+    assert own.refused("add", "fit.*", "--pattern", "--fields", "id int").endswith(
+        REFUSED_DEAD.format("fit", "fit", "fit__dlq")
+    )
+    own.add("fit__dlq", "--table", "dead")
+    own.add("fit.*", "--pattern", "--fields", "id int")
+
+
+def test_a_table_of_dead_letters_that_is_anothers_is_told_when_it_is_needed(
+    own: Lake, cluster: LocalCluster
+) -> None:
+    for topic in ("late", "late__dlq"):
+        send(cluster, topic, 1)
+    own.add("late__dlq")
+    own.output("remove", "late__dlq")
+    own.add("late", "--fields", "id bigint")
+    code, out = own.code("run", "--once")
+    assert code == 1
+    assert (
+        "late: 0 rows, then: the dead letters of topic late: table rocketmq.late__dlq is that of "
+        "topic late__dlq, not of late" in out
+    )
+
+
+def test_a_disk_that_is_full_is_told_with_its_place_and_the_remedy(
+    own: Lake, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(cluster, "full", 1)
+    own.add("full")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Materializer, "copy", full)
+    assert own.code("run", "--once") == (
+        1,
+        f"full: 0 rows, then: [Errno 28] No space left on device, below {own.place}: free space "
+        "there, or look after its limits and rights\n",
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +14,7 @@ pytest.importorskip("duckdb")
 
 import duckdb
 from aerobee.client.blocking import Message, Producer
+from aerobee.lake.catalog import table_name
 from aerobee.scripts.cli import main
 from aerobee.testing.cluster import LocalCluster
 
@@ -66,6 +69,43 @@ def test_csv_and_parquet_go_to_a_file(config: Path, inside: Inside, tmp_path: Pa
         assert rows == [("first", 3), ("then", 3)]
 
 
+NESTED = (
+    "select [{'sku': 'a\"', 'n': 1}, null] as items, {'at': date '2030-01-31', 'is': true} as s, "
+    "map {'b': 'x'::blob} as m, 'y'::blob as b, timestamp '2030-01-31 12:00' as t"
+)
+CELLS = [
+    '[{"sku": "a\\"", "n": 1}, null]',
+    '{"at": "2030-01-31", "is": true}',
+    '{"b": "x"}',
+    "y",
+    "2030-01-31T12:00:00",
+]
+
+
+def test_nested_values_are_json_in_a_cell(config: Path, inside: Inside) -> None:
+    words = ("sql", NESTED, "--config", str(config))
+    lines = inside.output(*words, "--format", "csv").splitlines()
+    assert list(csv.reader(lines)) == [["items", "s", "m", "b", "t"], CELLS]
+    assert re.split(" {2,}", inside.output(*words).splitlines()[1]) == CELLS
+
+
+@pytest.mark.parametrize(
+    ("query", "last"),
+    [
+        ("set threads = 1; select 2 as n", "2"),
+        ("create table x as select 3 as n; from x; -- all", "3"),
+        ("pivot (select 'a' as name, 4 as n) on name using sum(n)", "4"),
+        ("show tables", "name"),
+        ("pragma version", "codename"),
+    ],
+)
+def test_a_query_of_any_kind_that_gives_rows_is_done(
+    config: Path, inside: Inside, query: str, last: str
+) -> None:
+    out = inside.output("sql", query, "--config", str(config))
+    assert last in out.split()
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -73,6 +113,18 @@ def test_csv_and_parquet_go_to_a_file(config: Path, inside: Inside, tmp_path: Pa
         (("select * from absent",), "absent"),
         (("select 1", "--format", "parquet"), "--format parquet needs --output FILE"),
         (("select 1", "--from", "soon"), "--from soon is no place to begin"),
+        (("select 1", "--from", "9" * 17), "give a time of 0 to 253402300799999 ms"),
+        (("",), "the query '' asks for nothing; give one that does: select tags, count(*)"),
+        ((" ; ",), "the query ' ; ' asks for nothing; give"),
+        (("-- orders",), "the query '-- orders' asks for nothing; give"),
+        (("/* \n */",), r"the query '/* \n */' asks for nothing; give"),
+        (("set threads = 1",), "the query ends in a statement (SET) that gives no rows; give"),
+        (("create table x (y int)",), "ends in a statement (CREATE) that gives no rows; give"),
+        (("select 1; begin",), "ends in a statement (TRANSACTION) that gives no rows; give"),
+        (
+            ("set threads = 1", "--format", "parquet", "--output", "/dev/null"),
+            "the query ends in a statement (SET) that gives no rows; give",
+        ),
     ],
 )
 def test_a_wrong_query_is_one_sentence(
@@ -98,3 +150,14 @@ def test_without_its_packages_it_says_what_to_install(
     code, _, err = inside("sql", "select 1")
     assert code == 1
     assert "pip install 'aerobee[lake]'" in err
+
+
+def test_the_help_names_tables_as_the_lake_does(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["sql", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    for topic in ("shop.a", "%DLQ%g"):
+        assert f"{topic} is {table_name(topic)}" in told
+    assert "--table" in told

@@ -112,7 +112,7 @@ def test_a_topic_gets_its_retention_when_it_is_made_and_later(
         in inside.refused(*make, "--retention-ms", "0")
     )
     assert (
-        "write: aerobee topics create NAME --retention-ms N"
+        "list takes no --retention-ms, which is for create; leave it out"
         in inside("topics", "list", "--retention-ms", "5", *where)[2]
     )
 
@@ -198,16 +198,29 @@ def test_a_topic_that_can_not_shrink_is_left_alone(cluster: LocalCluster, inside
         (["--queues", "5"], "topic lonely has 4 queues on broker-a, and 5 is not less"),
         (["--queues", "4"], "topic lonely has 4 queues on broker-a already, and 4 is not less"),
         (["--queues", "1"], "no group reads topic lonely or has read it: its 3 messages in the"),
-        (["--queues", "1", "--broker", "a"], "--broker is for create; write: aerobee topics"),
+        (["--queues", "1", "--broker", "a"], "shrink takes no --broker, which is for create;"),
     ):
         assert said in inside.refused(*shrink, *words)
-    assert (
-        "--force is for shrink; write: aerobee topics shrink NAME --force"
-        in (inside("topics", "create", "lonely", "--force", "-n", cluster.name_server)[2])
-    )
     assert sizes(cluster, "lonely") == {"broker-a": (4, 4, 6, False)}
     code, _, _ = inside(*shrink, "--queues", "1", "--settle", "0", "--force")
     assert (code, sizes(cluster, "lonely")) == (0, {"broker-a": (1, 1, 6, False)})
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("delete", "--force"), "delete takes no --force, which is for shrink"),
+        (("create", "--force"), "create takes no --force, which is for shrink"),
+        (("delete", "--queues", "1"), "delete takes no --queues, which is for create and shrink"),
+        (("show", "--retention-ms", "1"), "show takes no --retention-ms, which is for create"),
+    ],
+)
+def test_an_option_of_another_action_is_refused_and_no_other_action_named_to_be_done(
+    cluster: LocalCluster, inside: Inside, words: tuple[str, ...], said: str
+) -> None:
+    action, *options = words
+    refused = inside.refused("topics", action, "untouched", *options, "-n", cluster.name_server)
+    assert refused == f"aerobee topics: {said}; leave it out"
 
 
 async def test_an_interrupted_shrink_says_how_to_go_on(
