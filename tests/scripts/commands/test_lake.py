@@ -403,10 +403,7 @@ def test_status_says_why_a_table_stands_still(own: Lake, cluster: LocalCluster) 
     assert re.search(
         r"\nremade: queue \S+ of topic remade ends at offset [01], and table .*: the topic", out
     )
-    assert (
-        "\nunfit: the dead letters of topic unfit: table rocketmq.unfit__dlq is that of topic another"
-        in out
-    )
+    assert "\nunfit: the dead letters of topic unfit: table rocketmq.unfit__dlq is that of " in out
     assert "\nwaits-1: its table is not made yet; aerobee lake run makes it within 30 s" in out
     [row] = [line.split() for line in out.splitlines() if line.startswith("waits-1 ")]
     assert row[2:] == ["-"] * 9
