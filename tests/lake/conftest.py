@@ -1,5 +1,8 @@
 """A table in a catalog of SQLite, and a log in memory for it."""
 
+import gc
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,3 +25,12 @@ def catalog(tmp_path: Path) -> LakeCatalog:
 @pytest.fixture
 def source() -> MemoryLog:
     return MemoryLog()
+
+
+@pytest.fixture
+def files_stay_open() -> Iterator[None]:
+    """For faults of writes: pyiceberg leaves a file open whose last write failed, and the garbage
+    collector closes it, within this test."""
+    warnings.filterwarnings("ignore", "unclosed file", ResourceWarning)  # pytest takes it back
+    yield
+    gc.collect()

@@ -97,6 +97,7 @@ def first_and_last(names: list[str], passes: list[int]) -> list[tuple[str, int]]
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before its effect", "after its effect"])
+@pytest.mark.usefixtures("files_stay_open")
 def test_each_kind_of_call_may_fail_in_each_phase_of_a_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
@@ -115,6 +116,7 @@ def test_each_kind_of_call_may_fail_in_each_phase_of_a_pass(
 @pytest.mark.soak
 @pytest.mark.parametrize("after", [False, True], ids=["before its effect", "after its effect"])
 @pytest.mark.parametrize("part", range(STEP))
+@pytest.mark.usefixtures("files_stay_open")
 def test_any_call_may_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int, after: bool
 ) -> None:

@@ -178,6 +178,7 @@ def _story(folder: Path, doors: Doors, patch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before its effect", "after its effect"])
+@pytest.mark.usefixtures("files_stay_open")
 def test_each_kind_of_call_may_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
@@ -292,6 +293,7 @@ def test_a_retry_in_which_nothing_fits_leaves_no_commit_and_no_file(
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before its effect", "after its effect"])
+@pytest.mark.usefixtures("files_stay_open")
 def test_calls_of_a_retry_may_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:

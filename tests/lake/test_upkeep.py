@@ -137,6 +137,7 @@ def story(folder: Path, doors: Doors, patch: pytest.MonkeyPatch) -> bool:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before its effect", "after its effect"])
+@pytest.mark.usefixtures("files_stay_open")
 def test_each_kind_of_call_may_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
@@ -155,6 +156,7 @@ def test_each_kind_of_call_may_fail(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("after", [False, True], ids=["before its effect", "after its effect"])
+@pytest.mark.usefixtures("files_stay_open")
 def test_any_call_may_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool) -> None:
     at, count = 0, 1
     while at < count:
