@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
+DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}  # of writes alone
 FILE_SECONDS = 2.0  # between two looks at the file of the settings
 DISCOVERY_SECONDS = 30.0
 PAUSE_SECONDS_MAX = 60.0  # after errors
@@ -342,9 +342,10 @@ class Lake:
         if done.snapshot_id is not None:
             report.commits += 1
             report.committed_ms = int(time.time() * 1000)
+            dead = f", {done.dead} dead letters" if done.dead else ""
             log.info(
-                "table %s: %d rows, snapshot %d, %d messages behind",
-                *(report.table, done.rows, done.snapshot_id, done.lag),
+                "table %s: %d rows%s, snapshot %d, %d messages behind",
+                *(report.table, done.rows - done.dead, dead, done.snapshot_id, done.lag),
             )
         if not done.is_behind and not done.failures:
             report.complete_at = began
@@ -365,7 +366,7 @@ class Lake:
 def reason(wrong: Exception, place: str) -> str:
     """Why a table is not written; of a disk that takes no file also where, and the remedy."""
     if isinstance(wrong, OSError) and wrong.errno in DISK_ERRORS:
-        return f"{wrong}, below {place}: free space there, or look after its limits and rights"
+        return f"{wrong}, below {place}: free space there, or look after its limits"
     return str(wrong)
 
 

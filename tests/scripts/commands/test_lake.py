@@ -498,7 +498,8 @@ def test_the_daemon_copies_serves_its_pages_and_ends_at_a_signal(
         [table] = status["tables"]
         assert (status["daemon"], table["state"], table["rows"]) == ("lake", "copies", 7)
         [seen] = asyncio.run(as_a_console_sees(daemon.page)).tables
-        assert (seen.topic, seen.in_table.rows, seen.in_table.files) == ("served", 7, 2)
+        assert (seen.topic, seen.in_table.rows) == ("served", 7)
+        assert seen.in_table.files >= 2  # one for each commit
         assert (seen.lag_messages, seen.failure, seen.in_table.dead_letters) == (0, "", 0)
         assert seen.in_table.committed_ms > 0
         with pytest.raises(urllib.error.HTTPError, match="401"):
@@ -732,5 +733,5 @@ def test_a_disk_that_is_full_is_told_with_its_place_and_the_remedy(
     assert own.code("run", "--once") == (
         1,
         f"full: 0 rows, then: [Errno 28] No space left on device, below {own.place}: free space "
-        "there, or look after its limits and rights\n",
+        "there, or look after its limits\n",
     )
