@@ -27,6 +27,7 @@ from .commits import Conflict, Prepared, commit, prepare
 from .data_files import data_file
 from .errors import LakeError
 from .progress import LETTERS_KEY, Progress, ancestors, progress_of
+from .scan import tasks_of
 from .table_schema import row_schema
 
 SUFFIX = "__dlq"
@@ -108,13 +109,14 @@ class DeadLetters:
 
     def files(self, main: Table) -> tuple[Table, list[str]] | None:
         """The table and its files as of this state of the main one, which it need not have followed
-        yet; None when there never was a dead letter. LakeError where nobody can tell them."""
+        yet; None when there never was a dead letter. LakeError where nobody can tell them, and for
+        delete files."""
         progress = progress_of(main.metadata, ".".join(main.name()))
         found = self.at(progress)
         if found is None:
             return None
         table, snapshot_id = found
-        tasks = table.scan(snapshot_id=snapshot_id).plan_files()
+        tasks = tasks_of(table.scan(snapshot_id=snapshot_id), ".".join(table.name()))
         paths = dict.fromkeys(task.file.file_path for task in tasks)
         if snapshot_id is None:
             at, changes = followed(table), changes_of(main.metadata)

@@ -28,8 +28,9 @@ from .errors import LakeError, NoTable
 from .progress import progress_of, queue_key, queue_of
 from .rows.columns import BY_NAME
 from .rows.ranges import QueueRange
+from .scan import tasks_of
 from .table_schema import COLUMNS, STORE_TIME, row_schema
-from .topic_log import Source
+from .topic_log import Bounds, Source
 
 if TYPE_CHECKING:
     import pandas
@@ -128,17 +129,8 @@ class TopicTable:
 
     @cached_property
     def tasks(self) -> list[FileScanTask]:
-        """The table's Parquet files. LakeError when rows of them are deleted by delete files, which
-        a reader of Parquet does not see."""
-        found = list(self.table.scan(self._since).plan_files())
-        for task in found:
-            if task.delete_files:
-                raise LakeError(
-                    f"table {self._name} has delete files (first beside {task.file.file_path}): "
-                    "its Parquet files alone would show deleted rows; rewrite the table's data "
-                    "files with the engine that deleted them"
-                )
-        return found
+        """The table's Parquet files. LakeError when rows of them are deleted by delete files."""
+        return tasks_of(self.table.scan(self._since), self._name)
 
     @cached_property
     def ranges(self) -> tuple[QueueRange, ...]:
@@ -146,6 +138,10 @@ class TopicTable:
         bounds, failures = self._source.bounds(self.topic)
         if failures:
             raise LakeError(f"the live part of topic {self.topic} can't be read: {failures[0]}")
+        return self.ranges_in(bounds)
+
+    def ranges_in(self, bounds: Mapping[MessageQueue, Bounds]) -> tuple[QueueRange, ...]:
+        """The messages behind the table in queues with these bounds. LakeError as of `ranges`."""
         queues = list(bounds)
         since = None if self.since_ms is None else self._source.offsets_at(queues, self.since_ms)
         found = []

@@ -283,6 +283,21 @@ def test_dead_letters_that_lack_too_many_changes_are_refused(catalog: LakeCatalo
         letters.files(main)
 
 
+def test_dead_letters_that_another_engine_deleted_by_files_are_refused(
+    catalog: LakeCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = MemoryLog()
+    source.send(1, body=b"dead")
+    Materializer(catalog, source, "orders", "orders", fields=parse("id bigint")).copy()
+    main = catalog.load("orders", "orders")
+    scan = catalog.load("orders__dlq", "orders", of_dead_letters=True).scan()
+    [task] = scan.plan_files()
+    task.delete_files.add(task.file)
+    monkeypatch.setattr(type(scan), "plan_files", lambda self: [task])
+    with pytest.raises(LakeError, match=r"table rocketmq\.orders__dlq has delete files"):
+        DeadLetters(catalog, "orders", "orders").files(main)
+
+
 def test_a_topic_named_as_the_dead_letters_of_another_keeps_its_name(
     cluster: LocalCluster, config: Path
 ) -> None:
