@@ -116,8 +116,8 @@ def progress_of(metadata: "TableMetadata", name: str) -> Progress:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a table has: rows, files and their bytes, its last snapshot, dead letters beside it, and
-    the messages that were gone before they were read."""
+    """What a table has: rows, files and their bytes, dead letters beside it, messages that were
+    gone before they were read, and its last snapshot; None and 0 before the first commit."""
 
     rows: int = 0
     files: int = 0

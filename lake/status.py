@@ -63,7 +63,8 @@ def status(
         if failures:
             raise LakeError("; ".join(failures))
         skips = settings.on_gone == "skip"
-        _ = TopicTable(table, source, topic, skips_gone=skips).ranges  # whether the log goes on
+        # Refuses a log that does not go on where the table ends.
+        TopicTable(table, source, topic, skips_gone=skips).ranges_in(bounds)
     except NoTable as wrong:
         found.failure = NOT_YET if settings.pattern else str(wrong)
     except (LakeError, AerobeeError, DataLossError) as wrong:

@@ -6,24 +6,13 @@ from collections.abc import Sequence
 import aiohttp
 import msgspec
 
+from ...lake.progress import Totals
 from ..bearer import Bearer
 from ..texts import Text, TextError, text_of
 
 ANSWER_SECONDS = 5.0  # of one lake, while a visitor waits
 ANSWER_BYTES_MAX = 32 << 20  # of one status; a table has about 1 KiB
 LAKES_MAX = 32  # of a cluster
-
-
-class InTable(msgspec.Struct, frozen=True):
-    """What a table has; `snapshot` is None before the first commit, and `committed_ms` 0."""
-
-    rows: int = 0
-    files: int = 0
-    bytes: int = 0
-    dead_letters: int = 0
-    gone: int = 0
-    snapshot: int | None = None
-    committed_ms: int = 0
 
 
 class LakeTable(msgspec.Struct, frozen=True):
@@ -33,7 +22,7 @@ class LakeTable(msgspec.Struct, frozen=True):
     table: str
     lag_seconds: float
     lag_messages: int
-    in_table: InTable
+    in_table: Totals
     failure: str = ""
     last_failure: str = ""
     last_failure_ms: int = 0

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from ..table_schema import REASON
-from .fields import Field, Kind, ddl
+from .fields import Field, Kind, ddl, schema_of
 
 Check = Callable[[Any, str], None]  # of a value, with its place
 DEPTH_MAX = 100  # of a body: arrays and objects within each other
@@ -41,7 +41,7 @@ class BodyDecoder:
 
     def __init__(self, fields: Sequence[Field]) -> None:
         self.fields = tuple(fields)
-        self.schema = pa.schema([pa.field(each.name, each.kind.arrow) for each in fields])
+        self.schema = schema_of(fields)
         names = [f"f{number}" for number in range(len(fields))]
         body = msgspec.defstruct(
             "Body",
@@ -108,7 +108,7 @@ class Decoding:
         """The columns behind those of a message, in Arrow."""
         if self.is_dead:
             return pa.schema([pa.field(REASON, pa.string())])
-        return pa.schema([pa.field(each.name, each.kind.arrow) for each in self.fields])
+        return schema_of(self.fields)
 
     @property
     def ddl(self) -> str:

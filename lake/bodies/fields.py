@@ -138,6 +138,11 @@ def ddl(fields: Iterable[Field]) -> str:
     return ", ".join(f"{_name(each.name)} {each.kind}" for each in fields)
 
 
+def schema_of(fields: Iterable[Field]) -> pa.Schema:
+    """The fields as columns of Arrow."""
+    return pa.schema([pa.field(each.name, each.kind.arrow) for each in fields])
+
+
 def ddl_of(kind: IcebergType) -> str:
     """A type of Iceberg as a DDL spells it; its own text for one that no DDL declares."""
     if isinstance(kind, ListType):

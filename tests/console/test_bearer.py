@@ -1,7 +1,6 @@
 """The token of an HTTP endpoint: asked for by metrics and status, not by the probes."""
 
 from collections.abc import Generator
-from typing import Any
 
 import aiohttp
 import pytest
@@ -9,6 +8,7 @@ from aerobee.console.bearer import Bearer
 from aerobee.console.endpoint import DaemonView, Endpoint
 from aerobee.console.metrics_merge import fetched
 from aerobee.console.metrics_port import MetricsPort
+from aerobee.protocol.aio.slices import step_per_tick
 
 TOKEN = b"0123456789abcdef"
 
@@ -18,18 +18,11 @@ def view() -> DaemonView:
         yield
         return {}
 
-    async def in_slices(steps: Generator[object, None, Any]) -> Any:
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                return done.value
-
     return DaemonView(
         fault=lambda: None,
         not_ready=lambda: None,
         metrics=lambda: [("up", "gauge", "1", (), [((), 1.0)])],
-        in_slices=in_slices,
+        in_slices=step_per_tick,
         status=status,
     )
 

@@ -3,7 +3,6 @@ connection to an address that the name servers don't list."""
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import pytest
@@ -16,14 +15,6 @@ from aerobee.protocol.message.message_id import offset_message_id
 from ...waiting import LONG
 from ..fake_cluster import Shop
 from .site import Parsed, Site
-
-
-@pytest.fixture
-async def shop() -> AsyncIterator[Shop]:
-    shop = Shop("orders")
-    await shop.start()
-    yield shop
-    await shop.stop()
 
 
 @pytest.mark.parametrize(

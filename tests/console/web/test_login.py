@@ -21,14 +21,6 @@ ELSEWHERE = "http://evil.example"
 
 
 @pytest.fixture
-async def shop() -> AsyncIterator[Shop]:
-    shop = Shop("orders")
-    await shop.start()
-    yield shop
-    await shop.stop()
-
-
-@pytest.fixture
 async def site(shop: Shop) -> AsyncIterator[Site]:
     async with Site({"main": shop.address}) as site:
         yield site

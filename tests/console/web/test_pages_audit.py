@@ -19,14 +19,6 @@ BOB = Visitor("bob", Right.OPERATE, address="127.0.0.2")
 
 
 @pytest.fixture
-async def shop() -> AsyncIterator[Shop]:
-    shop = Shop("orders")
-    await shop.start()
-    yield shop
-    await shop.stop()
-
-
-@pytest.fixture
 async def site(shop: Shop) -> AsyncIterator[Site]:
     async with Site({"main": shop.address}) as site:
         yield site

@@ -13,6 +13,7 @@ from aerobee.console.clusters import lakes
 from aerobee.console.clusters.lakes import Lakes
 from aerobee.console.endpoint import DaemonView, Endpoint
 from aerobee.harness.java_side import free_ports
+from aerobee.protocol.aio.slices import step_per_tick
 from aiohttp import web
 
 from ..fake_cluster import Shop
@@ -48,27 +49,12 @@ async def running(*tables: dict[str, Any], token: bytes = b"", **more: Any) -> A
         yield
         return {"daemon": "lake", "failure": "", "tables": list(tables), **more}
 
-    async def in_slices(steps: Generator[object, None, Any]) -> Any:
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                return done.value
-
-    view = DaemonView(lambda: None, lambda: None, lambda: (), in_slices, status)
+    view = DaemonView(lambda: None, lambda: None, lambda: (), step_per_tick, status)
     endpoint = Endpoint("127.0.0.1", 0, view, token=token)
     await endpoint.start()
     assert endpoint.url is not None
     yield endpoint.url.rstrip("/")
     await endpoint.stop()
-
-
-@pytest.fixture
-async def shop() -> AsyncIterator[Shop]:
-    shop = Shop("orders")
-    await shop.start()
-    yield shop
-    await shop.stop()
 
 
 def site_of(shop: Shop, *urls: str, token: bytes = b"", **more: Any) -> Site:

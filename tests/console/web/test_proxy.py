@@ -2,11 +2,9 @@
 
 import ssl
 import time
-from collections.abc import AsyncIterator
 from http.cookies import SimpleCookie
 from pathlib import Path
 
-import pytest
 from aerobee.console.access.passwords import hash_password
 from aerobee.console.access.reverse_proxy import ReverseProxy
 from aerobee.console.access.rights import Right
@@ -18,14 +16,6 @@ from .site import Site
 
 HEADER = "X-Forwarded-User"
 LOCAL = "127.0.0.1"
-
-
-@pytest.fixture
-async def shop() -> AsyncIterator[Shop]:
-    shop = Shop("orders")
-    await shop.start()
-    yield shop
-    await shop.stop()
 
 
 async def log_in(site: Site, name: str) -> tuple[int, str, str]:
