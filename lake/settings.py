@@ -191,7 +191,8 @@ class SettingsFile:
     def __init__(self, path: Path, namesrv_addr: str = "") -> None:
         self.path = path
         self._namesrv_addr = namesrv_addr
-        self._stamp: tuple[int, ...] = ()
+        self._stamp: tuple[int, ...] = ()  # as it was read
+        self._seen: tuple[int, ...] = ()  # at the last call of `changed`
 
     def read(self) -> LakeSettings:
         """The settings. LakeError as by `read`."""
@@ -202,9 +203,10 @@ class SettingsFile:
         return found
 
     def changed(self) -> LakeSettings | None:
-        """The settings if the file is another one than at the last call, else None. LakeError as by
-        `read`, once for each change."""
-        return None if self._stamp_now() == self._stamp else self.read()
+        """The settings if the file has changed since it was read and not since the last call (an
+        editor may be writing it), else None. LakeError as by `read`, once for each change."""
+        before, self._seen = self._seen, self._stamp_now()
+        return self.read() if self._stamp != self._seen == before else None
 
     def _stamp_now(self) -> tuple[int, ...]:
         try:

@@ -441,7 +441,9 @@ async def test_a_file_that_can_not_be_read_ends_nothing(
     settings = place.topics("unhurt")
     async with following(place, settings) as (lake, path):
         await rows(lake, "unhurt", 3)
-        path.write_text("tables: [")
+        beside = path.with_name("beside")
+        beside.write_text("tables: [")
+        beside.replace(path)
         await until(lambda: lake.failure)
         assert f"{path} can't be read: line 1, column 10: while parsing" in lake.failure
         assert lake.failure.endswith("; the lake goes on with the entries of before")

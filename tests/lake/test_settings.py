@@ -8,7 +8,14 @@ import pytest
 pytest.importorskip("pyiceberg")
 
 from aerobee.lake.errors import LakeError
-from aerobee.lake.settings import LakeSettings, TableSettings, catalog_of, read, write
+from aerobee.lake.settings import (
+    LakeSettings,
+    SettingsFile,
+    TableSettings,
+    catalog_of,
+    read,
+    write,
+)
 
 FULL = """\
 place: s3://bucket/lake
@@ -67,6 +74,26 @@ def test_a_file_is_for_its_owner_alone_and_is_replaced_at_once(
     assert read(path).place == "new"
     assert path.stat().st_mode & 0o777 == 0o600
     assert list(tmp_path.iterdir()) == [path]  # nothing is left beside it
+
+
+def test_a_changed_file_counts_once_it_stands_still(tmp_path: Path) -> None:
+    path = tmp_path / "lake.yaml"
+    write(path, LakeSettings(place="first"))
+    file = SettingsFile(path)
+    assert file.read().place == "first"
+    assert file.changed() is None
+    path.write_text("")  # an editor begins to write
+    assert file.changed() is None
+    path.write_text("place: second\n")
+    assert file.changed() is None
+    found = file.changed()
+    assert found is not None
+    assert found.place == "second"
+    path.write_text("tables: [")
+    assert file.changed() is None
+    with pytest.raises(LakeError, match="can't be read"):
+        file.changed()
+    assert file.changed() is None  # each change is told once
 
 
 def test_a_folder_is_no_file_of_settings(tmp_path: Path) -> None:
