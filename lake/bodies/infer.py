@@ -187,9 +187,8 @@ def _complete(kind: Kind, place: str, left_out: list[tuple[str, str]]) -> Kind |
     """The type without what no column can have, which is appended to `left_out`; None when nothing
     is left."""
     if kind.name == _MIXED:
-        left_out.append(
-            (place, f"its values have several types: {', '.join(e.name for e in kind.fields)}")
-        )
+        types = ", ".join(sorted(each.name for each in kind.fields))
+        left_out.append((place, f"its values have several types: {types}"))
         return None
     if kind == _NOTHING or (kind.name in _NESTED and not kind.fields):
         left_out.append((place, "it never has a value"))

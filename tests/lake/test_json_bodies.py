@@ -4,6 +4,7 @@ import json
 import math
 import re
 from datetime import UTC, date, datetime
+from itertools import permutations
 from random import Random
 from typing import Any
 
@@ -304,8 +305,14 @@ def test_a_struct_whose_names_differ_in_case_alone_is_left_out_with_the_reason()
     assert ddl(found.fields) == "n bigint"
     assert dict(found.left_out) == {
         "o": "the field id is there twice",
-        "x.y[]": "its values have several types: bigint, string, boolean, struct",
+        "x.y[]": "its values have several types: bigint, boolean, string, struct",
     }
+
+
+def test_what_is_said_of_several_types_does_not_depend_on_the_order_of_bodies() -> None:
+    bodies = [b'{"n": 1, "x": "a"}', b'{"n": 2, "x": true}', b'{"x": 3}']
+    said = {inferred(each).left_out for each in permutations(bodies)}
+    assert said == {(("x", "its values have several types: bigint, boolean, string"),)}
 
 
 def test_bodies_without_columns_infer_none() -> None:
