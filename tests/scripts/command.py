@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -126,17 +125,6 @@ def running(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> 
         assert "Traceback" not in stderr.read_text()
 
 
-@contextmanager
-def _signal_handlers_kept() -> Iterator[None]:
-    """uvloop leaves handlers of its closed loop, which a daemon that is a process ends with."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 class Inside:
     """Runs commands in this process, which is quicker: `done` as `aerobee`, the others as those
     of their names. A call returns exit code, standard output, standard error."""
@@ -150,8 +138,7 @@ class Inside:
 
     def __call__(self, *words: str) -> tuple[int, str, str]:
         self._capsys.readouterr()
-        with _signal_handlers_kept():
-            code = main(words)
+        code = main(words)
         out, error = self._capsys.readouterr()
         return code, out, error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -30,9 +31,12 @@ def inside(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Inside:
+) -> Iterator[Inside]:
     """Commands in this process, in the environment that `aerobee` of command.py has."""
     for name in os.environ.keys() - environment():
         monkeypatch.delenv(name)
     monkeypatch.setattr(os, "nice", lambda _: 0)  # this process can't take it back
-    return Inside(capsys, monkeypatch, tmp_path_factory.mktemp("inside"))
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield Inside(capsys, monkeypatch, tmp_path_factory.mktemp("inside"))
+    for number, handler in handlers.items():  # a daemon's ends with its process, not with its loop
+        signal.signal(number, handler)
