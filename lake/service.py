@@ -19,6 +19,7 @@ import msgspec
 
 from ..client.base.security import OPEN, Security
 from ..client.errors import AerobeeError
+from ..store.base.errors import NO_ROOM
 from .catalog import LakeCatalog, table_name
 from .commits import Conflict
 from .compaction import DAY_MS, Stopped
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}  # of writes alone
+DISK_ERRORS = {*NO_ROOM, errno.EROFS}  # of writes alone
 FILE_SECONDS = 2.0  # between two looks at the file of the settings
 DISCOVERY_SECONDS = 30.0
 PAUSE_SECONDS_MAX = 60.0  # after errors

@@ -64,11 +64,12 @@ class _Client(Reader, Asking):
         """The offset of a group in a queue; -1 when its broker has none."""
         header = QueryConsumerOffset(group, queue.topic, queue.queue_id, zero_if_missing=False)
         address, code = await broker_of(self._open(), queue), codes.QUERY_CONSUMER_OFFSET
-        answer = await self._open().request(address, code, header)
-        if answer.code == codes.QUERY_NOT_FOUND:
+        try:
+            answer = await self._open().ask(address, code, header)
+        except BrokerError as wrong:
+            if wrong.code != codes.QUERY_NOT_FOUND:
+                raise
             return -1
-        if answer.code != codes.SUCCESS:
-            raise BrokerError(answer.code, answer.remark, address, f"tell the offset of {group}")
         return header_of(answer, OffsetResponse, code).offset
 
     async def move(self, group: str, queue: MessageQueue, offset: int) -> None:

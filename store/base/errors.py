@@ -56,7 +56,7 @@ class WritesRefused(StoreError):
     """The store takes no messages now; the text says why, such as a disk that has failed."""
 
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of a disk
 _NO_RIGHT = (errno.EACCES, errno.EPERM, errno.EROFS)
 _SHORT = {
     errno.EMFILE: "the process has no file numbers left; raise ulimit -n (LimitNOFILE= of a unit)",
@@ -89,7 +89,7 @@ def own_shortages(path: Path | str, action: str) -> Iterator[None]:
 def readable_error(wrong: OSError, path: Path | str, action: str) -> StoreError:
     """The StoreError for an OSError while doing `action` (such as "make") to `path`."""
     reason = os.strerror(wrong.errno) if wrong.errno else str(wrong)
-    if wrong.errno in _NO_ROOM:
+    if wrong.errno in NO_ROOM:
         return DiskFull(f"no room to {action} {path} ({reason}); free some space, then go on")
     if wrong.errno in _NO_RIGHT:
         return NotWritable(

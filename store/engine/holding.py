@@ -67,8 +67,7 @@ class Holding:
                 yield
 
     def _held(self, queue: ConsumeQueue | BatchQueue) -> Held | None:
-        hold_of = self._state.hold_of
-        hold = None if hold_of is None else hold_of(queue.topic, queue.queue_id)
+        hold = self._state.hold(queue.topic, queue.queue_id)
         if hold is None:
             return None
         place = queue.place_from(hold.offset)

@@ -62,7 +62,7 @@ class StoreState:
         self.is_bounded = settings.sync_flush or settings.controller_mode
         self.batch_topics: AbstractSet[str] = frozenset()  # new queues of them are batch queues
         self.topic_rules: Mapping[str, TopicRule] = {}  # of topics with a retention of their own
-        # The hold of a queue with the least offset; None without groups that the log waits for.
+        # Answers `hold`; None without groups that the log waits for.
         self.hold_of: Callable[[str, int], Hold | None] | None = None
         self.light_arrived: dict[tuple[str, int], None] = {}  # light queues with new messages
         self.last_ms = 0  # store time of the last message
@@ -80,6 +80,10 @@ class StoreState:
     def measure_memory(self) -> None:
         """Estimate how much of the log is in memory, from the memory of this machine."""
         self.memory_bytes = memory_part(self.settings.memory_ratio_percent)
+
+    def hold(self, topic: str, queue_id: int) -> Hold | None:
+        """The hold of a queue with the least offset; None where no group holds it."""
+        return None if self.hold_of is None else self.hold_of(topic, queue_id)
 
     def has_batch_queue(self, topic: str, queue_id: int) -> bool:
         """True if this queue is a batch queue, or becomes one. A queue never changes its kind."""

@@ -57,8 +57,7 @@ class TopicRetention:
 
     def _move(self, queue: ConsumeQueue, offset: int) -> None:
         """Move the least offset of a queue forward, at most to where a group holds it."""
-        hold_of = self._state.hold_of
-        hold = None if hold_of is None else hold_of(queue.topic, queue.queue_id)
+        hold = self._state.hold(queue.topic, queue.queue_id)
         if hold is not None:
             offset = min(offset, hold.offset)
         queue.min_offset = max(queue.min_offset, offset)

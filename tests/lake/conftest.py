@@ -10,9 +10,17 @@ import pytest
 pytest.importorskip("pyiceberg")
 
 from aerobee.lake.catalog import LakeCatalog
+from aerobee.testing.cluster import LocalCluster
 
 from .memory_log import MemoryLog
 from .tables import catalog_in
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """One for all tests of a file, each with topics of its own."""
+    with LocalCluster() as one:
+        yield one
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The consumer group of a lake: its offsets at the brokers are those of the tables."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -24,13 +24,6 @@ from .test_service import Place, entry, place, rows, running
 __all__ = ["place"]
 
 GROUP = "a-lake"
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    """One for all tests, each with a topic of its own."""
-    with LocalCluster() as one:
-        yield one
 
 
 @pytest.fixture

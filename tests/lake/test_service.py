@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -32,13 +32,6 @@ from ..waiting import LONG, until
 from .tables import contents
 
 Send = Callable[..., Awaitable[None]]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    """One for all tests, each with topics of its own."""
-    with LocalCluster() as one:
-        yield one
 
 
 @pytest.fixture

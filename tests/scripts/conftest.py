@@ -38,5 +38,5 @@ def inside(
     monkeypatch.setattr(os, "nice", lambda _: 0)  # this process can't take it back
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield Inside(capsys, monkeypatch, tmp_path_factory.mktemp("inside"))
-    for number, handler in handlers.items():  # a daemon's ends with its process, not with its loop
+    for number, handler in handlers.items():  # uvloop leaves those of a daemon's closed loop
         signal.signal(number, handler)

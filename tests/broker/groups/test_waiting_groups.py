@@ -10,22 +10,14 @@ from aerobee.protocol.headers.offsets import UpdateConsumerOffset
 
 from ...clocks import Clock
 from ..conftest import Caller, Config, Run
-from ..runtime.test_cleaner import BODY, FILE_BYTES, Disk, fill, full
+from ..runtime.test_cleaner import AT_ONCE, BODY, FILE_BYTES, Disk, fill, full
 
 __all__ = ["full"]
 
 
 @pytest.fixture
 async def running(full: Disk, run: Run, config: Config) -> tuple[Broker, Caller]:
-    return await run(
-        config(
-            mapped_file_size_commit_log=FILE_BYTES,
-            delete_commit_log_files_interval=0,
-            delete_consume_queue_files_interval=0,
-            delete_when=";".join(map(str, range(24))),
-            retain_until_consumed_by="lake;typo",
-        )
-    )
+    return await run(config(**AT_ONCE, retain_until_consumed_by="lake;typo"))
 
 
 async def commit(caller: Caller, offset: int, *, topic: str = "T", group: str = "lake") -> None:

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aerobee.broker.server import Broker
@@ -17,6 +18,12 @@ from ..conftest import Caller, Config, Run, records
 
 FILE_BYTES = 8192
 BODY = bytes(1_500)  # four messages per file of the log
+AT_ONCE: dict[str, Any] = {  # files that may go do, at any hour
+    "mapped_file_size_commit_log": FILE_BYTES,
+    "delete_commit_log_files_interval": 0,
+    "delete_consume_queue_files_interval": 0,
+    "delete_when": ";".join(map(str, range(24))),
+}
 
 
 class Disk(disk.Disk):
@@ -46,15 +53,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 @pytest.fixture
 async def running(full: Disk, run: Run, config: Config) -> tuple[Broker, Caller]:
-    return await run(
-        config(
-            mapped_file_size_commit_log=FILE_BYTES,
-            mapped_file_size_consume_queue=80,
-            delete_commit_log_files_interval=0,
-            delete_consume_queue_files_interval=0,
-            delete_when="00;01;02;03;04;05;06;07;08;09;10;11;12;13;14;15;16;17;18;19;20;21;22;23",
-        )
-    )
+    return await run(config(**AT_ONCE, mapped_file_size_consume_queue=80))
 
 
 async def fill(broker: Broker, caller: Caller, count: int, clock: Clock, *, old: int) -> None:
