@@ -17,7 +17,6 @@ from ..texts import Text
 
 FOLDER = Path(__file__).parent / "texts"
 COOKIE = "aerobee-language"
-COOKIE_SECONDS = 365 * 86_400
 RANGES_MAX = 20  # of Accept-Language; the rest is not read
 
 

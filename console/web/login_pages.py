@@ -1,5 +1,6 @@
-"""The pages outside of a session: the login, the end of a session, the choice of a language."""
+"""The pages outside of a session: login, logout, and the choice of a language and of a theme."""
 
+from collections.abc import Collection
 from urllib.parse import urlencode
 
 from aiohttp import web
@@ -9,11 +10,13 @@ from ..access.attempts import TooMany
 from ..access.one_time_link import SECONDS
 from ..access.rights import Right
 from ..texts import Text, TextError, refusal, status_of, text_of
-from .languages import COOKIE, COOKIE_SECONDS, LANGUAGES
-from .routes import Route
+from . import languages, themes
+from .languages import LANGUAGES
+from .routes import Handler, Route
 from .site import Site
 
 NEXT_CHARS_MAX = 2_000
+CHOICE_SECONDS = 365 * 86_400  # of a language or a theme
 
 
 class LoginPages:
@@ -29,7 +32,13 @@ class LoginPages:
         found = [
             Route("GET", "/login", None, self._login),
             Route("POST", "/logout", Right.VIEW, self._logout),
-            Route("POST", "/language", None, self._language),
+            Route(
+                "POST",
+                "/language",
+                None,
+                self._keeping("language", languages.COOKIE, [one.code for one in LANGUAGES]),
+            ),
+            Route("POST", "/theme", None, self._keeping("theme", themes.COOKIE, [*themes.THEMES])),
         ]
         if self._access.link is not None:
             found.append(Route("POST", "/login/link", None, self._new_link))
@@ -121,27 +130,32 @@ class LoginPages:
         guard.end(request, answer)
         return answer
 
-    async def _language(self, request: web.Request) -> web.StreamResponse:
-        """Keep a visitor's language in a cookie, and go back to the page."""
-        guard = self._access.guard
-        fields = await guard.form(request, None)
-        code = fields.get("language", "")
-        known = [one.code for one in LANGUAGES]
-        if code not in known:
-            raise refusal(
-                web.HTTPBadRequest,
-                "language is %(code)s; give one of %(known)s",
-                code=f"{code[:80]!r}",
-                known=", ".join(known),
+    def _keeping(self, field: str, cookie: str, known: Collection[str]) -> Handler:
+        """Keeps what a visitor chooses in a cookie, and goes back to the page."""
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            guard = self._access.guard
+            fields = await guard.form(request, None)
+            value = fields.get(field, "")
+            if value not in known:
+                raise refusal(
+                    web.HTTPBadRequest,
+                    "%(field)s is %(value)s; give one of %(known)s",
+                    field=field,
+                    value=f"{value[:80]!r}",
+                    known=", ".join(known),
+                )
+            back = self._here(fields.get("back", ""))
+            answer = web.Response(status=303, headers={"Location": back})
+            answer.set_cookie(
+                cookie,
+                value,
+                path=guard.path,
+                max_age=CHOICE_SECONDS,
+                httponly=True,
+                samesite="Strict",
+                secure=guard.is_secure,
             )
-        answer = web.Response(status=303, headers={"Location": self._here(fields.get("back", ""))})
-        answer.set_cookie(
-            COOKIE,
-            code,
-            path=guard.path,
-            max_age=COOKIE_SECONDS,
-            httponly=True,
-            samesite="Strict",
-            secure=guard.is_secure,
-        )
+            return answer
+
         return answer

@@ -41,10 +41,11 @@ def environment(language: Language = ENGLISH) -> Environment:
     )
     found.filters |= {
         one.__name__: partial(one, language=language)
-        for one in (number, rate, when, clock, age, size, percent, spark)
+        for one in (number, rate, when, exact, clock, age, size, percent, spark)
     }
     install(found, language, final)
     found.globals["static"] = static_name
+    found.filters["beside"] = partial(zip, strict=True)
     return found
 
 
@@ -80,7 +81,7 @@ def number(value: float | None, language: Language = ENGLISH) -> str | Markup:
 
 def rate(value: float | None, language: Language = ENGLISH) -> str | Markup:
     """A rate a second."""
-    return unknown(language) if value is None else f"{value:,.1f}"
+    return unknown(language) if value is None else f"{value:,.1f}/s"
 
 
 def percent(value: float | None, language: Language = ENGLISH) -> str | Markup:
@@ -116,24 +117,37 @@ def age(seconds: float | None, language: Language = ENGLISH) -> str | Markup:
 
 
 def when(ms: int | None, language: Language = ENGLISH) -> Markup:
-    """A time as UTC; the page's script adds the local time."""
-    if ms is None:
-        return unknown(language)
-    if not 0 <= ms <= TIME_MS_MAX:
-        return escape(language.say("%(ms)s ms, which is no time") % {"ms": ms})
-    found = datetime.fromtimestamp(ms / 1000, UTC)
-    text = found.isoformat(" ", "milliseconds").replace("+00:00", "")
-    return Markup('<time datetime="{}">{} UTC</time>').format(found.isoformat(), text)
+    """A time in UTC, as short as it can be: of today the time of day, else the minute. The exact
+    one is its title; the page's script adds the local time to that."""
+    return _time(ms, language, lambda at: f"{at:%H:%M:%S}" if _is_today(at) else f"{at:%F %H:%M}")
+
+
+def exact(ms: int | None, language: Language = ENGLISH) -> Markup:
+    """A time in UTC with its milliseconds."""
+    return _time(ms, language, _in_full)
 
 
 def clock(ms: int | None, language: Language = ENGLISH) -> Markup:
     """The time of day of a moment that has just been, in UTC."""
+    return _time(ms, language, lambda at: f"{at:%H:%M:%S} UTC")
+
+
+def _time(ms: int | None, language: Language, text: Callable[[datetime], str]) -> Markup:
     if ms is None:
         return unknown(language)
     if not 0 <= ms <= TIME_MS_MAX:
-        return when(ms, language)
-    found = datetime.fromtimestamp(ms / 1000, UTC)
-    return Markup('<time datetime="{}">{:%H:%M:%S} UTC</time>').format(found.isoformat(), found)
+        return escape(language.say("%(ms)s ms, which is no time") % {"ms": ms})
+    at = datetime.fromtimestamp(ms / 1000, UTC)
+    shown = Markup('<time datetime="{}" title="{}">{}</time>')
+    return shown.format(at.isoformat(), _in_full(at), text(at))
+
+
+def _in_full(at: datetime) -> str:
+    return f"{at:%F %H:%M:%S}.{at.microsecond // 1000:03} UTC"
+
+
+def _is_today(at: datetime) -> bool:
+    return at.date() == datetime.now(UTC).date()
 
 
 def spark(values: list[float | None], language: Language = ENGLISH) -> Markup:

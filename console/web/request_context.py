@@ -1,8 +1,9 @@
 """The context of one request: session, cluster, and the parameters of the URL."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from ...client.base.identity import now_ms
@@ -20,7 +21,7 @@ from ..texts import Text, TextError
 from ..times import time_ms
 from .answers import Listed, Samples
 
-ROWS = 100  # of one page of a list
+ROWS = 50  # of one page of a list
 ASK_SECONDS = 5.0  # of one broker, while a visitor waits
 TEXT_CHARS_MAX = 4_096  # of one parameter
 
@@ -222,29 +223,32 @@ def listed(
     context: RequestContext,
     rows: list[Row],
     columns: Mapping[str, Callable[[Any], Any]],
-    default: str,
+    default: str = "",
     named: Callable[[Any], str] = lambda row: row.name,
+    prefix: str = "",
 ) -> Listed[Row]:
     """A page of a list: filtered by `q` in the name, sorted by a column of `columns` (`-` before
-    it: downwards), with the number of all."""
-    q = context.text("q")
+    it: downwards), with the number of all. Further lists of a page have a `prefix` before their
+    parameters, such as `queues.q`."""
+    q = context.text(f"{prefix}q")
     total = len(rows)
     if q:
         rows = [row for row in rows if q.lower() in named(row).lower()]
-    sort = context.text("sort", default)
-    key = columns.get(sort.removeprefix("-"))
-    if key is None:
-        raise BadQuery(
-            "sort is %(sort)s; give one of %(columns)s, or - before it",
-            sort=f"{sort[:80]!r}",
-            columns=", ".join(columns),
-        )
-    column = key
-    known = [row for row in rows if column(row) is not None]
-    known.sort(key=column, reverse=sort.startswith("-"))
-    rows = known + [row for row in rows if column(row) is None]
+    sort = context.text(f"{prefix}sort") or default
+    if sort:
+        column = columns.get(sort.removeprefix("-"))
+        if column is None:
+            raise BadQuery(
+                "%(name)s is %(sort)s; give one of %(columns)s, or - before it",
+                name=f"{prefix}sort",
+                sort=f"{sort[:80]!r}",
+                columns=", ".join(columns),
+            )
+        known = [row for row in rows if column(row) is not None]
+        known.sort(key=column, reverse=sort.startswith("-"))
+        rows = known + [row for row in rows if column(row) is None]
     pages = max(1, -(-len(rows) // ROWS))
-    page = min(context.number("page", 1, 1, 1_000_000), pages)
+    page = min(context.number(f"{prefix}page", 1, 1, 1_000_000), pages)
     return {
         "rows": rows[(page - 1) * ROWS : page * ROWS],
         "total": total,
@@ -254,6 +258,24 @@ def listed(
         "sort": sort,
         "q": q,
     }
+
+
+def paged(
+    context: RequestContext, prefix: str, rows: list[Row], columns: Sequence[Sequence[str]]
+) -> Listed[Row]:
+    """A list of a page for its template: `columns` begin with the field that they show, and `q` is
+    sought in all of these."""
+    keys = [key for key, *_ in columns if key]
+
+    def value(row: Any, key: str) -> Any:
+        if isinstance(row, Mapping):
+            return row[key]
+        return row[keys.index(key)] if type(row) is tuple else getattr(row, key)
+
+    def text(row: Any) -> str:
+        return " ".join(str(value(row, key)) for key in keys)
+
+    return listed(context, rows, {key: partial(value, key=key) for key in keys}, "", text, prefix)
 
 
 def cut_at(most: int, count: int) -> Text | None:

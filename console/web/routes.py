@@ -14,16 +14,19 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Page(NamedTuple):
-    """A page: its path and template, its title, what it shows, and whether the menu has it.
+    """A page: its path and template, its title, what it shows, and its place in the menu.
 
-    It needs `right`, for the topic and the group that the parameters `topic` and `group` name where
-    these are given. With `of_all` a visitor is refused that may not see every topic and group.
+    A page of the menu has the heading `section` there; another one is reached from the page
+    `parent`. It needs `right`, for the topic and the group that the parameters `topic` and `group`
+    name where these are given. With `of_all` a visitor is refused that may not see every topic and
+    group.
     """
 
     path: str
     title: str
     view: View
-    in_menu: bool = True
+    section: str = ""
+    parent: str = ""
     right: Right = Right.VIEW
     topic: str = ""
     group: str = ""
@@ -45,24 +48,24 @@ async def _none(context: RequestContext) -> Mapping[str, Any]:
 
 PAGES = (
     Page("overview", "Overview", pages_cluster.overview),
-    Page("topics", "Topics", pages_topics.topics),
-    Page("topic", "Topic", pages_topics.topic, False, topic="name"),
-    Page("groups", "Groups", pages_topics.groups),
-    Page("group", "Group", pages_topics.group, False, group="name"),
-    Page("member", "Member", pages_topics.member, False, group="group"),
-    Page("producers", "Producers", pages_cluster.producers),
-    Page("messages", "Messages", pages_messages.messages, topic="topic"),
-    Page("message", "Message", pages_messages.message, False, topic="topic"),
-    Page("tail", "Live tail", pages_messages.tail, False, topic="topic"),
-    Page("dead_letters", "Dead letters", pages_topics.dead_letters),
-    Page("scheduled", "Scheduled", pages_messages.scheduled),
-    Page("transactions", "Transactions", pages_messages.transactions),
-    Page("lake", "Lake", pages_lake.lake),
-    Page("brokers", "Brokers", pages_cluster.brokers),
-    Page("broker", "Broker", pages_cluster.broker, False),
-    Page("access", "Access", pages_cluster.access, of_all=True),
-    Page("findings", "Findings", pages_cluster.findings, of_all=True),
-    Page("audit", "Audit", pages_audit.audit, right=Right.ADMINISTER),
+    Page("topics", "Topics", pages_topics.topics, "Data"),
+    Page("topic", "Topic", pages_topics.topic, parent="topics", topic="name"),
+    Page("messages", "Messages", pages_messages.messages, "Data", topic="topic"),
+    Page("message", "Message", pages_messages.message, parent="messages", topic="topic"),
+    Page("tail", "Live tail", pages_messages.tail, parent="messages", topic="topic"),
+    Page("dead_letters", "Dead letters", pages_topics.dead_letters, "Data"),
+    Page("scheduled", "Scheduled", pages_messages.scheduled, "Data"),
+    Page("transactions", "Transactions", pages_messages.transactions, "Data"),
+    Page("lake", "Lake", pages_lake.lake, "Data"),
+    Page("groups", "Groups", pages_topics.groups, "Clients"),
+    Page("group", "Group", pages_topics.group, parent="groups", group="name"),
+    Page("member", "Member", pages_topics.member, parent="groups", group="group"),
+    Page("producers", "Producers", pages_cluster.producers, "Clients"),
+    Page("brokers", "Brokers", pages_cluster.brokers, "Cluster"),
+    Page("broker", "Broker", pages_cluster.broker, parent="brokers"),
+    Page("access", "Access", pages_cluster.access, "Cluster", of_all=True),
+    Page("findings", "Findings", pages_cluster.findings, "Cluster", of_all=True),
+    Page("audit", "Audit", pages_audit.audit, "Cluster", right=Right.ADMINISTER),
 )
 # For programs only.
 DATA = (
@@ -70,7 +73,18 @@ DATA = (
     Page("search", "", pages_messages.found_all, topic="topic"),
 )
 # In the menu of those who may act; they answer by their own routes.
-ACTING = (Page("actions", "Actions", _none), Page("redrives", "Redrives", _none))
+ACTING = (
+    Page("actions", "Actions", _none, "Cluster"),
+    Page("redrives", "Redrives", _none, "Cluster"),
+)
 # Streams, which are written as they come.
 SEARCH = Page("messages", "Search", pages_messages.messages, topic="topic")
 TAIL = Page("tail", "Live tail", pages_messages.tail, topic="topic")
+# The page of the menu that each other page belongs to, by template.
+PARENTS = {page.path: page.parent for page in PAGES if page.parent} | {
+    "act_form": "actions",
+    "act_preview": "actions",
+    "act_result": "actions",
+    "definitions": "actions",
+    "redrive": "redrives",
+}

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,8 +23,9 @@ from ..messages.shown import Types
 from ..texts import Text, refusal
 from .languages import LANGUAGES, chosen
 from .rendering import environment, linker
-from .request_context import BadQuery, Forbidden, RequestContext, as_of
-from .routes import ACTING, PAGES, Page
+from .request_context import BadQuery, Forbidden, RequestContext, as_of, paged
+from .routes import ACTING, PAGES, PARENTS, Page
+from .themes import THEMES, chosen_theme
 
 REFRESH_SECONDS = 10  # after which an open page asks for its figures again
 COMPILE_PAUSE_SECONDS = 0.1  # between two templates, a few ms each
@@ -121,13 +124,22 @@ class Site:
             **self._page_of(request),
             "here": _here(request, context),
             "cluster": context.watched.name,
+            "clusters": [
+                name
+                for name in self.clusters.by_name
+                if context.visitor.may(Right.VIEW, cluster=name)
+            ],
             "link": linker(self.base, context.watched.name),
             "request_context": context,
             "menu": self._menu(context),
+            "parent": PARENTS.get(path, ""),
+            "paged": partial(paged, context),
             "may_act": partial(self._may_act, context),
             "may_audit": context.may(Right.ADMINISTER),
             "nonce": nonce.get(),
             "path": path,
+            "query": dict(context.query),
+            "same": partial(_same, self.base, path, context),
             "refresh_s": REFRESH_SECONDS,
             "samples": as_of(context),
             "self_url": str(request.rel_url),
@@ -139,7 +151,13 @@ class Site:
 
     def _page_of(self, request: web.Request) -> dict[str, Any]:
         """The variables of every page, also without a session."""
-        return {"base": self.base, "language": chosen(request), "languages": LANGUAGES}
+        return {
+            "base": self.base,
+            "language": chosen(request),
+            "languages": LANGUAGES,
+            "theme": chosen_theme(request),
+            "themes": THEMES,
+        }
 
     def template(self, request: web.Request, name: str) -> Template:
         """A template in the visitor's language."""
@@ -158,6 +176,7 @@ class Site:
         values = {
             **self._page_of(request),
             "here": f"{self.base}/login?{after}",
+            "nonce": nonce.get(),
             "title": title,
             "data": {"error": None, **data},
         }
@@ -178,12 +197,12 @@ class Site:
         text = self.template(request, path).render(values | {"data": data})
         return web.Response(text=text, content_type="text/html", status=status)
 
-    def _menu(self, context: RequestContext) -> list[Page]:
-        """The pages in the menu of this visitor."""
-        found = [page for page in PAGES if page.in_menu and context.may(page.right)]
+    def _menu(self, context: RequestContext) -> dict[str, list[Page]]:
+        """The pages in the menu of this visitor, by heading."""
+        found = [page for page in PAGES if not page.parent and context.may(page.right)]
         if not self.access.is_read_only and context.visitor.right >= Right.OPERATE:
             found += ACTING
-        return found
+        return {name: list(pages) for name, pages in groupby(found, attrgetter("section"))}
 
     def _may_act(self, context: RequestContext, name: str, query: Mapping[str, Any]) -> bool:
         """True if the visitor may do this action on the topics and groups that `query` names."""
@@ -195,6 +214,11 @@ class Site:
         except Forbidden:
             return False
         return True
+
+
+def _same(base: str, path: str, context: RequestContext, changes: Mapping[str, Any]) -> str:
+    """A link to the present page with some parameters changed; None takes one away."""
+    return linker(base, context.watched.name)(path, **{**context.query, **changes})
 
 
 def _here(request: web.Request, context: RequestContext) -> str:

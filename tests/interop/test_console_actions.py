@@ -442,6 +442,7 @@ async def test_each_action_by_a_user_of_the_cluster_in_a_browser(
         # Another user sees what its rules allow, and the brokers decide about what it does.
         await admin.create_user("bob", "bob-secret")
         await admin.allow("bob", ["Topic:Seen"], ["Sub", "Get", "Pub"])
+        await page.locator("button.who").click()
         await press(page, "Log out")
         await log_in(page, site, "bob", "bob-secret")
         await journey.preview("act/message-send?topic=Seen", body="x")

@@ -1,43 +1,76 @@
-// The console's own script: local times, charts, the length of a live view, and the keyboard's way
-// to what scrolls.
+// The console's own script: local times, charts, the length of a live view, what could not be
+// refreshed, and the keyboard's way to what scrolls.
 "use strict";
 
+const AXIS_FONT = "12px system-ui, sans-serif";
+const CHART_HEIGHT = 180;
+
 function localTimes(root) {
-  for (const one of root.querySelectorAll("time:not([title])")) {
+  for (const one of root.querySelectorAll("time:not([data-local])")) {
     const at = new Date(one.dateTime);
-    if (!Number.isNaN(at.getTime())) one.title = at.toLocaleString() + " " + document.body.dataset.here;
+    if (Number.isNaN(at.getTime())) continue;
+    one.dataset.local = at.toLocaleString();
+    one.title += `\n${one.dataset.local} ${document.body.dataset.here}`;
   }
 }
 
 function reachable(root) {
-  for (const one of root.querySelectorAll("table, pre")) {
+  for (const one of root.querySelectorAll(".table, pre")) {
     if (one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight) one.tabIndex = 0;
   }
 }
 
-function clock(seconds) {
-  const at = new Date(seconds * 1000);
-  const text = at.toTimeString().slice(0, at.getSeconds() ? 8 : 5);
-  return text === "00:00" ? `${at.getMonth() + 1}/${at.getDate()}` : text;
+function clock(seconds) { // in UTC, as all times of the pages
+  const text = new Date(seconds * 1000).toISOString();
+  if (text.slice(11, 19) === "00:00:00") return text.slice(5, 10);
+  return text.slice(11, seconds % 60 ? 19 : 16);
+}
+
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+// The width of a vertical axis: that of its longest label, the tick and the gap.
+function axisWidth(plot, labels, axis) {
+  const longest = (labels || []).reduce((a, b) => (b.length > a.length ? b : a), "");
+  plot.ctx.font = AXIS_FONT;
+  const width = plot.ctx.measureText(longest).width;
+  return Math.ceil(width) + plot.axes[axis].ticks.size + plot.axes[axis].gap + 6;
+}
+
+async function points(figure) {
+  const answer = await fetch(figure.dataset.chart);
+  const found = answer.ok ? await answer.json() : { values: [] };
+  const times = found.values.map((_, n) => (found.first_ms + n * found.step_ms) / 1000);
+  return [times, found.values];
 }
 
 async function chart(figure) {
   if (typeof uPlot === "undefined") return;
-  const answer = await fetch(figure.dataset.chart);
-  if (!answer.ok) return;
-  const found = await answer.json();
-  if (found.values.length < 2) return;
-  const times = found.values.map((_, n) => (found.first_ms + n * found.step_ms) / 1000);
-  const ink = getComputedStyle(document.body).color;
-  const axis = { stroke: ink, grid: { stroke: "#8884", width: 1 } };
-  const hours = { ...axis, space: 70, values: (_, ticks) => ticks.map(clock) };
+  const found = await points(figure);
+  if (found[0].length < 2) return;
+  if (figure.chart) {
+    figure.chart.setData(found);
+    return;
+  }
+  const color = (name) => {
+    figure.style.color = `var(${name})`; // light-dark() is a colour only once it is used
+    const one = getComputedStyle(figure).color;
+    figure.style.color = "";
+    return one;
+  };
+  const axis = { stroke: color("--soft"), font: AXIS_FONT, grid: { stroke: "#8883", width: 1 }, ticks: { size: 4, stroke: "#8883" } };
   const kept = figure.querySelector("svg");
   if (kept) kept.remove();
-  new uPlot({
-    width: figure.clientWidth || 320, height: 140, padding: [null, 32, null, null], legend: { show: false },
-    axes: [hours, axis], scales: { y: { range: (_, least, most) => [0, most || 1] } },
-    series: [{}, { stroke: "#d98e04", width: 1.5 }],
-  }, [times, found.values], figure);
+  const room = () => figure.clientWidth - parseFloat(getComputedStyle(figure).paddingLeft) * 2;
+  figure.chart = new uPlot({
+    width: room(), height: CHART_HEIGHT, padding: [8, 32, 0, null], legend: { show: false },
+    axes: [
+      { ...axis, space: 80, size: 30, values: (_, ticks) => ticks.map(clock) },
+      { ...axis, size: axisWidth, values: (_, ticks) => ticks.map((one) => short.format(one)) },
+    ],
+    scales: { y: { range: (_, least, most) => [0, most || 1] } },
+    series: [{}, { stroke: color("--accent"), width: 1.5, fill: "#d98e0422" }],
+  }, found, figure);
+  new ResizeObserver(() => figure.chart.setSize({ width: room(), height: CHART_HEIGHT })).observe(figure);
 }
 
 function shorten(table) {
@@ -45,11 +78,26 @@ function shorten(table) {
   while (table.rows.length > most) table.deleteRow(-1);
 }
 
+// One toast for each text, which goes when the next refresh succeeds.
+function toast(text) {
+  const room = document.getElementById("toasts");
+  if ([...room.children].some((one) => one.textContent === text)) return;
+  const one = document.createElement("p");
+  one.className = "toast";
+  one.textContent = text;
+  room.append(one);
+}
+
 document.addEventListener("DOMContentLoaded", () => {
   localTimes(document);
   reachable(document);
   addEventListener("resize", () => reachable(document));
   document.querySelectorAll("[data-chart]").forEach(chart);
+  document.addEventListener("htmx:error", () => toast(document.body.dataset.stale));
+  document.addEventListener("htmx:after:swap", () => {
+    document.getElementById("toasts").replaceChildren();
+    document.querySelectorAll("[data-chart]").forEach(chart);
+  });
   const tail = document.getElementById("tail");
   let isDue = false; // once for all that comes before the next frame
   new MutationObserver((changes) => {

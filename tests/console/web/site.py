@@ -30,7 +30,7 @@ PATHS = {
     "broker": {"name": "broker-a"},
     "messages": {"topic": "orders"},
 }
-LISTED = [page.path for page in PAGES if page.in_menu]
+LISTED = [page.path for page in PAGES if not page.parent]
 
 
 class Site:

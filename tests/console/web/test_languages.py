@@ -19,6 +19,7 @@ from aerobee.console.texts import Text, TextError
 from aerobee.console.web.languages import CHINESE, COOKIE, ENGLISH, accepted
 from aerobee.console.web.rendering import HERE, age, environment, number, size, spark, when
 from aerobee.console.web.routes import PAGES
+from aerobee.console.web.themes import THEMES
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.cluster import KVTable
 from aerobee.protocol.command import Response
@@ -68,7 +69,10 @@ def texts_of_programs() -> Iterator[str]:
 
 def words() -> Iterator[str]:
     """Titles, labels and states, which pages show by the filter `word`."""
-    yield from (page.title for page in PAGES if page.title)
+    for page in PAGES:
+        yield page.title
+        yield from filter(None, [page.section])
+    yield from THEMES.values()
     for action in ActionRegistry(Path("unused")).actions.values():
         yield action.title
         for field in action.fields:
@@ -98,7 +102,7 @@ def test_templates_have_no_text_of_their_own_and_mark_no_value_as_text() -> None
     found = environment()
     for path in TEMPLATES:
         source = path.read_text("utf-8")
-        plain = re.sub(r"<[^>]*>", " ", re.sub(r"{%.*?%}|{{.*?}}", "", source, flags=re.DOTALL))
+        plain = re.sub(r"<[^>]*>", " ", re.sub(r"{%.*?%}|{{.*?}}|{#.*?#}", "", source, flags=re.DOTALL))
         assert set(re.findall(r"[A-Za-z]{2,}", plain)) <= NAMES, path.name
         assert not re.search(r'(aria-label|title|alt)="[A-Za-z]', source), path.name
         tree = found.parse(source)
@@ -271,7 +275,7 @@ async def test_after_the_answer_to_a_form_the_form_is_next(site: Site) -> None:
     status, text = await site.post("act/topic-create/preview", {"topic": ""})
     assert status == 400
     backs = [attrs["value"] for _, attrs in Parsed(text).elements if attrs.get("name") == "back"]
-    assert backs == ["/act/topic-create?cluster=main"]
+    assert set(backs) == {"/act/topic-create?cluster=main"}
 
 
 @pytest.mark.parametrize("value", ["", "xx", "zh-CN;x", "<b>", "../zh-CN", "\\"])
@@ -279,6 +283,20 @@ async def test_nonsense_in_the_cookie_is_ignored(site: Site, value: str) -> None
     site.session.cookie_jar.update_cookies({COOKIE: value}, URL(site.console.url))
     text = await site.html("topics")
     assert Parsed(text).elements[0] == ("html", {"lang": "en"})
+
+
+async def test_a_visitor_chooses_a_theme_which_the_pages_keep(site: Site) -> None:
+    assert "data-theme" not in Parsed(await site.html("topics")).elements[0][1]
+    assert await site.post("theme", {"theme": "dark", "back": "/topics"}) == (303, "")
+    assert Parsed(await site.html("topics")).elements[0][1]["data-theme"] == "dark"
+    async with site.visitor() as other, other.get(f"{site.console.url}login") as answer:
+        assert "data-theme" not in Parsed(await answer.text()).elements[0][1]
+    status, text = await site.post("theme", {"theme": "<b>pink"})
+    assert status == 400
+    assert "give one of system, light, dark" in text
+    assert "<b>" not in text
+    assert await site.post("theme", {"theme": "system", "back": "/topics"}) == (303, "")
+    assert "data-theme" not in Parsed(await site.html("topics")).elements[0][1]
 
 
 async def test_a_choice_is_one_of_ours_and_comes_from_our_pages(site: Site) -> None:

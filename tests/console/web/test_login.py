@@ -16,6 +16,7 @@ OPEN = {
     ("POST", "/login/link"),
     ("GET", "/static/{name}"),
     ("POST", "/language"),
+    ("POST", "/theme"),
 }
 ELSEWHERE = "http://evil.example"
 

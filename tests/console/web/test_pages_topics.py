@@ -85,7 +85,7 @@ async def test_the_list_never_leaves_it_open_whether_subscriptions_differ(
         await until(lambda: collector.groups()["shop"].at_ms is not None)
         (row,) = (await site.data("groups"))["list"]["rows"]
         assert row["differing"] == (None if says == "not known" else "")
-        cells = Parsed(await site.html("groups")).text.split("Asked")[1]
+        cells = Parsed(await site.html("groups")).text.split("Subscriptions")[1]
         assert says in cells
 
 
