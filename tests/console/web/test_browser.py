@@ -1,11 +1,8 @@
 """Every page in a real browser: no policy violation, no script error, no request to another host,
 no serious finding of axe-core, and a live view that shows what comes. Needs Debian's chromium and
-Playwright. With $CONSOLE_SCREENSHOTS each page is kept there as a picture."""
+Playwright."""
 
 import importlib.util
-import os
-import shutil
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -25,12 +22,12 @@ from aerobee.testing import LocalCluster
 from ...client.fakes import pulled, record
 from ...waiting import LONG, until
 from ..fake_cluster import Shop
+from .browser import needs_chromium, started
 from .site import PATHS, Site
 from .test_hostile import HOSTILE, queries
 
-playwright = pytest.importorskip("playwright.async_api", reason="Playwright is not installed")
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+pytestmark = needs_chromium
+browser = pytest.fixture(started, name="browser")
 TIMEOUT_MS = 1_000 * LONG
 # Forms of actions, each with what it is about.
 FORMS: dict[str, dict[str, str]] = {
@@ -86,24 +83,6 @@ def axe_source() -> str:
     return Path(found.submodule_search_locations[0], "axe.min.js").read_text()
 
 
-async def picture(page: Any, *words: str) -> None:
-    """A picture of the page, where a folder for these is given."""
-    folder = os.environ.get("CONSOLE_SCREENSHOTS")
-    if folder:
-        name = "-".join(word.replace("/", "_") for word in words)
-        await page.screenshot(path=Path(folder, f"{name}.png"), full_page=True)
-
-
-@pytest.fixture
-async def browser() -> AsyncIterator[Any]:
-    async with playwright.async_playwright() as driver:
-        browser = await driver.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
-        )
-        yield browser
-        await browser.close()
-
-
 def users() -> tuple[User, ...]:
     """The user ann, an operator."""
     return (User("ann", Right.OPERATE, password=hash_password(PASSWORD)),)
@@ -141,8 +120,6 @@ async def test_every_page_keeps_the_policy_is_accessible_and_never_scrolls_sidew
                 await page.set_viewport_size(size)
                 width = await page.evaluate("document.documentElement.scrollWidth")
                 assert width <= size["width"], path
-                if language == "en" and not (is_dark and size is PHONE):
-                    await picture(page, path, scheme, str(size["width"]))
             await page.set_viewport_size(PHONE)
             assert await page.evaluate("document.documentElement.lang") == language, path
             if language == "en":  # the words of a page change nothing in its structure
