@@ -13,6 +13,7 @@ Key = Hashable
 STEP_MS = 10_000
 SPAN_MS = 24 * 3_600_000
 BYTES_MAX = 64 << 20
+POINTS_MAX = 720  # of a chart
 SERIES_BYTES = 400  # of a series without its points
 
 
@@ -26,6 +27,31 @@ class Points(NamedTuple):
     first_ms: int
     step_ms: int
     values: list[float | None]
+
+
+def summed(parts: Iterable[Points], span_ms: int, points_max: int = POINTS_MAX) -> Points:
+    """The sum of series of one step over their last `span_ms`, with the mean of several steps where
+    these are more than `points_max`. A point that one series lacks counts 0 of it."""
+    found = [one for one in parts if one.values]
+    if not found:
+        return Points(0, STEP_MS, [])
+    step_ms = found[0].step_ms
+    end = max(one.first_ms // step_ms + len(one.values) for one in found)
+    first = max(min(one.first_ms // step_ms for one in found), end - span_ms // step_ms)
+    sums: list[float | None] = [None] * (end - first)
+    for one in found:
+        for at, value in enumerate(one.values, one.first_ms // step_ms - first):
+            if at >= 0 and value is not None:
+                sums[at] = (sums[at] or 0.0) + value
+    wide = -(-len(sums) // points_max)
+    before = first % wide  # places are those of the clock, so that a later look has the same ones
+    means = [_mean(sums[max(0, at) : at + wide]) for at in range(-before, len(sums), wide)]
+    return Points((first - before) * step_ms, step_ms * wide, means)
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [one for one in values if one is not None]
+    return round(sum(known) / len(known), 3) if known else None
 
 
 class _Series:

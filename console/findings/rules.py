@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
 
 from ...client.admin.brokers import AEROBEE_VERSION
 from ...client.errors import BrokerError
@@ -41,16 +43,47 @@ CLOCK_MS = 1_000  # a smaller difference is accepted; a pop may be half a second
 _RUNTIME = re.compile(r"(\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds")
 
 
+class Severity(StrEnum):
+    """How soon somebody should look, the most urgent first."""
+
+    ERROR = "error"  # messages are lost or not taken, or a broker is away
+    WARNING = "warning"  # messages wait, or soon will
+    NOTE = "note"  # as it was set up, perhaps not as it was meant
+
+
+class Cure(NamedTuple):
+    """An action of the console that cures a finding, and the field of its form for the name that
+    the finding is about."""
+
+    action: str
+    field: str
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """`where` it is, `what` was found, and what to `do` about it."""
+    """`where` it is, `what` was found, what to `do` about it, how urgent it is, and the action of
+    the console for that."""
 
     where: Text
     what: Text
     do: Text
+    severity: Severity = Severity.WARNING
+    cure: Cure | None = None
+
+    @property
+    def about(self) -> tuple[str, str] | None:
+        """The topic, group or broker that it is about: its kind and its name."""
+        kind, _, name = self.where.pattern.partition(" ")
+        return (kind, self.where.values["name"]) if name == "%(name)s" else None
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}; {self.do}"
+
+
+def by_severity(found: Iterable[Finding]) -> list[Finding]:
+    """The findings, each once and the most urgent first."""
+    order = list(Severity)
+    return sorted(set(found), key=lambda one: (order.index(one.severity), one))
 
 
 def of_broker(
@@ -72,7 +105,7 @@ def of_broker(
     reason = runtime.get(NOT_STORED)
     if reason is not None:
         do = Text("once that is mended it goes on by itself, unless a restart is named")
-        yield Finding(where, Text("it reports: %(reason)s", reason=reason), do)
+        yield Finding(where, Text("it reports: %(reason)s", reason=reason), do, Severity.ERROR)
     yield from _of_waiting_groups(name, runtime)
     bound = settings.get("bindAddress", "")
     is_open = settings.get("authenticationEnabled", "false") != "true"
@@ -90,7 +123,7 @@ def of_broker(
     over = Text("set it to %(perm)s when that is over", perm=PERM_READ | PERM_WRITE)
     if not perm & PERM_WRITE:
         what = Text("it takes no messages: brokerPermission is %(perm)s", perm=perm)
-        yield Finding(where, what, over)
+        yield Finding(where, what, over, cure=Cure("broker-write", "broker"))
     if not perm & PERM_READ:
         what = Text("it hands out no messages: brokerPermission is %(perm)s", perm=perm)
         yield Finding(where, what, over)
@@ -119,7 +152,8 @@ def of_broker(
         )
     else:
         return
-    yield Finding(where, what, Text("make room on the disk, or lower fileReservedTime"))
+    severity = Severity.ERROR if used > refuse else Severity.WARNING
+    yield Finding(where, what, Text("make room on the disk, or lower fileReservedTime"), severity)
 
 
 def no_response(name: str, address: str, wrong: Exception) -> Finding:
@@ -139,6 +173,7 @@ def no_response(name: str, address: str, wrong: Exception) -> Finding:
             "start it; or, if it runs, set brokerIP1 to an address that works from here; topics "
             "and groups are looked at when all brokers answer"
         ),
+        Severity.ERROR,
     )
 
 
@@ -148,6 +183,7 @@ def does_not_answer(name: str, address: str, wrong: str) -> Finding:
         Text("broker %(name)s", name=name),
         Text("it does not answer at %(address)s: %(wrong)s", address=address, wrong=wrong),
         Text("start it; or, if it runs, set brokerIP1 to an address that works from here"),
+        Severity.ERROR,
     )
 
 
@@ -209,6 +245,8 @@ def on_one_broker(
                     "--queues 4",
                     name=name,
                 ),
+                Severity.NOTE,
+                Cure("topic-update", "topic"),
             )
 
 
@@ -264,6 +302,7 @@ def other_masters(name: str, address: str, runtime: Mapping[str, str]) -> Iterat
                 second=second,
             ),
             Text("stop one of them, and give it an empty store folder before it becomes a slave"),
+            Severity.ERROR,
         )
 
 
@@ -273,6 +312,7 @@ def no_broker() -> Finding:
         Text("name server"),
         Text("no broker is registered, so there are no topics and no messages"),
         Text("start a broker with this name server's address (-n), and look into its log"),
+        Severity.ERROR,
     )
 
 
@@ -288,7 +328,7 @@ def no_master(name: str, slaves: Mapping[int, str]) -> Finding:
             address=address,
         )
     what = Text("it has no master, so it takes no messages")
-    return Finding(Text("broker %(name)s", name=name), what, do)
+    return Finding(Text("broker %(name)s", name=name), what, do, Severity.ERROR)
 
 
 def of_replicas(name: str, found: Replicas) -> Iterator[Finding]:
@@ -311,6 +351,7 @@ def of_replicas(name: str, found: Replicas) -> Iterator[Finding]:
                 name=name,
                 controller=found.controller,
             ),
+            Severity.ERROR,
         )
     elif found.master_id is None:
         inside = ", ".join(str(one.broker_id) for one in found.members if one.is_in_set)
@@ -321,6 +362,7 @@ def of_replicas(name: str, found: Replicas) -> Iterator[Finding]:
                 inside=inside,
             ),
             Text("start one of these again"),
+            Severity.ERROR,
         )
     for one in found.members:
         if not one.is_alive:
@@ -352,6 +394,7 @@ def no_controller(name: str, wrong: Exception) -> Finding:
         Text("broker %(name)s", name=name),
         Text("its controllers: %(wrong)s", wrong=wrong),
         Text("start the controllers"),
+        Severity.ERROR,
     )
 
 
@@ -418,6 +461,7 @@ def of_topic(
                     perm=data.perm,
                 ),
                 Text("set it to %(perm)s", perm=PERM_READ | PERM_WRITE),
+                cure=Cure("topic-update", "topic"),
             )
     hidden = sum(
         one.max_offset - max(0, one.min_offset)
@@ -436,15 +480,7 @@ def of_topic(
     stored = sum(one.max_offset - max(0, one.min_offset) for one in stats.offset_table.values())
     if name.startswith(DLQ_PREFIX):
         if stored:
-            yield Finding(
-                Text("group %(name)s", name=name.removeprefix(DLQ_PREFIX)),
-                Text("%(messages)s failed until it gave up", messages=_messages(stored)),
-                Text(
-                    "see what is wrong with `aerobee dlq show %(group)s`, and send them again with "
-                    "`aerobee dlq resend`",
-                    group=name.removeprefix(DLQ_PREFIX),
-                ),
-            )
+            yield dead_letters(name.removeprefix(DLQ_PREFIX), stored)
     elif stored and not any(readers) and not name.startswith(RETRY_PREFIX):
         yield Finding(
             where,
@@ -453,7 +489,34 @@ def of_topic(
                 "start a consumer before they are deleted, unless they are read without a group "
                 "(broadcasting, `aerobee sub`)"
             ),
+            Severity.NOTE,
         )
+
+
+def dead_letters(group: str, count: int) -> Finding:
+    """Messages that a group gave up."""
+    return Finding(
+        Text("group %(name)s", name=group),
+        Text("%(messages)s failed until it gave up", messages=_messages(count)),
+        Text(
+            "see what is wrong with `aerobee dlq show %(group)s`, and send them again with "
+            "`aerobee dlq resend %(group)s`",
+            group=group,
+        ),
+        cure=Cure("redrive", "group"),
+    )
+
+
+def nobody_online(group: str, count: int) -> Finding:
+    """Messages that wait for a group without members."""
+    do = Text("start its consumers before they are deleted, or delete the group")
+    if group == SPARK_GROUP:  # its queries have no members
+        do = Text(
+            "run its query on, or delete the group if it has ended: Spark commits a "
+            "micro-batch with the next one"
+        )
+    what = Text("it has no member online, and %(wait)s for it", wait=_wait(count))
+    return Finding(Text("group %(name)s", name=group), what, do)
 
 
 def of_retention(
@@ -474,6 +537,8 @@ def of_retention(
                 others=f"{others_hours:,.0f}",
             ),
             Text("give such topics a broker of their own, or have the disk for all topics"),
+            Severity.NOTE,
+            Cure("topic-update", "topic"),
         )
 
 
@@ -506,6 +571,7 @@ def of_group(
             where,
             Text("%(messages)s deleted before it consumed them", messages=were),
             Text("add consumers, or raise fileReservedTime"),
+            Severity.ERROR,
         )
     total = sum(behind.values())
     if not config.consume_enable:
@@ -513,18 +579,12 @@ def of_group(
             where,
             Text("it may not consume (consumeEnable is false), %(wait)s", wait=_wait(total)),
             Text("switch it on when that is over"),
+            cure=Cure("group-update", "group"),
         )
     if not total:
         return
     if online is None or not online.connection_set:
-        do = Text("start its consumers before they are deleted, or delete the group")
-        if name == SPARK_GROUP:  # its queries have no members
-            do = Text(
-                "run its query on, or delete the group if it has ended: Spark commits a "
-                "micro-batch with the next one"
-            )
-        what = Text("it has no member online, and %(wait)s for it", wait=_wait(total))
-        yield Finding(where, what, do)
+        yield nobody_online(name, total)
         return
     for topic, left in sorted(behind.items()):
         if left and topic not in online.subscription_table:

@@ -82,7 +82,8 @@ class BrokerFact(TypedDict):
 
 
 class Overview(TypedDict):
-    """A cluster."""
+    """A cluster. `waiting` are messages that groups have not consumed, `behind` the groups whose
+    oldest message waits longest, `histories` the rates of the last hour."""
 
     clusters: list[ClusterFact]
     brokers: list[BrokerFact]
@@ -91,9 +92,11 @@ class Overview(TypedDict):
     messages: int | None
     topics: int | None
     groups: int | None
+    waiting: int | None
+    dead_letters: int | None
     behind: list[GroupRow]
     findings: list[Finding]
-    histories: dict[str, dict[str, Points]]
+    histories: dict[str, Points]
 
 
 class Topics(TypedDict):

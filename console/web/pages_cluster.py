@@ -10,14 +10,24 @@ from ...protocol.names import SYSTEM_GROUPS, is_system_group
 from ...protocol.security import policies
 from ...protocol.versions import version_name
 from ..access.rights import Right
+from ..clusters.history import Points, summed
 from ..clusters.proxies import PROXIES_MAX
 from ..clusters.samples import BrokerSample, total
 from ..findings.examine import controlled, examine
-from ..findings.rules import Finding, does_not_answer, of_broker, other_masters
+from ..findings.rules import (
+    Finding,
+    by_severity,
+    dead_letters,
+    does_not_answer,
+    nobody_online,
+    of_broker,
+    other_masters,
+)
 from ..texts import Text
 from . import answers
 from .request_context import BadQuery, NotFound, RequestContext, cut_at, listed, patient
 
+HOUR_MS = 3_600_000
 EXAMINED_MAX = 500  # topics and groups, which a full examination asks for one by one
 SECRETS = ("secret", "password", "credential", "accesskey", "token")
 RULES_MAX = 1_000
@@ -48,17 +58,38 @@ async def overview(context: RequestContext) -> answers.Overview:
         "messages": total([0, *(row.messages for row in topics)]) if collector.is_whole else None,
         "topics": len(topics) if collector.is_whole else None,
         "groups": len(groups) if collector.is_whole else None,
+        "waiting": total([0, *(row.lag for row in groups)]) if collector.is_whole else None,
+        "dead_letters": total([0, *(row.dead_letters for row in groups)])
+        if collector.is_whole
+        else None,
         "behind": sorted(
-            (row for row in groups if row.lag), key=lambda row: row.lag or 0, reverse=True
+            (row for row in groups if row.lag),
+            key=lambda row: (row.lag_ms or 0, row.lag or 0),
+            reverse=True,
         )[:10],
-        "findings": [found for one in masters for found in _findings(one)],
-        "histories": {
-            one.name: {
-                way: collector.history.points((way, one.name, 0)).values for way in ("in", "out")
-            }
-            for one in masters
-        },
+        "findings": by_severity(_sampled(context)),
+        "histories": {way: rates(context, way, HOUR_MS).values for way in ("in", "out")},
     }
+
+
+def rates(context: RequestContext, way: str, span_ms: int) -> Points:
+    """The messages a second into (`in`) or out of (`out`) all masters, of the last `span_ms`."""
+    history = context.watched.collector.history
+    found = [history.points((way, one.name, 0)) for one in context.masters()]
+    return summed(found, span_ms)
+
+
+def _sampled(context: RequestContext) -> list[Finding]:
+    """What the samples tell already, so that no broker is asked."""
+    found = [each for one in context.masters() for each in _findings(one)]
+    for row in context.group_rows().values():
+        if is_internal(row.name):
+            continue
+        if row.dead_letters:
+            found.append(dead_letters(row.name, row.dead_letters))
+        if row.lag and row.members == 0 and not row.members_at_least:
+            found.append(nobody_online(row.name, row.lag))
+    return found
 
 
 async def findings(context: RequestContext) -> answers.Findings:
@@ -67,19 +98,19 @@ async def findings(context: RequestContext) -> answers.Findings:
     count = len(collector.topics()) + len(collector.groups())
     if count > EXAMINED_MAX:
         return {
-            "findings": [found for one in context.masters() for found in _findings(one)],
+            "findings": by_severity(_sampled(context)),
             "lines": [],
             "note": Text(
                 "%(count)s topics and groups are there; for more than %(examined_max)s only "
-                "what brokers report is shown: run aerobee doctor for the rest",
+                "what brokers report by themselves is shown: run aerobee doctor for the rest",
                 count=f"{count:,}",
                 examined_max=EXAMINED_MAX,
             ),
         }
     admin = context.watched.admin
     lines, of_sets = await patient(controlled(admin))
-    found = sorted({*await patient(examine(admin)), *of_sets})
-    return {"findings": found, "lines": [*lines], "note": None}
+    found = {*await patient(examine(admin)), *of_sets}
+    return {"findings": by_severity(found), "lines": [*lines], "note": None}
 
 
 async def brokers(context: RequestContext) -> answers.Brokers:

@@ -10,11 +10,13 @@ from ...protocol.bodies.clients import ConsumerConnection
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from ...protocol.versions import version_name
 from ..access.rights import Right
+from ..clusters.history import SPAN_MS, Points, summed
 from ..clusters.proxies import Proxied
 from . import answers
-from .pages_cluster import is_internal
+from .pages_cluster import is_internal, rates
 from .request_context import NotFound, RequestContext, cut_at, listed, patient
 
+SPAN_MINUTES = SPAN_MS // 60_000
 MEMBER_SECONDS = 1.0  # of one member, while a visitor waits
 ASKED_MEMBERS_MAX = 32  # of one group, about what they subscribe to
 QUEUES_MAX = 500  # rows of one topic's page
@@ -225,17 +227,24 @@ async def dead_letters(context: RequestContext) -> answers.DeadLetters:
 
 
 async def history(context: RequestContext) -> answers.History:
-    """The points of a series, for a chart: `series` is topic, lag, in or out, `name` a name."""
-    series, name = context.required("series"), context.required("name")
+    """The points of a series, for a chart: `series` is topic, lag, in or out, `name` a name; of in
+    and out without a name the sum of all masters. `minutes` is how far it goes back."""
+    series, name = context.required("series"), context.text("name")
+    span_ms = 60_000 * context.number("minutes", SPAN_MINUTES, 1, SPAN_MINUTES)
     if series == "topic":
         context.must(Right.VIEW, topic=name)
     if series == "lag":
         context.must(Right.VIEW, group=name)
     key: tuple[object, ...] = (series, name)
     if series in ("in", "out"):
+        if not name:
+            return _told(rates(context, series, span_ms))
         key = (series, name, context.number("id", 0, 0, 1 << 40))
-    found = context.watched.collector.history.points(key)
-    return {"first_ms": found.first_ms, "step_ms": found.step_ms, "values": found.values}
+    return _told(summed([context.watched.collector.history.points(key)], span_ms))
+
+
+def _told(points: Points) -> answers.History:
+    return {"first_ms": points.first_ms, "step_ms": points.step_ms, "values": points.values}
 
 
 async def _flipped(request: Any, name: str, address: str) -> Any:

@@ -123,6 +123,7 @@ class Site:
         return {
             **self._page_of(request),
             "here": _here(request, context),
+            "actions": self.registry.actions,
             "cluster": context.watched.name,
             "clusters": [
                 name

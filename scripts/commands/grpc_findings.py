@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 
 from ...client.admin.admin import Admin
-from ...console.findings.rules import Finding
+from ...console.findings.rules import Finding, Severity
 from ...console.texts import Text
 from ...protocol.aio.connection import host_text
 from ..named import user_topics
@@ -49,12 +49,12 @@ async def of_proxy(
     why = await _reach(address)
     if why is not None:
         do = Text("start it (aerobee proxy), or open the port to this machine")
-        return [Finding(where, Text("no connection: %(why)s", why=why), do)]
+        return [Finding(where, Text("no connection: %(why)s", why=why), do, Severity.ERROR)]
     plain, endpoints = await ask(address, topic, None)
     lenient, over_tls = await ask(address, topic, _lenient())
     if plain is not None and lenient is not None:
         do = Text("check that it is a proxy of gRPC, and its log")
-        return [Finding(where, Text("it does not answer: %(why)s", why=plain), do)]
+        return [Finding(where, Text("it does not answer: %(why)s", why=plain), do, Severity.ERROR)]
     found: list[Finding] = []
 
     def tell(what: Text, do: Text) -> None:

@@ -43,12 +43,21 @@ async function points(figure) {
   return [times, found.values];
 }
 
+// The value under the pointer, or the last one, beside the title.
+function told(figure) {
+  const [times, values] = figure.chart.data;
+  const at = figure.chart.cursor.idx ?? values.length - 1;
+  const value = values[at] == null ? "" : values[at].toLocaleString("en", { maximumFractionDigits: 1 });
+  figure.querySelector("output").textContent = value && `${clock(times[at])}  ${value}`;
+}
+
 async function chart(figure) {
   if (typeof uPlot === "undefined") return;
   const found = await points(figure);
   if (found[0].length < 2) return;
   if (figure.chart) {
     figure.chart.setData(found);
+    told(figure);
     return;
   }
   const color = (name) => {
@@ -68,8 +77,10 @@ async function chart(figure) {
       { ...axis, size: axisWidth, values: (_, ticks) => ticks.map((one) => short.format(one)) },
     ],
     scales: { y: { range: (_, least, most) => [0, most || 1] } },
+    hooks: { setCursor: [() => told(figure)] },
     series: [{}, { stroke: color("--accent"), width: 1.5, fill: "#d98e0422" }],
   }, found, figure);
+  told(figure);
   new ResizeObserver(() => figure.chart.setSize({ width: room(), height: CHART_HEIGHT })).observe(figure);
 }
 

@@ -246,6 +246,8 @@
     const wide = rects.reduce((sum, one) => sum + one.right - one.left, 0);
     const cell = [...parents(block)].find((one) => style(one).display === "table-cell");
     const room = contentWidth(block);
+    const isProse = !cell && block.matches("p, li"); // whose lines may end with a hyphen or slash
+    if (isProse && /[-/]./.test(text)) return;
     if (cell || wide < room) {
       say("broken", `the word ${short(text)} of ${told(cell ?? block)} is on several lines; it ` +
         `is ${wide.toFixed(1)} px wide, its line ${room.toFixed(1)} px`);

@@ -15,6 +15,7 @@ from aerobee.console.actions.brokers import ALLOWED
 from aerobee.console.actions.redrive import Phase
 from aerobee.console.actions.registry import ActionRegistry
 from aerobee.console.actions.topics import TYPES
+from aerobee.console.findings.rules import Severity
 from aerobee.console.texts import Text, TextError
 from aerobee.console.web.languages import CHINESE, COOKIE, ENGLISH, accepted
 from aerobee.console.web.rendering import HERE, age, environment, number, size, spark, when
@@ -78,7 +79,7 @@ def words() -> Iterator[str]:
         for field in action.fields:
             yield field.label
             yield from (text for text in (field.note, *field.choices) if text)
-    for kind in (State, Ending, Phase):
+    for kind in (State, Ending, Phase, Severity):
         yield from (one.value for one in kind)
     yield from (ledger.SENT, ledger.REFUSED, ledger.UNKNOWN)
     yield from (one.name.lower() for one in Right)
@@ -102,7 +103,9 @@ def test_templates_have_no_text_of_their_own_and_mark_no_value_as_text() -> None
     found = environment()
     for path in TEMPLATES:
         source = path.read_text("utf-8")
-        plain = re.sub(r"<[^>]*>", " ", re.sub(r"{%.*?%}|{{.*?}}|{#.*?#}", "", source, flags=re.DOTALL))
+        plain = re.sub(
+            r"<[^>]*>", " ", re.sub(r"{%.*?%}|{{.*?}}|{#.*?#}", "", source, flags=re.DOTALL)
+        )
         assert set(re.findall(r"[A-Za-z]{2,}", plain)) <= NAMES, path.name
         assert not re.search(r'(aria-label|title|alt)="[A-Za-z]', source), path.name
         tree = found.parse(source)
