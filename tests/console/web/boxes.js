@@ -145,10 +145,11 @@
     for (const rect of rects) {
       const line = lines.at(-1);
       if (line && line.node === rect.node && isBeside(line, rect)) {
+        const gap = rect.left - line.right > 1 ? " " : "";
         Object.assign(line, {
           left: Math.min(line.left, rect.left), right: Math.max(line.right, rect.right),
           top: Math.min(line.top, rect.top), bottom: Math.max(line.bottom, rect.bottom),
-          text: `${line.text} ${rect.text}`,
+          text: line.text + gap + rect.text,
         });
       } else lines.push({ ...rect });
     }

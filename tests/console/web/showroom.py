@@ -46,7 +46,7 @@ TYPES = {
     "reminders": "DELAY",
     "settlements": "TRANSACTION",
 }
-LONG_NAME = ("events-of-the-warehouse-in-" + "a-region-with-a-long-name-" * 5)[:TOPIC_CHARS_MAX]
+LONG_NAME = ("events_of_the_warehouse_in_" + "a_region_with_a_long_name_" * 5)[:TOPIC_CHARS_MAX]
 PERCENT_NAME = "shop%eu|returns"
 PLAIN = ("shipments", "invoices", "clicks", LONG_NAME, PERCENT_NAME)
 # Together they make a second page of the list.
@@ -76,12 +76,14 @@ HISTORY_MS = 6 * 3_600_000
 @dataclass(frozen=True, slots=True)
 class Shown:
     """A page: its path and query. `presses` is the number of forms that are sent from there, each
-    after `typed` is typed where it asks for that. `is_outside`: without a session."""
+    after `typed` is typed where it asks for that. `opens_menu`: the menu is opened where it is
+    folded. `is_outside`: without a session."""
 
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
     presses: int = 0
     typed: str = ""
+    opens_menu: bool = False
     is_outside: bool = False
 
 
@@ -113,6 +115,9 @@ class Showroom:
         await until(
             lambda: page.evaluate(ARE_DRAWN), f"the charts of {where} are drawn", pause=0.01
         )
+        button = page.locator("[popovertarget=menu]")
+        if shown.opens_menu and await button.first.is_visible():
+            await button.first.click()
         if shown.path == "tail":
             await until(lambda: self._is_live(page), "the live view shows a message", pause=0.05)
         if shown.is_outside:
@@ -296,6 +301,7 @@ def _pages(first: SendReceipt, letter: ReceivedMessage, run: str) -> dict[str, S
     orders, dead = {"topic": "orders"}, {"group": DEAD}
     return {
         "overview": Shown("overview"),
+        "menu": Shown("overview", opens_menu=True),
         "topics": Shown("topics"),
         "topics-second": Shown("topics", {"page": "2", "sort": "-messages"}),
         "topics-all": Shown("topics", {"kind": "all"}),

@@ -186,15 +186,16 @@ GOOD = """<header style="position: sticky; top: 0; display: flex; gap: 8px">
 </main>"""
 
 
-async def reported(browser: Any, html: str, size: dict[str, int] = WIDE) -> list[str]:
-    page = await browser.new_page(viewport=size)
+async def reported(page: Any, html: str) -> list[str]:
+    """The faults of a page of this body."""
     await page.set_content(f"<!doctype html><html lang='en'>{STYLE}{html}")
     return await faults(page)
 
 
 async def test_a_fault_is_reported_with_its_element(browser: Any) -> None:
+    page = await browser.new_page(viewport=WIDE)
     for name, (html, wanted) in FAULTY.items():
-        found = await reported(browser, html)
+        found = await reported(page, html)
         assert any(wanted in one for one in found), (name, found)
         kinds = {one.split(":")[0] for one in found}
         assert len(kinds) == 1, (name, found)
@@ -202,12 +203,14 @@ async def test_a_fault_is_reported_with_its_element(browser: Any) -> None:
 
 async def test_a_good_page_has_no_fault(browser: Any) -> None:
     for size in (WIDE, NARROW):
-        assert await reported(browser, GOOD, size) == []
+        page = await browser.new_page(viewport=size)
+        assert await reported(page, GOOD) == []
 
 
 async def test_only_a_wide_page_must_not_scroll_in_its_boxes(browser: Any) -> None:
     html, _ = FAULTY["a table that scrolls sideways"]
-    assert await reported(browser, html, NARROW) == []
+    page = await browser.new_page(viewport=NARROW)
+    assert await reported(page, html) == []
 
 
 @pytest.mark.parametrize(("pixels", "are_whole"), [(50, False), (120, True)])

@@ -13,6 +13,7 @@ from .showroom import showroom
 FOLDER = os.environ.get("CONSOLE_PICTURES")
 pytestmark = [
     needs_chromium,
+    pytest.mark.soak,  # for its limit: there are hundreds
     pytest.mark.skipif(FOLDER is None, reason="scripts/pictures makes the pictures"),
 ]
 browser = pytest.fixture(started, name="browser")
