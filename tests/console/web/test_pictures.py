@@ -18,6 +18,7 @@ pytestmark = [
 ]
 browser = pytest.fixture(started, name="browser")
 
+
 @pytest.mark.parametrize("width", [1400, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("language", ["en", "zh-CN"])
