@@ -225,7 +225,10 @@ def of_clock(
 def on_one_broker(
     name: str, queues: Iterable[QueueData], clusters: Mapping[str, Iterable[str]]
 ) -> Iterator[Finding]:
-    """A topic on one of several brokers, such as one that the first send creates."""
+    """A topic on one of several brokers, such as one that the first send creates. That of retries
+    or dead letters is where its group's consumers needed it."""
+    if name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        return
     brokers = {data.broker_name or "" for data in queues}
     for cluster, members in clusters.items():
         there = brokers.intersection(members)

@@ -1,6 +1,6 @@
 """Figures over time: gaps are unknown, memory is bounded, steps grow instead."""
 
-from aerobee.console.clusters.history import STEP_MS, History
+from aerobee.console.clusters.history import STEP_MS, History, Points, summed
 
 
 def test_a_step_without_a_value_is_a_gap_and_the_last_value_of_a_step_counts() -> None:
@@ -43,3 +43,19 @@ def test_a_forgotten_series_gives_its_memory_back() -> None:
     history.add("a", 0, 1)
     history.forget({"a", "b"})
     assert history.bytes == 0
+
+
+def test_series_are_summed_over_the_last_of_their_time() -> None:
+    first = Points(10 * STEP_MS, STEP_MS, [1.0, 2.0, 3.0, None])
+    later = Points(12 * STEP_MS, STEP_MS, [10.0, None, 20.0])
+    found = summed([first, later, Points(0, STEP_MS, [])], 1_000 * STEP_MS)
+    assert found == Points(10 * STEP_MS, STEP_MS, [1.0, 2.0, 13.0, None, 20.0])
+    assert summed([first, later], 2 * STEP_MS) == Points(13 * STEP_MS, STEP_MS, [None, 20.0])
+    assert summed([], STEP_MS) == Points(0, STEP_MS, [])
+
+
+def test_too_many_points_become_means_at_places_of_the_clock() -> None:
+    one = Points(11 * STEP_MS, STEP_MS, [1.0, 2.0, 4.0, None, 6.0])
+    found = summed([one], 1_000 * STEP_MS, points_max=3)
+    assert found == Points(10 * STEP_MS, 2 * STEP_MS, [1.0, 3.0, 6.0])
+    assert found.step_ms * len(found.values) >= 5 * STEP_MS

@@ -8,8 +8,13 @@ from aerobee.client.errors import BrokerError, UnreachableError
 from aerobee.console.findings.replicas import Replica, Replicas, told
 from aerobee.console.findings.rules import (
     Finding,
+    by_severity,
+    dead_letters,
+    does_not_answer,
+    no_broker,
     no_master,
     no_response,
+    nobody_online,
     of_broker,
     of_clock,
     of_group,
@@ -309,6 +314,8 @@ def test_a_topic_on_one_of_several_brokers_is_told() -> None:
     assert found.startswith("topic T: it is on broker a alone, of the 2 in one (a first send makes")
     both = [QueueData("a", 4, 4, 6), QueueData("b", 4, 4, 6)]
     assert list(on_one_broker("T", both, clusters)) == []
+    for topic in ("%RETRY%g", "%DLQ%g"):
+        assert list(on_one_broker(topic, [QueueData("a", 1, 1, 6)], clusters)) == []
     assert list(on_one_broker("T", [QueueData("c", 4, 4, 6)], clusters)) == []
 
 
@@ -367,3 +374,14 @@ def test_a_broker_that_serves_anyone_is_found(address: str) -> None:
     assert list(of_broker("b", runtime, SETTINGS | closed)) == []
     assert list(of_broker("b", runtime, SETTINGS | {"bindAddress": "127.0.0.1"})) == []
     assert list(of_broker("b", {}, SETTINGS | {"bindAddress": address})) == []  # a Java broker
+
+
+def test_findings_are_told_once_and_the_most_urgent_first() -> None:
+    away = does_not_answer("b", "127.0.0.1:1", "refused")
+    letters, waits = dead_letters("g", 3), nobody_online("g", 5)
+    (note,) = of_topic("t", [], queues("t", (0, 3)), [])
+    assert by_severity([note, waits, letters, away, waits]) == [away, letters, waits, note]
+    assert [one.severity for one in (away, letters, note)] == ["error", "warning", "note"]
+    assert letters.about == ("group", "g")
+    assert letters.cure == ("redrive", "group")
+    assert no_broker().about is None

@@ -3,12 +3,14 @@ away."""
 
 import asyncio
 import json
+import re
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 from aerobee.client import Admin, Consumer, Message, Producer
+from aerobee.client.base.identity import now_ms
 from aerobee.console.access.access import Access
 from aerobee.console.access.audit import Audit
 from aerobee.console.access.reverse_proxy import ReverseProxy
@@ -109,6 +111,54 @@ async def test_figures_equal_what_was_sent(site: Site) -> None:
     assert (overview["messages"], overview["topics"], overview["groups"]) == (45, 1, 1)
     assert [one["name"] for one in overview["behind"]] == ["shop"]
     assert "45" in Parsed(await site.html("topics")).text
+
+
+async def test_the_overview_says_what_is_wrong_and_leads_to_its_cure(site: Site) -> None:
+    (found,) = (await site.data("overview"))["findings"]
+    assert found["what"] == "it has no member online, and 5 messages wait for it"
+    assert found["severity"] == "warning"
+    page = Parsed(await site.html("overview"))
+    links = [attrs["href"] or "" for tag, attrs in page.elements if tag == "a"]
+    assert "/group?cluster=main&name=shop" in links
+    assert "/findings?cluster=main" in links
+    assert "Warnings: 1" in page.text
+
+
+async def test_a_chart_goes_back_as_far_as_it_is_asked(site: Site) -> None:
+    history = site.console.clusters.by_name["main"].collector.history
+    keys = {("in", broker, 0) for broker in ("broker-a", "broker-b")}
+    history.forget(keys)
+    begin_ms = now_ms() - 3_600_000
+    for step in range(360):
+        for key in keys:
+            history.add(key, begin_ms + 10_000 * step, 2.0)
+    whole = await site.data("history", series="in", name="")
+    assert set(whole["values"][:300]) == {4.0}
+    short = await site.data("history", series="in", name="", minutes="15")
+    assert len(short["values"]) == 90
+    one = await site.data("history", series="in", name="broker-a", minutes="15")
+    assert one["values"][0] == 2.0
+    status, text, _ = await site.get("api/history", series="in", minutes="0")
+    assert (status, "give 1 to 1440" in text) == (400, True)
+
+
+async def test_each_table_of_a_page_is_sorted_filtered_and_paged_by_itself(site: Site) -> None:
+    def names(text: str) -> list[str]:
+        settings = text.split("<h2>Settings</h2>")[1]
+        return re.findall(r'data-label="Name"><span class="name[^"]*">([^<]+)', settings)
+
+    whole = names(await site.html("broker", name="broker-a"))
+    only = names(await site.html("broker", name="broker-a", **{"settings.q": "flushDisk"}))
+    assert only == ["flushDiskType"]
+    text = await site.html("broker", name="broker-a", **{"settings.sort": "-name"})
+    assert names(text)[0] > whole[-1] > whole[0]
+    assert len(names(text)) == len(whole) == 50
+    assert "report.sort=name" in text  # the other table's links keep this one's order
+    assert "settings.sort=-name" in text
+    for wrong in ({"settings.sort": "<b>"}, {"settings.page": "x"}):
+        status, text, _ = await site.get("broker", name="broker-a", **wrong)
+        assert status == 400
+        assert "<b>" not in text
 
 
 async def test_a_search_finds_by_fields_of_the_body_and_goes_on_where_it_ended(
