@@ -5,7 +5,7 @@ import asyncio
 import json
 import re
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Hashable, Iterator
 from pathlib import Path
 
 import pytest
@@ -126,7 +126,7 @@ async def test_the_overview_says_what_is_wrong_and_leads_to_its_cure(site: Site)
 
 async def test_a_chart_goes_back_as_far_as_it_is_asked(site: Site) -> None:
     history = site.console.clusters.by_name["main"].collector.history
-    keys = {("in", broker, 0) for broker in ("broker-a", "broker-b")}
+    keys: set[Hashable] = {("in", broker, 0) for broker in ("broker-a", "broker-b")}
     history.forget(keys)
     begin_ms = now_ms() - 3_600_000
     for step in range(360):
