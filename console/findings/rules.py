@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
 
 from ...client.admin.brokers import AEROBEE_VERSION
 from ...client.errors import BrokerError
@@ -51,7 +50,8 @@ class Severity(StrEnum):
     NOTE = "note"  # as it was set up, perhaps not as it was meant
 
 
-class Cure(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class Cure:
     """An action of the console that cures a finding, and the field of its form for the name that
     the finding is about."""
 

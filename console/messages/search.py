@@ -1,4 +1,5 @@
-"""A search over the messages of a time: streamed, with its progress, and resumable."""
+"""A search over the messages of a time, by queue and offset: streamed, with its progress, and
+resumable. `newest` has the one that begins at the end."""
 
 import asyncio
 import base64
@@ -6,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
+from ...client.base.concurrent import each
 from ...client.errors import AerobeeError, ClientError
 from ...client.pull.reader import Reader
 from ...protocol import codes
@@ -20,6 +22,7 @@ PULL_MESSAGES = 1_024  # of one request; a broker may give fewer
 SLICE_MESSAGES = 64  # checked before others are served
 CURSOR_CHARS_MAX = 16 << 10
 HITS_MAX = 500
+EVER_MS = 253_402_300_799_000  # the year 9999
 SCANNED_MAX = 5_000_000
 
 
@@ -37,10 +40,17 @@ class Progress:
 
 
 @dataclass(slots=True)
-class _Part:
+class Part:
+    """What is to be read of a queue: the messages from `offset` to before `end`."""
+
     queue: MessageQueue
     offset: int
     end: int
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The queue, as a cursor has it."""
+        return self.queue.broker_name, self.queue.queue_id
 
 
 async def search(
@@ -61,15 +71,13 @@ async def search(
     cursor that is none of this topic. `reads` gives the values of bodies that have a type.
     """
     progress = Progress()
-
-    def within(record: Record) -> bool:
-        return begin_ms <= record.store_ms < end_ms and (
-            matches is None or matches(Fields(record, reads))
-        )
-
-    parts = await _parts(reader, topic, begin_ms, end_ms, progress)
+    within = within_time(begin_ms, end_ms, matches, reads)
+    parts = await parts_of(reader, topic, begin_ms, end_ms, progress)
     if cursor:
-        _resume(parts, cursor, topic)
+        offsets = places(cursor, topic)
+        for part in parts:
+            part.offset = max(part.offset, offsets.get(part.place, part.end))
+        parts = [part for part in parts if part.offset < part.end]
     while parts and progress.why is None:
         part = parts.pop(0)
         try:
@@ -78,7 +86,7 @@ async def search(
             )
             records = decode_all(pulled.body)
         except (AerobeeError, Malformed) as wrong:
-            progress.faults.append(_fault(part.queue, wrong))
+            progress.faults.append(fault(part.queue, wrong))
             continue
         before = part.offset
         part.offset = min(part.end, max(pulled.next_offset, before))
@@ -87,22 +95,16 @@ async def search(
                 yield record
                 if progress.found >= hits_max:
                     part.offset = record.queue_offset + 1
-                    progress.why = Text(
-                        "%(count)s messages were found, the limit of one page",
-                        count=f"{hits_max:,}",
-                    )
+                    progress.why = found_all(hits_max)
                     break
         elif part.offset == before:
             part.offset = part.end  # nothing is there, and nothing will come
         if progress.scanned >= scanned_max and progress.why is None:
-            progress.why = Text(
-                "%(count)s messages were looked at, the limit of one search",
-                count=f"{scanned_max:,}",
-            )
+            progress.why = looked_at_all(scanned_max)
         if part.offset < part.end:
             parts.append(part)
         progress.left = sum(one.end - one.offset for one in parts)
-        progress.cursor = _cursor(parts) if parts else None
+        progress.cursor = cursor_of({one.place: one.offset for one in parts})
         yield progress
     if not progress.scanned:
         yield progress
@@ -110,7 +112,7 @@ async def search(
 
 async def _hits(
     records: list[Record],
-    part: _Part,
+    part: Part,
     within: Callable[[Record], bool],
     progress: Progress,
 ) -> AsyncIterator[Record]:
@@ -125,27 +127,53 @@ async def _hits(
             yield record
 
 
-async def _parts(
+def within_time(
+    begin_ms: int, end_ms: int, matches: Predicate | None, reads: Reads | None
+) -> Callable[[Record], bool]:
+    """True for the messages of this time that match."""
+
+    def within(record: Record) -> bool:
+        return begin_ms <= record.store_ms < end_ms and (
+            matches is None or matches(Fields(record, reads))
+        )
+
+    return within
+
+
+def found_all(count: int) -> Text:
+    """Why a search ends: it has found enough."""
+    return Text("%(count)s messages were found, the limit of one page", count=f"{count:,}")
+
+
+def looked_at_all(count: int) -> Text:
+    """Why a search ends: it has read enough."""
+    return Text("%(count)s messages were looked at, the limit of one search", count=f"{count:,}")
+
+
+async def parts_of(
     reader: Reader, topic: str, begin_ms: int, end_ms: int, progress: Progress
-) -> list[_Part]:
+) -> list[Part]:
     """The queues with their offsets of this time; where a broker is away that is noted."""
-    found = []
-    for queue in await reader.queues(topic):
+
+    async def bounds(queue: MessageQueue) -> Part | None:
         try:
             least, most = await reader.min_offset(queue), await reader.max_offset(queue)
             begin = max(least, await reader.offset_at(queue, begin_ms)) if begin_ms else least
             # One more than by time: brokers differ in what they answer for an exact time.
-            end = min(most, await reader.offset_at(queue, end_ms) + 1)
+            ends = end_ms >= EVER_MS
+            end = most if ends else min(most, await reader.offset_at(queue, end_ms) + 1)
         except AerobeeError as wrong:
-            progress.faults.append(_fault(queue, wrong))
-            continue
-        if begin < end:
-            found.append(_Part(queue, begin, end))
+            progress.faults.append(fault(queue, wrong))
+            return None
+        return Part(queue, begin, end) if begin < end else None
+
+    found = [one for one in await each(await reader.queues(topic), bounds) if one is not None]
     progress.left = sum(one.end - one.offset for one in found)
     return found
 
 
-def _fault(queue: MessageQueue, wrong: Exception) -> str:
+def fault(queue: MessageQueue, wrong: Exception) -> Text:
+    """A queue that could not be read, and why."""
     return Text(
         "queue %(queue_id)s of %(broker_name)s: %(wrong)s",
         queue_id=queue.queue_id,
@@ -154,25 +182,22 @@ def _fault(queue: MessageQueue, wrong: Exception) -> str:
     )
 
 
-def _cursor(parts: list[_Part]) -> str:
-    rows = [[one.queue.broker_name, one.queue.queue_id, one.offset] for one in parts]
+def cursor_of(offsets: dict[tuple[str, int], int]) -> str | None:
+    """A text to go on with from these offsets; None where nothing is left."""
+    if not offsets:
+        return None
+    rows = [[broker, queue, offset] for (broker, queue), offset in offsets.items()]
     return base64.urlsafe_b64encode(json.dumps(rows).encode()).decode()
 
 
-def _resume(parts: list[_Part], cursor: str, topic: str) -> None:
-    """Go on where an earlier search ended."""
+def places(cursor: str, topic: str) -> dict[tuple[str, int], int]:
+    """The offsets of a cursor; ClientError for one that is none."""
     try:
         if len(cursor) > CURSOR_CHARS_MAX:
             raise ValueError
         rows = json.loads(base64.urlsafe_b64decode(cursor))
-        offsets = {(str(broker), int(queue)): int(offset) for broker, queue, offset in rows}
+        return {(str(broker), int(queue)): int(offset) for broker, queue, offset in rows}
     except (ValueError, TypeError, RecursionError):
         raise ClientError(
             f"the cursor is none of a search in {topic}; begin the search again without it"
         ) from None
-    for part in list(parts):
-        offset = offsets.get((part.queue.broker_name, part.queue.queue_id))
-        if offset is None or offset >= part.end:
-            parts.remove(part)
-        else:
-            part.offset = max(part.offset, offset)

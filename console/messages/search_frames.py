@@ -37,6 +37,7 @@ class Start(msgspec.Struct, tag=True):
     sees_bodies: bool
     cursor: str
     hits_max: int
+    is_newest_first: bool = False
     descriptors: str = ""
     body_type: str = ""
 

@@ -21,6 +21,7 @@ from ...client.pull.reader import Reader
 from ...protocol.filters.sql92 import Predicate, SqlError, predicate
 from ...protocol.message.record import Record
 from .fields import Bodiless, Reads
+from .newest import newest_first
 from .search import Progress, search
 from .search_frames import Asked, Batch, Leave, More, Start, batch_of, frame, read_frame
 from .shown import Types
@@ -68,7 +69,7 @@ class Served:
     async def _search(self, asked: Start) -> None:
         found: list[Record] = []
         async with Reader(asked.servers, security=Security(**asked.security)) as reader:
-            steps = search(
+            steps = (newest_first if asked.is_newest_first else search)(
                 reader,
                 asked.topic,
                 asked.begin_ms,

@@ -76,9 +76,10 @@ class Searches:
         sees_bodies: bool,
         cursor: str,
         hits_max: int,
+        is_newest_first: bool = False,
     ) -> AsyncGenerator[Record | Progress]:
-        """Yield what `search` does, from the process. TooManySearches at the limit; ClientError for
-        arguments that a search can't begin with."""
+        """Yield what `search` or `newest_first` does, from the process. TooManySearches at the
+        limit; ClientError for arguments that a search can't begin with."""
         if self._running >= SEARCHES_MAX:
             raise TooManySearches(
                 "%(count)s searches run, the limit is %(limit)s; wait for one to end",
@@ -99,6 +100,7 @@ class Searches:
             sees_bodies,
             cursor,
             hits_max,
+            is_newest_first,
             str(types.path) if types is not None and body_type else "",
             body_type,
         )

@@ -10,9 +10,10 @@ from ...protocol.bodies.body import MessageQueue
 from ...protocol.errors import Malformed
 from ...protocol.message import properties as props
 from ...protocol.message.record import Record, decode_all
+from ..access.rights import Bodies
 from ..texts import Text
 from .history import SCHEDULE_TOPIC, TIMER_TOPIC
-from .shown import id_of
+from .shown import brief, id_of
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -24,7 +25,8 @@ UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A message that waits until `due_ms`, None where that is not known."""
+    """A message that waits until `due_ms`, None where that is not known. It lies in the topic
+    `place` of its broker. `brief` is the beginning of its body."""
 
     id: str
     topic: str
@@ -32,11 +34,16 @@ class Waiting:
     stored_ms: int
     how: str
     broker: str
+    place: str
+    queue: int
+    offset: int
+    keys: str
+    brief: str
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A half message that was neither committed nor rolled back."""
+    """A half message that was neither committed nor rolled back, with its place as of Waiting."""
 
     id: str
     topic: str
@@ -44,6 +51,11 @@ class OpenTransaction:
     stored_ms: int
     checks: int
     broker: str
+    place: str
+    queue: int
+    offset: int
+    keys: str
+    brief: str
 
 
 class Scan(NamedTuple):
@@ -110,6 +122,7 @@ async def scheduled(
     delivered: dict[str, dict[int, int]],
     waits: dict[str, dict[int, int]],
     now_ms: int,
+    bodies: Bodies = Bodies.SHOWN,
 ) -> tuple[list[Waiting], Scan]:
     """The messages that wait for a level or a time, the next ones first.
 
@@ -127,7 +140,7 @@ async def scheduled(
         level = queue.queue_id + 1
         wait = waits.get(queue.broker_name, {}).get(level)
         due_ms = None if wait is None else record.store_ms + wait
-        found.append(_waiting(queue, record, due_ms, Text("level %(level)s", level=level)))
+        found.append(_waiting(queue, record, due_ms, Text("level %(level)s", level=level), bodies))
     timers = [
         (queue, await reader.min_offset(queue)) for queue in await queues_of(reader, TIMER_TOPIC)
     ]
@@ -138,14 +151,14 @@ async def scheduled(
         due = pairs.get(props.TIMER_OUT_MS, "")
         is_waiting = due.isdecimal() and int(due) > now_ms and props.TIMER_DEL_UNIQKEY not in pairs
         if is_waiting and not _is_recalled(pairs, recalled):
-            found.append(_waiting(queue, record, int(due), Text("time")))
+            found.append(_waiting(queue, record, int(due), Text("time"), bodies))
     found.sort(key=lambda one: (one.due_ms is None, one.due_ms or 0))
     cut = levels.cut or wheel.cut
     return found, Scan([], cut, [*levels.faults, *wheel.faults])
 
 
 async def transactions(
-    reader: Reader, starts: dict[tuple[str, str, int], int]
+    reader: Reader, starts: dict[tuple[str, str, int], int], bodies: Bodies = Bodies.SHOWN
 ) -> tuple[list[OpenTransaction], Scan]:
     """The half messages that are open. `starts` are the offsets of the broker's own check, by
     topic, broker and queue."""
@@ -172,7 +185,7 @@ async def transactions(
                 pairs.get(props.PGROUP, ""),
                 record.store_ms,
                 int(checks) if checks.isdecimal() else 0,
-                queue.broker_name,
+                *_place(queue, record, bodies),
             )
         )
     return found, Scan([], half.cut or done.cut, [*half.faults, *done.faults])
@@ -192,6 +205,19 @@ def _is_recalled(pairs: dict[str, str], recalled: set[str | None]) -> bool:
     return f"{topic}+{key}" in recalled
 
 
-def _waiting(queue: MessageQueue, record: Record, due_ms: int | None, how: str) -> Waiting:
+def _waiting(
+    queue: MessageQueue, record: Record, due_ms: int | None, how: str, bodies: Bodies
+) -> Waiting:
     topic = record.properties.get(props.REAL_TOPIC, "")
-    return Waiting(id_of(record), topic, due_ms, record.store_ms, how, queue.broker_name)
+    return Waiting(
+        id_of(record), topic, due_ms, record.store_ms, how, *_place(queue, record, bodies)
+    )
+
+
+def _place(
+    queue: MessageQueue, record: Record, bodies: Bodies
+) -> tuple[str, str, int, int, str, str]:
+    """The fields of a row from `broker` on."""
+    keys = record.properties.get(props.KEYS, "")
+    offset = record.queue_offset
+    return queue.broker_name, queue.topic, queue.queue_id, offset, keys, brief(record, bodies)

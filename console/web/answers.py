@@ -215,13 +215,6 @@ class MemberAccount(TypedDict):
     cut: bool
 
 
-class DeadLetters(TypedDict):
-    """Dead letter topics; behind `prefix` is the name of the group."""
-
-    list: Listed[TopicRow]
-    prefix: str
-
-
 class History(TypedDict):
     """Values at `first_ms`, `first_ms + step_ms` and so on."""
 
@@ -373,17 +366,38 @@ class MessageRow(TypedDict):
     brief: str
 
 
-class Messages(TypedDict):
-    """The messages with a key or an id, and what the parameters say."""
+# As for Texts.
+Rows = list[MessageRow]
+
+
+class DeadLetters(TypedDict):
+    """Dead letter topics; behind `prefix` is the name of the group. `newest` are the newest letters
+    of the topics that got one last."""
+
+    list: Listed[TopicRow]
+    prefix: str
+    newest: Rows
+    faults: Texts
+
+
+class SearchForm(TypedDict):
+    """The search bar as it was filled in: an id or a key, or an expression, and a time; and the
+    topics to choose from, the ones with the newest messages first."""
 
     topic: str
     key: str
-    found: list[MessageRow] | None
-    topics: list[str]
     expression: str
     begin: str
     end: str
     cursor: str
+    topics: list[str]
+
+
+class Messages(SearchForm):
+    """The messages with a key or an id; without one the newest ones, and where older ones begin."""
+
+    found: list[MessageRow]
+    progress: Progress | None
 
 
 class MessageGone(TypedDict):
@@ -413,13 +427,6 @@ Message = TypedDict(
         "way": list[Step],
     },
 )
-
-
-class Tail(TypedDict):
-    """The topic and the expression of a live view."""
-
-    topic: str
-    expression: str
 
 
 class Scan(TypedDict):

@@ -12,7 +12,6 @@ import secrets
 import socket
 import ssl
 from collections.abc import Mapping
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -29,24 +28,22 @@ from ..access.sessions import Session
 from ..actions.registry import ActionRegistry
 from ..clusters.clusters import Clusters
 from ..endpoint import STOP_SECONDS
-from ..messages.search import Progress
 from ..messages.shown import Types
-from ..messages.tail import tail as follow
 from ..texts import Text, TextError, refusal, status_of, text_of
-from . import pages_messages, site
+from . import site
 from .api_actions import ApiActions
 from .listener import Listener
 from .login_pages import NEXT_CHARS_MAX, LoginPages
 from .pages_actions import ActionPages
-from .pages_export import Exports, put
+from .pages_export import Exports
 from .rendering import STATIC, to_json, visible
 from .request_context import BadQuery, Forbidden, RequestContext, as_of
-from .routes import DATA, PAGES, SEARCH, TAIL, Handler, Page, Route, View
+from .routes import DATA, PAGES, Handler, Page, Route, View
 from .site import Site, headers
+from .streams import Streams
 
 PORT = 8082
 REQUESTS_AT_ONCE = 32  # pages in the making; more wait
-TAILS_MAX = 20
 HEADER_BYTES_MAX = 16 << 10
 STATIC_SECONDS = 86_400
 
@@ -117,7 +114,7 @@ class Console:
         self._exports = Exports(self.site)
         self._login_pages = LoginPages(self.site)
         self._room = asyncio.Semaphore(REQUESTS_AT_ONCE)
-        self._tails = 0
+        self._streams = Streams(self.site, self._seen)
         self._listener = Listener()
         self._runner: web.AppRunner | None = None
         self._compiling: asyncio.Task[None] | None = None
@@ -139,15 +136,15 @@ class Console:
         found = [
             Route("GET", "/", Right.VIEW, self._home),
             Route("GET", "/static/{name}", None, self._static),
-            Route("GET", "/search", Right.VIEW, self._search),
-            Route("GET", "/tail/events", Right.VIEW, self._tail_events),
+            *self._streams.routes(),
             *self._login_pages.routes(),
             *self._action_pages.routes(),
             *self._api_actions.routes(),
             *self._exports.routes(),
         ]
         for page in PAGES:
-            found.append(Route("GET", f"/{page.path}", page.right, self._html(page)))
+            html = self._streams.messages if page.path == "messages" else self._html(page)
+            found.append(Route("GET", f"/{page.path}", page.right, html))
             found.append(Route("GET", f"/api/{page.path}", page.right, self._json(page)))
         for page in DATA:
             found.append(Route("GET", f"/api/{page.path}", page.right, self._json(page)))
@@ -345,75 +342,6 @@ class Console:
         kind = _KINDS[Path(name).suffix]
         body = _STATIC[name].read_bytes()
         return web.Response(body=body, content_type=kind, charset="utf-8", headers=keep)
-
-    # --- streams --------------------------------------------------------------------------------
-
-    async def _search(self, request: web.Request) -> web.StreamResponse:
-        """The page of a search: rows and progress are written as they come."""
-        context = self.site.request_context(request, request.query, SEARCH)
-        async with aclosing(pages_messages.found_in(context)) as steps:
-            # The first step comes before the head, so that a fault of the query is a page.
-            first = await anext(steps, None)
-            answer = web.StreamResponse(headers=headers())
-            answer.content_type, answer.charset = "text/html", "utf-8"
-            await answer.prepare(request)
-            values = self.site.template_values(request, context, "messages", "Search")
-            module: Any = self.site.template(request, "search").make_module(values)
-            await put(answer, str(module.head()).encode())
-            last, step = Progress(), first
-            while step is not None:
-                if isinstance(step, Progress):
-                    last = step
-                    await put(answer, str(module.progress(step)).encode())
-                else:
-                    await put(answer, str(module.row(step)).encode())
-                step = await anext(steps, None)
-        await put(answer, str(module.foot(last)).encode())
-        await answer.write_eof()
-        return answer
-
-    async def _tail_events(self, request: web.Request) -> web.StreamResponse:
-        """Rows of a live view as server-sent events."""
-        context = self.site.request_context(request, request.query, TAIL)
-        if self._tails >= TAILS_MAX:
-            raise refusal(
-                web.HTTPTooManyRequests,
-                "%(count)s live views are open, the limit is %(limit)s; close one",
-                count=self._tails,
-                limit=TAILS_MAX,
-            )
-        matches, topic = pages_messages.condition(context), context.required("topic")
-        names = pages_messages.broker_names(context)
-        module: Any = self.site.template(request, "tail_rows").make_module(
-            self.site.template_values(request, context, "tail", "Live tail")
-        )
-        self._tails += 1
-        try:
-            answer = web.StreamResponse(headers=headers())
-            answer.content_type, answer.charset = "text/event-stream", "utf-8"
-            await answer.prepare(request)
-            idle = -1  # the first line comes once the ends of the queues are known
-            async for step in follow(context.watched.reader, topic, matches):
-                if not self.access.sessions.is_open(context.session):
-                    break
-                idle = 0 if step.seen or step.wrong else idle + 1
-                if step.seen or step.wrong:
-                    rows = [
-                        pages_messages.row_of(
-                            one, pages_messages.broker_of(one, names), context.visitor.bodies
-                        )
-                        for one in step.records
-                    ]
-                    await answer.write(_event(str(module.rows(rows, step.seen, step.wrong))))
-                elif idle % 50 == 0:
-                    await answer.write(b": idle\n\n")
-            return answer
-        finally:
-            self._tails -= 1
-
-
-def _event(text: str) -> bytes:
-    return "".join(f"data: {line}\n" for line in text.splitlines() if line.strip()).encode() + b"\n"
 
 
 def _json(body: bytes, status: int = 200) -> web.Response:

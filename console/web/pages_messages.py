@@ -1,12 +1,13 @@
-"""The pages about messages: by key and id, searched in a time, one's history, waiting ones."""
+"""The pages about messages: newest ones, by key and id, searched, one's history, waiting ones."""
 
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from ...client.base.concurrent import each
 from ...client.base.identity import now_ms
-from ...client.errors import ClientError
+from ...client.errors import AerobeeError, ClientError, NoRouteError
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.codec import java_properties
 from ...protocol.errors import Malformed
@@ -14,43 +15,143 @@ from ...protocol.filters.sql92 import Predicate, SqlError, predicate
 from ...protocol.message import properties as props
 from ...protocol.message.message_id import host_text, parse_offset_message_id
 from ...protocol.message.record import Record, decode_all
+from ...protocol.names import DLQ_PREFIX
 from ..access.rights import Bodies, Right
+from ..clusters.samples import TopicRow
 from ..messages import waiting
 from ..messages.fields import Bodiless
 from ..messages.history import Step, history_of, history_of_deleted
-from ..messages.search import HITS_MAX, Progress
+from ..messages.newest import newest_first
+from ..messages.search import EVER_MS, HITS_MAX, Progress
 from ..messages.shown import brief, id_of, shown
 from ..texts import Text, joined
 from . import answers
-from .request_context import BadQuery, Forbidden, NotFound, RequestContext, cut_at, patient
+from .request_context import (
+    ROWS,
+    TOPIC_COLUMNS,
+    BadExpression,
+    BadQuery,
+    Forbidden,
+    NotFound,
+    RequestContext,
+    cut_at,
+    listed,
+    patient,
+)
 
 HOUR_MS = 3_600_000
-EVER_MS = 253_402_300_799_000
+TOPICS_MAX = 1_000  # to choose from
+DEAD_TOPICS_MAX = 20  # of which the newest dead letters are read
 HALF_TOPICS = (waiting.HALF_TOPIC, "TRANS_CHECK_MAX_TIME_TOPIC")
+KEY = re.compile(r"[^\s=<>'()]+")
 QUOTED = re.compile(r"'(?:[^']|'')*'")
 BODY_NAMED = re.compile(r"\bbody\b", re.IGNORECASE)
 Waits = TypeVar("Waits", waiting.Waiting, waiting.OpenTransaction)
 CHECKER = "CID_RMQ_SYS_TRANS"  # the group whose offsets tell how far brokers checked transactions
 
 
+class Sought(NamedTuple):
+    """What a visitor wrote in the search bar: an id or a key, an expression, or nothing."""
+
+    key: str
+    expression: str
+
+
+def sought(context: RequestContext) -> Sought:
+    """The text `q`, which is an id or a key without a blank or a sign of SQL92; or `key` or `where`
+    by themselves."""
+    text, key = context.text("q").strip(), context.text("key").strip()
+    if text:
+        return Sought(text, "") if KEY.fullmatch(text) else Sought("", text)
+    return Sought(key, "" if key else context.text("where").strip())
+
+
+def is_search(context: RequestContext) -> bool:
+    """True if messages are to be searched, by an expression or a time; else the newest ones or
+    those with a key are wanted."""
+    words = sought(context)
+    return not words.key and bool(words.expression or context.text("begin") or context.text("end"))
+
+
 async def messages(context: RequestContext) -> answers.Messages:
-    """The forms, and the messages of a topic with a key or an id."""
-    topic, key = context.text("topic"), context.text("key").strip()
-    names = list(context.topic_rows())
-    found: list[answers.MessageRow] | None = None
-    if topic and key:
-        found = [
-            row_of(one, "", context.visitor.bodies) for one in await _by_key(context, topic, key)
-        ]
+    """The newest messages of a topic, or the ones with a key or an id; without a topic the choice
+    of one."""
+    topic, key = context.text("topic"), sought(context).key
+    found: list[answers.MessageRow] = []
+    progress: Progress | None = None
+    try:
+        if topic and key:
+            bodies = context.visitor.bodies
+            found = [row_of(one, "", bodies) for one in await _by_key(context, topic, key)]
+        elif topic:
+            found, progress = await patient(newest(context, topic, context.text("cursor")))
+    except NoRouteError:
+        raise NotFound(
+            "topic %(topic)s is on no broker that was asked; see the list of topics", topic=topic
+        ) from None
+    return {**form(context), "found": found, "progress": progress}
+
+
+def form(context: RequestContext) -> answers.SearchForm:
+    """The search bar as it was filled in, and the topics to choose from."""
+    rows = sorted(context.topics("users"), key=lambda row: row.last_ms or 0, reverse=True)
+    words = sought(context)
     return {
-        "topic": topic,
-        "key": key,
-        "found": found,
-        "topics": names[:1_000],
-        "expression": context.text("where"),
+        "topic": context.text("topic"),
+        "key": words.key,
+        "expression": words.expression,
         "begin": context.text("begin"),
         "end": context.text("end"),
         "cursor": context.text("cursor"),
+        "topics": [row.name for row in rows[:TOPICS_MAX]],
+    }
+
+
+async def newest(
+    context: RequestContext, topic: str, cursor: str = ""
+) -> tuple[list[answers.MessageRow], Progress]:
+    """The newest ROWS messages of a topic, or those before a cursor. They are read here: that
+    needs few requests, and no process."""
+    names, progress = broker_names(context), Progress()
+    rows: list[answers.MessageRow] = []
+    steps = newest_first(
+        context.watched.reader, topic, 0, EVER_MS, None, cursor=cursor, hits_max=ROWS
+    )
+    async for one in steps:
+        if isinstance(one, Progress):
+            progress = one
+        else:
+            rows.append(row_of(one, broker_of(one, names), context.visitor.bodies))
+    return rows, progress
+
+
+async def dead_letters(context: RequestContext) -> answers.DeadLetters:
+    """The dead letter topics, and the newest letters of those that got one last."""
+    rows = [row for row in context.topic_rows().values() if row.name.startswith(DLQ_PREFIX)]
+    late = sorted(
+        (row for row in rows if row.messages != 0), key=lambda row: row.last_ms or 0, reverse=True
+    )
+    faults: list[str] = []
+
+    async def letters(row: TopicRow) -> list[answers.MessageRow]:
+        try:
+            found, progress = await patient(newest(context, row.name))
+        except NoRouteError:
+            return []  # it is gone since it was sampled
+        except AerobeeError as wrong:
+            faults.append(str(wrong))
+            return []
+        faults.extend(progress.faults)
+        return found
+
+    read = await each(late[:DEAD_TOPICS_MAX], letters)
+    found = [one for part in read for one in part]
+    found.sort(key=lambda one: one["stored_ms"], reverse=True)
+    return {
+        "list": listed(context, rows, TOPIC_COLUMNS, "-messages"),
+        "prefix": DLQ_PREFIX,
+        "newest": found[:ROWS],
+        "faults": faults,
     }
 
 
@@ -169,14 +270,16 @@ async def _broker_of(context: RequestContext, record: Record) -> str:
 
 
 def condition(context: RequestContext) -> Predicate | None:
-    """The expression of a search; BadQuery with the place of its fault."""
-    text = context.text("where").strip()
+    """The expression of a search; BadExpression with the place of its fault."""
+    text = sought(context).expression
     if not text:
         return None
     try:
         found = predicate(text, fields=True)
     except SqlError as wrong:
-        raise BadQuery(str(wrong)) from None
+        refused = BadExpression(str(wrong))
+        refused.at = wrong.at
+        raise refused from None
     if context.visitor.bodies == Bodies.SHOWN:
         return found
     if BODY_NAMED.search(QUOTED.sub("", text)):
@@ -189,9 +292,11 @@ def condition(context: RequestContext) -> Predicate | None:
     return lambda fields: found(Bodiless(fields))
 
 
-async def found_records(context: RequestContext, most: int) -> AsyncGenerator[Record | Progress]:
+async def found_records(
+    context: RequestContext, most: int, *, is_newest_first: bool = False
+) -> AsyncGenerator[Record | Progress]:
     """The messages of a search, `most` at most, and its progress, as they come."""
-    begin = context.time_ms("begin", now_ms() - HOUR_MS)
+    begin = context.time_ms("begin", 0)
     end = context.time_ms("end", now_ms() + HOUR_MS)
     if end <= begin:
         raise BadQuery(
@@ -205,22 +310,24 @@ async def found_records(context: RequestContext, most: int) -> AsyncGenerator[Re
         context.required("topic"),
         begin,
         min(end, EVER_MS),
-        context.text("where").strip(),
+        sought(context).expression,
         sees_bodies=context.visitor.bodies == Bodies.SHOWN,
         cursor=context.text("cursor"),
         hits_max=most,
+        is_newest_first=is_newest_first,
     )
     async with aclosing(steps):
         async for one in steps:
             yield one
 
 
-async def found_in(context: RequestContext) -> AsyncGenerator[answers.MessageRow | Progress]:
-    """The rows of a search and its progress, as they come."""
-    names = broker_names(context)
-    async with aclosing(
-        found_records(context, context.number("limit", HITS_MAX, 1, HITS_MAX))
-    ) as steps:
+async def found_in(
+    context: RequestContext, most: int
+) -> AsyncGenerator[answers.MessageRow | Progress]:
+    """The rows of a search and its progress, as they come, the newest first: `most` where no
+    limit is asked for."""
+    names, most = broker_names(context), context.number("limit", most, 1, HITS_MAX)
+    async with aclosing(found_records(context, most, is_newest_first=True)) as steps:
         async for one in steps:
             if isinstance(one, Progress):
                 yield one
@@ -242,7 +349,7 @@ async def found_all(context: RequestContext) -> answers.Found:
     """The same as one answer, for programs."""
     rows: list[answers.MessageRow] = []
     progress = Progress()
-    async for one in found_in(context):
+    async for one in found_in(context, HITS_MAX):
         if isinstance(one, Progress):
             progress = one
         else:
@@ -250,7 +357,7 @@ async def found_all(context: RequestContext) -> answers.Found:
     return {"found": rows, "progress": progress}
 
 
-async def tail(context: RequestContext) -> answers.Tail:
+async def tail(context: RequestContext) -> answers.SearchForm:
     """The page of a live view; its rows come from `tail/events`."""
     condition(context)
     topic = context.required("topic")
@@ -258,7 +365,7 @@ async def tail(context: RequestContext) -> answers.Tail:
         raise NotFound(
             "topic %(topic)s is on no broker that was asked; see the list of topics", topic=topic
         )
-    return {"topic": topic, "expression": context.text("where")}
+    return form(context)
 
 
 async def scheduled(context: RequestContext) -> answers.Scheduled:
@@ -272,7 +379,9 @@ async def scheduled(context: RequestContext) -> answers.Scheduled:
         name: waiting.level_waits(one.get("messageDelayLevel", ""))
         for name, one in settings.items()
     }
-    rows, scanned = await waiting.scheduled(context.watched.reader, delays, waits, now_ms())
+    rows, scanned = await waiting.scheduled(
+        context.watched.reader, delays, waits, now_ms(), context.visitor.bodies
+    )
     recallable = {name: one.get("recallMessageEnable") for name, one in settings.items()}
     faults_of_all = [*faults.values(), *away.values()]
     shown, scan = _cut(context, rows, scanned, faults_of_all)
@@ -292,7 +401,9 @@ async def transactions(context: RequestContext) -> answers.Transactions:
         for table in progress.values()
         for queue, one in table.offset_table.items()
     }
-    rows, scanned = await waiting.transactions(context.watched.reader, starts)
+    rows, scanned = await waiting.transactions(
+        context.watched.reader, starts, context.visitor.bodies
+    )
     shown, scan = _cut(context, rows, scanned, list(faults.values()))
     return {"rows": shown, **scan}
 

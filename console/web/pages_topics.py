@@ -14,22 +14,20 @@ from ..clusters.history import SPAN_MS, Points, summed
 from ..clusters.proxies import Proxied
 from . import answers
 from .pages_cluster import is_internal, rates
-from .request_context import NotFound, RequestContext, cut_at, listed, patient
+from .request_context import (
+    TOPIC_COLUMNS,
+    NotFound,
+    RequestContext,
+    cut_at,
+    listed,
+    patient,
+)
 
 SPAN_MINUTES = SPAN_MS // 60_000
 MEMBER_SECONDS = 1.0  # of one member, while a visitor waits
 ASKED_MEMBERS_MAX = 32  # of one group, about what they subscribe to
 QUEUES_MAX = 500  # rows of one topic's page
 STACK_CHARS_MAX = 256 << 10
-TOPIC_COLUMNS = {
-    "name": lambda row: row.name,
-    "type": lambda row: row.message_type,
-    "messages": lambda row: row.messages,
-    "rate_in": lambda row: row.rate_in,
-    "groups": lambda row: row.groups,
-    "first": lambda row: row.first_ms,
-    "last": lambda row: row.last_ms,
-}
 GROUP_COLUMNS = {
     "name": lambda row: row.name,
     "members": lambda row: row.members,
@@ -217,13 +215,6 @@ async def member(context: RequestContext) -> answers.MemberAccount:
         "stack": stack[:STACK_CHARS_MAX],
         "cut": len(stack) > STACK_CHARS_MAX,
     }
-
-
-async def dead_letters(context: RequestContext) -> answers.DeadLetters:
-    """The dead letter topics."""
-    rows = [row for row in context.topic_rows().values() if row.name.startswith(DLQ_PREFIX)]
-    found = listed(context, rows, TOPIC_COLUMNS, "-messages")
-    return {"list": found, "prefix": DLQ_PREFIX}
 
 
 async def history(context: RequestContext) -> answers.History:

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
@@ -18,6 +18,9 @@ from .languages import ENGLISH, Language, install
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
+FOLDED_VALUES_MAX, FOLDED_DEPTH_MAX = 2_000, 50
+OPEN = Markup('<details open><summary>{}{} <span class="note">{}</span></summary><div>')
+CLOSED = Markup('<details><summary>{}{} <span class="note">{}</span></summary><div>')
 TIME_MS_MAX = 253_402_300_799_000  # the year 9999
 # C0 but tab and line feed, C1, marks of direction and joining, line separators, surrogates, BOM.
 _HIDDEN = re.compile(
@@ -41,12 +44,21 @@ def environment(language: Language = ENGLISH) -> Environment:
     )
     found.filters |= {
         one.__name__: partial(one, language=language)
-        for one in (number, rate, when, exact, clock, age, size, percent, spark)
+        for one in (number, rate, when, exact, clock, due, age, size, percent, spark)
     }
     install(found, language, final)
     found.globals["static"] = static_name
-    found.filters["beside"] = partial(zip, strict=True)
+    found.filters |= {"beside": beside, "folded": folded}
     return found
+
+
+def beside(
+    columns: Sequence[Sequence[str]], cells: Sequence[Any] | Mapping[str, Any]
+) -> Iterable[tuple[Sequence[str], Any]]:
+    """Each column with its cell; of a map those of the columns' names."""
+    if isinstance(cells, Mapping):
+        cells = [cells[name] for name, *_ in columns]
+    return zip(columns, cells, strict=True)
 
 
 @cache
@@ -132,6 +144,13 @@ def clock(ms: int | None, language: Language = ENGLISH) -> Markup:
     return _time(ms, language, lambda at: f"{at:%H:%M:%S} UTC")
 
 
+def due(ms: int | None, now_ms: int, language: Language = ENGLISH) -> Markup:
+    """How long it is until a time, with the time itself as its title."""
+    left_s = 0 if ms is None else (ms - now_ms) / 1000
+    text = language.say("in %(time)s") % {"time": age(left_s, language)}
+    return _time(ms, language, lambda _: text if left_s > 0 else language.say("due now"))
+
+
 def _time(ms: int | None, language: Language, text: Callable[[datetime], str]) -> Markup:
     if ms is None:
         return unknown(language)
@@ -148,6 +167,40 @@ def _in_full(at: datetime) -> str:
 
 def _is_today(at: datetime) -> bool:
     return at.date() == datetime.now(UTC).date()
+
+
+def folded(text: str) -> Markup | None:
+    """A JSON text as a list whose objects and arrays fold; None for another text, or a larger one
+    than FOLDED_VALUES_MAX values or FOLDED_DEPTH_MAX levels."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict | list):
+        return None
+    parts: list[str] = []
+    try:
+        _fold(value, Markup(), parts, 0)
+    except OverflowError:
+        return None
+    return Markup().join(parts)
+
+
+def _fold(value: Any, name: Markup, parts: list[str], depth: int) -> None:
+    if depth > FOLDED_DEPTH_MAX or len(parts) > 3 * FOLDED_VALUES_MAX:
+        raise OverflowError
+    if not isinstance(value, dict | list) or not value:
+        kind = "text" if isinstance(value, str) else "value"
+        shown = visible(json.dumps(value, ensure_ascii=False))
+        parts.append(Markup('<div>{}<span class="{}">{}</span></div>').format(name, kind, shown))
+        return
+    sign, end = "{}" if isinstance(value, dict) else "[]"
+    head = OPEN if depth < 3 else CLOSED
+    parts.append(head.format(name, sign, len(value)))
+    for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+        label = Markup('<span class="key">{}</span>: ').format(visible(str(key)))
+        _fold(one, label, parts, depth + 1)
+    parts.append(Markup("</div>{}</details>").format(end))
 
 
 def spark(values: list[float | None], language: Language = ENGLISH) -> Markup:

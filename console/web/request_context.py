@@ -21,9 +21,19 @@ from ..texts import Text, TextError
 from ..times import time_ms
 from .answers import Listed, Samples
 
-ROWS = 50  # of one page of a list
+ROWS, PAGES_MAX = 50, 1_000_000  # of a list: rows on a page, and pages
 ASK_SECONDS = 5.0  # of one broker, while a visitor waits
 TEXT_CHARS_MAX = 4_096  # of one parameter
+# What lists of topics are sorted by.
+TOPIC_COLUMNS = {
+    "name": lambda row: row.name,
+    "type": lambda row: row.message_type,
+    "messages": lambda row: row.messages,
+    "rate_in": lambda row: row.rate_in,
+    "groups": lambda row: row.groups,
+    "first": lambda row: row.first_ms,
+    "last": lambda row: row.last_ms,
+}
 
 Result = TypeVar("Result")
 Row = TypeVar("Row")
@@ -31,6 +41,13 @@ Row = TypeVar("Row")
 
 class BadQuery(TextError):
     """A parameter of the URL that can't be used: what, its value, and what to give."""
+
+
+class BadExpression(BadQuery):
+    """An expression that can't be used; `at` is the character of its fault, from 0, None for the
+    whole."""
+
+    at: int | None = None
 
 
 class NotFound(TextError):
@@ -223,48 +240,30 @@ def listed(
     context: RequestContext,
     rows: list[Row],
     columns: Mapping[str, Callable[[Any], Any]],
-    default: str = "",
+    default: str,
     named: Callable[[Any], str] = lambda row: row.name,
-    prefix: str = "",
 ) -> Listed[Row]:
     """A page of a list: filtered by `q` in the name, sorted by a column of `columns` (`-` before
-    it: downwards), with the number of all. Further lists of a page have a `prefix` before their
-    parameters, such as `queues.q`."""
-    q = context.text(f"{prefix}q")
-    total = len(rows)
-    if q:
-        rows = [row for row in rows if q.lower() in named(row).lower()]
-    sort = context.text(f"{prefix}sort") or default
-    if sort:
-        column = columns.get(sort.removeprefix("-"))
-        if column is None:
-            raise BadQuery(
-                "%(name)s is %(sort)s; give one of %(columns)s, or - before it",
-                name=f"{prefix}sort",
-                sort=f"{sort[:80]!r}",
-                columns=", ".join(columns),
-            )
-        known = [row for row in rows if column(row) is not None]
-        known.sort(key=column, reverse=sort.startswith("-"))
-        rows = known + [row for row in rows if column(row) is None]
-    pages = max(1, -(-len(rows) // ROWS))
-    page = min(context.number(f"{prefix}page", 1, 1, 1_000_000), pages)
-    return {
-        "rows": rows[(page - 1) * ROWS : page * ROWS],
-        "total": total,
-        "matched": len(rows),
-        "page": page,
-        "pages": pages,
-        "sort": sort,
-        "q": q,
-    }
+    it: downwards), with the number of all."""
+    return _page_of(
+        rows,
+        columns,
+        named,
+        q=context.text("q"),
+        sort=context.text("sort") or default,
+        page=context.number("page", 1, 1, PAGES_MAX),
+    )
 
 
 def paged(
-    context: RequestContext, prefix: str, rows: list[Row], columns: Sequence[Sequence[str]]
+    context: RequestContext,
+    prefix: str,
+    rows: list[Row],
+    columns: Sequence[Sequence[str]],
+    default: str = "",
 ) -> Listed[Row]:
-    """A list of a page for its template: `columns` begin with the field that they show, and `q` is
-    sought in all of these."""
+    """A list of a page for its template, whose parameters have a prefix, such as `queues.q`:
+    `columns` begin with the field that they show, and `q` is sought in all of these."""
     keys = [key for key, *_ in columns if key]
 
     def value(row: Any, key: str) -> Any:
@@ -275,7 +274,50 @@ def paged(
     def text(row: Any) -> str:
         return " ".join(str(value(row, key)) for key in keys)
 
-    return listed(context, rows, {key: partial(value, key=key) for key in keys}, "", text, prefix)
+    return _page_of(
+        rows,
+        {key: partial(value, key=key) for key in keys},
+        text,
+        q=context.text(f"{prefix}q"),
+        sort=context.text(f"{prefix}sort") or default,
+        page=context.number(f"{prefix}page", 1, 1, PAGES_MAX),
+    )
+
+
+def _page_of(
+    rows: list[Row],
+    columns: Mapping[str, Callable[[Any], Any]],
+    named: Callable[[Any], str],
+    *,
+    q: str,
+    sort: str,
+    page: int,
+) -> Listed[Row]:
+    total = len(rows)
+    if q:
+        rows = [row for row in rows if q.lower() in named(row).lower()]
+    if sort:
+        column = columns.get(sort.removeprefix("-"))
+        if column is None:
+            raise BadQuery(
+                "sort is %(sort)s; give one of %(columns)s, or - before it",
+                sort=f"{sort[:80]!r}",
+                columns=", ".join(columns),
+            )
+        known = [row for row in rows if column(row) is not None]
+        known.sort(key=column, reverse=sort.startswith("-"))
+        rows = known + [row for row in rows if column(row) is None]
+    pages = max(1, -(-len(rows) // ROWS))
+    page = min(page, pages)
+    return {
+        "rows": rows[(page - 1) * ROWS : page * ROWS],
+        "total": total,
+        "matched": len(rows),
+        "page": page,
+        "pages": pages,
+        "sort": sort,
+        "q": q,
+    }
 
 
 def cut_at(most: int, count: int) -> Text | None:

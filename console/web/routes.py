@@ -53,7 +53,7 @@ PAGES = (
     Page("messages", "Messages", pages_messages.messages, "Data", topic="topic"),
     Page("message", "Message", pages_messages.message, parent="messages", topic="topic"),
     Page("tail", "Live tail", pages_messages.tail, parent="messages", topic="topic"),
-    Page("dead_letters", "Dead letters", pages_topics.dead_letters, "Data"),
+    Page("dead_letters", "Dead letters", pages_messages.dead_letters, "Data"),
     Page("scheduled", "Scheduled", pages_messages.scheduled, "Data"),
     Page("transactions", "Transactions", pages_messages.transactions, "Data"),
     Page("lake", "Lake", pages_lake.lake, "Data"),
@@ -78,7 +78,7 @@ ACTING = (
     Page("redrives", "Redrives", _none, "Cluster"),
 )
 # Streams, which are written as they come.
-SEARCH = Page("messages", "Search", pages_messages.messages, topic="topic")
+SEARCH = Page("messages", "Messages", pages_messages.messages, topic="topic")
 TAIL = Page("tail", "Live tail", pages_messages.tail, topic="topic")
 # The page of the menu that each other page belongs to, by template.
 PARENTS = {page.path: page.parent for page in PAGES if page.parent} | {

@@ -34,7 +34,12 @@ Predicate = Callable[[Properties], bool]
 
 
 class SqlError(ValueError):
-    """An expression that can't be used: the fault and its position."""
+    """An expression that can't be used: the fault and its position, `at` counted from 0; None for
+    the whole."""
+
+    def __init__(self, text: str, at: int | None = None) -> None:
+        super().__init__(text)
+        self.at = at
 
 
 def _word(text: str) -> str:
@@ -197,7 +202,8 @@ def _tokens(thread: Any, state: Any, text: str, fields: bool) -> Iterator[Token]
 
 
 def _fault(at: int, what: str) -> SqlError:
-    return SqlError(f"the SQL92 expression is wrong at character {at + 1}: {what}; correct it")
+    text = f"the SQL92 expression is wrong at character {at + 1}: {what}; correct it"
+    return SqlError(text, at)
 
 
 @v_args(inline=True)

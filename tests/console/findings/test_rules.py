@@ -7,6 +7,7 @@ import pytest
 from aerobee.client.errors import BrokerError, UnreachableError
 from aerobee.console.findings.replicas import Replica, Replicas, told
 from aerobee.console.findings.rules import (
+    Cure,
     Finding,
     by_severity,
     dead_letters,
@@ -383,5 +384,5 @@ def test_findings_are_told_once_and_the_most_urgent_first() -> None:
     assert by_severity([note, waits, letters, away, waits]) == [away, letters, waits, note]
     assert [one.severity for one in (away, letters, note)] == ["error", "warning", "note"]
     assert letters.about == ("group", "g")
-    assert letters.cure == ("redrive", "group")
+    assert letters.cure == Cure("redrive", "group")
     assert no_broker().about is None

@@ -184,6 +184,68 @@ async def test_a_search_finds_by_fields_of_the_body_and_goes_on_where_it_ended(
     assert f"45 messages were looked at, {len(wanted)} found, 0 are left" in " ".join(text.split())
 
 
+async def test_the_newest_messages_of_a_topic_are_shown_at_once_and_older_ones_follow(
+    site: Site,
+) -> None:
+    newest = await site.data("messages", topic="orders")
+    times = [one["stored_ms"] for one in newest["found"]]
+    assert len(times) == 45
+    assert times == sorted(times, reverse=True)
+    assert newest["progress"]["cursor"] is None
+    text = await site.html("messages", topic="orders")
+    assert text.count('data-label="Id"') == 45
+    assert "Choose a topic" not in text
+    choice = await site.html("messages")
+    assert "Choose a topic" in choice
+    assert "messages?cluster=main&amp;topic=orders" in choice
+
+
+async def test_columns_are_chosen(site: Site) -> None:
+    text = await site.html("messages", topic="orders", columns="keys,id")
+    assert 'data-label="Keys"' in text
+    assert 'data-label="Body"' not in text
+    assert "columns=id%2Ckeys" not in text
+
+
+@pytest.mark.parametrize(
+    ("q", "path", "found"),
+    [
+        ("k3", "messages", 1),
+        ("nothing-of-this-name", "messages", 0),
+        ("body.n = 3 AND tag = 'paid'", "search", 1),
+        ("tag='paid'", "search", 20),
+    ],
+)
+async def test_the_search_bar_tells_a_key_from_an_expression(
+    site: Site, q: str, path: str, found: int
+) -> None:
+    for begun in ("messages", "search"):
+        async with site.session.get(
+            site.console.url + begun, params={"topic": "orders", "q": q}
+        ) as answer:
+            text = await answer.text()
+            assert (answer.status, answer.url.path) == (200, f"/{path}")
+        assert text.count('data-label="Id"') == found
+        fields = [attrs for tag, attrs in Parsed(text).elements if tag == "input"]
+        assert [one["value"] for one in fields if one.get("name") == "q"] == [q]
+
+
+async def test_a_wrong_expression_is_kept_and_shown_at_its_character(site: Site) -> None:
+    where = "body.n >> <5>"
+    async with site.session.get(
+        f"{site.console.url}messages", params={"topic": "orders", "q": where}
+    ) as answer:
+        text = await answer.text()
+    assert answer.status == 400
+    assert "<code>body.n &gt;<mark>&gt;</mark> &lt;5&gt;</code>" in text
+    assert "wrong at character 9" in text
+    page = Parsed(text)
+    fields = {attrs.get("name"): attrs for tag, attrs in page.elements if tag == "input"}
+    assert fields["q"]["value"] == where
+    assert fields["q"]["aria-invalid"] == "true"
+    assert fields["topic"]["value"] == "orders"
+
+
 async def test_a_trace_id_leads_to_its_message(site: Site, cluster: LocalCluster) -> None:
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
     context = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
@@ -304,7 +366,9 @@ REFUSED: list[tuple[str, dict[str, str], int, str]] = [
     ("message", {"topic": "orders", "id": "none"}, 404, "no message with key or id none"),
     ("search", {"topic": "orders", "where": "a ="}, 400, "wrong at character 4"),
     ("search", {"topic": "orders", "begin": "x"}, 400, "give a time such as"),
-    ("search", {"topic": "orders", "cursor": "x"}, 502, "begin the search again"),
+    ("search", {"topic": "orders", "begin": "0", "cursor": "x"}, 502, "begin the search again"),
+    ("messages", {"topic": "orders", "cursor": "x"}, 502, "begin the search again"),
+    ("messages", {"topic": "none"}, 404, "topic none is on no broker"),
     ("search", {"topic": "orders", "begin": "2", "end": "1"}, 400, "is empty"),
     ("tail/events", {"topic": "orders", "where": "((("}, 400, "wrong at character"),
     ("broker", {"name": "none"}, 404, "no broker none"),
@@ -316,7 +380,7 @@ async def test_a_query_that_can_not_be_used_is_refused_with_its_reason(site: Sit
     for path, query, status, says in REFUSED:
         found, text, headers = await site.get(path, **query)
         assert (found, says in " ".join(Parsed(text).text.split())) == (status, True), text
-        assert status != 404 or "<h1>Not found</h1>" in text
+        assert status != 404 or path == "messages" or "<h1>Not found</h1>" in text
         assert "Content-Security-Policy" in headers
 
 

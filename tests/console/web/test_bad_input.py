@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 from aerobee.console.web import request_context
-from aerobee.console.web.app import TAILS_MAX
+from aerobee.console.web.streams import TAILS_MAX
 from aerobee.protocol import codes
 from aerobee.protocol.command import Response
 from aerobee.protocol.message.message_id import offset_message_id

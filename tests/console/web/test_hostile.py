@@ -39,7 +39,7 @@ def queries(name: str) -> dict[str, dict[str, str]]:
         "tail": {"topic": name, "where": "tag = 'x'"},
         "topics": {"kind": "all", "q": name[:10]},
         "groups": {"q": name[:10]},
-        "search": {"topic": name},
+        "search": {"topic": name, "begin": "1"},
         "access": {"resource": name},
     }
 
