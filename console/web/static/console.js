@@ -60,13 +60,11 @@ async function chart(figure) {
     told(figure);
     return;
   }
-  const color = (name) => {
-    figure.style.color = `var(${name})`; // light-dark() is a colour only once it is used
-    const one = getComputedStyle(figure).color;
-    figure.style.color = "";
-    return one;
+  const color = (element) => getComputedStyle(element).color;
+  const axis = {
+    stroke: color(figure.querySelector("figcaption")), font: AXIS_FONT,
+    grid: { stroke: "#8883", width: 1 }, ticks: { size: 4, stroke: "#8883" },
   };
-  const axis = { stroke: color("--soft"), font: AXIS_FONT, grid: { stroke: "#8883", width: 1 }, ticks: { size: 4, stroke: "#8883" } };
   const kept = figure.querySelector("svg");
   if (kept) kept.remove();
   const room = () => figure.clientWidth - parseFloat(getComputedStyle(figure).paddingLeft) * 2;
@@ -77,8 +75,8 @@ async function chart(figure) {
       { ...axis, size: axisWidth, values: (_, ticks) => ticks.map((one) => short.format(one)) },
     ],
     scales: { y: { range: (_, least, most) => [0, most || 1] } },
-    hooks: { setCursor: [() => told(figure)] },
-    series: [{}, { stroke: color("--accent"), width: 1.5, fill: "#d98e0422" }],
+    hooks: { setCursor: [() => figure.chart && told(figure)] },
+    series: [{}, { stroke: color(document.querySelector(".brand")), width: 1.5, fill: "#d98e0422" }],
   }, found, figure);
   told(figure);
   new ResizeObserver(() => figure.chart.setSize({ width: room(), height: CHART_HEIGHT })).observe(figure);

@@ -9,6 +9,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 from aerobee.client import Admin, Message, Producer
+from aerobee.client.base.identity import now_ms
 from aerobee.console.access.passwords import hash_password
 from aerobee.console.access.rights import Right
 from aerobee.console.access.user_file import User
@@ -58,7 +59,7 @@ class Visitor:
 
     def _said(self, message: Any) -> None:
         if message.type == "error":  # a warning may be about the browser itself
-            self.faults.append(f"{message.type}: {message.text}")
+            self.faults.append(f"{message.type}: {message.text} {message.location}")
 
     def _asked(self, request: Any) -> None:
         parts = urlsplit(request.url)
@@ -154,11 +155,22 @@ async def test_figures_are_refreshed_and_a_live_view_shows_what_comes(
     async with Admin(address) as admin:
         await admin.create_topic("orders", queues=1)
     async with Site({"main": address}) as site, Producer(address, group="till") as producer:
+        history = site.console.clusters.by_name["main"].collector.history
+        history.forget({("in", "broker-a", 0)})
+        for step in range(90):
+            history.add(("in", "broker-a", 0), now_ms() - 10_000 * (90 - step), 1_000.0 * step)
         visitor = Visitor(await browser.new_page(), site)
         await visitor.log_in()
         await visitor.visit("overview")
-        async with visitor.page.expect_response("**/overview*", timeout=TIMEOUT_MS):
-            pass  # the page asks for itself again
+        chart = visitor.page.locator("figure.chart").first
+        await chart.locator("canvas").wait_for()
+        await visitor.page.evaluate("window.kept = document.querySelector('canvas')")
+        live = await visitor.page.evaluate_handle("document.getElementById('live')")
+        # The page asks for itself again, and keeps its charts.
+        await visitor.page.wait_for_function("(one) => !one.isConnected", arg=live)
+        assert await visitor.page.evaluate("window.kept === document.querySelector('canvas')")
+        await chart.locator(".u-over").hover()
+        assert "," in await chart.locator("output").inner_text()
         await visitor.visit("tail", topic="orders")
 
         async def is_shown() -> bool:
@@ -169,6 +181,25 @@ async def test_figures_are_refreshed_and_a_live_view_shows_what_comes(
         assert await visitor.page.locator("#tail i").count() == 0
         assert await visitor.page.locator("#tail td.body").first.inner_text() == "<i>live</i>"
         assert not visitor.faults
+
+
+async def test_a_page_that_can_not_be_refreshed_says_so_until_it_can(
+    browser: Any, refreshed: None
+) -> None:
+    shop = Shop("orders")
+    await shop.start()
+    async with Site({"main": shop.address}) as site:
+        visitor = Visitor(await browser.new_page(), site)
+        await visitor.log_in()
+        await visitor.visit("overview")
+        toast = visitor.page.locator(".toast", has_text="could not be refreshed")
+        await visitor.page.route("**/overview*", lambda route: route.abort())
+        await toast.wait_for()
+        await visitor.page.unroute("**/overview*")
+        await toast.wait_for(state="detached")
+        ours = [one for one in visitor.faults if "ERR_FAILED" not in one]
+        assert [one for one in ours if "Failed to fetch" not in one] == []
+    await shop.stop()
 
 
 async def test_a_visitor_logs_in_and_the_session_ends_under_an_open_page(
