@@ -318,6 +318,8 @@ def _pages(first: SendReceipt, letter: ReceivedMessage, run: str) -> dict[str, S
         "member": Shown("member", {"group": CONSUMED, "client": MEMBER}),
         "producers": Shown("producers"),
         "messages": Shown("messages"),
+        "messages-newest": Shown("messages", orders),
+        "messages-wrong": Shown("messages", orders | {"q": "body.order.number >> 5"}),
         "messages-found": Shown("messages", orders | {"key": "customer-3"}),
         "message": Shown("message", place),
         "message-way": Shown("message", orders | {"id": letter.msg_id}),
