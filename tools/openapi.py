@@ -157,7 +157,7 @@ def acting() -> Schema:
         found[f"{path}/confirm"] = _act(
             f"{action.name}-confirm",
             f"{action.title}: do what a preview showed, or 409 when the state is another one.",
-            _texts({"preview": True, "typed": action.is_destructive}),
+            _texts({"preview": True, "typed": action.typed is not None}),
             confirmation,
         )
     run = _ref(answers.Redrive)

@@ -13,12 +13,12 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from ...client.errors import AerobeeError, BrokerError, NoAnswerError, UnreachableError
 from ..access.rights import Right
 from ..clusters.clusters import Watched
-from ..texts import Text, TextError, joined
+from ..texts import Text, TextError, joined, text_of
 from ..times import time_ms
 
 AT_ONCE = 8  # changes in the making
@@ -30,7 +30,14 @@ Pins = dict[str, Any]  # what a plan keeps for its second run, such as the time 
 
 
 class Unfit(TextError):
-    """A field that can't be used: which, its value, and what to give."""
+    """What can't be used: the name of its field, where it is one, its value, and what to give."""
+
+    field: str | None = None
+
+    def at(self, field: str) -> Self:
+        """The error, of this field."""
+        self.field = field
+        return self
 
 
 class Changed(TextError):
@@ -50,7 +57,9 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One value of a form. `kind` is text, long, secret, number, flag, choice or time."""
+    """One value of a form. `kind` is text, long, secret, number, flag, choice or time. `names` says
+    what it names: topics, groups or brokers. `only` is the field of a choice, and those values of
+    it that this one is for."""
 
     name: str
     label: str
@@ -62,6 +71,8 @@ class Field:
     most: int = 0
     chars_max: int = CHARS_MAX
     note: str = ""
+    names: str = ""
+    only: tuple[str, tuple[str, ...]] | None = None
 
     def read(self, text: str) -> Any:
         """The value of a typed text; None without one. Unfit."""
@@ -95,6 +106,12 @@ class Field:
             except ValueError as wrong:
                 raise Unfit(joined(": ", [Text(self.label), str(wrong)])) from None
         return text
+
+    def written(self, value: Any) -> str:
+        """The text of a form for a value that was read."""
+        if self.kind == "flag":
+            return "1" if value else ""
+        return "" if value is None else str(value)
 
     def _number(self, text: str) -> int:
         digits = text.removeprefix("-")
@@ -131,14 +148,16 @@ class Change:
 
 @dataclass(slots=True)
 class Plan:
-    """The changes that an action would make. `notes` are for people, `refusals` say why the action
-    can't be done. `topics` are the topics to be written besides the ones that fields name."""
+    """The changes that an action would make, which `sentence` sums up. `notes` are for people,
+    `refusals` say why the action can't be done. `topics` are the topics to be written besides the
+    ones that fields name."""
 
     changes: list[Change] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     pins: Pins = field(default_factory=dict)
     topics: set[str] = field(default_factory=set)
+    sentence: str | None = None
 
     def note(self, pattern: str, /, **values: object) -> None:
         """Add a note for people."""
@@ -176,7 +195,8 @@ Start = Callable[[Watched, Values, Plan], Any]
 @dataclass(frozen=True, slots=True)
 class Action:
     """An action. `topics` and `groups` are the fields that name what it touches; `typed` is the
-    field whose value must be typed again, when it is destructive. `prefill` gives a form the
+    field whose value must be typed again: of what touches a topic, a group, a broker or many at
+    once. `loses`: it takes away something else. `prefill` gives a form the
     present values. `start` begins long work that goes on behind the answer, and returns it."""
 
     name: str
@@ -187,16 +207,33 @@ class Action:
     topics: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     typed: str | None = None
+    loses: bool = False
     prefill: Prefill | None = None
     start: Start | None = None
 
     @property
     def is_destructive(self) -> bool:
-        return self.typed is not None
+        return self.loses or self.typed is not None
 
     def read(self, form: Mapping[str, str]) -> dict[str, Any]:
         """The values of a form; Unfit for the first that can't be used."""
-        return {one.name: one.read(form.get(one.name, "")) for one in self.fields}
+        found = {}
+        for one in self.fields:
+            try:
+                found[one.name] = one.read(form.get(one.name, ""))
+            except Unfit as wrong:
+                raise wrong.at(one.name) from None
+        return found
+
+    def faults(self, form: Mapping[str, str]) -> dict[str, str]:
+        """What is wrong with the fields of a form, by name."""
+        found = {}
+        for one in self.fields:
+            try:
+                one.read(form.get(one.name, ""))
+            except Unfit as wrong:
+                found[one.name] = text_of(wrong)
+        return found
 
     def target(self, values: Values) -> str:
         """The names that the action is done to, for the audit."""

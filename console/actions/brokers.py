@@ -147,7 +147,7 @@ async def _add(watched: Watched, values: Values, pins: Pins) -> Plan:
     return await _permission(watched, values, False)
 
 
-BROKER = Field("broker", "Broker", is_required=True, chars_max=255)
+BROKER = Field("broker", "Broker", is_required=True, chars_max=255, names="brokers")
 ACTIONS = (
     Action(
         "broker-set",

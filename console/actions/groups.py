@@ -116,6 +116,9 @@ async def _delete(watched: Watched, values: Values, pins: Pins) -> Plan:
         )
     if not plan.changes and not plan.refusals:
         plan.refuse("group %(group)s is on no broker; see the list of groups", group=group)
+    plan.sentence = Text(
+        "Delete group %(group)s, its offsets, its retries and its dead letters", group=group
+    )
     for topic in (RETRY_PREFIX + group, DLQ_PREFIX + group):
         await _with_topic(watched, topic, plan)
     return plan
@@ -156,7 +159,7 @@ async def _prefill(watched: Watched, query: Mapping[str, str]) -> dict[str, str]
     return given
 
 
-GROUP = Field("group", "Group", is_required=True, chars_max=120)
+GROUP = Field("group", "Group", is_required=True, chars_max=120, names="groups")
 _FIELDS = (
     GROUP,
     Field("enabled", "May consume", "flag", default="1"),

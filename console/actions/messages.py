@@ -264,7 +264,7 @@ ACTIONS = (
             Field("keys", "Keys", note="blanks between", chars_max=1_000),
             Field("properties", "Properties", "long", note="name=value, one a line"),
             Field("delay", "Deliver after", "number", most=86_400 * 365, note="seconds"),
-            Field("broker", "Broker", note="empty: any"),
+            Field("broker", "Broker", note="empty: any", names="brokers"),
             Field("queue", "Queue", "number", most=100_000, note="empty: any"),
         ),
         _send,
@@ -288,12 +288,12 @@ ACTIONS = (
         "Cancel a scheduled message",
         (
             TOPIC,
-            Field("broker", "Broker", is_required=True, chars_max=255),
+            Field("broker", "Broker", is_required=True, chars_max=255, names="brokers"),
             Field("id", "Message id", is_required=True, chars_max=255),
         ),
         _cancel,
         topics=("topic",),
-        typed="id",
+        loses=True,
     ),
     Action(
         "transaction-check", "Check a transaction again", (TOPIC, ID), _check, topics=("topic",)

@@ -5,7 +5,7 @@ members or without. Older ones have members reset, all queues by a time; without
 is committed instead.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from ...client.errors import AerobeeError
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.codec import java_properties
 from ..clusters.clusters import Watched
-from ..texts import Text, joined
+from ..texts import Text, counted, joined
 from .action import Action, Change, Field, Pins, Plan, Unfit, Values
 from .groups import GROUP
 from .places import ask_all, chosen, group_on, masters_of, without_proxied
@@ -54,7 +54,7 @@ async def _reset(watched: Watched, values: Values, pins: Pins) -> Plan:
         if values[name] is None:
             raise Unfit(
                 "%(name)s is missing; a reset to %(kind)s needs it", name=name, kind=f"{kind!r}"
-            )
+            ).at(name)
     addresses = await masters_of(watched, topic)
     if values["broker"]:
         if values["broker"] not in addresses:
@@ -62,34 +62,67 @@ async def _reset(watched: Watched, values: Values, pins: Pins) -> Plan:
                 "topic %(topic)s is not on a broker %(broker)s",
                 topic=topic,
                 broker=values["broker"][:80],
-            )
+            ).at("broker")
         addresses = {values["broker"]: addresses[values["broker"]]}
     if kind == OFFSET and len(addresses) > 1:
         raise Unfit(
             "broker is missing; queue %(queue)s is on %(addresses)s",
             queue=values["queue"],
             addresses=", ".join(addresses),
-        )
+        ).at("broker")
     known, faults = await group_on(watched, addresses, group)
     plan = Plan(refusals=faults)
     pins.setdefault("at", {})
     plan.pins = pins
+    moves: list[tuple[Bounds, int]] = []
     for name, had in known.items():
         if had is None:
             plan.refuse("broker %(name)s does not know group %(group)s", name=name, group=group)
             continue
         try:
-            await _of_broker(watched, values, pins, plan, name, addresses[name])
+            moves += await _of_broker(watched, values, pins, plan, name, addresses[name])
         except AerobeeError as wrong:
             plan.refuse("broker %(name)s: %(wrong)s", name=name, wrong=wrong)
     if not plan.changes and not plan.refusals:
         plan.refuse("no queue would change")
+    skipped = sum(_skipped(one, target) for one, target in moves)
+    again = sum(_again(one, target) for one, target in moves)
+    plan.sentence = moved(group, topic, skipped, again)
     return plan
+
+
+def moved(group: str, topic: str, skipped: int, again: int) -> Text:
+    """What a move of offsets does, in a sentence."""
+    names = {"group": group, "topic": topic}
+    if skipped and again:
+        return Text(
+            "Skip %(skipped)s messages of %(topic)s for %(group)s, and have it read %(again)s "
+            "again",
+            skipped=f"{skipped:,}",
+            again=f"{again:,}",
+            **names,
+        )
+    if skipped:
+        return counted(
+            skipped,
+            "Skip 1 message of %(topic)s for %(group)s",
+            "Skip %(count)s messages of %(topic)s for %(group)s",
+            **names,
+        )
+    if again:
+        return counted(
+            again,
+            "Have %(group)s read 1 message of %(topic)s again",
+            "Have %(group)s read %(count)s messages of %(topic)s again",
+            **names,
+        )
+    return Text("Move the offsets of %(group)s in %(topic)s", **names)
 
 
 async def _of_broker(
     watched: Watched, values: Values, pins: Pins, plan: Plan, name: str, address: str
-) -> None:
+) -> list[tuple[Bounds, int]]:
+    """Adds the changes at a broker to the plan; the queues that move, and where to."""
     group, topic, kind = values["group"], values["topic"], values["kind"]
     online = await watched.admin.members_at(address, group)
     members = sorted(one.client_id or "" for one in online.connection_set) if online else []
@@ -104,7 +137,7 @@ async def _of_broker(
                 topic=topic,
                 wanted=wanted,
                 name=name,
-            )
+            ).at("queue")
     if members:
         plan.note(
             "%(count)s members of %(group)s are connected to %(name)s; they go on from "
@@ -120,7 +153,7 @@ async def _of_broker(
                 "only: choose a time, the begin or the end, or stop the members",
                 name=name,
             )
-            return
+            return []
         ms: int = {BEGIN: 0, END: -1}[kind] if kind in (BEGIN, END) else values["time"]
         at = sum(max(0, one.most - one.at) for one in queues.values())
         do = partial(_through_members, watched, address, group, topic, ms)
@@ -133,7 +166,8 @@ async def _of_broker(
                 bound="members",
             )
         )
-        return
+        return []
+    moves: list[tuple[Bounds, int]] = []
     for queue, one in queues.items():
         target = await _target(watched, values, pins, queue, one)
         if target == one.at and not members:
@@ -146,6 +180,8 @@ async def _of_broker(
             _meaning(one, target),
         )
         plan.changes.append(Change(place, str(one.at), str(target), set_it, bound=bound, note=note))
+        moves.append((one, target))
+    return moves
 
 
 def _setter(
@@ -195,7 +231,7 @@ async def _target(
                 queue_id=queue.queue_id,
                 least=one.least,
                 most=one.most,
-            )
+            ).at("offset")
         return offset
     key = f"{queue.broker_name}/{queue.queue_id}"
     if key not in pins["at"]:
@@ -205,13 +241,27 @@ async def _target(
     return kept
 
 
+def _skipped(one: Bounds, target: int) -> int:
+    return max(0, target - max(one.at, one.least))
+
+
+def _again(one: Bounds, target: int) -> int:
+    return max(0, one.at - max(target, one.least))
+
+
 def _meaning(one: Bounds, target: int) -> str:
-    begin = max(one.at, one.least)
-    if target > begin:
-        return Text("%(count)s are skipped", count=f"{target - begin:,}")
-    if target < one.at:
-        return Text("%(count)s are read again", count=f"{one.at - max(target, one.least):,}")
+    if skipped := _skipped(one, target):
+        return Text("%(count)s are skipped", count=f"{skipped:,}")
+    if again := _again(one, target):
+        return Text("%(count)s are read again", count=f"{again:,}")
     return Text("as it is")
+
+
+async def _topic_of(watched: Watched, query: Mapping[str, str]) -> dict[str, str]:
+    """The topic of a group that reads only one."""
+    group = watched.collector.groups().get(query.get("group", ""))
+    topics = [one.topic for one in group.topics if not one.is_retry] if group is not None else []
+    return {"topic": topics[0]} if len(topics) == 1 else {}
 
 
 async def _clone(watched: Watched, values: Values, pins: Pins) -> Plan:
@@ -227,6 +277,7 @@ async def _clone(watched: Watched, values: Values, pins: Pins) -> Plan:
     others, faults = await ask_all(addresses, lambda one: watched.admin.progress_at(one, target))
     plan.refusals += faults
     await without_proxied(watched, target, plan)
+    skipped = again = 0
     for name, table in tables.items():
         if known.get(name) is None:
             plan.refuse(
@@ -254,6 +305,8 @@ async def _clone(watched: Watched, values: Values, pins: Pins) -> Plan:
                 continue
             do = _setter(watched, addresses[name], is_server_side, target, queue, at)
             place = Text("%(name)s, queue %(queue)s", name=name, queue=queue.queue_id)
+            skipped += max(0, at - before)
+            again += max(0, before - at)
             count = f"{abs(at - before):,}"
             note = (
                 Text("%(count)s are skipped", count=count)
@@ -263,6 +316,7 @@ async def _clone(watched: Watched, values: Values, pins: Pins) -> Plan:
             plan.changes.append(Change(place, str(before), str(at), do, note=note))
     if not plan.changes and not plan.refusals:
         plan.refuse("no queue of %(topic)s would change; see both groups' pages", topic=topic)
+    plan.sentence = moved(target, topic, skipped, again)
     return plan
 
 
@@ -278,27 +332,35 @@ ACTIONS = (
                 "Go on from",
                 "choice",
                 True,
-                END,
-                KINDS,
+                choices=KINDS,
                 note="end skips what waits, begin reads all again, forward adds to each queue",
             ),
-            Field("time", "Time", "time", note="UTC, or ms since 1970"),
-            Field("broker", "Broker", note="empty: all that have the topic"),
+            Field("time", "Time", "time", note="UTC, or ms since 1970", only=("kind", (TIME,))),
+            Field("broker", "Broker", note="empty: all that have the topic", names="brokers"),
             Field("queue", "Queue", "number", most=100_000, note="empty: all"),
-            Field("offset", "Offset", "number", most=OFFSET_MAX),
-            Field("steps", "Forward by", "number", least=1, most=OFFSET_MAX, note="messages"),
+            Field("offset", "Offset", "number", most=OFFSET_MAX, only=("kind", (OFFSET,))),
+            Field(
+                "steps",
+                "Forward by",
+                "number",
+                least=1,
+                most=OFFSET_MAX,
+                note="messages",
+                only=("kind", (FORWARD,)),
+            ),
         ),
         _reset,
         topics=("topic",),
         groups=("group",),
         typed="group",
+        prefill=_topic_of,
     ),
     Action(
         "offsets-clone",
         "Give one group the offsets of another",
         (
-            Field("source", "From group", is_required=True, chars_max=120),
-            Field("target", "To group", is_required=True, chars_max=120),
+            Field("source", "From group", is_required=True, chars_max=120, names="groups"),
+            Field("target", "To group", is_required=True, chars_max=120, names="groups"),
             TOPIC,
         ),
         _clone,

@@ -14,7 +14,7 @@ from ...protocol.message.record import Record
 from ...protocol.names import DLQ_PREFIX
 from ..clusters.clusters import Watched
 from ..messages.search import SCANNED_MAX, Progress, search
-from ..texts import Text, joined, text_of
+from ..texts import Text, counted, joined, text_of
 from .action import Action, Change, Field, Pins, Plan, Unfit, Values
 from .groups import GROUP
 from .ledger import SENDING, SENT, UNKNOWN, Ledger, LedgerFull
@@ -83,7 +83,9 @@ class Redrives:
             (
                 GROUP,
                 Field("target", "To", "choice", True, TO_GROUP, TARGETS),
-                Field("topic", "Topic", chars_max=255, note="for: a topic"),
+                Field(
+                    "topic", "Topic", chars_max=255, names="topics", only=("target", (TO_TOPIC,))
+                ),
                 Field("where", "Where", note="as in a search; empty: all"),
                 Field("begin", "Stored from", "time", note="UTC; empty: the first one"),
                 Field("end", "Stored before", "time", note="UTC; empty: now"),
@@ -148,6 +150,12 @@ class Redrives:
             for why, count in refused.most_common(20)
         ]
         plan.note("each result is a line of %(path)s", path=ledger.path)
+        plan.sentence = counted(
+            counts.total(),
+            "Send 1 dead letter of %(group)s again",
+            "Send %(count)s dead letters of %(group)s again",
+            group=values["group"],
+        )
         if not counts:
             plan.refuse("no dead letter is to be sent")
         return plan

@@ -9,7 +9,7 @@ from ...protocol.errors import Refusal
 from ...protocol.headers.topics import UpdateTopic
 from ...protocol.names import check_topic, is_system_topic
 from ..clusters.clusters import Watched
-from ..texts import Text, joined
+from ..texts import Text, counted, joined
 from .action import Action, Change, Field, Pins, Plan, Unfit, Values
 from .places import chosen, masters_of, refuse_nothing, topic_on
 
@@ -118,8 +118,10 @@ async def _delete(watched: Watched, values: Values, pins: Pins) -> Plan:
     plan = Plan(
         notes=[Text("its messages are deleted with it, and so are the groups' offsets in it")]
     )
+    total = 0
     for name, address in addresses.items():
         stats = await watched.admin.topic_at(address, topic)
+        total += stats.messages
         before = Text(
             "%(count)s queues, %(messages)s messages",
             count=len(stats.offset_table),
@@ -127,6 +129,12 @@ async def _delete(watched: Watched, values: Values, pins: Pins) -> Plan:
         )
         do = partial(watched.admin.drop_topic, address, topic)
         plan.changes.append(Change(Text("broker %(name)s", name=name), before, NOT_THERE, do))
+    plan.sentence = counted(
+        total,
+        "Delete topic %(topic)s with its message",
+        "Delete topic %(topic)s with its %(count)s messages",
+        topic=topic,
+    )
     groups = await watched.admin.groups_of_topic(topic)
     if groups:
         plan.note("groups that read it or have read it: %(groups)s", groups=", ".join(groups[:50]))
@@ -151,7 +159,7 @@ async def _prefill(watched: Watched, query: Mapping[str, str]) -> dict[str, str]
     }
 
 
-TOPIC = Field("topic", "Topic", is_required=True, chars_max=255)
+TOPIC = Field("topic", "Topic", is_required=True, chars_max=255, names="topics")
 BROKERS = Field("brokers", "Brokers", note="names with commas between; empty: all masters")
 _FIELDS = (
     TOPIC,

@@ -238,7 +238,7 @@ ACTIONS = (
         _update,
         right=Right.ADMINISTER,
     ),
-    Action("user-delete", "Delete a user", (USER,), _delete, right=Right.ADMINISTER, typed="user"),
+    Action("user-delete", "Delete a user", (USER,), _delete, right=Right.ADMINISTER, loses=True),
     Action("rule-create", "Create a rule", _RULE, _create_rule, right=Right.ADMINISTER),
     Action("rule-update", "Change a rule", _RULE, _update_rule, right=Right.ADMINISTER),
     Action(
@@ -247,6 +247,6 @@ ACTIONS = (
         (USER, RESOURCE),
         _delete_rule,
         right=Right.ADMINISTER,
-        typed="resource",
+        loses=True,
     ),
 )

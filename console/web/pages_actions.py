@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from aiohttp import web
@@ -22,10 +23,11 @@ from ..actions.definitions import export
 from ..actions.redrive import Run
 from ..texts import Text, text_of
 from .pages_messages import condition
-from .request_context import Forbidden, NotFound, RequestContext
+from .request_context import BadExpression, Forbidden, NotFound, RequestContext
 from .routes import Route
 from .site import Site
 
+NAMES_MAX = 1_000  # of topics and groups that a form offers
 AUDITED_MAX = 200  # outcomes of one action, of which the audit has each
 
 log = logging.getLogger(__name__)
@@ -99,7 +101,8 @@ class ActionPages:
             try:
                 given |= await action.prefill(context.watched, request.query)
             except Unfit as wrong:
-                return self._form_page(request, context, action, given, text_of(wrong), 404)
+                faults = {wrong.field or "": text_of(wrong)}
+                return self._form_page(request, context, action, given, faults, 404)
         given |= {
             one.name: context.text(one.name) for one in action.fields if one.name in request.query
         }
@@ -111,14 +114,24 @@ class ActionPages:
         context: RequestContext,
         action: Action,
         given: Mapping[str, str],
-        fault: str | None = None,
+        faults: Mapping[str, str] = MappingProxyType({}),
         status: int = 200,
     ) -> web.Response:
+        """The form, as it was filled in, with its faults by field; "" is that of the whole."""
         shown = {
             one.name: "" if one.kind == "secret" else given.get(one.name, "")
             for one in action.fields
         }
-        data = {"action": action, "given": shown, "fault": fault}
+        data = {
+            "action": action,
+            "given": shown,
+            "faults": faults,
+            "names": {
+                "topics": [row.name for row in context.topics("users")][:NAMES_MAX],
+                "groups": [*context.group_rows()][:NAMES_MAX],
+                "brokers": [one.name for one in context.masters()],
+            },
+        }
         return self._site.page(request, context, "act_form", action.title, data, status)
 
     async def planned(self, action: Action, context: RequestContext) -> Previewed:
@@ -138,20 +151,42 @@ class ActionPages:
         context = self.request_context(request, fields)
         try:
             made = await self.planned(action, context)
-        except Unfit as wrong:
-            return self._form_page(request, context, action, fields, text_of(wrong), 400)
+        except (Unfit, BadExpression) as wrong:
+            field = "where" if isinstance(wrong, BadExpression) else wrong.field
+            faults = action.faults(fields) or {field or "": text_of(wrong)}
+            return self._form_page(request, context, action, fields, faults, 400)
+        return self._preview_page(request, context, action, made)
+
+    def _preview_page(
+        self,
+        request: web.Request,
+        context: RequestContext,
+        action: Action,
+        made: Previewed,
+        typed: str = "",
+        fault: str | None = None,
+    ) -> web.Response:
+        """What would change; with `typed`, and the fault of that, once it was confirmed wrongly."""
+        values = made.values
         data = {
             "action": action,
             "plan": made.plan,
             "preview": made.ident,
-            "typed": str(made.values[action.typed]) if action.typed else None,
+            "wanted": str(values[action.typed]) if action.typed else None,
+            "sentence": made.plan.sentence
+            or Text(
+                "%(title)s: %(target)s", title=Text(action.title), target=action.target(values)
+            ),
+            "typed": typed,
+            "fault": fault,
             "again": {
-                one.name: fields.get(one.name, "")
+                one.name: one.written(values[one.name])
                 for one in action.fields
                 if one.kind not in ("secret", "long")
             },
         }
-        return self._site.page(request, context, "act_preview", action.title, data)
+        status = 200 if fault is None else 400
+        return self._site.page(request, context, "act_preview", action.title, data, status)
 
     async def done(self, action: Action, context: RequestContext) -> Done:
         """Do what the preview showed that the fields of a visit confirm. Changed, Unfit."""
@@ -163,9 +198,9 @@ class ActionPages:
         wanted = str(values[action.typed]) if action.typed else ""
         if context.query.get("typed", "").strip() != wanted:
             raise Unfit(
-                "what was typed is not %(wanted)s; go back and type it, nothing was done",
+                "what was typed is not %(wanted)s; type it, nothing was done",
                 wanted=f"{wanted[:300]!r}",
-            )
+            ).at("typed")
         previews.drop(ident)
         entry = await self._access.audit.begin(
             context.visitor,
@@ -189,7 +224,18 @@ class ActionPages:
 
     async def _confirm(self, action: Action, request: web.Request) -> web.StreamResponse:
         context = self.request_context(request, await self._fields(request))
-        done = await self.done(action, context)
+        try:
+            done = await self.done(action, context)
+        except Unfit as wrong:
+            if wrong.field != "typed":
+                raise
+            ident = context.query.get("preview", "")
+            kept = self.registry.previews.find(
+                ident, action, context.watched.name, context.visitor.name
+            )
+            made = Previewed(ident, kept.values, kept.plan)
+            typed = context.query.get("typed", "")
+            return self._preview_page(request, context, action, made, typed, text_of(wrong))
         if done.run is not None:
             return self._to_run(done.run)
         data = {

@@ -24,7 +24,7 @@ from aerobee.harness.clusters import BROKER_NAME, Cluster
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
 
 from ..console.web.site import Site
-from ..console.web.test_actions_browser import follow, press
+from ..console.web.test_actions_browser import do, follow, press
 from .programs import SECONDS
 from .support import until
 
@@ -67,7 +67,7 @@ class Journey:
             for name, value in fields.items():
                 await self.page.locator(f"[name={name}]").fill(value)
             await press(self.page, "Preview")
-            found: int = await self.page.get_by_role("button", name="Do it", exact=True).count()
+            found: int = await self.page.locator("form[action$=confirm]").count()
             return found
 
         await until(has_preview, path, pause=0.2)
@@ -77,7 +77,7 @@ class Journey:
         self.done.add(urlsplit(self.page.url).path.split("/")[-2])
         if typed:
             await self.page.locator("input[name=typed]").fill(typed)
-        await press(self.page, "Do it")
+        await do(self.page)
 
     async def shows(self, where: str, *wanted: str) -> None:
         """Open a page until it has these texts."""

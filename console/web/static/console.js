@@ -87,6 +87,14 @@ function shorten(table) {
   while (table.rows.length > most) table.deleteRow(-1);
 }
 
+// Of a form only the fields for what is chosen.
+function fitting(form) {
+  for (const field of form.querySelectorAll("[data-only]")) {
+    const chosen = form.elements[field.dataset.only].value;
+    field.hidden = !field.dataset.values.split("|").includes(chosen);
+  }
+}
+
 // One toast for each text, which goes when the next refresh succeeds.
 function toast(text) {
   const room = document.getElementById("toasts");
@@ -102,6 +110,10 @@ document.addEventListener("DOMContentLoaded", () => {
   reachable(document);
   addEventListener("resize", () => reachable(document));
   document.querySelectorAll("[data-chart]").forEach(chart);
+  for (const form of document.querySelectorAll("form.act")) {
+    fitting(form);
+    form.addEventListener("change", () => fitting(form));
+  }
   document.addEventListener("htmx:error", () => toast(document.body.dataset.stale));
   document.addEventListener("htmx:after:swap", () => {
     document.getElementById("toasts").replaceChildren();

@@ -10,7 +10,7 @@ from aerobee.client import Admin, Consumer, Message, Producer
 from aerobee.console.access.rights import Bodies, Patterns, Right, Visitor
 from aerobee.testing import LocalCluster
 
-from ...waiting import LONG
+from ...waiting import LONG, until
 from .site import Parsed, Site
 
 
@@ -77,7 +77,10 @@ async def test_a_topic_is_created_and_deleted_with_a_line_before_and_after(site:
         assert status == 400
         assert "what was typed is not 'made'" in Parsed(page).text
         assert len(audited(site)) == 2
-        status, _ = await confirmed(site, "topic-delete", text, typed="made")
+        # The page is the preview again, with what was typed and its fault, and can be sent.
+        assert "Delete topic made with its 0 messages." in Parsed(page).text
+        assert field(page, "typed") == "mad"
+        status, _ = await confirmed(site, "topic-delete", page, typed="made")
         assert status == 200
         assert "made" not in await admin.topics()
 
@@ -115,6 +118,76 @@ async def test_another_visitor_cannot_confirm_it_and_a_form_must_be_right(site: 
         "act/topic-create/preview", {"topic": "x"}, headers={"Origin": "http://evil.example"}
     )
     assert status == 403
+
+
+def form_of(text: str) -> dict[str, dict[str, str | None]]:
+    """The attributes of the fields of a page, by their names."""
+    kinds = ("input", "select", "textarea")
+    found = [attrs for tag, attrs in Parsed(text).elements if tag in kinds]
+    return {attrs["name"] or "": attrs for attrs in found if "name" in attrs}
+
+
+async def test_a_form_comes_back_with_all_that_was_typed_and_each_fault_at_its_field(
+    site: Site,
+) -> None:
+    given = {"group": "g", "topic": "", "kind": "offset", "queue": "many", "offset": "7"}
+    status, text = await site.post("act/offsets-reset/preview", given)
+    assert status == 400
+    form = form_of(text)
+    assert form["group"]["value"] == "g"
+    assert form["queue"]["value"] == "many"
+    assert form["offset"]["value"] == "7"
+    wrong = {name for name, attrs in form.items() if "aria-invalid" in attrs}
+    assert wrong == {"topic", "queue"}
+    faults = [attrs["id"] for _, attrs in Parsed(text).elements if attrs.get("role") == "alert"]
+    assert faults == ["fault-topic", "fault-queue"]
+    assert form["queue"]["aria-describedby"] == "fault-queue"
+    # A wrong expression is at its field, too.
+    given = {"group": "g", "target": "the group only", "where": "a >> 5", "rate": "5"}
+    status, text = await site.post("act/redrive/preview", given)
+    assert (status, form_of(text)["where"]["value"]) == (400, "a >> 5")
+    assert "aria-invalid" in form_of(text)["where"]
+    assert "wrong at character 4" in Parsed(text).text
+
+
+async def test_a_form_offers_the_names_there_are_and_preselects_nothing_dangerous(
+    site: Site, cluster: LocalCluster
+) -> None:
+    address = cluster.name_server
+    async with Admin(address) as admin:
+        await admin.create_topic("offered", 1)
+    async with Producer(address, group="till") as producer:
+        for _ in range(3):
+            await producer.send(Message("offered", b"x"))
+    async with Consumer(address, group="only", topics=["offered"], start="earliest") as consumer:
+        message = await consumer.receive(LONG)
+        assert message is not None
+        await message.ack()
+
+    async def is_sampled() -> bool:
+        text = await site.html("act/offsets-reset", group="only")
+        return form_of(text)["topic"]["value"] == "offered"  # the only one of the group
+
+    collector = site.console.clusters.by_name["main"].collector
+    collector.want("only")
+    await until(is_sampled, "the group's topic is known", pause=0.1)
+    text = await site.html("act/offsets-reset", group="only")
+    form = form_of(text)
+    assert form["topic"]["list"] == "topics"
+    options = [attrs.get("value") for tag, attrs in Parsed(text).elements if tag == "option"]
+    assert {"offered", "only", "broker-a"} <= set(options)
+    chosen = [attrs for tag, attrs in Parsed(text).elements if tag == "option"]
+    assert not any("selected" in one for one in chosen)
+    only = [attrs for _, attrs in Parsed(text).elements if "data-only" in attrs]
+    assert [(one["data-only"], one["data-values"]) for one in only] == [
+        ("kind", "time"),
+        ("kind", "offset"),
+        ("kind", "forward"),
+    ]
+    # The preview is a sentence, and the button says what it does.
+    page = await previewed(site, "offsets-reset", group="only", topic="offered", kind="end")
+    assert "Skip 2 messages of offered for only." in Parsed(page).text
+    assert '<button class="danger">Reset a group&#39;s offsets</button>' in page
 
 
 async def test_rights_decide_per_topic_and_group(site: Site) -> None:
