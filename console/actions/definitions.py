@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ...client.cluster.route import QUEUES_MAX
-from ...client.errors import AerobeeError
+from ...client.errors import AerobeeError, BrokerError
 from ...protocol.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo
 from ...protocol.bodies.group import GroupRetryPolicy, SubscriptionGroupConfig
 from ...protocol.bodies.topic import TopicConfig
@@ -33,7 +33,7 @@ from ..texts import Text
 from . import groups as group_actions
 from . import topics as topic_actions
 from .action import Action, Change, Field, Pins, Plan, Unfit, Values
-from .places import ask_all, every_broker
+from .places import ask_all, every_broker, is_open
 from .users import NONE, told
 
 FORMAT: Literal["aerobee definitions 1"] = "aerobee definitions 1"
@@ -133,7 +133,8 @@ async def export(watched: Watched) -> tuple[str, list[str]]:
             for entry in rule_entries(one)
         )
     except AerobeeError as wrong:
-        faults.append(Text("rules are not in it: %(wrong)s", wrong=wrong))
+        if not isinstance(wrong, BrokerError) or not await is_open(watched):
+            faults.append(Text("rules are not in it: %(wrong)s", wrong=wrong))
     whole = Definitions(FORMAT, topics, groups, rules)
     return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode() + "\n", faults
 

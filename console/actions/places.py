@@ -8,6 +8,7 @@ from ...client.errors import AerobeeError, BrokerError, NoRouteError
 from ...protocol import codes
 from ...protocol.bodies.group import SubscriptionGroupConfig
 from ...protocol.bodies.topic import TopicConfig
+from ...protocol.codec import java_properties
 from ..clusters.clusters import Watched
 from ..texts import Text
 from .action import Plan, Unfit
@@ -17,6 +18,9 @@ ASK_SECONDS = 10.0  # of one broker, for a preview
 # The codes for "there is no such topic" and "no such group"; older brokers say only that it failed.
 NO_TOPIC = (codes.TOPIC_NOT_EXIST,)
 NO_GROUP = (codes.SUBSCRIPTION_GROUP_NOT_EXIST,)
+
+# Settings that switch access control on; the last one is that of 4.9.
+GUARDS = ("authenticationEnabled", "authorizationEnabled", "aclEnable")
 
 Result = TypeVar("Result")
 
@@ -140,3 +144,10 @@ def refuse_nothing(plan: Plan, what: str, found: Mapping[str, object], *, is_new
         plan.refuse("%(what)s is on none of these brokers; create it instead", what=what)
     if not plan.changes and not plan.refusals:
         plan.refuse("nothing would change")
+
+
+async def is_open(watched: Watched) -> bool:
+    """True if each master says that it has no access control, so that all may do everything."""
+    texts, faults = await ask_all(await watched.admin.masters(), watched.admin.broker_config)
+    settings = [java_properties.parse(text) for text in texts.values()]
+    return not faults and not any(one.get(name) == "true" for one in settings for name in GUARDS)

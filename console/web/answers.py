@@ -306,9 +306,11 @@ class May(TypedDict):
 
 
 class Access(TypedDict):
-    """Users and rules; `answers` to the question that the parameters ask."""
+    """Users and rules; `answers` to the question that the parameters ask. `is_off`: there is no
+    access control, and all may do everything."""
 
     fault: str | None
+    is_off: bool
     users: list[UserRow]
     rules: list[RuleRow]
     cut: str | None

@@ -38,7 +38,7 @@ from .pages_actions import ActionPages
 from .pages_export import Exports
 from .rendering import STATIC, to_json, visible
 from .request_context import BadQuery, Forbidden, RequestContext, as_of
-from .routes import DATA, PAGES, Handler, Page, Route, View
+from .routes import ACTING, DATA, PAGES, PARENTS, Handler, Page, Route, View
 from .site import Site, headers
 from .streams import Streams
 
@@ -306,7 +306,19 @@ class Console:
             return self.site.page_without_session(
                 request, "outside", heading, {"error": text}, status
             )
-        return self.site.page(request, context, "error", heading, {"error": text}, status)
+        data = {"error": text, **self._next(request)}
+        return self.site.page(request, context, "error", heading, data, status)
+
+    def _next(self, request: web.Request) -> dict[str, str]:
+        """Where to go on from a page that could not be shown: the form of an action, or the list
+        that the page belongs to."""
+        first, _, rest = request.path.removeprefix(f"{self.site.base}/").partition("/")
+        name = rest.partition("/")[0]
+        if first == "act" and name in self.site.registry.actions:
+            return {"next": f"act/{name}", "next_title": ""}
+        titles = {page.path: page.title for page in (*PAGES, *ACTING) if not page.parent}
+        wanted = PARENTS.get(first, first if first in titles else "overview")
+        return {"next": wanted, "next_title": titles[wanted]}
 
     async def _seen(self, view: View, context: RequestContext) -> Mapping[str, Any]:
         await context.watched.collector.first_sample()  # the page says what is not known yet

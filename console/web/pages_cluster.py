@@ -3,13 +3,14 @@
 import hashlib
 from typing import Any
 
-from ...client.errors import AerobeeError
+from ...client.errors import AerobeeError, BrokerError
 from ...protocol.codec import java_properties
 from ...protocol.errors import Refusal
 from ...protocol.names import SYSTEM_GROUPS, is_system_group
 from ...protocol.security import policies
 from ...protocol.versions import version_name
 from ..access.rights import Right
+from ..actions.places import is_open
 from ..clusters.history import Points, summed
 from ..clusters.proxies import PROXIES_MAX
 from ..clusters.samples import BrokerSample, total
@@ -217,7 +218,17 @@ async def access(context: RequestContext) -> answers.Access:
     try:
         users, lists = await patient(admin.users()), await patient(admin.permissions())
     except AerobeeError as wrong:
-        return {"fault": str(wrong), "users": [], "rules": [], "cut": None, "answers": None}
+        off = isinstance(wrong, BrokerError) and await is_open(context.watched)
+        fault = None if off else str(wrong)
+        nothing: answers.Access = {
+            "fault": fault,
+            "is_off": off,
+            "users": [],
+            "rules": [],
+            "cut": None,
+            "answers": None,
+        }
+        return nothing
     rules: list[answers.RuleRow] = [
         {
             "broker": name,
@@ -235,6 +246,7 @@ async def access(context: RequestContext) -> answers.Access:
     ]
     return {
         "fault": None,
+        "is_off": False,
         # A password never leaves this function: the row names its fields.
         "users": [
             {"broker": name, "name": one.username, "type": one.user_type, "status": one.user_status}

@@ -384,6 +384,34 @@ async def test_a_query_that_can_not_be_used_is_refused_with_its_reason(site: Sit
         assert "Content-Security-Policy" in headers
 
 
+async def test_a_cluster_without_access_control_is_told_calmly(site: Site) -> None:
+    page = Parsed(await site.html("access"))
+    assert "Access control is off" in page.text
+    assert not any(attrs.get("role") == "alert" for _, attrs in page.elements)
+    links = [attrs.get("href") or "" for tag, attrs in page.elements if tag == "a"]
+    assert not any("/act/" in one for one in links)
+    assert (await site.data("access"))["is_off"] is True
+    # Nothing is missing in an export of such a cluster.
+    assert (await site.get("definitions"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "following"),
+    [
+        ("topic", {"name": "none"}, "/topics?cluster=main"),
+        ("group", {"name": "none"}, "/groups?cluster=main"),
+        ("redrives/run", {"run": "none"}, "/redrives?cluster=main"),
+    ],
+)
+async def test_a_page_that_can_not_be_shown_leads_on(
+    site: Site, path: str, query: dict[str, str], following: str
+) -> None:
+    status, text, _ = await site.get(path, **query)
+    assert status == 404
+    main = Parsed(text.split("<main", 1)[1])
+    assert following in [attrs.get("href") for tag, attrs in main.elements if tag == "a"]
+
+
 async def test_a_broker_that_stops_costs_a_mark_and_not_the_page(
     cluster: LocalCluster, sent: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

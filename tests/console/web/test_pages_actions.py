@@ -93,6 +93,7 @@ async def test_a_preview_serves_once_and_not_after_another_change(
     status, page = await confirmed(site, "topic-create", text)
     assert status == 409
     assert "this preview was used already" in Parsed(page).text
+    assert "/act/topic-create?cluster=main" in page  # back to the form
     text = await previewed(site, "topic-update", topic="once", **(TOPIC | {"read": "4"}))
     async with Admin(cluster.name_server) as admin:
         await admin.create_topic("once", 8)
@@ -324,7 +325,7 @@ async def test_hostile_text_is_shown_and_inert(site: Site) -> None:
 
 
 async def test_definitions_are_exported_as_a_file(site: Site) -> None:
-    status, text, headers = await site.get("definitions", partly="1")
+    status, text, headers = await site.get("definitions")
     assert status == 200
     assert json.loads(text)["format"] == "aerobee definitions 1"
     assert 'filename="definitions-main.json"' in headers["Content-Disposition"]
