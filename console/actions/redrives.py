@@ -86,7 +86,9 @@ class Redrives:
                 Field(
                     "topic", "Topic", chars_max=255, names="topics", only=("target", (TO_TOPIC,))
                 ),
-                Field("where", "Where", note="as in a search; empty: all"),
+                Field(
+                    "where", "Where", note="an expression, such as body.order.id = 7; empty: all"
+                ),
                 Field("begin", "Stored from", "time", note="UTC; empty: the first one"),
                 Field("end", "Stored before", "time", note="UTC; empty: now"),
                 Field("rate", "Messages a second", "number", True, "50", least=1, most=RATE_MAX),

@@ -173,8 +173,7 @@ class Collector:
                 self._drop(key)
                 del self.brokers[key]
             elif broker.wrong is None:
-                broker.wrong = "the name servers do not list it any more"
-                broker.wrong_ms = self._now()
+                self._missed(broker, "the name servers do not list it any more")
         if not found:
             self.sampled.set()
 
@@ -192,13 +191,19 @@ class Collector:
                 await self._publish()
                 await self._remember(broker)
             except (AerobeeError, OSError) as wrong:
-                broker.wrong, broker.wrong_ms = str(wrong), self._now()
+                self._missed(broker, str(wrong))
             except Exception as wrong:  # an answer that is nonsense is that broker's fault alone
                 log.warning("broker %s at %s: %r", broker.name, broker.address, wrong)
-                broker.wrong, broker.wrong_ms = f"its answer can't be used: {wrong}", self._now()
+                self._missed(broker, f"its answer can't be used: {wrong}")
             if broker.wrong is not None:
                 await self._publish()
             await asyncio.sleep(max(0.5, until - self._clock()))
+
+    def _missed(self, broker: BrokerSample, why: str) -> None:
+        """Note that a broker does not answer, with the time since when."""
+        broker.wrong = why
+        if broker.wrong_ms is None:
+            broker.wrong_ms = self._now()
 
     async def _ask_proxies(self) -> None:
         """Ask the proxies about each group in turn, first the ones that a visitor asked for."""

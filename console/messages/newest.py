@@ -60,7 +60,7 @@ async def newest_first(
 ) -> AsyncIterator[Record | Progress]:
     """The messages stored from `begin_ms` to before `end_ms` that match, the newest first.
 
-    The rest is as of `search`: progress comes after each chunk, ClientError for a cursor that is
+    The rest is as of `search`: progress comes after each chunk, BadCursor for a cursor that is
     none.
     """
     progress = Progress()
@@ -71,6 +71,8 @@ async def newest_first(
         for part in parts:
             part.end = min(part.end, ends.get(part.place, part.offset))
         parts = [part for part in parts if part.offset < part.end]
+    total = sum(part.end - part.offset for part in parts)
+    read = 0  # with those that will be read again
     chunk = max(CHUNK_MESSAGES_MIN, min(PULL_MESSAGES, 2 * hits_max // max(1, len(parts))))
     rests = [_Rest(part, chunk) for part in parts]
     held: list[tuple[float, int, Part, Record]] = []  # a heap, the newest first
@@ -90,7 +92,7 @@ async def newest_first(
             if within(record):
                 number += 1
                 heapq.heappush(held, (-rest.newest_ms, number, rest.part, record))
-        progress.scanned += len(records)
+        read += len(records)
         if rest.part.offset >= rest.part.end:
             rests.remove(rest)
         newest_ms = max((one.newest_ms for one in rests), default=-inf)
@@ -99,18 +101,18 @@ async def newest_first(
             yield heapq.heappop(held)[-1]
         if progress.found >= hits_max and (held or rests):
             progress.why = found_all(hits_max)
-        elif progress.scanned >= scanned_max and rests and newest_ms < inf:
+        elif read >= scanned_max and rests and newest_ms < inf:
             # Each queue was read once, so that the one with the newest rest has none held: a search
             # that goes on from here is further than this one was.
             progress.why = looked_at_all(scanned_max)
-        left = {rest.part.place: rest.part for rest in rests}
-        ends = {place: part.end for place, part in left.items()}
+        ends = {rest.part.place: rest.part.end for rest in rests}
         for _, _, part, record in held:  # to be read again
             ends[part.place] = max(ends.get(part.place, 0), record.queue_offset + 1)
-        progress.left = sum(part.end - part.offset for part in left.values())
+        progress.left = sum(ends[part.place] - part.offset for part in parts if part.place in ends)
+        progress.scanned = total - progress.left
         progress.cursor = cursor_of(ends)
         yield progress
-    if not progress.scanned:
+    if not parts:
         yield progress
 
 

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from ...client.base.concurrent import each
-from ...client.errors import AerobeeError, ClientError
+from ...client.errors import AerobeeError
 from ...client.pull.reader import Reader
 from ...protocol import codes
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.errors import Malformed
 from ...protocol.filters.sql92 import Predicate
 from ...protocol.message.record import Record, decode_all
-from ..texts import Text
+from ..texts import Text, TextError
 from .fields import Fields, Reads
 
 PULL_MESSAGES = 1_024  # of one request; a broker may give fewer
@@ -24,6 +24,10 @@ CURSOR_CHARS_MAX = 16 << 10
 HITS_MAX = 500
 EVER_MS = 253_402_300_799_000  # the year 9999
 SCANNED_MAX = 5_000_000
+
+
+class BadCursor(TextError):
+    """A cursor that is none of this search."""
 
 
 @dataclass(slots=True)
@@ -67,7 +71,7 @@ async def search(
 ) -> AsyncIterator[Record | Progress]:
     """The messages stored from `begin_ms` to before `end_ms` that match, all without `matches`.
 
-    After each pull comes the progress, the last one with `why` or at the end. ClientError for a
+    After each pull comes the progress, the last one with `why` or at the end. BadCursor for a
     cursor that is none of this topic. `reads` gives the values of bodies that have a type.
     """
     progress = Progress()
@@ -191,13 +195,14 @@ def cursor_of(offsets: dict[tuple[str, int], int]) -> str | None:
 
 
 def places(cursor: str, topic: str) -> dict[tuple[str, int], int]:
-    """The offsets of a cursor; ClientError for one that is none."""
+    """The offsets of a cursor; BadCursor for one that is none."""
     try:
         if len(cursor) > CURSOR_CHARS_MAX:
             raise ValueError
         rows = json.loads(base64.urlsafe_b64decode(cursor))
         return {(str(broker), int(queue)): int(offset) for broker, queue, offset in rows}
     except (ValueError, TypeError, RecursionError):
-        raise ClientError(
-            f"the cursor is none of a search in {topic}; begin the search again without it"
+        raise BadCursor(
+            "the cursor is none of a search in %(topic)s; begin the search again without it",
+            topic=topic,
         ) from None

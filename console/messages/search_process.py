@@ -22,7 +22,7 @@ from ...protocol.filters.sql92 import Predicate, SqlError, predicate
 from ...protocol.message.record import Record
 from .fields import Bodiless, Reads
 from .newest import newest_first
-from .search import Progress, search
+from .search import BadCursor, Progress, search
 from .search_frames import Asked, Batch, Leave, More, Start, batch_of, frame, read_frame
 from .shown import Types
 
@@ -54,7 +54,7 @@ class Served:
         last = Batch(asked.number, is_last=True)
         try:
             await self._search(asked)
-        except (AerobeeError, SqlError, ValueError) as wrong:
+        except (AerobeeError, BadCursor, SqlError, ValueError) as wrong:
             last.wrong = str(wrong)
         except MemoryError:
             last.wrong = (

@@ -211,6 +211,8 @@ class Console:
             self.access.check_peer(request)
             self.access.guard.hosts.check(request)
             is_known = request.match_info.http_exception is None
+            if not is_known:
+                site.session.set(await self._session_of(request))
             if is_known and request.match_info.handler not in self._declared:
                 raise web.HTTPForbidden(text="this address declares no right, so it is not served")
             answer = await handler(request)
@@ -304,10 +306,15 @@ class Console:
             context = self.site.request_context(request, request.query)
         except (BadQuery, Forbidden, web.HTTPUnauthorized):
             return self.site.page_without_session(
-                request, "outside", heading, {"error": text}, status
+                request, "outside", heading, {"error": text, "next": self._after(request)}, status
             )
         data = {"error": text, **self._next(request)}
         return self.site.page(request, context, "error", heading, data, status)
+
+    def _after(self, request: web.Request) -> str:
+        """The page to go on with after a login."""
+        query = {"cluster": request.query["cluster"]} if "cluster" in request.query else {}
+        return f"{self.site.base}/{self._next(request)['next']}?{urlencode(query)}"
 
     def _next(self, request: web.Request) -> dict[str, str]:
         """Where to go on from a page that could not be shown: the form of an action, or the list

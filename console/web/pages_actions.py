@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +19,7 @@ from aiohttp import web
 
 from ..access.audit import AuditFailed, Entry
 from ..access.rights import Right
-from ..actions.action import Action, Outcome, Plan, Unfit, apply, confirmed, preview
+from ..actions.action import Action, Changed, Outcome, Plan, Unfit, apply, confirmed, preview
 from ..actions.definitions import export
 from ..actions.redrive import Run
 from ..texts import Text, text_of
@@ -103,6 +104,11 @@ class ActionPages:
             except Unfit as wrong:
                 faults = {wrong.field or "": text_of(wrong)}
                 return self._form_page(request, context, action, given, faults, 404)
+        with suppress(Changed):  # used, or too old
+            kept = self.registry.previews.find(
+                context.text("preview"), action, context.watched.name, context.visitor.name
+            )
+            given |= {one.name: one.written(kept.values[one.name]) for one in action.fields}
         given |= {
             one.name: context.text(one.name) for one in action.fields if one.name in request.query
         }
@@ -179,11 +185,6 @@ class ActionPages:
             ),
             "typed": typed,
             "fault": fault,
-            "again": {
-                one.name: one.written(values[one.name])
-                for one in action.fields
-                if one.kind not in ("secret", "long")
-            },
         }
         status = 200 if fault is None else 400
         return self._site.page(request, context, "act_preview", action.title, data, status)

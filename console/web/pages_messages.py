@@ -22,9 +22,9 @@ from ..messages import waiting
 from ..messages.fields import Bodiless
 from ..messages.history import Step, history_of, history_of_deleted
 from ..messages.newest import newest_first
-from ..messages.search import EVER_MS, HITS_MAX, Progress
+from ..messages.search import EVER_MS, HITS_MAX, Progress, places
 from ..messages.shown import brief, id_of, shown
-from ..texts import Text, joined
+from ..texts import Text, TextError, joined
 from . import answers
 from .request_context import (
     ROWS,
@@ -33,13 +33,13 @@ from .request_context import (
     BadQuery,
     Forbidden,
     NotFound,
+    NotKnown,
     RequestContext,
     cut_at,
     listed,
     patient,
 )
 
-HOUR_MS = 3_600_000
 TOPICS_MAX = 1_000  # to choose from
 DEAD_TOPICS_MAX = 20  # of which the newest dead letters are read
 HALF_TOPICS = (waiting.HALF_TOPIC, "TRANS_CHECK_MAX_TIME_TOPIC")
@@ -81,8 +81,13 @@ async def messages(context: RequestContext) -> answers.Messages:
     progress: Progress | None = None
     try:
         if topic and key:
-            bodies = context.visitor.bodies
-            found = [row_of(one, "", bodies) for one in await _by_key(context, topic, key)]
+            bodies, (begin, end) = context.visitor.bodies, _time(context)
+            found = [
+                row_of(one, "", bodies)
+                for one in await _by_key(context, topic, key)
+                if begin <= one.store_ms < end
+            ]
+            progress = Progress(faults=_away(context))
         elif topic:
             found, progress = await patient(newest(context, topic, context.text("cursor")))
     except NoRouteError:
@@ -122,7 +127,32 @@ async def newest(
             progress = one
         else:
             rows.append(row_of(one, broker_of(one, names), context.visitor.bodies))
+    progress.faults += _away(context)
     return rows, progress
+
+
+def _away(context: RequestContext) -> list[str]:
+    """The masters that do not answer, of whose messages nothing is known."""
+    return [
+        Text("broker %(name)s does not answer: its messages are not looked at", name=one.name)
+        for one in context.masters()
+        if one.wrong is not None
+    ]
+
+
+def _absent(context: RequestContext, text: Text) -> TextError:
+    """That a message is not there; with a broker away that is not known."""
+    away = _away(context)
+    return NotKnown(joined("; ", [text, *away])) if away else NotFound(text)
+
+
+def _time(context: RequestContext) -> tuple[int, int]:
+    """The begin and the end of the time to search, in ms. BadQuery for an empty one."""
+    begin = context.time_ms("begin", 0)
+    end = min(context.time_ms("end", EVER_MS), EVER_MS)
+    if end <= begin:
+        raise BadQuery(Text("the time is empty: its end is not after its begin"))
+    return begin, end
 
 
 async def dead_letters(context: RequestContext) -> answers.DeadLetters:
@@ -231,20 +261,26 @@ async def _one(context: RequestContext) -> tuple[MessageQueue, Record]:
     if key:
         found = await _by_key(context, topic, key)
         if not found:
-            raise NotFound(
-                "no message with key or id %(key)s is in topic %(topic)s any more",
-                key=key,
-                topic=topic,
+            raise _absent(
+                context,
+                Text(
+                    "no message with key or id %(key)s is in topic %(topic)s any more",
+                    key=key,
+                    topic=topic,
+                ),
             )
         return MessageQueue(topic, await _broker_of(context, found[0]), found[0].queue_id), found[0]
     queue = MessageQueue(topic, context.required("broker"), context.number("queue", 0, 0, 1 << 30))
     offset = context.number("offset", 0, 0, 1 << 62)
     if queue not in await patient(context.watched.reader.queues(topic)):
-        raise NotFound(
-            "topic %(topic)s has no queue %(queue_id)s on %(broker_name)s",
-            topic=topic,
-            queue_id=queue.queue_id,
-            broker_name=queue.broker_name,
+        raise _absent(
+            context,
+            Text(
+                "topic %(topic)s has no queue %(queue_id)s on %(broker_name)s",
+                topic=topic,
+                queue_id=queue.queue_id,
+                broker_name=queue.broker_name,
+            ),
         )
     pulled = await patient(context.watched.reader.pull(queue, offset, 1))
     try:
@@ -296,28 +332,26 @@ async def found_records(
     context: RequestContext, most: int, *, is_newest_first: bool = False
 ) -> AsyncGenerator[Record | Progress]:
     """The messages of a search, `most` at most, and its progress, as they come."""
-    begin = context.time_ms("begin", 0)
-    end = context.time_ms("end", now_ms() + HOUR_MS)
-    if end <= begin:
-        raise BadQuery(
-            "the time from %(begin)s to %(end)s ms is empty; give an end after the begin",
-            begin=begin,
-            end=end,
-        )
+    (begin, end), topic, cursor = _time(context), context.required("topic"), context.text("cursor")
     condition(context)
+    if cursor:
+        places(cursor, topic)
+    away = _away(context)
     steps = context.searches.search(
         context.watched,
-        context.required("topic"),
+        topic,
         begin,
-        min(end, EVER_MS),
+        end,
         sought(context).expression,
         sees_bodies=context.visitor.bodies == Bodies.SHOWN,
-        cursor=context.text("cursor"),
+        cursor=cursor,
         hits_max=most,
         is_newest_first=is_newest_first,
     )
     async with aclosing(steps):
         async for one in steps:
+            if isinstance(one, Progress):
+                one.faults += away
             yield one
 
 

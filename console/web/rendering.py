@@ -19,6 +19,7 @@ from .languages import ENGLISH, Language, install
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
 FOLDED_VALUES_MAX, FOLDED_DEPTH_MAX = 2_000, 50
+CODE = Markup("<code>{}</code>")
 OPEN = Markup('<details open><summary>{}{} <span class="note">{}</span></summary><div>')
 CLOSED = Markup('<details><summary>{}{} <span class="note">{}</span></summary><div>')
 TIME_MS_MAX = 253_402_300_799_000  # the year 9999
@@ -48,8 +49,14 @@ def environment(language: Language = ENGLISH) -> Environment:
     }
     install(found, language, final)
     found.globals["static"] = static_name
-    found.filters |= {"beside": beside, "folded": folded}
+    found.filters |= {"beside": beside, "coded": coded, "folded": folded}
     return found
+
+
+def coded(text: str) -> Markup:
+    """A text whose parts between backticks are code."""
+    parts = visible(text).split("`")
+    return Markup().join(CODE.format(one) if n % 2 else one for n, one in enumerate(parts))
 
 
 def beside(

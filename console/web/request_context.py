@@ -56,6 +56,12 @@ class NotFound(TextError):
     status = 404
 
 
+class NotKnown(TextError):
+    """Whether there is such a message is not known, because a broker does not answer."""
+
+    status = 503
+
+
 class Forbidden(TextError):
     """The visitor may not do this: what, the visitor's right, and what to do."""
 

@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from ..access.rights import Right
-from ..messages.search import Progress
+from ..messages.search import BadCursor, Progress
 from ..messages.tail import tail as follow
 from ..texts import refusal, status_of, text_of
 from . import pages_messages
@@ -44,12 +44,12 @@ class Streams:
             raise web.HTTPSeeOther(f"{self._site.base}/search?{request.query_string}")
         try:
             data = await self._seen(pages_messages.messages, context)
-        except (BadQuery, NotFound) as wrong:
+        except (BadQuery, BadCursor, NotFound) as wrong:
             return self._again(request, context, wrong)
         return self._site.page(request, context, "messages", SEARCH.title, data)
 
     def _again(
-        self, request: web.Request, context: RequestContext, wrong: BadQuery | NotFound
+        self, request: web.Request, context: RequestContext, wrong: BadQuery | BadCursor | NotFound
     ) -> web.Response:
         """The search bar as it was filled in, with the fault."""
         data = {
@@ -70,7 +70,7 @@ class Streams:
         async with aclosing(pages_messages.found_in(context, ROWS)) as steps:
             try:  # the first step comes before the head, so that a fault of the query is a page
                 first = await anext(steps, None)
-            except BadQuery as wrong:
+            except (BadQuery, BadCursor) as wrong:
                 return self._again(request, context, wrong)
             answer = web.StreamResponse(headers=headers())
             answer.content_type, answer.charset = "text/html", "utf-8"

@@ -26,7 +26,7 @@ function clock(seconds) { // in UTC, as all times of the pages
   return text.slice(11, seconds % 60 ? 19 : 16);
 }
 
-const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
 
 // The width of a vertical axis: that of its longest label, the tick and the gap.
 function axisWidth(plot, labels, axis) {
@@ -95,6 +95,10 @@ function fitting(form) {
   }
 }
 
+function links(href) {
+  return [...document.querySelectorAll("#live a")].filter((one) => one.getAttribute("href") === href);
+}
+
 // One toast for each text, which goes when the next refresh succeeds.
 function toast(text) {
   const room = document.getElementById("toasts");
@@ -115,7 +119,14 @@ document.addEventListener("DOMContentLoaded", () => {
     form.addEventListener("change", () => fitting(form));
   }
   document.addEventListener("htmx:error", () => toast(document.body.dataset.stale));
+  let focused = null; // what had the focus before a refresh: its address, and which one of these
+  document.addEventListener("htmx:before:swap", () => {
+    const one = document.activeElement;
+    const href = one && one.closest("#live") && one.getAttribute("href");
+    focused = href && { href, at: links(href).indexOf(one) };
+  });
   document.addEventListener("htmx:after:swap", () => {
+    if (focused) (links(focused.href)[focused.at] || document.body).focus({ preventScroll: true });
     document.getElementById("toasts").replaceChildren();
     document.querySelectorAll("[data-chart]").forEach(chart);
   });

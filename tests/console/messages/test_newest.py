@@ -9,7 +9,7 @@ import pytest
 from aerobee.client.errors import ClientError
 from aerobee.client.pull.reader import Pulled, Reader
 from aerobee.console.messages.newest import newest_first
-from aerobee.console.messages.search import EVER_MS, Progress
+from aerobee.console.messages.search import EVER_MS, BadCursor, Progress
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.protocol.message.record import Record, decode_all, encode_record
@@ -96,6 +96,7 @@ async def test_pages_of_any_size_have_each_message_once_and_the_newest_first(see
             found, last = await result(search(shelf, cursor=cursor, hits_max=size))
             assert len(found) <= size
             seen += found
+            assert last.scanned + last.left == len(times) - len(seen) + len(found)
             cursor = last.cursor
         assert [one.store_ms for one in seen] == times
         assert len({(one.queue_id, one.queue_offset) for one in seen}) == len(times)
@@ -161,5 +162,5 @@ async def test_a_queue_that_can_not_be_read_is_named_and_the_others_are_shown() 
 
 
 async def test_a_cursor_that_is_none_is_refused() -> None:
-    with pytest.raises(ClientError, match="begin the search again without it"):
+    with pytest.raises(BadCursor, match="begin the search again without it"):
         await result(search(Shelf([[1]]), cursor="x"))

@@ -204,7 +204,9 @@ async def test_columns_are_chosen(site: Site) -> None:
     text = await site.html("messages", topic="orders", columns="keys,id")
     assert 'data-label="Keys"' in text
     assert 'data-label="Body"' not in text
-    assert "columns=id%2Ckeys" not in text
+    nonsense = await site.html("messages", topic="orders", columns="<b>")
+    assert 'data-label="Body"' in nonsense
+    assert "<b>" not in nonsense
 
 
 @pytest.mark.parametrize(
@@ -228,6 +230,13 @@ async def test_the_search_bar_tells_a_key_from_an_expression(
         assert text.count('data-label="Id"') == found
         fields = [attrs for tag, attrs in Parsed(text).elements if tag == "input"]
         assert [one["value"] for one in fields if one.get("name") == "q"] == [q]
+
+
+async def test_the_time_holds_for_a_key_as_well(site: Site) -> None:
+    given = {"topic": "orders", "key": "k3"}
+    assert len((await site.data("messages", **given))["found"]) == 1
+    assert (await site.data("messages", begin="2100-01-01T00:00:00", **given))["found"] == []
+    assert (await site.data("messages", end="2001-01-01T00:00:00", **given))["found"] == []
 
 
 async def test_a_wrong_expression_is_kept_and_shown_at_its_character(site: Site) -> None:
@@ -366,8 +375,9 @@ REFUSED: list[tuple[str, dict[str, str], int, str]] = [
     ("message", {"topic": "orders", "id": "none"}, 404, "no message with key or id none"),
     ("search", {"topic": "orders", "where": "a ="}, 400, "wrong at character 4"),
     ("search", {"topic": "orders", "begin": "x"}, 400, "give a time such as"),
-    ("search", {"topic": "orders", "begin": "0", "cursor": "x"}, 502, "begin the search again"),
-    ("messages", {"topic": "orders", "cursor": "x"}, 502, "begin the search again"),
+    ("search", {"topic": "orders", "begin": "0", "cursor": "x"}, 400, "begin the search again"),
+    ("messages", {"topic": "orders", "cursor": "x"}, 400, "begin the search again"),
+    ("messages", {"topic": "orders", "key": "k3", "begin": "soon"}, 400, "give a time such as"),
     ("messages", {"topic": "none"}, 404, "topic none is on no broker"),
     ("search", {"topic": "orders", "begin": "2", "end": "1"}, 400, "is empty"),
     ("tail/events", {"topic": "orders", "where": "((("}, 400, "wrong at character"),
@@ -401,6 +411,7 @@ async def test_a_cluster_without_access_control_is_told_calmly(site: Site) -> No
         ("topic", {"name": "none"}, "/topics?cluster=main"),
         ("group", {"name": "none"}, "/groups?cluster=main"),
         ("redrives/run", {"run": "none"}, "/redrives?cluster=main"),
+        ("nowhere", {}, "/overview?cluster=main"),
     ],
 )
 async def test_a_page_that_can_not_be_shown_leads_on(
@@ -433,6 +444,23 @@ async def test_a_broker_that_stops_costs_a_mark_and_not_the_page(
         overview = await site.data("overview")
         assert overview["rate_in"] is None
         assert any("does not answer" in one["what"] for one in overview["findings"])
+        # What the broker has is not known: a search and a message by its id say so.
+        away = "broker broker-b does not answer: its messages are not looked at"
+        for query in ({"begin": "1"}, {"where": "n = 3"}):
+            found = await site.data("search", topic="orders", **query)
+            assert away in found["progress"]["faults"]
+            assert away in Parsed(await site.html("search", topic="orders", **query)).text
+        for query in ({}, {"key": "k3"}):
+            assert (
+                away in (await site.data("messages", topic="orders", **query))["progress"]["faults"]
+            )
+        _, text, _ = await site.get("search/export", topic="orders", format="jsonl")
+        assert away in json.loads(text.splitlines()[-1])["end"]["faults"]
+        status, text, _ = await site.get("message", topic="orders", id="none")
+        assert (status, away in text) == (503, True)
+        (mark,) = overview["samples"]["marks"]
+        (later,) = (await site.data("overview"))["samples"]["marks"]
+        assert mark["since_ms"] == later["since_ms"]
 
 
 async def test_a_cluster_without_a_name_server_is_shown_as_not_known() -> None:

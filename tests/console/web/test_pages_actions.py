@@ -151,6 +151,23 @@ async def test_a_form_comes_back_with_all_that_was_typed_and_each_fault_at_its_f
     assert "wrong at character 4" in Parsed(text).text
 
 
+async def test_the_way_back_from_a_preview_leads_to_the_form_as_it_was(site: Site) -> None:
+    async with Admin(site.console.clusters.by_name["main"].admin._name_server) as admin:
+        await admin.create_topic("kept", 1)
+    body = '{"a": "<b>"}'
+    given = {"topic": "kept", "body": body, "properties": "x=1\ny=2", "queue": "0"}
+    text = await previewed(site, "message-send", **given)
+    back = f"/act/message-send?cluster=main&preview={field(text, 'preview')}"
+    assert back in [attrs.get("href") for tag, attrs in Parsed(text).elements if tag == "a"]
+    form = await site.html("act/message-send", preview=field(text, "preview"))
+    assert body in Parsed(form).text
+    assert "x=1\ny=2" in Parsed(form).text
+    assert form_of(form)["queue"]["value"] == "0"
+    # Another visitor's preview fills nothing.
+    async with acting_as(site, Visitor("ann", Right.ADMINISTER)):
+        assert body not in await site.html("act/message-send", preview=field(text, "preview"))
+
+
 async def test_a_form_offers_the_names_there_are_and_preselects_nothing_dangerous(
     site: Site, cluster: LocalCluster
 ) -> None:
