@@ -109,13 +109,14 @@ class History:
         while self.bytes > self._bytes_max and self._points > len(self._series):
             self._thin()
 
-    def points(self, key: Key) -> Points:
-        """The points of a series, none for an unknown one."""
+    def points(self, key: Key, span_ms: int = SPAN_MS) -> Points:
+        """The points of the last `span_ms` of a series, none for an unknown one."""
         series = self._series.get(key)
         if series is None:
             return Points(0, self.step_ms, [])
-        values = [None if isnan(one) else round(one, 3) for one in series.values]
-        return Points(series.first * self.step_ms, self.step_ms, values)
+        before = max(0, len(series.values) - span_ms // self.step_ms)
+        values = [None if isnan(one) else round(one, 3) for one in series.values[before:]]
+        return Points((series.first + before) * self.step_ms, self.step_ms, values)
 
     def forget(self, keys: set[Key]) -> None:
         """Drop these series, of what is gone."""

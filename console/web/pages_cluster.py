@@ -76,7 +76,7 @@ async def overview(context: RequestContext) -> answers.Overview:
 def rates(context: RequestContext, way: str, span_ms: int) -> Points:
     """The messages a second into (`in`) or out of (`out`) all masters, of the last `span_ms`."""
     history = context.watched.collector.history
-    found = [history.points((way, one.name, 0)) for one in context.masters()]
+    found = [history.points((way, one.name, 0), span_ms) for one in context.masters()]
     return summed(found, span_ms)
 
 
@@ -218,17 +218,15 @@ async def access(context: RequestContext) -> answers.Access:
     try:
         users, lists = await patient(admin.users()), await patient(admin.permissions())
     except AerobeeError as wrong:
-        off = isinstance(wrong, BrokerError) and await is_open(context.watched)
-        fault = None if off else str(wrong)
-        nothing: answers.Access = {
-            "fault": fault,
-            "is_off": off,
+        is_off = isinstance(wrong, BrokerError) and await is_open(context.watched)
+        return {
+            "fault": None if is_off else str(wrong),
+            "is_off": is_off,
             "users": [],
             "rules": [],
             "cut": None,
             "answers": None,
         }
-        return nothing
     rules: list[answers.RuleRow] = [
         {
             "broker": name,

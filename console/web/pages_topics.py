@@ -231,7 +231,7 @@ async def history(context: RequestContext) -> answers.History:
         if not name:
             return _told(rates(context, series, span_ms))
         key = (series, name, context.number("id", 0, 0, 1 << 40))
-    return _told(summed([context.watched.collector.history.points(key)], span_ms))
+    return _told(summed([context.watched.collector.history.points(key, span_ms)], span_ms))
 
 
 def _told(points: Points) -> answers.History:
