@@ -6,6 +6,7 @@ the time in which a daemon starts.
 
 from collections.abc import Generator, Iterable
 from functools import cache
+from html import escape
 from importlib.metadata import version
 from socket import socket
 
@@ -17,6 +18,7 @@ from .endpoint import STOP_SECONDS, DaemonView
 from .exposition import exposition
 from .metrics_text import MetricsText
 
+PAGES = ("status", "metrics", "healthz", "readyz")
 WITH_SYSTEM = "system"  # the query parameter that shows the system's topics
 HEADERS = {
     "Cache-Control": "no-store",
@@ -73,6 +75,10 @@ class EndpointPages:
 
     async def _pointer(self, request: web.Request) -> web.Response:
         self._bearer.check(request)
+        if "text/html" in request.headers.get("Accept", ""):
+            return web.Response(
+                text=_linked(self._view.console), content_type="text/html", headers=HEADERS
+            )
         text = "aerobee; see /status, /metrics, /healthz and /readyz\n"
         if self._view.console:
             text += f"console: {self._view.console}\n"
@@ -93,6 +99,7 @@ class EndpointPages:
             "version": _version(),
             "fault": view.fault() or view.not_ready(),
             "note": view.note(),
+            "console": view.console or None,
             **status,
         }
         members = []
@@ -113,6 +120,21 @@ class EndpointPages:
 def _version() -> str:
     """Read on first use: reading it is slow, and a daemon must start at once."""
     return version("aerobee")
+
+
+def _linked(console: str) -> str:
+    """The page for a browser, with links to the console and to the other pages."""
+    known = (
+        f'<a href="{escape(console)}">Console of this cluster</a>'
+        if console
+        else "No console is known here: start one with <code>aerobee console -n NAMESRV</code>, "
+        "and name it in the setting <code>consoleUrl</code>."
+    )
+    pages = ", ".join(f'<a href="/{name}">{name}</a>' for name in PAGES)
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>aerobee</title>'
+        f"<h1>aerobee {escape(_version())}</h1><p>{known}</p><p>{pages}</p></html>"
+    )
 
 
 def _verdict(fault: str | None, note: str | None) -> web.Response:

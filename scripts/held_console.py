@@ -41,6 +41,7 @@ class HeldConsole:
     async def start(self) -> None:
         """Listen. Without jinja2, or where the port is taken, there is no console."""
         if find_spec("jinja2") is None:
+            self.said = ", no console (pip install 'aerobee[console]' gives one)"
             return
         held = socket.socket()
         try:

@@ -23,6 +23,7 @@ from ...protocol.addresses import is_loopback
 from ..access.access import Access
 from ..access.attempts import TooMany
 from ..access.guard import FORM_BYTES_MAX
+from ..access.link_socket import Answer, LinkSocket
 from ..access.rights import Right
 from ..access.sessions import Session
 from ..actions.registry import ActionRegistry
@@ -116,6 +117,7 @@ class Console:
         self._room = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._streams = Streams(self.site, self._seen)
         self._listener = Listener()
+        self._link_socket = LinkSocket(lambda: Answer(self.url, self.new_link()))
         self._runner: web.AppRunner | None = None
         self._compiling: asyncio.Task[None] | None = None
         self._declared: set[Handler] = set()
@@ -185,12 +187,14 @@ class Console:
         # Cookies are for all ports of a host, so that each console's has its own name.
         self.access.guard.cookie = f"aerobee-console-{self.port}"
         self.access.guard.path = f"{self.site.base}/"
+        await self._link_socket.start(self.port)
         self._compiling = asyncio.create_task(self.site.compile(), name="console-templates")
 
     async def stop(self) -> None:
         """Stop listening and sampling."""
         if self._compiling is not None:
             self._compiling.cancel()
+        await self._link_socket.stop()
         await self._listener.stop()
         runner, self._runner = self._runner, None
         if runner is not None:

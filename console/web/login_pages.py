@@ -1,7 +1,7 @@
 """The pages outside of a session: login, logout, and the choice of a language and of a theme."""
 
 from collections.abc import Collection
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from aiohttp import web
 
@@ -77,6 +77,7 @@ class LoginPages:
             "has_passwords": self._access.has_passwords,
             "minutes": round(SECONDS / 60) if self._access.link is not None else None,
             "next": self._here(after),
+            "port": urlsplit(self._site.url).port,
         }
         return self._site.page_without_session(request, "login", Text("Log in"), data, status)
 

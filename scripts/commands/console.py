@@ -1,10 +1,12 @@
 """`aerobee console`: the process that shows clusters in a browser."""
 
 import argparse
+import http.client
 import os
 import re
 import socket
 import ssl
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 PORT = 8082
 PROXY_PORT = 8080
+START_SECONDS = 30.0  # within which the console of `aerobee up` answers its first visitor
 NICENESS = 10  # a broker on the same machine comes first
 FIRST = "main"  # the name of the cluster of -n
 BASE = re.compile(r"(/[A-Za-z0-9_.~-]+)*/?")
@@ -94,6 +97,11 @@ def declare(command: str, parser: argparse.ArgumentParser) -> None:
     add("--given-socket", type=int, help=argparse.SUPPRESS)
     add("--with-parent", action="store_true", help=argparse.SUPPRESS)
     add("what", nargs="?", choices=["user"], help="manage users instead")
+    add(
+        "--link",
+        action="store_true",
+        help="print a link that logs in once, of the console that runs at --port",
+    )
     add("--read-only", action="store_true", help="nobody may do more than view")
     add(
         "--audit",
@@ -145,6 +153,9 @@ def console(options: argparse.Namespace) -> int:
     """The console by itself, until Ctrl-C; or a change of its users."""
     if options.what == "user":
         return console_users.users(options)
+    if options.link:
+        print(_link(options.bind, options.port))
+        return 0
     servers = clusters_of(options)
     for name in ("port", "metrics_port", "proxy_port"):
         if not 0 <= (getattr(options, name) or 0) <= PORT_MAX:
@@ -216,6 +227,39 @@ def console(options: argparse.Namespace) -> int:
         return f"the console of aerobee {own_version()} is ready; {how}{scraped}"
 
     return serving.run(parts)
+
+
+def _link(address: str, port: int) -> str:
+    """A link of the console that runs at a port; CommandError without one."""
+    from ...console.access.link_socket import ask
+
+    found = ask(port)
+    if found is None and _visit(address, port):
+        deadline = time.monotonic() + START_SECONDS
+        while (found := ask(port)) is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+    if found is None:
+        raise CommandError(
+            f"no console of this user runs at port {port} of this machine; name its --port, run "
+            "this as the user that started it (in its container), or start one: aerobee console"
+        )
+    if found.link is None:
+        raise CommandError(
+            f"the console has users and no links; log in at {found.url} with name and password"
+        )
+    return found.link
+
+
+def _visit(address: str, port: int) -> bool:
+    """True if a console answers there: that of `aerobee up` starts with its first visitor."""
+    connection = http.client.HTTPConnection(address, port, timeout=START_SECONDS)
+    try:
+        connection.request("GET", "/login")
+        return connection.getresponse().status < 400
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 def _lakes(options: argparse.Namespace, servers: dict[str, str | None]) -> "dict[str, Lakes]":

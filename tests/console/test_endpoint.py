@@ -114,7 +114,7 @@ async def test_a_remark_leaves_a_healthy_daemon_healthy(get: Get, daemon: Daemon
 
 
 async def test_the_status_has_version_fault_note_and_what_the_daemon_tells(get: Get) -> None:
-    told = {"version": version("aerobee"), "fault": None, "note": None, "port": 7}
+    told = {"version": version("aerobee"), "fault": None, "note": None, "console": None, "port": 7}
     for path, topics in (("/status", ["orders"]), ("/status?system=1", ["orders", "SYSTEM"])):
         async with get(path) as answer:
             assert answer.content_type == "application/json"

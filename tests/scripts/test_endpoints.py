@@ -63,11 +63,19 @@ async def test_the_endpoint_names_the_console_where_one_is_known(
         endpoint = endpoint_of_it()
         await endpoint.start()
         assert endpoint.url is not None
-        async with aiohttp.ClientSession() as session, session.get(endpoint.url) as answer:
-            text = await answer.text()
+        async with aiohttp.ClientSession() as session:
+            async with session.get(endpoint.url) as answer:
+                text = await answer.text()
+            async with session.get(endpoint.url, headers={"Accept": "text/html"}) as answer:
+                assert answer.content_type == "text/html"
+                page = await answer.text()
+            async with session.get(f"{endpoint.url}status") as answer:
+                assert (await answer.json())["console"] == (url or None)
         await endpoint.stop()
         await served.stop()
         assert text == f"aerobee; see /status, /metrics, /healthz and /readyz\n{named}"
+        assert ('<a href="https://mq.example/console?a&amp;b">' in page) == bool(url)
+        assert '<a href="/status">' in page
 
 
 @pytest.mark.parametrize("url", ["javascript:alert(1)", "/console", "https://a b", "http://"])

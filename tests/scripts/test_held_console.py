@@ -4,6 +4,7 @@ import json
 import os
 import re
 import socket
+import urllib.error
 import urllib.request
 from contextlib import suppress
 from http.cookiejar import CookieJar
@@ -12,9 +13,10 @@ from typing import Any
 
 import pytest
 from aerobee.harness.child import Child
+from aerobee.scripts.held_console import HeldConsole
 
 from ..waiting import PROCESS, until
-from .command import running, up
+from .command import output, refused, running, up
 
 pytest.importorskip("jinja2")
 
@@ -104,3 +106,29 @@ def test_a_port_that_is_taken_is_said_and_the_broker_starts(tmp_path: Path) -> N
 def test_without_a_console_its_port_is_free(tmp_path: Path) -> None:
     with running(tmp_path, *up(tmp_path / "store"), "--no-console") as daemon:
         assert ", console http" not in daemon.ready
+
+
+def test_a_link_starts_the_console_and_logs_in(tmp_path: Path) -> None:
+    with running(tmp_path, *up(tmp_path / "store")) as daemon:
+        found = re.search(r", console (http://127\.0\.0\.1:(\d+)/);", daemon.ready)
+        assert found, daemon.ready
+        link = ["console", "--link", "--port", found[2]]
+        first, second = (output(*link).strip() for _ in range(2))
+        assert first.startswith(f"{found[1]}login?link=")
+        with opener().open(second, timeout=PROCESS) as answer:
+            assert "Messages stored" in answer.read().decode()
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            opener().open(first, timeout=PROCESS)
+    assert f"no console of this user runs at port {found[2]} of this machine" in refused(*link)
+
+
+async def test_without_its_package_the_ready_line_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("aerobee.scripts.held_console.find_spec", lambda _: None)
+    held = HeldConsole("127.0.0.1:1", 0)
+    await held.start()
+    assert (held.url, held.said) == (
+        None,
+        ", no console (pip install 'aerobee[console]' gives one)",
+    )

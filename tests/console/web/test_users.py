@@ -1,5 +1,6 @@
 """Logins by a file of users, and what limited visitors see."""
 
+import asyncio
 from base64 import b64encode
 from collections.abc import AsyncIterator
 
@@ -7,11 +8,13 @@ import aiohttp
 import pytest
 from aerobee.console.access.access import Refused
 from aerobee.console.access.attempts import PER_ADDRESS, TooMany
+from aerobee.console.access.link_socket import Answer, ask
 from aerobee.console.access.passwords import hash_password
 from aerobee.console.access.rights import Bodies, Right
 from aerobee.console.access.user_file import User
 from aerobee.console.clusters.metrics import metrics_text
 
+from ...scripts.command import refused
 from ..fake_cluster import Shop
 from .site import Parsed, Site
 
@@ -84,6 +87,14 @@ async def test_a_wrong_login_never_tells_what_is_wrong(site: Site) -> None:
         texts.add(text)
     assert len(texts) == 1
     assert "name and password do not fit" in texts.pop()
+
+
+async def test_a_console_with_users_gives_no_link(site: Site) -> None:
+    console = site.console
+    assert await asyncio.to_thread(ask, console.port) == Answer(console.url, None)
+    words = ("console", "--link", "--port", str(console.port))
+    said = await asyncio.to_thread(refused, *words)
+    assert f"log in at {console.url} with name and password" in said
 
 
 async def test_a_login_from_another_site_is_refused(site: Site) -> None:
