@@ -112,7 +112,7 @@ class Console:
         self._action_pages = ActionPages(self.site)
         self._api_actions = ApiActions(self._action_pages, access.guard)
         self._exports = Exports(self.site)
-        self._login_pages = LoginPages(self.site)
+        self._login_pages = LoginPages(self.site, self._action_pages.kept_form)
         self._room = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._streams = Streams(self.site, self._seen)
         self._listener = Listener()
@@ -235,7 +235,7 @@ class Console:
             if route.right is not None:
                 session = await self._session_of(request)
                 if session is None:
-                    return self._to_login(request)
+                    return await self._to_login(request)
                 site.session.set(session)
                 if session.visitor.right < route.right:
                     raise Forbidden(
@@ -256,10 +256,11 @@ class Console:
             session = self.access.session_of(request)
         return session if session is not None and await self.access.renew(session) else None
 
-    def _to_login(self, request: web.Request) -> web.Response:
+    async def _to_login(self, request: web.Request) -> web.Response:
         """The response to a request without a session.
 
-        Pages redirect to the login; programs and forms get 401 with the reason.
+        Pages redirect to the login; programs and forms get 401 with the reason, and the form of an
+        action is kept.
         """
         if request.path.startswith(f"{self.site.base}/api/"):
             text = (
@@ -273,9 +274,9 @@ class Console:
         if "HX-Request" in request.headers:
             return web.Response(status=401, headers={"HX-Redirect": where})
         if request.method != "GET":
-            raise refusal(
-                web.HTTPUnauthorized, "the session has ended; log in and send the form again"
-            )
+            after, text = await self._action_pages.left(request)
+            data = {"error": text, "next": after or self._after(request)}
+            return self.site.page_without_session(request, "outside", HEADINGS[401], data, 401)
         return web.Response(status=303, headers={"Location": where})
 
     def _failed(self, request: web.Request, wrong: Exception | None) -> web.Response:

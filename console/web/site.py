@@ -192,9 +192,12 @@ class Site:
         title: str,
         data: Mapping[str, Any],
         status: int = 200,
+        here: str | None = None,
     ) -> web.Response:
-        """A page of a visit."""
+        """A page of a visit. `here` is its address, where that is not the request's."""
         values = self.template_values(request, context, path, title)
+        if here is not None:
+            values["here"] = here
         text = self.template(request, path).render(values | {"data": data})
         return web.Response(text=text, content_type="text/html", status=status)
 
