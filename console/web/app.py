@@ -142,8 +142,9 @@ class Console:
             *self._api_actions.routes(),
             *self._exports.routes(),
         ]
+        streams = {"messages": self._streams.messages, "tail": self._streams.tail}
         for page in PAGES:
-            html = self._streams.messages if page.path == "messages" else self._html(page)
+            html = streams.get(page.path) or self._html(page)
             found.append(Route("GET", f"/{page.path}", page.right, html))
             found.append(Route("GET", f"/api/{page.path}", page.right, self._json(page)))
         for page in DATA:

@@ -43,6 +43,7 @@ from .request_context import (
 TOPICS_MAX = 1_000  # to choose from
 DEAD_TOPICS_MAX = 20  # of which the newest dead letters are read
 HALF_TOPICS = (waiting.HALF_TOPIC, "TRANS_CHECK_MAX_TIME_TOPIC")
+READ_AS = ("key", "expression")  # what the text of the search bar can be said to be
 KEY = re.compile(r"[^\s=<>'()]+")
 QUOTED = re.compile(r"'(?:[^']|'')*'")
 BODY_NAMED = re.compile(r"\bbody\b", re.IGNORECASE)
@@ -58,12 +59,31 @@ class Sought(NamedTuple):
 
 
 def sought(context: RequestContext) -> Sought:
-    """The text `q`, which is an id or a key without a blank or a sign of SQL92; or `key` or `where`
-    by themselves."""
+    """The text `q`, read as the parameter `as` says, or else as an id or a key where it has no
+    blank and no sign of SQL92; or `key` or `where` by themselves."""
     text, key = context.text("q").strip(), context.text("key").strip()
     if text:
-        return Sought(text, "") if KEY.fullmatch(text) else Sought("", text)
+        return Sought(text, "") if _is_key(text, context.text("as")) else Sought("", text)
     return Sought(key, "" if key else context.text("where").strip())
+
+
+def _is_key(text: str, given: str = "") -> bool:
+    if given and given not in READ_AS:
+        raise BadQuery(
+            "as is %(text)s; give one of %(known)s, or nothing",
+            text=f"{given[:80]!r}",
+            known=", ".join(READ_AS),
+        )
+    return given == "key" or (not given and KEY.fullmatch(text) is not None)
+
+
+def _read_as(context: RequestContext, words: Sought) -> str:
+    """What the text of the search bar is said to be; empty where that is clear by itself."""
+    text = words.key or words.expression
+    wanted = "key" if words.key else "expression"
+    if not text or (not context.text("as") and _is_key(text) == bool(words.key)):
+        return ""
+    return wanted
 
 
 def is_search(context: RequestContext) -> bool:
@@ -105,6 +125,7 @@ def form(context: RequestContext) -> answers.SearchForm:
         "topic": context.text("topic"),
         "key": words.key,
         "expression": words.expression,
+        "read_as": _read_as(context, words),
         "begin": context.text("begin"),
         "end": context.text("end"),
         "cursor": context.text("cursor"),
@@ -311,7 +332,7 @@ def condition(context: RequestContext) -> Predicate | None:
     if not text:
         return None
     try:
-        found = predicate(text, fields=True)
+        found = predicate(text, fields=True, is_whole=True)
     except SqlError as wrong:
         refused = BadExpression(str(wrong))
         refused.at = wrong.at
@@ -393,12 +414,12 @@ async def found_all(context: RequestContext) -> answers.Found:
 
 async def tail(context: RequestContext) -> answers.SearchForm:
     """The page of a live view; its rows come from `tail/events`."""
-    condition(context)
     topic = context.required("topic")
     if topic not in context.topic_rows():
         raise NotFound(
             "topic %(topic)s is on no broker that was asked; see the list of topics", topic=topic
         )
+    condition(context)
     return form(context)
 
 

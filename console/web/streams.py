@@ -13,7 +13,7 @@ from ..texts import refusal, status_of, text_of
 from . import pages_messages
 from .pages_export import put
 from .request_context import ROWS, BadExpression, BadQuery, NotFound, RequestContext
-from .routes import SEARCH, TAIL, Route, View
+from .routes import SEARCH, TAIL, Page, Route, View
 from .site import Site, headers
 
 TAILS_MAX = 20
@@ -39,6 +39,7 @@ class Streams:
     async def messages(self, request: web.Request) -> web.StreamResponse:
         """The search bar with the newest messages, or the ones with a key; what is to be searched
         is found at /search."""
+        _check_topic(request)
         context = self._site.request_context(request, request.query, SEARCH)
         if context.text("topic") and pages_messages.is_search(context):
             raise web.HTTPSeeOther(f"{self._site.base}/search?{request.query_string}")
@@ -48,8 +49,22 @@ class Streams:
             return self._again(request, context, wrong)
         return self._site.page(request, context, "messages", SEARCH.title, data)
 
+    async def tail(self, request: web.Request) -> web.StreamResponse:
+        """The page of a live view, whose rows come from /tail/events."""
+        _check_topic(request)
+        context = self._site.request_context(request, request.query, TAIL)
+        try:
+            data = await self._seen(pages_messages.tail, context)
+        except BadExpression as wrong:
+            return self._again(request, context, wrong, TAIL)
+        return self._site.page(request, context, TAIL.path, TAIL.title, data)
+
     def _again(
-        self, request: web.Request, context: RequestContext, wrong: BadQuery | BadCursor | NotFound
+        self,
+        request: web.Request,
+        context: RequestContext,
+        wrong: BadQuery | BadCursor | NotFound,
+        page: Page = SEARCH,
     ) -> web.Response:
         """The search bar as it was filled in, with the fault."""
         data = {
@@ -59,11 +74,11 @@ class Streams:
             "fault": text_of(wrong),
             "at": wrong.at if isinstance(wrong, BadExpression) else None,
         }
-        status = status_of(wrong)
-        return self._site.page(request, context, "messages", SEARCH.title, data, status)
+        return self._site.page(request, context, page.path, page.title, data, status_of(wrong))
 
     async def _search(self, request: web.Request) -> web.StreamResponse:
         """The page of a search: rows and progress are written as they come."""
+        _check_topic(request)
         context = self._site.request_context(request, request.query, SEARCH)
         if not pages_messages.is_search(context):
             raise web.HTTPSeeOther(f"{self._site.base}/messages?{request.query_string}")
@@ -129,6 +144,13 @@ class Streams:
             return answer
         finally:
             self._tails -= 1
+
+
+def _check_topic(request: web.Request) -> None:
+    """Lead to the same address without blanks around the topic, which is typed."""
+    topic = request.query.get("topic", "")
+    if topic != topic.strip():
+        raise web.HTTPSeeOther(str(request.rel_url.update_query(topic=topic.strip())))
 
 
 def _event(text: str) -> bytes:

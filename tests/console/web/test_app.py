@@ -255,6 +255,56 @@ async def test_a_wrong_expression_is_kept_and_shown_at_its_character(site: Site)
     assert fields["topic"]["value"] == "orders"
 
 
+async def test_an_expression_whose_rest_rocketmq_ignores_is_a_fault_at_its_character(
+    site: Site,
+) -> None:
+    for path in ("messages", "tail", "tail/events", "search/export", "api/search"):
+        given = {"topic": "orders", ("q" if path == "messages" else "where"): "k3 k4"}
+        async with site.session.get(site.console.url + path, params=given) as answer:
+            assert answer.status == 400
+            text = await answer.text()
+        assert "wrong at character 4: RocketMQ reads no further than to" in text
+        if path in ("messages", "tail"):
+            assert "<code>k3 <mark>k</mark>4</code>" in text
+            fields = [attrs for tag, attrs in Parsed(text).elements if tag == "input"]
+            assert "k3 k4" in [one.get("value") for one in fields]
+            assert "sse:connect" not in text
+
+
+async def test_a_text_is_read_as_what_it_is_said_to_be(site: Site) -> None:
+    async def read(q: str, said: str) -> tuple[str, str, str | None]:
+        given = {"topic": " orders ", "q": q, "as": said}
+        async with site.session.get(site.console.url + "messages", params=given) as answer:
+            assert answer.url.query["topic"] == "orders"
+            page, text = Parsed(await answer.text()), await answer.text()
+        (kind,) = [a["value"] for t, a in page.elements if t == "option" and "selected" in a] or [
+            ""
+        ]
+        return answer.url.path, page.text, kind if "No message" not in text else f"{kind}, none"
+
+    path, text, kind = await read("a'b <c>", "key")
+    assert (path, kind) == ("/messages", "key, none")
+    assert "No message of orders has the id or the key a'b <c>." in text
+    assert (await read("tag", "expression"))[::2] == ("/search", "expression")
+    assert (await read("k3", ""))[::2] == ("/messages", "")
+    # What an address says by itself is so when the form is sent again.
+    text = await site.html("messages", topic="orders", key="a b")
+    assert '<option value="key" selected>' in text
+
+
+async def test_a_word_that_is_no_key_leads_to_the_search_of_a_tag(site: Site) -> None:
+    text = await site.html("messages", topic="orders", q="paid")
+    (link,) = [
+        attrs["href"] or ""
+        for tag, attrs in Parsed(text).elements
+        if tag == "a" and "where=tag" in (attrs.get("href") or "")
+    ]
+    async with site.session.get(site.origin + link) as answer:
+        assert (await answer.text()).count('data-label="Id"') == 20
+    text = await site.html("messages", topic="orders", q="it's", **{"as": "key"})
+    assert "where=tag+%3D+%27it%27%27s%27" in text
+
+
 async def test_a_trace_id_leads_to_its_message(site: Site, cluster: LocalCluster) -> None:
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
     context = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
