@@ -45,6 +45,8 @@ from .streams import Streams
 PORT = 8082
 REQUESTS_AT_ONCE = 32  # pages in the making; more wait
 HEADER_BYTES_MAX = 16 << 10
+ADDRESS_BYTES_MAX = 16 << 10
+LINE_BYTES_MAX = 128 << 10  # of a request's first line; aiohttp answers a longer one by itself
 STATIC_SECONDS = 86_400
 
 # What aiohttp says of an address that has no page.
@@ -163,7 +165,7 @@ class Console:
             app,
             access_log=None,
             handle_signals=False,
-            max_line_size=HEADER_BYTES_MAX,
+            max_line_size=LINE_BYTES_MAX,
             max_field_size=HEADER_BYTES_MAX,
             shutdown_timeout=STOP_SECONDS,
         )
@@ -211,6 +213,14 @@ class Console:
         try:
             self.access.check_peer(request)
             self.access.guard.hosts.check(request)
+            if len(request.path_qs) > ADDRESS_BYTES_MAX:
+                raise refusal(
+                    web.HTTPRequestURITooLong,
+                    "the address has %(count)s characters, the limit is %(limit)s; shorten it, "
+                    "such as the expression in it",
+                    count=f"{len(request.path_qs):,}",
+                    limit=f"{ADDRESS_BYTES_MAX:,}",
+                )
             is_known = request.match_info.http_exception is None
             if not is_known:
                 site.session.set(await self._session_of(request))
@@ -304,6 +314,9 @@ class Console:
                 answer.headers["Retry-After"] = str(round(wrong.wait_s))
             return answer
         heading = HEADINGS.get(status, Text("Error"))
+        if status == 414:  # a page would have the address in its links
+            data = {"error": text, "next": f"{self.site.base}/overview"}
+            return self.site.page_without_session(request, "outside", heading, data, status)
         try:
             context = self.site.request_context(request, request.query)
         except (BadQuery, Forbidden, web.HTTPUnauthorized):
@@ -351,6 +364,8 @@ class Console:
         async def answer(request: web.Request) -> web.StreamResponse:
             context = self.site.request_context(request, request.query, page)
             data = await self._seen(page.view, context)
+            for wrong in context.list_faults.values():
+                raise wrong
             return _json(to_json({"samples": as_of(context), **data}))
 
         return answer

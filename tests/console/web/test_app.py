@@ -155,10 +155,57 @@ async def test_each_table_of_a_page_is_sorted_filtered_and_paged_by_itself(site:
     assert len(names(text)) == len(whole) == 50
     assert "report.sort=name" in text  # the other table's links keep this one's order
     assert "settings.sort=-name" in text
-    for wrong in ({"settings.sort": "<b>"}, {"settings.page": "x"}):
-        status, text, _ = await site.get("broker", name="broker-a", **wrong)
-        assert status == 400
-        assert "<b>" not in text
+    # Figures begin with the largest, texts with the first.
+    text = await site.html("topics")
+    assert "sort=-messages#list" in text
+    assert "sort=type#list" in text
+    text = await site.html("topics", sort="-messages")
+    assert "sort=messages#list" in text
+
+
+@pytest.mark.parametrize(
+    ("page", "given", "name"),
+    [
+        ("broker", {"name": "broker-a", "settings.sort": "<b>"}, "settings.sort"),
+        ("broker", {"name": "broker-a", "settings.page": "<b>"}, "settings.page"),
+        ("topics", {"sort": "<b>"}, "sort"),
+        ("topics", {"page": "0"}, "page"),
+        ("topics", {"q": "x" * 5_000}, "q"),
+    ],
+)
+async def test_a_list_that_can_not_be_shown_as_asked_is_shown_by_its_default(
+    site: Site, page: str, given: dict[str, str], name: str
+) -> None:
+    whole = {key: value for key, value in given.items() if key == "name"}
+    rows = (await site.html(page, **whole)).count("<tr>")
+    status, text, _ = await site.get(page, **given)
+    assert status == 400
+    assert text.count("<tr>") == rows
+    (mark,) = re.findall(r'<p class="mark" role="alert">([^<]+)', text)
+    assert mark.startswith((f"{name} is ", f"{name} has "))
+    assert "<b>" not in text
+    status, text, _ = await site.get(f"api/{page}", **given)
+    assert (status, f'"{name} ' in text) == ((400, True) if page == "topics" else (200, False))
+
+
+async def test_an_address_that_is_too_long_is_a_page_that_says_so(site: Site) -> None:
+    for path in ("messages", "api/messages"):
+        status, text, _ = await site.get(path, topic="orders", q="x" * (17 << 10))
+        assert (status, len(text) < 8_000) == (414, True)
+        assert "the limit is 16,384; shorten it" in text
+    async with site.visitor() as other:
+        url = f"{site.console.url}topics?q={'x' * (17 << 10)}"
+        async with other.get(url, headers={"Accept-Language": "zh-CN"}) as answer:
+            assert (answer.status, "地址有" in await answer.text()) == (414, True)
+
+
+async def test_older_messages_lead_back_to_the_newest(site: Site) -> None:
+    given = {"topic": "orders", "where": "body.n > 0"}
+    page = await site.data("search", limit="5", **given)
+    newest = ">Newest</a>"
+    for path, more in (("search", given), ("messages", {"topic": "orders"})):
+        assert newest not in await site.html(path, **more)
+        assert newest in await site.html(path, cursor=page["progress"]["cursor"], **more)
 
 
 async def test_a_search_finds_by_fields_of_the_body_and_goes_on_where_it_ended(
