@@ -155,10 +155,14 @@ async def newest(
 def _away(context: RequestContext) -> list[str]:
     """The masters that do not answer, of whose messages nothing is known."""
     return [
-        Text("broker %(name)s does not answer: its messages are not looked at", name=one.name)
-        for one in context.masters()
-        if one.wrong is not None
+        Text("broker %(name)s does not answer: its messages are not looked at", name=name)
+        for name in absent(context)
     ]
+
+
+def absent(context: RequestContext) -> dict[str, str]:
+    """The masters that do not answer, and why."""
+    return {one.name: one.wrong for one in context.masters() if one.wrong is not None}
 
 
 def _absent(context: RequestContext, text: Text) -> TextError:

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -127,18 +128,20 @@ class Streams:
             answer.content_type, answer.charset = "text/event-stream", "utf-8"
             await answer.prepare(request)
             idle = -1  # the first line comes once the ends of the queues are known
-            async for step in follow(context.watched.reader, topic, matches):
+            absent = partial(pages_messages.absent, context)
+            async for step in follow(context.watched.reader, topic, matches, absent):
                 if not self._site.access.sessions.is_open(context.session):
                     break
-                idle = 0 if step.seen or step.wrong else idle + 1
-                if step.seen or step.wrong:
+                has_news = bool(step.seen or step.gone or step.back)
+                idle = 0 if has_news else idle + 1
+                if has_news:
                     rows = [
                         pages_messages.row_of(
                             one, pages_messages.broker_of(one, names), context.visitor.bodies
                         )
                         for one in step.records
                     ]
-                    await answer.write(_event(str(module.rows(rows, step.seen, step.wrong))))
+                    await answer.write(_event(str(module.rows(rows, step))))
                 elif idle % 50 == 0:
                     await answer.write(b": idle\n\n")
             return answer
