@@ -108,7 +108,7 @@ async def search(
         if part.offset < part.end:
             parts.append(part)
         progress.left = sum(one.end - one.offset for one in parts)
-        progress.cursor = cursor_of({one.place: one.offset for one in parts})
+        progress.cursor = cursor_of(topic, {one.place: one.offset for one in parts})
         yield progress
     if not progress.scanned:
         yield progress
@@ -186,20 +186,22 @@ def fault(queue: MessageQueue, wrong: Exception) -> Text:
     )
 
 
-def cursor_of(offsets: dict[tuple[str, int], int]) -> str | None:
+def cursor_of(topic: str, offsets: dict[tuple[str, int], int]) -> str | None:
     """A text to go on with from these offsets; None where nothing is left."""
     if not offsets:
         return None
     rows = [[broker, queue, offset] for (broker, queue), offset in offsets.items()]
-    return base64.urlsafe_b64encode(json.dumps(rows).encode()).decode()
+    return base64.urlsafe_b64encode(json.dumps([topic, rows]).encode()).decode()
 
 
 def places(cursor: str, topic: str) -> dict[tuple[str, int], int]:
-    """The offsets of a cursor; BadCursor for one that is none."""
+    """The offsets of a cursor; BadCursor for one that is none of this topic."""
     try:
         if len(cursor) > CURSOR_CHARS_MAX:
             raise ValueError
-        rows = json.loads(base64.urlsafe_b64decode(cursor))
+        of, rows = json.loads(base64.urlsafe_b64decode(cursor))
+        if of != topic:
+            raise ValueError
         return {(str(broker), int(queue)): int(offset) for broker, queue, offset in rows}
     except (ValueError, TypeError, RecursionError):
         raise BadCursor(

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from ..messages.json_text import Pairs, indented, parsed
 from .languages import ENGLISH, Language, install
 
 HERE = Path(__file__).parent
@@ -180,10 +181,10 @@ def folded(text: str) -> Markup | None:
     """A JSON text as a list whose objects and arrays fold; None for another text, or a larger one
     than FOLDED_VALUES_MAX values or FOLDED_DEPTH_MAX levels."""
     try:
-        value = json.loads(text)
+        value = parsed(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(value, dict | list):
+    if not isinstance(value, list):
         return None
     parts: list[str] = []
     try:
@@ -196,15 +197,15 @@ def folded(text: str) -> Markup | None:
 def _fold(value: Any, name: Markup, parts: list[str], depth: int) -> None:
     if depth > FOLDED_DEPTH_MAX or len(parts) > 3 * FOLDED_VALUES_MAX:
         raise OverflowError
-    if not isinstance(value, dict | list) or not value:
-        kind = "text" if isinstance(value, str) else "value"
-        shown = visible(json.dumps(value, ensure_ascii=False))
+    if not isinstance(value, list) or not value:
+        kind = "text" if type(value) is str else "value"
+        shown = visible(indented(value))
         parts.append(Markup('<div>{}<span class="{}">{}</span></div>').format(name, kind, shown))
         return
-    sign, end = "{}" if isinstance(value, dict) else "[]"
+    sign, end = "{}" if isinstance(value, Pairs) else "[]"
     head = OPEN if depth < 3 else CLOSED
     parts.append(head.format(name, sign, len(value)))
-    for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+    for key, one in value if isinstance(value, Pairs) else enumerate(value):
         label = Markup('<span class="key">{}</span>: ').format(visible(str(key)))
         _fold(one, label, parts, depth + 1)
     parts.append(Markup("</div>{}</details>").format(end))

@@ -256,6 +256,23 @@ async def test_columns_are_chosen(site: Site) -> None:
     assert "<b>" not in nonsense
 
 
+async def test_a_long_key_or_tag_is_folded_and_the_message_has_its_numbers_as_sent(
+    site: Site, cluster: LocalCluster
+) -> None:
+    key, tag, body = "k" * 3_000, "t" * 300, b'{"a": 1e999, "a": 0.10000000000000000001}'
+    async with Producer(cluster.name_server) as producer:
+        await producer.send(Message("orders", body, tags=tag, keys=[key]))
+    text = await site.html("messages", topic="orders")
+    for whole in (key, tag):
+        folded = f'<details class="folded"><summary>{whole[:80]}…</summary>{whole}</details>'
+        assert folded in text
+    text = await site.html("message", topic="orders", id=key)
+    tree, plain = text.split('<pre class="body">')
+    for one in ("1e999", "0.10000000000000000001"):
+        assert one in tree
+        assert one in plain
+
+
 @pytest.mark.parametrize(
     ("q", "path", "found"),
     [
