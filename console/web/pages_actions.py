@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
+from ...protocol.names import SYSTEM_GROUPS, is_system_group
 from ..access.audit import AuditFailed, Entry
 from ..access.rights import Right
 from ..actions.action import Action, Changed, Outcome, Plan, Unfit, apply, confirmed, preview
@@ -159,7 +160,7 @@ class ActionPages:
             "faults": faults,
             "names": {
                 "topics": [row.name for row in context.topics("users")][:NAMES_MAX],
-                "groups": [*context.group_rows()][:NAMES_MAX],
+                "groups": [one for one in context.group_rows() if not _is_own(one)][:NAMES_MAX],
                 "brokers": [one.name for one in context.masters()],
             },
         }
@@ -511,6 +512,11 @@ def told(outcomes: list[Outcome]) -> dict[str, Any]:
 def counts_of(outcomes: list[Outcome]) -> dict[str, int]:
     """The number of outcomes by state."""
     return dict(Counter(one.state.value for one in outcomes))
+
+
+def _is_own(group: str) -> bool:
+    """True for a group of the system."""
+    return group in SYSTEM_GROUPS or is_system_group(group)
 
 
 def _owner(context: RequestContext, action: Action) -> tuple[Action, str, str]:
