@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from .action import Action, Changed, Pins, Plan
+from .action import Action, Changed, Plan
 from .kept import Kept
 
 KEPT_MAX = 1_000
@@ -17,12 +17,6 @@ class Preview:
 
     values: dict[str, Any]
     plan: Plan
-    fingerprint: str
-
-    @property
-    def pins(self) -> Pins:
-        """The values that the plan keeps for its second run, at the confirmation."""
-        return self.plan.pins
 
 
 class Previews:
@@ -36,7 +30,7 @@ class Previews:
     ) -> str:
         """The name of a new preview. The oldest ones make room."""
         size = sum(len(one) for one in values.values() if isinstance(one, str))
-        preview = Preview(values, plan, plan.fingerprint)
+        preview = Preview(values, plan)
         return self._kept.keep(preview, (action.name, cluster, visitor), size)
 
     def find(self, ident: str, action: Action, cluster: str, visitor: str) -> Preview:

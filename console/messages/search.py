@@ -16,13 +16,13 @@ from ...protocol.errors import Malformed
 from ...protocol.filters.sql92 import Predicate
 from ...protocol.message.record import Record, decode_all
 from ..texts import Text, TextError
+from ..times import TIME_MS_MAX
 from .fields import Fields, Reads
 
 PULL_MESSAGES = 1_024  # of one request; a broker may give fewer
 SLICE_MESSAGES = 64  # checked before others are served
 CURSOR_CHARS_MAX = 16 << 10
 HITS_MAX = 500
-EVER_MS = 253_402_300_799_000  # the year 9999
 SCANNED_MAX = 5_000_000
 
 
@@ -164,7 +164,7 @@ async def parts_of(
             least, most = await reader.min_offset(queue), await reader.max_offset(queue)
             begin = max(least, await reader.offset_at(queue, begin_ms)) if begin_ms else least
             # One more than by time: brokers differ in what they answer for an exact time.
-            ends = end_ms >= EVER_MS
+            ends = end_ms >= TIME_MS_MAX
             end = most if ends else min(most, await reader.offset_at(queue, end_ms) + 1)
         except AerobeeError as wrong:
             progress.faults.append(fault(queue, wrong))

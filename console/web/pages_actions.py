@@ -184,7 +184,7 @@ class ActionPages:
         ident = self.registry.previews.keep(action, context.watched.name, visitor, values, plan)
         return Previewed(ident, values, plan)
 
-    def _kept_preview(self, context: RequestContext, action: Action) -> Previewed:
+    def kept_preview(self, context: RequestContext, action: Action) -> Previewed:
         """The preview that the parameter `preview` names. Changed, Forbidden."""
         ident = context.query.get("preview", "")
         kept = self.registry.previews.find(ident, *_owner(context, action))
@@ -206,7 +206,7 @@ class ActionPages:
     async def _previewed(self, action: Action, request: web.Request) -> web.StreamResponse:
         context = self.request_context(request, request.query)
         try:
-            made = self._kept_preview(context, action)
+            made = self.kept_preview(context, action)
         except Changed as wrong:
             return self._again(request, context, action, wrong)
         return self._preview_page(request, context, action, made)
@@ -250,20 +250,17 @@ class ActionPages:
         here = self._address(context, action, "preview", preview=made.ident)
         return self._site.page(request, context, "act_preview", action.title, data, status, here)
 
-    async def done(self, action: Action, context: RequestContext) -> Done:
-        """Do what the preview showed that the fields of a visit confirm. Changed, Unfit."""
-        previews = self.registry.previews
-        ident = context.query.get("preview", "")
-        kept = previews.find(ident, *_owner(context, action))
-        values = kept.values
-        context.must_act(action, values)
+    async def done(self, action: Action, context: RequestContext, made: Previewed) -> Done:
+        """Do what a preview showed that the fields of a visit confirm. Changed, Unfit."""
+        values = made.values
         wanted = str(values[action.typed]) if action.typed else ""
         if context.query.get("typed", "").strip() != wanted:
             raise Unfit(
                 "what was typed is not %(wanted)s; type it, nothing was done",
                 wanted=f"{wanted[:300]!r}",
             ).at("typed")
-        previews.drop(ident)
+        self.registry.previews.drop(made.ident)
+        pins, fingerprint = made.plan.pins, made.plan.fingerprint
         entry = await self._access.audit.begin(
             context.visitor,
             context.watched.name,
@@ -272,7 +269,7 @@ class ActionPages:
             action.details(values),
         )
         try:
-            plan = await confirmed(action, context.watched, values, kept.pins, kept.fingerprint)
+            plan = await confirmed(action, context.watched, values, pins, fingerprint)
             _must_all(context, action, plan)
             if action.start is not None:
                 run = action.start(context.watched, values, plan)
@@ -287,17 +284,16 @@ class ActionPages:
     async def _confirm(self, action: Action, request: web.Request) -> web.StreamResponse:
         context = self.request_context(request, await self._fields(request))
         ident, owner = context.query.get("preview", ""), _owner(context, action)
+        if self._results.find(ident, _told_to(owner)) is not None:  # it was sent twice
+            raise self._to(context, action, "result", result=ident)
         try:
-            done = await self.done(action, context)
-        except Unfit as wrong:
-            if wrong.field != "typed":
+            made = self.kept_preview(context, action)
+            done = await self.done(action, context, made)
+        except (Unfit, Changed) as wrong:
+            if isinstance(wrong, Changed) or wrong.field != "typed":
                 return self._again(request, context, action, wrong)
-            typed, made = context.query.get("typed", ""), self._kept_preview(context, action)
+            typed = context.query.get("typed", "")
             return self._preview_page(request, context, action, made, typed, text_of(wrong))
-        except Changed as wrong:
-            if self._results.find(ident, _told_to(owner)) is None:
-                return self._again(request, context, action, wrong)
-            raise self._to(context, action, "result", result=ident) from None  # it was sent twice
         if done.run is not None:
             return self._to_run(done.run)
         self._results.keep(done, _told_to(owner), len(done.outcomes) + 1, ident)

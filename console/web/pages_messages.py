@@ -22,9 +22,10 @@ from ..messages import waiting
 from ..messages.fields import Bodiless
 from ..messages.history import Step, history_of, history_of_deleted
 from ..messages.newest import newest_first
-from ..messages.search import EVER_MS, HITS_MAX, Progress, places
+from ..messages.search import HITS_MAX, Progress, places
 from ..messages.shown import brief, id_of, shown
 from ..texts import Text, TextError, joined
+from ..times import TIME_MS_MAX
 from . import answers
 from .request_context import (
     ROWS,
@@ -141,7 +142,7 @@ async def newest(
     names, progress = broker_names(context), Progress()
     rows: list[answers.MessageRow] = []
     steps = newest_first(
-        context.watched.reader, topic, 0, EVER_MS, None, cursor=cursor, hits_max=ROWS
+        context.watched.reader, topic, 0, TIME_MS_MAX, None, cursor=cursor, hits_max=ROWS
     )
     async for one in steps:
         if isinstance(one, Progress):
@@ -174,7 +175,7 @@ def _absent(context: RequestContext, text: Text) -> TextError:
 def _time(context: RequestContext) -> tuple[int, int]:
     """The begin and the end of the time to search, in ms. BadQuery for an empty one."""
     begin = context.time_ms("begin", 0)
-    end = min(context.time_ms("end", EVER_MS), EVER_MS)
+    end = min(context.time_ms("end", TIME_MS_MAX), TIME_MS_MAX)
     if end <= begin:
         raise BadQuery(Text("the time is empty: its end is not after its begin"))
     return begin, end

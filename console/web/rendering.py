@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ..messages.json_text import Pairs, indented, parsed
+from ..times import TIME_MS_MAX
 from .languages import ENGLISH, Language, install
 
 HERE = Path(__file__).parent
@@ -23,7 +24,6 @@ FOLDED_VALUES_MAX, FOLDED_DEPTH_MAX = 2_000, 50
 CODE = Markup("<code>{}</code>")
 OPEN = Markup('<details open><summary>{}{} <span class="note">{}</span></summary><div>')
 CLOSED = Markup('<details><summary>{}{} <span class="note">{}</span></summary><div>')
-TIME_MS_MAX = 253_402_300_799_000  # the year 9999
 # C0 but tab and line feed, C1, marks of direction and joining, line separators, surrogates, BOM.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
