@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime
 
+TIME_MS_MAX = 253_402_300_799_000  # the year 9999
+
 
 def time_text(ms: int) -> str:
     """A time in UTC, to the second; the number for one beyond the calendar."""

@@ -163,6 +163,11 @@ class Plan:
         """Add a note for people."""
         self.notes.append(Text(pattern, **values))
 
+    def count_at_least(self) -> None:
+        """Say in the sentence that brokers are missing from what it counts."""
+        if self.sentence is not None:
+            self.sentence = Text("%(sentence)s, at least", sentence=self.sentence)
+
     def refuse(self, pattern: str, /, **values: object) -> None:
         """Add a reason why the action can't be done."""
         self.refusals.append(Text(pattern, **values))
@@ -275,6 +280,9 @@ async def confirmed(
     now, Unfit when it was refused."""
     plan = await preview(action, watched, values, pins)
     if plan.fingerprint != fingerprint:
+        if plan.refusals:  # there were none: such a preview can't be confirmed
+            why = joined("; ", plan.refusals)
+            raise Changed("%(why)s; nothing was done: preview it again", why=why)
         raise Changed(
             Text("the cluster has changed since the preview; nothing was done: preview it again")
         )

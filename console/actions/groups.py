@@ -13,7 +13,7 @@ from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_GROUPS, check_gro
 from ..clusters.clusters import Watched
 from ..texts import Text, joined
 from .action import Action, Change, Field, Pins, Plan, Unfit, Values
-from .places import chosen, group_on, masters_of, refuse_nothing, without_proxied
+from .places import ask_all, chosen, group_on, masters_of, refuse_nothing, without_proxied
 from .topics import BROKERS, NOT_THERE
 
 # A field of the form and the setting that it is.
@@ -129,9 +129,11 @@ async def _with_topic(watched: Watched, topic: str, plan: Plan) -> None:
         await watched.admin.route(topic)
     except NoRouteError:
         return  # it never had one
-    for name, address in (await masters_of(watched, topic)).items():
-        stats = await watched.admin.topic_at(address, topic)
-        do = partial(watched.admin.drop_topic, address, topic)
+    addresses = await masters_of(watched, topic)
+    found, faults = await ask_all(addresses, lambda one: watched.admin.topic_at(one, topic))
+    plan.refusals += [one for one in faults if one not in plan.refusals]
+    for name, stats in found.items():
+        do = partial(watched.admin.drop_topic, addresses[name], topic)
         before = Text(
             "topic %(topic)s, %(messages)s messages", topic=topic, messages=f"{stats.messages:,}"
         )

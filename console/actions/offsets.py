@@ -16,7 +16,7 @@ from ..clusters.clusters import Watched
 from ..texts import Text, counted, joined
 from .action import Action, Change, Field, Pins, Plan, Unfit, Values
 from .groups import GROUP
-from .places import ask_all, chosen, group_on, masters_of, without_proxied
+from .places import ask_all, chosen, group_on, masters_of, mind_absent, without_proxied
 from .topics import TOPIC
 
 BEGIN, END, TIME, OFFSET, FORWARD = "begin", "end", "time", "offset", "forward"
@@ -82,12 +82,15 @@ async def _reset(watched: Watched, values: Values, pins: Pins) -> Plan:
         try:
             moves += await _of_broker(watched, values, pins, plan, name, addresses[name])
         except AerobeeError as wrong:
-            plan.refuse("broker %(name)s: %(wrong)s", name=name, wrong=wrong)
+            faults = [*faults, Text("broker %(name)s: %(wrong)s", name=name, wrong=wrong)]
+            plan.refusals.append(faults[-1])
     if not plan.changes and not plan.refusals:
         plan.refuse("no queue would change")
     skipped = sum(_skipped(one, target) for one, target in moves)
     again = sum(_again(one, target) for one, target in moves)
     plan.sentence = moved(group, topic, skipped, again)
+    if not values["broker"]:
+        mind_absent(watched, plan, addresses, faults)
     return plan
 
 
@@ -271,10 +274,9 @@ async def _clone(watched: Watched, values: Values, pins: Pins) -> Plan:
     addresses = await chosen(watched, None)
     plan = Plan(notes=[Text("messages between the two positions are read again, or skipped")])
     known, faults = await group_on(watched, addresses, target)
-    plan.refusals += faults
-    tables, faults = await ask_all(addresses, lambda one: watched.admin.progress_at(one, source))
-    plan.refusals += faults
-    others, faults = await ask_all(addresses, lambda one: watched.admin.progress_at(one, target))
+    tables, more = await ask_all(addresses, lambda one: watched.admin.progress_at(one, source))
+    others, most = await ask_all(addresses, lambda one: watched.admin.progress_at(one, target))
+    faults = [*dict.fromkeys(faults + more + most)]
     plan.refusals += faults
     await without_proxied(watched, target, plan)
     skipped = again = 0
@@ -317,6 +319,7 @@ async def _clone(watched: Watched, values: Values, pins: Pins) -> Plan:
     if not plan.changes and not plan.refusals:
         plan.refuse("no queue of %(topic)s would change; see both groups' pages", topic=topic)
     plan.sentence = moved(target, topic, skipped, again)
+    mind_absent(watched, plan, addresses, faults)
     return plan
 
 

@@ -1,7 +1,7 @@
 """Where actions go: the brokers of a cluster, and what they say of a topic or group."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 from ...client.errors import AerobeeError, BrokerError, NoRouteError
@@ -88,6 +88,21 @@ async def ask_all(
 
     await asyncio.gather(*(one(*place) for place in addresses.items()))
     return {name: found[name] for name in addresses if name in found}, sorted(faults)
+
+
+def mind_absent(watched: Watched, plan: Plan, asked: Iterable[str], faults: list[str]) -> None:
+    """Have a plan say that it counts only what it saw: `asked` are the brokers that the name
+    servers list, some of which did not answer (`faults`); others may not be listed any more."""
+    names = {
+        one.name
+        for one in watched.collector.brokers.values()
+        if one.is_master and one.wrong is not None
+    }
+    missing = sorted(names - set(asked))
+    for name in missing:
+        plan.note("broker %(name)s does not answer: what it has is not in this preview", name=name)
+    if missing or faults:
+        plan.count_at_least()
 
 
 async def topic_on(

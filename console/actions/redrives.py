@@ -252,7 +252,7 @@ def _condition(values: Values) -> Predicate | None:
     if not values["where"]:
         return None
     try:
-        return predicate(values["where"], fields=True)
+        return predicate(values["where"], fields=True, is_whole=True)
     except SqlError as wrong:
         raise Unfit(str(wrong)) from None
 

@@ -1,9 +1,10 @@
-"""The registry of a console: its actions, the previews that wait, and the redrives that run."""
+"""The registry of a console: its actions, what is kept of them, and the redrives that run."""
 
 from pathlib import Path
 
 from . import brokers, definitions, groups, messages, offsets, topics, users
 from .action import Action
+from .drafts import Drafts
 from .previews import Previews
 from .redrives import Redrives
 
@@ -16,6 +17,7 @@ class ActionRegistry:
     def __init__(self, folder: Path) -> None:
         self.redrives = Redrives(folder)
         self.previews = Previews()
+        self.drafts = Drafts()
         found = [one for family in FAMILIES for one in family.ACTIONS]
         self.actions: dict[str, Action] = {
             one.name: one for one in [*found, self.redrives.action()]

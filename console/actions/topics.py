@@ -11,7 +11,7 @@ from ...protocol.names import check_topic, is_system_topic
 from ..clusters.clusters import Watched
 from ..texts import Text, counted, joined
 from .action import Action, Change, Field, Pins, Plan, Unfit, Values
-from .places import chosen, masters_of, refuse_nothing, topic_on
+from .places import ask_all, chosen, masters_of, mind_absent, refuse_nothing, topic_on
 
 TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "UNSPECIFIED")
 TYPE = "message.type"
@@ -115,19 +115,20 @@ async def _delete(watched: Watched, values: Values, pins: Pins) -> Plan:
     if is_system_topic(topic):
         raise Unfit("topic %(topic)s is the system's own; it can't be deleted", topic=topic)
     addresses = await masters_of(watched, topic)
+    found, faults = await ask_all(addresses, lambda one: watched.admin.topic_at(one, topic))
     plan = Plan(
-        notes=[Text("its messages are deleted with it, and so are the groups' offsets in it")]
+        notes=[Text("its messages are deleted with it, and so are the groups' offsets in it")],
+        refusals=faults,
     )
     total = 0
-    for name, address in addresses.items():
-        stats = await watched.admin.topic_at(address, topic)
+    for name, stats in found.items():
         total += stats.messages
         before = Text(
             "%(count)s queues, %(messages)s messages",
             count=len(stats.offset_table),
             messages=f"{stats.messages:,}",
         )
-        do = partial(watched.admin.drop_topic, address, topic)
+        do = partial(watched.admin.drop_topic, addresses[name], topic)
         plan.changes.append(Change(Text("broker %(name)s", name=name), before, NOT_THERE, do))
     plan.sentence = counted(
         total,
@@ -135,6 +136,7 @@ async def _delete(watched: Watched, values: Values, pins: Pins) -> Plan:
         "Delete topic %(topic)s with its %(count)s messages",
         topic=topic,
     )
+    mind_absent(watched, plan, addresses, faults)
     groups = await watched.admin.groups_of_topic(topic)
     if groups:
         plan.note("groups that read it or have read it: %(groups)s", groups=", ".join(groups[:50]))

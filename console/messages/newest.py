@@ -110,7 +110,7 @@ async def newest_first(
             ends[part.place] = max(ends.get(part.place, 0), record.queue_offset + 1)
         progress.left = sum(ends[part.place] - part.offset for part in parts if part.place in ends)
         progress.scanned = total - progress.left
-        progress.cursor = cursor_of(ends)
+        progress.cursor = cursor_of(topic, ends)
         yield progress
     if not parts:
         yield progress

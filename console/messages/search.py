@@ -16,13 +16,13 @@ from ...protocol.errors import Malformed
 from ...protocol.filters.sql92 import Predicate
 from ...protocol.message.record import Record, decode_all
 from ..texts import Text, TextError
+from ..times import TIME_MS_MAX
 from .fields import Fields, Reads
 
 PULL_MESSAGES = 1_024  # of one request; a broker may give fewer
 SLICE_MESSAGES = 64  # checked before others are served
 CURSOR_CHARS_MAX = 16 << 10
 HITS_MAX = 500
-EVER_MS = 253_402_300_799_000  # the year 9999
 SCANNED_MAX = 5_000_000
 
 
@@ -108,7 +108,7 @@ async def search(
         if part.offset < part.end:
             parts.append(part)
         progress.left = sum(one.end - one.offset for one in parts)
-        progress.cursor = cursor_of({one.place: one.offset for one in parts})
+        progress.cursor = cursor_of(topic, {one.place: one.offset for one in parts})
         yield progress
     if not progress.scanned:
         yield progress
@@ -164,7 +164,7 @@ async def parts_of(
             least, most = await reader.min_offset(queue), await reader.max_offset(queue)
             begin = max(least, await reader.offset_at(queue, begin_ms)) if begin_ms else least
             # One more than by time: brokers differ in what they answer for an exact time.
-            ends = end_ms >= EVER_MS
+            ends = end_ms >= TIME_MS_MAX
             end = most if ends else min(most, await reader.offset_at(queue, end_ms) + 1)
         except AerobeeError as wrong:
             progress.faults.append(fault(queue, wrong))
@@ -186,20 +186,22 @@ def fault(queue: MessageQueue, wrong: Exception) -> Text:
     )
 
 
-def cursor_of(offsets: dict[tuple[str, int], int]) -> str | None:
+def cursor_of(topic: str, offsets: dict[tuple[str, int], int]) -> str | None:
     """A text to go on with from these offsets; None where nothing is left."""
     if not offsets:
         return None
     rows = [[broker, queue, offset] for (broker, queue), offset in offsets.items()]
-    return base64.urlsafe_b64encode(json.dumps(rows).encode()).decode()
+    return base64.urlsafe_b64encode(json.dumps([topic, rows]).encode()).decode()
 
 
 def places(cursor: str, topic: str) -> dict[tuple[str, int], int]:
-    """The offsets of a cursor; BadCursor for one that is none."""
+    """The offsets of a cursor; BadCursor for one that is none of this topic."""
     try:
         if len(cursor) > CURSOR_CHARS_MAX:
             raise ValueError
-        rows = json.loads(base64.urlsafe_b64decode(cursor))
+        of, rows = json.loads(base64.urlsafe_b64decode(cursor))
+        if of != topic:
+            raise ValueError
         return {(str(broker), int(queue)): int(offset) for broker, queue, offset in rows}
     except (ValueError, TypeError, RecursionError):
         raise BadCursor(

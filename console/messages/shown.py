@@ -13,6 +13,7 @@ from ...protocol.message.record import Record
 from ..access.rights import Bodies
 from ..texts import Text, joined, text_of
 from .binary import from_msgpack, may_be_msgpack, written
+from .json_text import indented, parsed
 
 BODY_BYTES_MAX = 4 << 20  # of an unpacked body
 SHOWN_CHARS_MAX = 64 << 10
@@ -94,7 +95,7 @@ def _read(body: bytes) -> Shown:
             return Shown("hex", _hex(body[:HEX_BYTES_MAX]), len(body), note)
     if kind == "text" and text[:1] in ("{", "[") and len(text) <= SHOWN_CHARS_MAX:
         try:
-            text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+            text = indented(parsed(text))
             kind = "JSON"
         except (ValueError, RecursionError):
             pass  # shown as the text that it is

@@ -384,11 +384,13 @@ class DeadLetters(TypedDict):
 
 class SearchForm(TypedDict):
     """The search bar as it was filled in: an id or a key, or an expression, and a time; and the
-    topics to choose from, the ones with the newest messages first."""
+    topics to choose from, the ones with the newest messages first. `read_as` says what its text is,
+    `key` or `expression`, where its signs do not."""
 
     topic: str
     key: str
     expression: str
+    read_as: str
     begin: str
     end: str
     cursor: str

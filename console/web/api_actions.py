@@ -66,7 +66,9 @@ class ApiActions:
     async def _confirm(self, action: Action, request: web.Request) -> web.StreamResponse:
         fields = await self._fields(request, {"preview", "typed"})
         context = self._action_pages.request_context(request, request.query)
-        done = await self._action_pages.done(action, replace(context, query=fields))
+        confirming = replace(context, query=fields)
+        made = self._action_pages.kept_preview(confirming, action)
+        done = await self._action_pages.done(action, confirming, made)
         answer: answers.Confirmation = {
             "outcomes": [
                 {

@@ -46,6 +46,8 @@ from .streams import Streams
 PORT = 8082
 REQUESTS_AT_ONCE = 32  # pages in the making; more wait
 HEADER_BYTES_MAX = 16 << 10
+ADDRESS_BYTES_MAX = 16 << 10
+LINE_BYTES_MAX = 128 << 10  # of a request's first line; aiohttp answers a longer one by itself
 STATIC_SECONDS = 86_400
 
 # What aiohttp says of an address that has no page.
@@ -113,7 +115,7 @@ class Console:
         self._action_pages = ActionPages(self.site)
         self._api_actions = ApiActions(self._action_pages, access.guard)
         self._exports = Exports(self.site)
-        self._login_pages = LoginPages(self.site)
+        self._login_pages = LoginPages(self.site, self._action_pages.kept_form)
         self._room = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._streams = Streams(self.site, self._seen)
         self._listener = Listener()
@@ -144,8 +146,9 @@ class Console:
             *self._api_actions.routes(),
             *self._exports.routes(),
         ]
+        streams = {"messages": self._streams.messages, "tail": self._streams.tail}
         for page in PAGES:
-            html = self._streams.messages if page.path == "messages" else self._html(page)
+            html = streams.get(page.path) or self._html(page)
             found.append(Route("GET", f"/{page.path}", page.right, html))
             found.append(Route("GET", f"/api/{page.path}", page.right, self._json(page)))
         for page in DATA:
@@ -164,7 +167,7 @@ class Console:
             app,
             access_log=None,
             handle_signals=False,
-            max_line_size=HEADER_BYTES_MAX,
+            max_line_size=LINE_BYTES_MAX,
             max_field_size=HEADER_BYTES_MAX,
             shutdown_timeout=STOP_SECONDS,
         )
@@ -214,6 +217,14 @@ class Console:
         try:
             self.access.check_peer(request)
             self.access.guard.hosts.check(request)
+            if len(request.path_qs) > ADDRESS_BYTES_MAX:
+                raise refusal(
+                    web.HTTPRequestURITooLong,
+                    "the address has %(count)s characters, the limit is %(limit)s; shorten it, "
+                    "such as the expression in it",
+                    count=f"{len(request.path_qs):,}",
+                    limit=f"{ADDRESS_BYTES_MAX:,}",
+                )
             is_known = request.match_info.http_exception is None
             if not is_known:
                 site.session.set(await self._session_of(request))
@@ -239,7 +250,7 @@ class Console:
             if route.right is not None:
                 session = await self._session_of(request)
                 if session is None:
-                    return self._to_login(request)
+                    return await self._to_login(request)
                 site.session.set(session)
                 if session.visitor.right < route.right:
                     raise Forbidden(
@@ -260,10 +271,11 @@ class Console:
             session = self.access.session_of(request)
         return session if session is not None and await self.access.renew(session) else None
 
-    def _to_login(self, request: web.Request) -> web.Response:
+    async def _to_login(self, request: web.Request) -> web.Response:
         """The response to a request without a session.
 
-        Pages redirect to the login; programs and forms get 401 with the reason.
+        Pages redirect to the login; programs and forms get 401 with the reason, and the form of an
+        action is kept.
         """
         if request.path.startswith(f"{self.site.base}/api/"):
             text = (
@@ -277,9 +289,9 @@ class Console:
         if "HX-Request" in request.headers:
             return web.Response(status=401, headers={"HX-Redirect": where})
         if request.method != "GET":
-            raise refusal(
-                web.HTTPUnauthorized, "the session has ended; log in and send the form again"
-            )
+            after, text = await self._action_pages.left(request)
+            data = {"error": text, "next": after or self._after(request)}
+            return self.site.page_without_session(request, "outside", HEADINGS[401], data, 401)
         return web.Response(status=303, headers={"Location": where})
 
     def _failed(self, request: web.Request, wrong: Exception | None) -> web.Response:
@@ -306,6 +318,9 @@ class Console:
                 answer.headers["Retry-After"] = str(round(wrong.wait_s))
             return answer
         heading = HEADINGS.get(status, Text("Error"))
+        if status == 414:  # a page would have the address in its links
+            data = {"error": text, "next": f"{self.site.base}/overview"}
+            return self.site.page_without_session(request, "outside", heading, data, status)
         try:
             context = self.site.request_context(request, request.query)
         except (BadQuery, Forbidden, web.HTTPUnauthorized):
@@ -353,6 +368,8 @@ class Console:
         async def answer(request: web.Request) -> web.StreamResponse:
             context = self.site.request_context(request, request.query, page)
             data = await self._seen(page.view, context)
+            for wrong in context.list_faults.values():
+                raise wrong
             return _json(to_json({"samples": as_of(context), **data}))
 
         return answer

@@ -1,6 +1,6 @@
 """The pages outside of a session: login, logout, and the choice of a language and of a theme."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from urllib.parse import urlencode, urlsplit
 
 from aiohttp import web
@@ -19,11 +19,15 @@ NEXT_CHARS_MAX = 2_000
 CHOICE_SECONDS = 365 * 86_400  # of a language or a theme
 
 
-class LoginPages:
-    """The pages of a console outside of a session."""
+KeptForm = Callable[[web.Request, Mapping[str, str]], str | None]
 
-    def __init__(self, site: Site) -> None:
+
+class LoginPages:
+    """The pages of a console outside of a session. `kept_form` keeps what was typed into a form."""
+
+    def __init__(self, site: Site, kept_form: KeptForm) -> None:
         self._site = site
+        self._kept_form = kept_form
         self._access = site.access
         self._base = site.base
 
@@ -132,7 +136,8 @@ class LoginPages:
         return answer
 
     def _keeping(self, field: str, cookie: str, known: Collection[str]) -> Handler:
-        """Keeps what a visitor chooses in a cookie, and goes back to the page."""
+        """Keeps what a visitor chooses in a cookie, and goes back to the page, with what was typed
+        into its form."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
             guard = self._access.guard
@@ -146,7 +151,7 @@ class LoginPages:
                     value=f"{value[:80]!r}",
                     known=", ".join(known),
                 )
-            back = self._here(fields.get("back", ""))
+            back = self._kept_form(request, fields) or self._here(fields.get("back", ""))
             answer = web.Response(status=303, headers={"Location": back})
             answer.set_cookie(
                 cookie,

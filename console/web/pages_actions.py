@@ -1,6 +1,8 @@
 """The pages of actions: form, preview, confirmation, result; redrives; definitions.
 
-Each action has a form (GET) and two POST routes, which declare its right. All work without script.
+Each action has a form, and two POST routes, which lead to the pages of its preview and its result;
+all declare its right and work without script. What was typed is kept as a draft, also when the
+session has ended in the meantime.
 The audit has a line before an action begins and another when it ended; without the first one
 nothing is done.
 """
@@ -9,20 +11,23 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from aiohttp import web
 
+from ...protocol.names import SYSTEM_GROUPS, is_system_group
 from ..access.audit import AuditFailed, Entry
 from ..access.rights import Right
 from ..actions.action import Action, Changed, Outcome, Plan, Unfit, apply, confirmed, preview
 from ..actions.definitions import export
+from ..actions.drafts import KEPT_MS, LEFT_FORM_BYTES_MAX
+from ..actions.kept import Kept
 from ..actions.redrive import Run
-from ..texts import Text, text_of
+from ..texts import Text, TextError, text_of
 from .pages_messages import condition
 from .request_context import BadExpression, Forbidden, NotFound, RequestContext
 from .routes import Route
@@ -30,6 +35,8 @@ from .site import Site
 
 NAMES_MAX = 1_000  # of topics and groups that a form offers
 AUDITED_MAX = 200  # outcomes of one action, of which the audit has each
+# Results that can be looked at again: their number, their outcomes in all, and how long.
+RESULTS_MAX, OUTCOMES_MAX, RESULT_MS = 200, 50_000, 3_600_000
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +66,7 @@ class ActionPages:
         self._access = site.access
         self.registry = site.registry
         self._ends: set[asyncio.Task[None]] = set()
+        self._results: Kept[Done] = Kept(RESULTS_MAX, OUTCOMES_MAX, RESULT_MS)
 
     def routes(self) -> list[Route]:
         """The routes of actions (form, preview, confirmation), of redrives and of definitions."""
@@ -75,7 +83,9 @@ class ActionPages:
             found += [
                 Route("GET", path, action.right, partial(self._form, action)),
                 Route("POST", f"{path}/preview", action.right, partial(self._preview, action)),
+                Route("GET", f"{path}/preview", action.right, partial(self._previewed, action)),
                 Route("POST", f"{path}/confirm", action.right, partial(self._confirm, action)),
+                Route("GET", f"{path}/result", action.right, partial(self._result, action)),
             ]
         return found
 
@@ -96,6 +106,8 @@ class ActionPages:
 
     async def _form(self, action: Action, request: web.Request) -> web.StreamResponse:
         context = self.request_context(request, request.query)
+        if context.text("draft"):
+            return self._draft_page(request, context, action)
         given = {one.name: one.default for one in action.fields}
         if action.prefill is not None and any(request.query.get(one.name) for one in action.fields):
             context.must_act(action, request.query)
@@ -104,15 +116,29 @@ class ActionPages:
             except Unfit as wrong:
                 faults = {wrong.field or "": text_of(wrong)}
                 return self._form_page(request, context, action, given, faults, 404)
-        with suppress(Changed):  # used, or too old
-            kept = self.registry.previews.find(
-                context.text("preview"), action, context.watched.name, context.visitor.name
-            )
-            given |= {one.name: one.written(kept.values[one.name]) for one in action.fields}
         given |= {
             one.name: context.text(one.name) for one in action.fields if one.name in request.query
         }
         return self._form_page(request, context, action, given)
+
+    def _draft_page(
+        self, request: web.Request, context: RequestContext, action: Action
+    ) -> web.Response:
+        """The form as it was filled in before."""
+        draft = self.registry.drafts.find(context.text("draft"), *_owner(context, action))
+        if draft is None:
+            lost = Text(
+                "what was typed is not kept any more, as it is older than %(hours)s hours, or "
+                "another visitor's; fill in the form again",
+                hours=KEPT_MS // 3_600_000,
+            )
+            given = {one.name: one.default for one in action.fields}
+            return self._form_page(request, context, action, given, {"": lost})
+        faults = draft.faults
+        if draft.is_left:
+            ended = Text("the session had ended, so that nothing was done; look at it again")
+            faults = {"": ended}
+        return self._form_page(request, context, action, draft.fields, faults)
 
     def _form_page(
         self,
@@ -134,11 +160,17 @@ class ActionPages:
             "faults": faults,
             "names": {
                 "topics": [row.name for row in context.topics("users")][:NAMES_MAX],
-                "groups": [*context.group_rows()][:NAMES_MAX],
+                "groups": [one for one in context.group_rows() if not _is_own(one)][:NAMES_MAX],
                 "brokers": [one.name for one in context.masters()],
             },
         }
-        return self._site.page(request, context, "act_form", action.title, data, status)
+        here = None
+        if request.method != "GET":
+            owner = _owner(context, action)
+            here = self._address(
+                context, action, draft=self.registry.drafts.keep(*owner, given, faults)
+            )
+        return self._site.page(request, context, "act_form", action.title, data, status, here)
 
     async def planned(self, action: Action, context: RequestContext) -> Previewed:
         """The plan for the fields of a visit, kept for its confirmation. Unfit, Forbidden."""
@@ -152,6 +184,13 @@ class ActionPages:
         ident = self.registry.previews.keep(action, context.watched.name, visitor, values, plan)
         return Previewed(ident, values, plan)
 
+    def kept_preview(self, context: RequestContext, action: Action) -> Previewed:
+        """The preview that the parameter `preview` names. Changed, Forbidden."""
+        ident = context.query.get("preview", "")
+        kept = self.registry.previews.find(ident, *_owner(context, action))
+        context.must_act(action, kept.values)
+        return Previewed(ident, kept.values, kept.plan)
+
     async def _preview(self, action: Action, request: web.Request) -> web.StreamResponse:
         fields = await self._fields(request)
         context = self.request_context(request, fields)
@@ -161,7 +200,28 @@ class ActionPages:
             field = "where" if isinstance(wrong, BadExpression) else wrong.field
             faults = action.faults(fields) or {field or "": text_of(wrong)}
             return self._form_page(request, context, action, fields, faults, 400)
+        self.registry.drafts.keep(*_owner(context, action), fields, ident=made.ident)
+        raise self._to(context, action, "preview", preview=made.ident)
+
+    async def _previewed(self, action: Action, request: web.Request) -> web.StreamResponse:
+        context = self.request_context(request, request.query)
+        try:
+            made = self.kept_preview(context, action)
+        except Changed as wrong:
+            return self._again(request, context, action, wrong)
         return self._preview_page(request, context, action, made)
+
+    def _again(
+        self, request: web.Request, context: RequestContext, action: Action, wrong: TextError
+    ) -> web.Response:
+        """The form of a preview that can't be confirmed, as it was filled in, and why."""
+        draft = self.registry.drafts.find(
+            context.query.get("preview", ""), *_owner(context, action)
+        )
+        if draft is None:
+            raise wrong
+        faults = {"": text_of(wrong)}
+        return self._form_page(request, context, action, draft.fields, faults, wrong.status)
 
     def _preview_page(
         self,
@@ -187,22 +247,20 @@ class ActionPages:
             "fault": fault,
         }
         status = 200 if fault is None else 400
-        return self._site.page(request, context, "act_preview", action.title, data, status)
+        here = self._address(context, action, "preview", preview=made.ident)
+        return self._site.page(request, context, "act_preview", action.title, data, status, here)
 
-    async def done(self, action: Action, context: RequestContext) -> Done:
-        """Do what the preview showed that the fields of a visit confirm. Changed, Unfit."""
-        previews = self.registry.previews
-        ident = context.query.get("preview", "")
-        kept = previews.find(ident, action, context.watched.name, context.visitor.name)
-        values = kept.values
-        context.must_act(action, values)
+    async def done(self, action: Action, context: RequestContext, made: Previewed) -> Done:
+        """Do what a preview showed that the fields of a visit confirm. Changed, Unfit."""
+        values = made.values
         wanted = str(values[action.typed]) if action.typed else ""
         if context.query.get("typed", "").strip() != wanted:
             raise Unfit(
                 "what was typed is not %(wanted)s; type it, nothing was done",
                 wanted=f"{wanted[:300]!r}",
             ).at("typed")
-        previews.drop(ident)
+        self.registry.previews.drop(made.ident)
+        pins, fingerprint = made.plan.pins, made.plan.fingerprint
         entry = await self._access.audit.begin(
             context.visitor,
             context.watched.name,
@@ -211,7 +269,7 @@ class ActionPages:
             action.details(values),
         )
         try:
-            plan = await confirmed(action, context.watched, values, kept.pins, kept.fingerprint)
+            plan = await confirmed(action, context.watched, values, pins, fingerprint)
             _must_all(context, action, plan)
             if action.start is not None:
                 run = action.start(context.watched, values, plan)
@@ -225,20 +283,32 @@ class ActionPages:
 
     async def _confirm(self, action: Action, request: web.Request) -> web.StreamResponse:
         context = self.request_context(request, await self._fields(request))
+        ident, owner = context.query.get("preview", ""), _owner(context, action)
+        if self._results.find(ident, _told_to(owner)) is not None:  # it was sent twice
+            raise self._to(context, action, "result", result=ident)
         try:
-            done = await self.done(action, context)
-        except Unfit as wrong:
-            if wrong.field != "typed":
-                raise
-            ident = context.query.get("preview", "")
-            kept = self.registry.previews.find(
-                ident, action, context.watched.name, context.visitor.name
-            )
-            made = Previewed(ident, kept.values, kept.plan)
+            made = self.kept_preview(context, action)
+            done = await self.done(action, context, made)
+        except (Unfit, Changed) as wrong:
+            if isinstance(wrong, Changed) or wrong.field != "typed":
+                return self._again(request, context, action, wrong)
             typed = context.query.get("typed", "")
             return self._preview_page(request, context, action, made, typed, text_of(wrong))
         if done.run is not None:
             return self._to_run(done.run)
+        self._results.keep(done, _told_to(owner), len(done.outcomes) + 1, ident)
+        raise self._to(context, action, "result", result=ident)
+
+    async def _result(self, action: Action, request: web.Request) -> web.StreamResponse:
+        context = self.request_context(request, request.query)
+        owner = _told_to(_owner(context, action))
+        done = self._results.find(context.text("result"), owner)
+        if done is None:
+            raise NotFound(
+                "this result is not kept any more, as it is older than %(minutes)s minutes, or "
+                "another visitor's; the audit has it",
+                minutes=RESULT_MS // 60_000,
+            )
         data = {
             "action": action,
             "outcomes": done.outcomes,
@@ -246,6 +316,54 @@ class ActionPages:
             "fault": done.fault,
         }
         return self._site.page(request, context, "act_result", action.title, data)
+
+    # --- drafts ---------------------------------------------------------------------------------
+
+    async def left(self, request: web.Request) -> tuple[str, str]:
+        """What becomes of a form that came without a session: the page to go on with after the
+        login, empty where there is none, and what to say."""
+        ended = Text("the session has ended; log in and send the form again")
+        first, name, step = (*request.path.removeprefix(f"{self._site.base}/").split("/"), "", "")[
+            :3
+        ]
+        action = self.registry.actions.get(name) if first == "act" else None
+        if action is None:
+            return "", ended
+        try:
+            fields = await self._access.guard.form(request, None)
+        except web.HTTPException:  # no form of a browser's page
+            return "", ended
+        about = {"cluster": fields["cluster"]} if "cluster" in fields else {}
+        draft = fields.get("preview", "") if step == "confirm" else None
+        if draft is None:
+            draft = self.registry.drafts.leave(action, fields)
+        if draft is None:
+            limit = LEFT_FORM_BYTES_MAX >> 10
+            return "", Text(
+                "the session has ended, and nothing was done; the form is longer than %(limit)s "
+                "KiB, so that it is not kept: log in on another tab, and send it again from here",
+                limit=limit,
+            )
+        where = f"{self._site.base}/act/{name}?{urlencode({**about, 'draft': draft})}"
+        return where, Text(
+            "the session has ended, and nothing was done; what was typed is kept: log in, and "
+            "preview it again"
+        )
+
+    def kept_form(self, request: web.Request, fields: Mapping[str, str]) -> str | None:
+        """The address of the form of the action that the field `form` names, filled in with these
+        fields; None where that is no form of an action."""
+        action = self.registry.actions.get(fields.get("form", ""))
+        if action is None:
+            return None
+        session, cluster = self._access.session_of(request), fields.get("cluster", "")
+        drafts = self.registry.drafts
+        if session is None:
+            draft = drafts.leave(action, fields)
+        else:
+            draft = drafts.keep(action, cluster, session.visitor.name, fields)
+        query = urlencode({"cluster": cluster, "draft": draft or ""})
+        return f"{self._site.base}/act/{action.name}?{query}"
 
     async def _end(self, entry: Entry, result: object) -> str | None:
         """Write how an action ended; why that was not possible."""
@@ -353,6 +471,19 @@ class ActionPages:
 
     # --- inside ---------------------------------------------------------------------------------
 
+    def _address(
+        self, context: RequestContext, action: Action, step: str = "", **query: str
+    ) -> str:
+        """The address of a page of an action."""
+        path = f"{self._site.base}/act/{action.name}" + (f"/{step}" if step else "")
+        return f"{path}?{urlencode({'cluster': context.watched.name, **query})}"
+
+    def _to(
+        self, context: RequestContext, action: Action, step: str, **query: str
+    ) -> web.HTTPSeeOther:
+        """The way to a page that can be loaded again."""
+        return web.HTTPSeeOther(self._address(context, action, step, **query))
+
     def request_context(self, request: web.Request, fields: Mapping[str, str]) -> RequestContext:
         """The visit of a request that acts. Forbidden."""
         if self._access.is_read_only:
@@ -377,6 +508,20 @@ def told(outcomes: list[Outcome]) -> dict[str, Any]:
 def counts_of(outcomes: list[Outcome]) -> dict[str, int]:
     """The number of outcomes by state."""
     return dict(Counter(one.state.value for one in outcomes))
+
+
+def _is_own(group: str) -> bool:
+    """True for a group of the system."""
+    return group in SYSTEM_GROUPS or is_system_group(group)
+
+
+def _owner(context: RequestContext, action: Action) -> tuple[Action, str, str]:
+    """Whose previews and drafts those of a visit are."""
+    return action, context.watched.name, context.visitor.name
+
+
+def _told_to(owner: tuple[Action, str, str]) -> tuple[str, str, str]:
+    return owner[0].name, *owner[1:]
 
 
 def _must_all(context: RequestContext, action: Action, plan: Plan) -> None:

@@ -22,9 +22,10 @@ from ..messages import waiting
 from ..messages.fields import Bodiless
 from ..messages.history import Step, history_of, history_of_deleted
 from ..messages.newest import newest_first
-from ..messages.search import EVER_MS, HITS_MAX, Progress, places
+from ..messages.search import HITS_MAX, Progress, places
 from ..messages.shown import brief, id_of, shown
 from ..texts import Text, TextError, joined
+from ..times import TIME_MS_MAX
 from . import answers
 from .request_context import (
     ROWS,
@@ -43,6 +44,7 @@ from .request_context import (
 TOPICS_MAX = 1_000  # to choose from
 DEAD_TOPICS_MAX = 20  # of which the newest dead letters are read
 HALF_TOPICS = (waiting.HALF_TOPIC, "TRANS_CHECK_MAX_TIME_TOPIC")
+READ_AS = ("key", "expression")  # what the text of the search bar can be said to be
 KEY = re.compile(r"[^\s=<>'()]+")
 QUOTED = re.compile(r"'(?:[^']|'')*'")
 BODY_NAMED = re.compile(r"\bbody\b", re.IGNORECASE)
@@ -58,12 +60,31 @@ class Sought(NamedTuple):
 
 
 def sought(context: RequestContext) -> Sought:
-    """The text `q`, which is an id or a key without a blank or a sign of SQL92; or `key` or `where`
-    by themselves."""
+    """The text `q`, read as the parameter `as` says, or else as an id or a key where it has no
+    blank and no sign of SQL92; or `key` or `where` by themselves."""
     text, key = context.text("q").strip(), context.text("key").strip()
     if text:
-        return Sought(text, "") if KEY.fullmatch(text) else Sought("", text)
+        return Sought(text, "") if _is_key(text, context.text("as")) else Sought("", text)
     return Sought(key, "" if key else context.text("where").strip())
+
+
+def _is_key(text: str, given: str = "") -> bool:
+    if given and given not in READ_AS:
+        raise BadQuery(
+            "as is %(text)s; give one of %(known)s, or nothing",
+            text=f"{given[:80]!r}",
+            known=", ".join(READ_AS),
+        )
+    return given == "key" or (not given and KEY.fullmatch(text) is not None)
+
+
+def _read_as(context: RequestContext, words: Sought) -> str:
+    """What the text of the search bar is said to be; empty where that is clear by itself."""
+    text = words.key or words.expression
+    wanted = "key" if words.key else "expression"
+    if not text or (not context.text("as") and _is_key(text) == bool(words.key)):
+        return ""
+    return wanted
 
 
 def is_search(context: RequestContext) -> bool:
@@ -105,6 +126,7 @@ def form(context: RequestContext) -> answers.SearchForm:
         "topic": context.text("topic"),
         "key": words.key,
         "expression": words.expression,
+        "read_as": _read_as(context, words),
         "begin": context.text("begin"),
         "end": context.text("end"),
         "cursor": context.text("cursor"),
@@ -120,7 +142,7 @@ async def newest(
     names, progress = broker_names(context), Progress()
     rows: list[answers.MessageRow] = []
     steps = newest_first(
-        context.watched.reader, topic, 0, EVER_MS, None, cursor=cursor, hits_max=ROWS
+        context.watched.reader, topic, 0, TIME_MS_MAX, None, cursor=cursor, hits_max=ROWS
     )
     async for one in steps:
         if isinstance(one, Progress):
@@ -134,10 +156,14 @@ async def newest(
 def _away(context: RequestContext) -> list[str]:
     """The masters that do not answer, of whose messages nothing is known."""
     return [
-        Text("broker %(name)s does not answer: its messages are not looked at", name=one.name)
-        for one in context.masters()
-        if one.wrong is not None
+        Text("broker %(name)s does not answer: its messages are not looked at", name=name)
+        for name in absent(context)
     ]
+
+
+def absent(context: RequestContext) -> dict[str, str]:
+    """The masters that do not answer, and why."""
+    return {one.name: one.wrong for one in context.masters() if one.wrong is not None}
 
 
 def _absent(context: RequestContext, text: Text) -> TextError:
@@ -149,7 +175,7 @@ def _absent(context: RequestContext, text: Text) -> TextError:
 def _time(context: RequestContext) -> tuple[int, int]:
     """The begin and the end of the time to search, in ms. BadQuery for an empty one."""
     begin = context.time_ms("begin", 0)
-    end = min(context.time_ms("end", EVER_MS), EVER_MS)
+    end = min(context.time_ms("end", TIME_MS_MAX), TIME_MS_MAX)
     if end <= begin:
         raise BadQuery(Text("the time is empty: its end is not after its begin"))
     return begin, end
@@ -311,7 +337,7 @@ def condition(context: RequestContext) -> Predicate | None:
     if not text:
         return None
     try:
-        found = predicate(text, fields=True)
+        found = predicate(text, fields=True, is_whole=True)
     except SqlError as wrong:
         refused = BadExpression(str(wrong))
         refused.at = wrong.at
@@ -393,12 +419,12 @@ async def found_all(context: RequestContext) -> answers.Found:
 
 async def tail(context: RequestContext) -> answers.SearchForm:
     """The page of a live view; its rows come from `tail/events`."""
-    condition(context)
     topic = context.required("topic")
     if topic not in context.topic_rows():
         raise NotFound(
             "topic %(topic)s is on no broker that was asked; see the list of topics", topic=topic
         )
+    condition(context)
     return form(context)
 
 

@@ -182,7 +182,7 @@ async def group(context: RequestContext) -> answers.Group:
             ),
             key=lambda one: one.topic or "",
         ),
-        "faults": [*faults.values(), *away.values(), *proxied.faults],
+        "faults": [*(away | faults).values(), *proxied.faults],  # one of each broker
         "retry_topic": RETRY_PREFIX + name if RETRY_PREFIX + name in collector.topics() else None,
         "dead_topic": DLQ_PREFIX + name if DLQ_PREFIX + name in collector.topics() else None,
         "history": collector.history.points(("lag", name)).values,

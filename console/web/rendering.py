@@ -14,6 +14,8 @@ from urllib.parse import urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from ..messages.json_text import Pairs, indented, parsed
+from ..times import TIME_MS_MAX
 from .languages import ENGLISH, Language, install
 
 HERE = Path(__file__).parent
@@ -22,7 +24,6 @@ FOLDED_VALUES_MAX, FOLDED_DEPTH_MAX = 2_000, 50
 CODE = Markup("<code>{}</code>")
 OPEN = Markup('<details open><summary>{}{} <span class="note">{}</span></summary><div>')
 CLOSED = Markup('<details><summary>{}{} <span class="note">{}</span></summary><div>')
-TIME_MS_MAX = 253_402_300_799_000  # the year 9999
 # C0 but tab and line feed, C1, marks of direction and joining, line separators, surrogates, BOM.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
@@ -180,10 +181,10 @@ def folded(text: str) -> Markup | None:
     """A JSON text as a list whose objects and arrays fold; None for another text, or a larger one
     than FOLDED_VALUES_MAX values or FOLDED_DEPTH_MAX levels."""
     try:
-        value = json.loads(text)
+        value = parsed(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(value, dict | list):
+    if not isinstance(value, list):
         return None
     parts: list[str] = []
     try:
@@ -196,15 +197,15 @@ def folded(text: str) -> Markup | None:
 def _fold(value: Any, name: Markup, parts: list[str], depth: int) -> None:
     if depth > FOLDED_DEPTH_MAX or len(parts) > 3 * FOLDED_VALUES_MAX:
         raise OverflowError
-    if not isinstance(value, dict | list) or not value:
-        kind = "text" if isinstance(value, str) else "value"
-        shown = visible(json.dumps(value, ensure_ascii=False))
+    if not isinstance(value, list) or not value:
+        kind = "text" if type(value) is str else "value"
+        shown = visible(indented(value))
         parts.append(Markup('<div>{}<span class="{}">{}</span></div>').format(name, kind, shown))
         return
-    sign, end = "{}" if isinstance(value, dict) else "[]"
+    sign, end = "{}" if isinstance(value, Pairs) else "[]"
     head = OPEN if depth < 3 else CLOSED
     parts.append(head.format(name, sign, len(value)))
-    for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+    for key, one in value if isinstance(value, Pairs) else enumerate(value):
         label = Markup('<span class="key">{}</span>: ').format(visible(str(key)))
         _fold(one, label, parts, depth + 1)
     parts.append(Markup("</div>{}</details>").format(end))

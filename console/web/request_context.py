@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -70,7 +70,9 @@ class Forbidden(TextError):
 
 @dataclass(frozen=True)
 class RequestContext:
-    """The context of a request. `query` are the parameters of the URL, or the fields of a form."""
+    """The context of a request. `query` are the parameters of the URL, or the fields of a form.
+    `list_faults` are parameters of lists that can't be used, by the prefix of the list, which is
+    then shown by its default."""
 
     clusters: Clusters
     watched: Watched
@@ -79,6 +81,7 @@ class RequestContext:
     access: Access
     searches: Searches
     types: Types | None = None
+    list_faults: dict[str, BadQuery] = field(default_factory=dict)
 
     @property
     def visitor(self) -> Visitor:
@@ -251,14 +254,7 @@ def listed(
 ) -> Listed[Row]:
     """A page of a list: filtered by `q` in the name, sorted by a column of `columns` (`-` before
     it: downwards), with the number of all."""
-    return _page_of(
-        rows,
-        columns,
-        named,
-        q=context.text("q"),
-        sort=context.text("sort") or default,
-        page=context.number("page", 1, 1, PAGES_MAX),
-    )
+    return _page_of(context, "", rows, columns, named, default)
 
 
 def paged(
@@ -281,35 +277,29 @@ def paged(
         return " ".join(str(value(row, key)) for key in keys)
 
     return _page_of(
-        rows,
-        {key: partial(value, key=key) for key in keys},
-        text,
-        q=context.text(f"{prefix}q"),
-        sort=context.text(f"{prefix}sort") or default,
-        page=context.number(f"{prefix}page", 1, 1, PAGES_MAX),
+        context, prefix, rows, {key: partial(value, key=key) for key in keys}, text, default
     )
 
 
 def _page_of(
+    context: RequestContext,
+    prefix: str,
     rows: list[Row],
     columns: Mapping[str, Callable[[Any], Any]],
     named: Callable[[Any], str],
-    *,
-    q: str,
-    sort: str,
-    page: int,
+    default: str,
 ) -> Listed[Row]:
-    total = len(rows)
+    total, q, sort, page = len(rows), "", default, 1
+    try:
+        q = context.text(f"{prefix}q")
+        page = context.number(f"{prefix}page", 1, 1, PAGES_MAX)
+        sort = _sort_of(context, f"{prefix}sort", columns) or default
+    except BadQuery as wrong:
+        context.list_faults[prefix] = wrong
     if q:
         rows = [row for row in rows if q.lower() in named(row).lower()]
     if sort:
-        column = columns.get(sort.removeprefix("-"))
-        if column is None:
-            raise BadQuery(
-                "sort is %(sort)s; give one of %(columns)s, or - before it",
-                sort=f"{sort[:80]!r}",
-                columns=", ".join(columns),
-            )
+        column = columns[sort.removeprefix("-")]
         known = [row for row in rows if column(row) is not None]
         known.sort(key=column, reverse=sort.startswith("-"))
         rows = known + [row for row in rows if column(row) is None]
@@ -324,6 +314,18 @@ def _page_of(
         "sort": sort,
         "q": q,
     }
+
+
+def _sort_of(context: RequestContext, name: str, columns: Iterable[str]) -> str:
+    found = context.text(name)
+    if found and found.removeprefix("-") not in columns:
+        raise BadQuery(
+            "%(name)s is %(sort)s; give one of %(columns)s, or - before it",
+            name=name,
+            sort=f"{found[:80]!r}",
+            columns=", ".join(columns),
+        )
+    return found
 
 
 def cut_at(most: int, count: int) -> Text | None:

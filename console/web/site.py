@@ -192,10 +192,16 @@ class Site:
         title: str,
         data: Mapping[str, Any],
         status: int = 200,
+        here: str | None = None,
     ) -> web.Response:
-        """A page of a visit."""
+        """A page of a visit. `here` is its address, where that is not the request's. With a list
+        that is not as it was asked for, the status is 400."""
         values = self.template_values(request, context, path, title)
+        if here is not None:
+            values["here"] = here
         text = self.template(request, path).render(values | {"data": data})
+        if context.list_faults:
+            status = max(status, 400)
         return web.Response(text=text, content_type="text/html", status=status)
 
     def _menu(self, context: RequestContext) -> dict[str, list[Page]]:

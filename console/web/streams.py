@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -13,7 +14,7 @@ from ..texts import refusal, status_of, text_of
 from . import pages_messages
 from .pages_export import put
 from .request_context import ROWS, BadExpression, BadQuery, NotFound, RequestContext
-from .routes import SEARCH, TAIL, Route, View
+from .routes import SEARCH, TAIL, Page, Route, View
 from .site import Site, headers
 
 TAILS_MAX = 20
@@ -39,6 +40,7 @@ class Streams:
     async def messages(self, request: web.Request) -> web.StreamResponse:
         """The search bar with the newest messages, or the ones with a key; what is to be searched
         is found at /search."""
+        _check_topic(request)
         context = self._site.request_context(request, request.query, SEARCH)
         if context.text("topic") and pages_messages.is_search(context):
             raise web.HTTPSeeOther(f"{self._site.base}/search?{request.query_string}")
@@ -48,8 +50,22 @@ class Streams:
             return self._again(request, context, wrong)
         return self._site.page(request, context, "messages", SEARCH.title, data)
 
+    async def tail(self, request: web.Request) -> web.StreamResponse:
+        """The page of a live view, whose rows come from /tail/events."""
+        _check_topic(request)
+        context = self._site.request_context(request, request.query, TAIL)
+        try:
+            data = await self._seen(pages_messages.tail, context)
+        except BadExpression as wrong:
+            return self._again(request, context, wrong, TAIL)
+        return self._site.page(request, context, TAIL.path, TAIL.title, data)
+
     def _again(
-        self, request: web.Request, context: RequestContext, wrong: BadQuery | BadCursor | NotFound
+        self,
+        request: web.Request,
+        context: RequestContext,
+        wrong: BadQuery | BadCursor | NotFound,
+        page: Page = SEARCH,
     ) -> web.Response:
         """The search bar as it was filled in, with the fault."""
         data = {
@@ -59,11 +75,11 @@ class Streams:
             "fault": text_of(wrong),
             "at": wrong.at if isinstance(wrong, BadExpression) else None,
         }
-        status = status_of(wrong)
-        return self._site.page(request, context, "messages", SEARCH.title, data, status)
+        return self._site.page(request, context, page.path, page.title, data, status_of(wrong))
 
     async def _search(self, request: web.Request) -> web.StreamResponse:
         """The page of a search: rows and progress are written as they come."""
+        _check_topic(request)
         context = self._site.request_context(request, request.query, SEARCH)
         if not pages_messages.is_search(context):
             raise web.HTTPSeeOther(f"{self._site.base}/messages?{request.query_string}")
@@ -112,23 +128,32 @@ class Streams:
             answer.content_type, answer.charset = "text/event-stream", "utf-8"
             await answer.prepare(request)
             idle = -1  # the first line comes once the ends of the queues are known
-            async for step in follow(context.watched.reader, topic, matches):
+            absent = partial(pages_messages.absent, context)
+            async for step in follow(context.watched.reader, topic, matches, absent):
                 if not self._site.access.sessions.is_open(context.session):
                     break
-                idle = 0 if step.seen or step.wrong else idle + 1
-                if step.seen or step.wrong:
+                has_news = bool(step.seen or step.gone or step.back)
+                idle = 0 if has_news else idle + 1
+                if has_news:
                     rows = [
                         pages_messages.row_of(
                             one, pages_messages.broker_of(one, names), context.visitor.bodies
                         )
                         for one in step.records
                     ]
-                    await answer.write(_event(str(module.rows(rows, step.seen, step.wrong))))
+                    await answer.write(_event(str(module.rows(rows, step))))
                 elif idle % 50 == 0:
                     await answer.write(b": idle\n\n")
             return answer
         finally:
             self._tails -= 1
+
+
+def _check_topic(request: web.Request) -> None:
+    """Lead to the same address without blanks around the topic, which is typed."""
+    topic = request.query.get("topic", "")
+    if topic != topic.strip():
+        raise web.HTTPSeeOther(str(request.rel_url.update_query(topic=topic.strip())))
 
 
 def _event(text: str) -> bytes:

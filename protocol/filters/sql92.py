@@ -138,18 +138,18 @@ class _Node:
     alike: tuple[str, tuple[Evaluate, ...]] = ("", ())  # a chain of AND or OR, and its members
 
 
-def predicate(text: str, *, fields: bool = False) -> Predicate:
+def predicate(text: str, *, fields: bool = False, is_whole: bool = False) -> Predicate:
     """The predicate that an expression stands for; SqlError naming the place of a fault.
 
     With `fields` a name may have dots (`body.order.total`), and a property may have the value of a
-    field: a text, a number, a truth value.
+    field: a text, a number, a truth value. With `is_whole` an ignored rest is a fault.
     """
     if len(text) > TEXT_CHARS_MAX:
         raise SqlError(
             f"the SQL92 expression has {len(text)} characters, the limit is {TEXT_CHARS_MAX}; "
             "shorten it"
         )
-    run = _parse(text, fields)
+    run = _parse(text, fields, is_whole)
 
     def matches(properties: Properties) -> bool:
         try:
@@ -160,10 +160,10 @@ def predicate(text: str, *, fields: bool = False) -> Predicate:
     return matches
 
 
-def _parse(text: str, fields: bool) -> Evaluate:
+def _parse(text: str, fields: bool, is_whole: bool) -> Evaluate:
     state = _parser(fields=fields).parse_interactive(text)
     at, shown = len(text), "its end"
-    count = 0
+    count, is_ignored = 0, False
     try:
         for token in _tokens(state.lexer_thread, state.parser_state, text, fields):
             at, shown = token.start_pos or 0, repr(str(token)[:32])
@@ -173,7 +173,8 @@ def _parse(text: str, fields: bool) -> Evaluate:
             try:
                 state.feed_token(token)
             except UnexpectedToken:
-                break  # what follows is ignored, if what there is can stand alone
+                is_ignored = True  # what follows, if what there is can stand alone
+                break
             at, shown = len(text), "its end"
         whole: _Node = state.feed_eof()  # type: ignore[no-untyped-call]
     except UnexpectedCharacters as wrong:
@@ -181,6 +182,8 @@ def _parse(text: str, fields: bool) -> Evaluate:
         raise _fault(at, f"{text[at]!r} begins nothing that is known here") from None
     except UnexpectedToken:
         raise _fault(at, f"the expression can't be read on at {shown}") from None
+    if is_ignored and is_whole:
+        raise _fault(at, f"RocketMQ reads no further than to {shown}")
     return whole.run
 
 

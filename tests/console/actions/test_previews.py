@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from aerobee.console.actions import kept as clock
 from aerobee.console.actions import previews as module
 from aerobee.console.actions.action import Action, Changed, Field, Plan
 from aerobee.console.actions.previews import KEPT_MS, Previews
@@ -30,7 +31,7 @@ def test_it_is_of_one_visitor_action_and_cluster_and_serves_once() -> None:
 
 def test_old_ones_end_and_the_oldest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000_000
-    monkeypatch.setattr(module, "now_ms", lambda: now)
+    monkeypatch.setattr(clock, "now_ms", lambda: now)
     monkeypatch.setattr(module, "KEPT_MAX", 2)
     kept = Previews()
     first, second, third = (kept.keep(ONE, "main", "ann", {}, Plan()) for _ in range(3))

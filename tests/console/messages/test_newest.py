@@ -9,7 +9,8 @@ import pytest
 from aerobee.client.errors import ClientError
 from aerobee.client.pull.reader import Pulled, Reader
 from aerobee.console.messages.newest import newest_first
-from aerobee.console.messages.search import EVER_MS, BadCursor, Progress
+from aerobee.console.messages.search import BadCursor, Progress, places
+from aerobee.console.times import TIME_MS_MAX
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.body import MessageQueue
 from aerobee.protocol.message.record import Record, decode_all, encode_record
@@ -81,7 +82,7 @@ async def result(steps: AsyncIterator[Record | Progress]) -> tuple[list[Record],
 
 def search(shelf: Shelf, **more: object) -> AsyncIterator[Record | Progress]:
     """The newest of all that lies on the shelf, within the limits that `more` has."""
-    given = {"begin_ms": 0, "end_ms": EVER_MS, "matches": None, **more}
+    given = {"begin_ms": 0, "end_ms": TIME_MS_MAX, "matches": None, **more}
     return newest_first(cast(Reader, shelf), "orders", **given)  # type: ignore[arg-type]
 
 
@@ -164,3 +165,11 @@ async def test_a_queue_that_can_not_be_read_is_named_and_the_others_are_shown() 
 async def test_a_cursor_that_is_none_is_refused() -> None:
     with pytest.raises(BadCursor, match="begin the search again without it"):
         await result(search(Shelf([[1]]), cursor="x"))
+
+
+async def test_a_cursor_of_another_topic_is_refused() -> None:
+    _, last = await result(search(Shelf([[1, 2, 3]]), hits_max=1))
+    assert last.cursor is not None
+    assert places(last.cursor, "orders")
+    with pytest.raises(BadCursor, match="none of a search in other"):
+        places(last.cursor, "other")

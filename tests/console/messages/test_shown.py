@@ -3,6 +3,7 @@
 import zlib
 
 from aerobee.console.messages.shown import BODY_BYTES_MAX, brief, shown
+from aerobee.console.web.rendering import folded
 from aerobee.protocol.message.record import COMPRESSED, Record, decode_record
 
 from ...client.fakes import record
@@ -20,6 +21,21 @@ def test_a_body_is_json_text_or_bytes() -> None:
     assert found.kind == "hex"
     assert found.text.split("  ")[0::2][0] == "000000"
     assert found.text.endswith("..AB")
+
+
+def test_json_keeps_its_numbers_and_its_names_as_they_are_written() -> None:
+    numbers = ["1e999", "-0.0", "0.10000000000000000001", "12345678901234567890", "1E2"]
+    body = f'{{"n": [{", ".join(numbers)}], "e": {{}}, "n": []}}'
+    text = shown(stored(body.encode())).text
+    assert "".join(text.split()) == "".join(body.split())
+    assert text.startswith('{\n  "n": [\n    1e999,\n    -0.0,')
+    tree = str(folded(text))
+    for one in (*numbers, ">{}<"):
+        assert one in tree
+    assert "Infinity" not in tree
+    assert tree.count('<span class="key">n</span>') == 2
+    assert '<span class="text">&#34;1&#34;</span>' in str(folded('["1"]'))
+    assert folded("1") is None
 
 
 def test_a_decompression_bomb_is_said_and_not_unpacked() -> None:

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from aerobee.client.errors import ClientError
+from aerobee.client.errors import ClientError, NoRouteError
 from aerobee.client.pull.reader import Pulled
 from aerobee.console.messages import tail as module
 from aerobee.console.messages.tail import PULL_MESSAGES, ROWS_MAX, tail
@@ -102,7 +102,65 @@ async def test_a_queue_that_can_not_be_read_is_named_and_the_other_is_shown() ->
             return await super().pull(queue, offset, most)
 
     (step,) = await steps(Half(0, 3), 1)
-    assert (len(step.records), step.seen, step.wrong) == (3, 3, "broker-a is away")
+    assert (len(step.records), step.seen) == (3, 3)
+    assert step.gone == {"broker-a": "broker-a is away"}
+
+
+async def test_a_broker_that_goes_and_comes_back_is_told_once_each_and_nothing_is_left_out() -> (
+    None
+):
+    class Changing(Flood):
+        is_away = True
+
+        async def max_offset(self, queue: MessageQueue) -> int:
+            self.check(queue)
+            return await super().max_offset(queue)
+
+        async def pull(self, queue: MessageQueue, offset: int, most: int) -> Pulled:
+            self.check(queue)
+            return await super().pull(queue, offset, most)
+
+        def check(self, queue: MessageQueue) -> None:
+            if self.is_away and queue.queue_id == 1:
+                raise ClientError("it is away")
+
+    reader = Changing(3, 3)
+    found: list[module.Step] = []
+    async with aclosing(tail(reader, "orders", None)) as coming, asyncio.timeout(LONG):  # type: ignore[arg-type,type-var]
+        for number in range(6):
+            reader.is_away = number not in (2, 5)
+            if number == 4:
+                reader.ends = dict.fromkeys(QUEUES, 5)  # 2 messages for each while one is away
+            found.append(await anext(coming))
+    told = {"broker-a": "it is away"}
+    assert [one.gone for one in found] == [told, {}, {}, told, {}, {}]
+    assert [one.back for one in found] == [[], [], ["broker-a"], [], [], ["broker-a"]]
+    assert [one.seen for one in found] == [0, 0, 0, 0, 2, 2]
+
+
+async def test_a_broker_without_a_queue_in_the_list_is_told_and_looked_for_when_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Growing(Flood):
+        shown: tuple[MessageQueue, ...] = ()
+
+        async def queues(self, topic: str) -> list[MessageQueue]:
+            if not self.shown:
+                raise NoRouteError("no broker has it")
+            return [*self.shown]
+
+    away = {"broker-a": "not listed"}
+    reader = Growing(0, 4)
+    async with (
+        aclosing(tail(reader, "orders", None, lambda: away)) as coming,  # type: ignore[arg-type,type-var]
+        asyncio.timeout(LONG),
+    ):
+        first = await anext(coming)
+        away, reader.shown = {}, tuple(QUEUES)
+        second, third = await anext(coming), await anext(coming)
+    assert (first.gone, first.back) == ({"broker-a": "not listed"}, [])
+    assert (second.gone, second.back, second.seen) == ({}, ["broker-a"], 0)
+    assert (third.gone, third.back, third.seen) == ({}, [], 8)
 
 
 async def test_an_event_of_a_page_has_a_bounded_number_of_rows_and_says_how_many_came() -> None:

@@ -19,6 +19,7 @@ from aerobee.console.clusters.lakes import Lakes
 from aerobee.console.web.app import Console
 from aerobee.console.web.routes import PAGES
 from aerobee.protocol.names import DLQ_PREFIX
+from yarl import URL
 
 from ..fake_cluster import Shop
 
@@ -142,12 +143,17 @@ class Site:
     async def post(
         self, path: str, fields: dict[str, str] | None = None, headers: Any = None
     ) -> tuple[int, str]:
-        """Send a form as a browser does, with the session's token; status and text."""
+        """Send a form as a browser does, with the session's token; status and text: of an action
+        those of the page that the answer leads to."""
         data = {"token": await self.token(), **(fields or {})}
         given = {"Origin": self.origin, **(headers or {})}
         async with self.session.post(
             self.console.url + path, data=data, headers=given, allow_redirects=False
         ) as answer:
+            where = answer.headers.get("Location", "")
+            if answer.status != 303 or not where.startswith(f"{self.console.site.base}/act/"):
+                return answer.status, await answer.text()
+        async with self.session.get(URL(self.origin + where, encoded=True)) as answer:
             return answer.status, await answer.text()
 
     async def get(

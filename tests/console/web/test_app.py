@@ -155,10 +155,57 @@ async def test_each_table_of_a_page_is_sorted_filtered_and_paged_by_itself(site:
     assert len(names(text)) == len(whole) == 50
     assert "report.sort=name" in text  # the other table's links keep this one's order
     assert "settings.sort=-name" in text
-    for wrong in ({"settings.sort": "<b>"}, {"settings.page": "x"}):
-        status, text, _ = await site.get("broker", name="broker-a", **wrong)
-        assert status == 400
-        assert "<b>" not in text
+    # Figures begin with the largest, texts with the first.
+    text = await site.html("topics")
+    assert "sort=-messages#list" in text
+    assert "sort=type#list" in text
+    text = await site.html("topics", sort="-messages")
+    assert "sort=messages#list" in text
+
+
+@pytest.mark.parametrize(
+    ("page", "given", "name"),
+    [
+        ("broker", {"name": "broker-a", "settings.sort": "<b>"}, "settings.sort"),
+        ("broker", {"name": "broker-a", "settings.page": "<b>"}, "settings.page"),
+        ("topics", {"sort": "<b>"}, "sort"),
+        ("topics", {"page": "0"}, "page"),
+        ("topics", {"q": "x" * 5_000}, "q"),
+    ],
+)
+async def test_a_list_that_can_not_be_shown_as_asked_is_shown_by_its_default(
+    site: Site, page: str, given: dict[str, str], name: str
+) -> None:
+    whole = {key: value for key, value in given.items() if key == "name"}
+    rows = (await site.html(page, **whole)).count("<tr>")
+    status, text, _ = await site.get(page, **given)
+    assert status == 400
+    assert text.count("<tr>") == rows
+    (mark,) = re.findall(r'<p class="mark" role="alert">([^<]+)', text)
+    assert mark.startswith((f"{name} is ", f"{name} has "))
+    assert "<b>" not in text
+    status, text, _ = await site.get(f"api/{page}", **given)
+    assert (status, f'"{name} ' in text) == ((400, True) if page == "topics" else (200, False))
+
+
+async def test_an_address_that_is_too_long_is_a_page_that_says_so(site: Site) -> None:
+    for path in ("messages", "api/messages"):
+        status, text, _ = await site.get(path, topic="orders", q="x" * (17 << 10))
+        assert (status, len(text) < 8_000) == (414, True)
+        assert "the limit is 16,384; shorten it" in text
+    async with site.visitor() as other:
+        url = f"{site.console.url}topics?q={'x' * (17 << 10)}"
+        async with other.get(url, headers={"Accept-Language": "zh-CN"}) as answer:
+            assert (answer.status, "地址有" in await answer.text()) == (414, True)
+
+
+async def test_older_messages_lead_back_to_the_newest(site: Site) -> None:
+    given = {"topic": "orders", "where": "body.n > 0"}
+    page = await site.data("search", limit="5", **given)
+    newest = ">Newest</a>"
+    for path, more in (("search", given), ("messages", {"topic": "orders"})):
+        assert newest not in await site.html(path, **more)
+        assert newest in await site.html(path, cursor=page["progress"]["cursor"], **more)
 
 
 async def test_a_search_finds_by_fields_of_the_body_and_goes_on_where_it_ended(
@@ -209,6 +256,23 @@ async def test_columns_are_chosen(site: Site) -> None:
     assert "<b>" not in nonsense
 
 
+async def test_a_long_key_or_tag_is_folded_and_the_message_has_its_numbers_as_sent(
+    site: Site, cluster: LocalCluster
+) -> None:
+    key, tag, body = "k" * 3_000, "t" * 300, b'{"a": 1e999, "a": 0.10000000000000000001}'
+    async with Producer(cluster.name_server) as producer:
+        await producer.send(Message("orders", body, tags=tag, keys=[key]))
+    text = await site.html("messages", topic="orders")
+    for whole in (key, tag):
+        folded = f'<details class="folded"><summary>{whole[:80]}…</summary>{whole}</details>'
+        assert folded in text
+    text = await site.html("message", topic="orders", id=key)
+    tree, plain = text.split('<pre class="body">')
+    for one in ("1e999", "0.10000000000000000001"):
+        assert one in tree
+        assert one in plain
+
+
 @pytest.mark.parametrize(
     ("q", "path", "found"),
     [
@@ -253,6 +317,56 @@ async def test_a_wrong_expression_is_kept_and_shown_at_its_character(site: Site)
     assert fields["q"]["value"] == where
     assert fields["q"]["aria-invalid"] == "true"
     assert fields["topic"]["value"] == "orders"
+
+
+async def test_an_expression_whose_rest_rocketmq_ignores_is_a_fault_at_its_character(
+    site: Site,
+) -> None:
+    for path in ("messages", "tail", "tail/events", "search/export", "api/search"):
+        given = {"topic": "orders", ("q" if path == "messages" else "where"): "k3 k4"}
+        async with site.session.get(site.console.url + path, params=given) as answer:
+            assert answer.status == 400
+            text = await answer.text()
+        assert "wrong at character 4: RocketMQ reads no further than to" in text
+        if path in ("messages", "tail"):
+            assert "<code>k3 <mark>k</mark>4</code>" in text
+            fields = [attrs for tag, attrs in Parsed(text).elements if tag == "input"]
+            assert "k3 k4" in [one.get("value") for one in fields]
+            assert "sse:connect" not in text
+
+
+async def test_a_text_is_read_as_what_it_is_said_to_be(site: Site) -> None:
+    async def read(q: str, said: str) -> tuple[str, str, str | None]:
+        given = {"topic": " orders ", "q": q, "as": said}
+        async with site.session.get(site.console.url + "messages", params=given) as answer:
+            assert answer.url.query["topic"] == "orders"
+            page, text = Parsed(await answer.text()), await answer.text()
+        (kind,) = [a["value"] for t, a in page.elements if t == "option" and "selected" in a] or [
+            ""
+        ]
+        return answer.url.path, page.text, kind if "No message" not in text else f"{kind}, none"
+
+    path, text, kind = await read("a'b <c>", "key")
+    assert (path, kind) == ("/messages", "key, none")
+    assert "No message of orders has the id or the key a'b <c>." in text
+    assert (await read("tag", "expression"))[::2] == ("/search", "expression")
+    assert (await read("k3", ""))[::2] == ("/messages", "")
+    # What an address says by itself is so when the form is sent again.
+    text = await site.html("messages", topic="orders", key="a b")
+    assert '<option value="key" selected>' in text
+
+
+async def test_a_word_that_is_no_key_leads_to_the_search_of_a_tag(site: Site) -> None:
+    text = await site.html("messages", topic="orders", q="paid")
+    (link,) = [
+        attrs["href"] or ""
+        for tag, attrs in Parsed(text).elements
+        if tag == "a" and "where=tag" in (attrs.get("href") or "")
+    ]
+    async with site.session.get(site.origin + link) as answer:
+        assert (await answer.text()).count('data-label="Id"') == 20
+    text = await site.html("messages", topic="orders", q="it's", **{"as": "key"})
+    assert "where=tag+%3D+%27it%27%27s%27" in text
 
 
 async def test_a_trace_id_leads_to_its_message(site: Site, cluster: LocalCluster) -> None:

@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.clients import Connection, ConsumerConnection
+from aerobee.protocol.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from aerobee.protocol.bodies.running import ConsumerRunningInfo
 from aerobee.protocol.bodies.subscription import SubscriptionData
+from aerobee.protocol.bodies.summaries import GroupSummaries, GroupSummary
 from aerobee.protocol.command import Command, Response
 
 from ...client.fakes import until
@@ -106,3 +108,37 @@ async def test_the_lag_of_a_filter_that_is_not_counted_is_at_most_that(
             text = Parsed(await site.html(page, name="shop")).text
             assert ("at most 3" in text) is is_at_most, page
     await shop.stop()
+
+
+async def test_a_group_that_nobody_reads_for_is_not_drained_and_a_broker_is_marked_once() -> None:
+    shop = Shop("shop", is_java=True)
+    answers = shop.broker.answers
+    answers[codes.GET_CONSUMER_CONNECTION_LIST] = by_group({})
+    await shop.start()
+    async with Site({"main": shop.address}) as site:
+        collector = site.console.clusters.by_name["main"].collector
+        await until(lambda: collector.groups()["shop"].at_ms is not None)
+        text = " ".join(Parsed(await site.html("group", name="shop")).text.split())
+        assert "not: no member is online" in text
+        assert "not now" in Parsed(await site.html("groups")).text
+        for code in (codes.GET_CONSUME_STATS, codes.GET_CONSUMER_CONNECTION_LIST):
+            answers[code] = lambda *_: Response(codes.SYSTEM_ERROR, remark="it is tired")
+        assert len((await site.data("group", name="shop"))["faults"]) == 1
+        assert (await site.html("group", name="shop")).count("it is tired") == 1
+    await shop.stop()
+
+
+async def test_a_form_offers_no_group_of_the_system(shop: Shop) -> None:
+    own = ("CID_RMQ_SYS_TRANS", "TOOLS_CONSUMER")
+    groups = {name: SubscriptionGroupConfig(name) for name in (*own, "readers")}
+    table = SubscriptionGroupWrapper(groups)
+    answers = shop.broker.answers
+    answers[codes.GET_ALL_SUBSCRIPTIONGROUP_CONFIG] = lambda *_: Response(body=table.encode())
+    summaries = [GroupSummary(name, True, 1, name, name, 2, name) for name in groups]
+    body = GroupSummaries(summaries).encode()
+    answers[codes.GET_GROUP_SUMMARIES] = lambda *_: Response(body=body)
+    async with Site({"main": shop.address}) as site:
+        page = Parsed(await site.html("act/group-delete"))
+    offered = {attrs.get("value") for tag, attrs in page.elements if tag == "option"}
+    assert "readers" in offered
+    assert not offered & {*own}
