@@ -14,7 +14,6 @@ from ...client.admin.dead_letters import origin_of
 from ...client.errors import AerobeeError, NoRouteError
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.clients import ConsumerConnection
-from ...protocol.bodies.stats import OffsetWrapper
 from ...protocol.bodies.subscription import SQL92, SUB_ALL, SubscriptionData
 from ...protocol.errors import Malformed
 from ...protocol.filters.sql92 import SqlError, predicate
@@ -23,7 +22,7 @@ from ...protocol.message.compression import CompressionMissing
 from ...protocol.message.message_id import PORT_BYTES, host_text
 from ...protocol.message.pop_handles import retry_topic
 from ...protocol.message.record import Record
-from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
+from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from ..clusters.asking import Asking
 from ..clusters.samples import GroupRow
 from ..texts import Text, counted, joined
@@ -149,7 +148,7 @@ async def _whole(
             steps.append(Step(None, Text("its broker has no master now"), proof))
         for address in where.values():
             groups += await admin.readers_at(address, topic)
-        if not groups and not topic.startswith(DLQ_PREFIX):
+        if not groups and not topic.startswith(DLQ_PREFIX) and not is_system_topic(topic):
             proof = Text("no broker of the topic knows a group that has read it or has a member")
             why = Text("no group reads %(topic)s", topic=topic)
             steps.append(Step(None, Text("no group reads the topic"), proof, why=why))
@@ -342,7 +341,13 @@ async def _in_group(
             why = Text("retention took it before the group came to it")
             what = Text("was gone before the group came to it")
         else:
-            why = _held_up(place, record, online, known.get(group)) or _before(place, at)
+            # What members had pulled that are away is given to others.
+            is_pulled = online is not None and at.pull_offset > place.offset
+            why = _held_up(place, record, online, known.get(group)) or (
+                Text("a member has pulled it, and has not confirmed it yet")
+                if is_pulled
+                else _before(place.offset - at.consumer_offset)
+            )
             what = Text("waits for the group")
         return [Step(None, what, proof, group, why)]
     filtered = None if record is None else _filtered(record, online)
@@ -372,11 +377,8 @@ def _held_up(
     return None if filtered is None else Text("its filter does not fit: %(wants)s", wants=filtered)
 
 
-def _before(place: _Place, at: OffsetWrapper) -> Text:
-    """What of its queue is before a message, for a group that has members."""
-    if at.pull_offset > place.offset:
-        return Text("a member has pulled it, and has not confirmed it yet")
-    count = place.offset - at.consumer_offset
+def _before(count: int) -> Text:
+    """That as many messages of its queue are before a message."""
     if not count:
         return Text("it is the next one of its queue")
     return counted(
