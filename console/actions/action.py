@@ -201,8 +201,9 @@ Start = Callable[[Watched, Values, Plan], Any]
 class Action:
     """An action. `topics` and `groups` are the fields that name what it touches; `typed` is the
     field whose value must be typed again: of what touches a topic, a group, a broker or many at
-    once. `loses`: it takes away something else. `prefill` gives a form the
-    present values. `start` begins long work that goes on behind the answer, and returns it."""
+    once; with `typed_if` only where that is true of the values. `loses`: it takes away something
+    else. `prefill` gives a form the present values. `start` begins long work that goes on behind
+    the answer, and returns it."""
 
     name: str
     title: str
@@ -212,13 +213,16 @@ class Action:
     topics: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     typed: str | None = None
+    typed_if: Callable[[Values], bool] | None = None
     loses: bool = False
     prefill: Prefill | None = None
     start: Start | None = None
 
-    @property
-    def is_destructive(self) -> bool:
-        return self.loses or self.typed is not None
+    def wanted(self, values: Values) -> str | None:
+        """What must be typed to confirm these values, None for nothing."""
+        if self.typed is None or (self.typed_if is not None and not self.typed_if(values)):
+            return None
+        return str(values[self.typed])
 
     def read(self, form: Mapping[str, str]) -> dict[str, Any]:
         """The values of a form; Unfit for the first that can't be used."""

@@ -19,7 +19,7 @@ from ...client.errors import AerobeeError, BrokerError
 from ...protocol.message import properties as props
 from ...protocol.message.record import Record
 from ..messages.history import REDRIVEN
-from ..texts import Text
+from ..texts import Text, counted, joined
 from .action import State, state_of
 from .ledger import REFUSED, SENDING, SENT, UNKNOWN, Ledger
 
@@ -78,6 +78,32 @@ class Run:
     is_wanted: bool = True
     begun_ms: int = field(default_factory=now_ms)
     finished: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def sentence(self) -> Text:
+        """What became of its letters."""
+        counts = self.counts
+        parts = [
+            counted(
+                self.total,
+                "%(sent)s of 1 dead letter sent",
+                "%(sent)s of %(count)s dead letters sent",
+                sent=f"{counts.sent:,}",
+            )
+        ]
+        if counts.skipped:
+            parts.append(
+                counted(
+                    counts.skipped,
+                    "1 was sent before and is skipped",
+                    "%(count)s were sent before and are skipped",
+                )
+            )
+        if counts.refused:
+            parts.append(counted(counts.refused, "1 refused", "%(count)s refused"))
+        if counts.unknown:
+            parts.append(counted(counts.unknown, "1 unknown: look", "%(count)s unknown: look"))
+        return joined(", ", parts)
 
     def stop(self) -> None:
         """End after the letter in hand."""

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from ...client.base.identity import now_ms
@@ -13,17 +13,20 @@ from ...protocol.message import properties as props
 from ...protocol.message.record import Record
 from ...protocol.names import DLQ_PREFIX
 from ..clusters.clusters import Watched
+from ..messages.fields import named, sought_by
 from ..messages.search import SCANNED_MAX, Progress, search
 from ..texts import Text, counted, joined, text_of
 from .action import Action, Change, Field, Pins, Plan, Unfit, Values
 from .groups import GROUP
 from .ledger import SENDING, SENT, UNKNOWN, Ledger, LedgerFull
+from .letters import FIELD, ids_in, picked, still_there
 from .places import masters_of
 from .redrive import RATE_MAX, Phase, Run, drive, origin, refusal_of
 
 LETTERS_MAX = 100_000  # of one run
 RUNS_MAX = 50  # that are remembered
 RUNNING_MAX = 4
+UNTYPED_MAX = 10  # letters that are given by their ids, and go without the group's name being typed
 TO_GROUP = "the group only"
 TO_ORIGIN = "the topic that each was sent to"
 TO_TOPIC = "a topic"
@@ -82,12 +85,15 @@ class Redrives:
             "Send dead letters again",
             (
                 GROUP,
+                FIELD,
                 Field("target", "To", "choice", True, TO_GROUP, TARGETS),
                 Field(
                     "topic", "Topic", chars_max=255, names="topics", only=("target", (TO_TOPIC,))
                 ),
                 Field(
-                    "where", "Where", note="an expression, such as body.order.id = 7; empty: all"
+                    "where",
+                    "Where",
+                    note="an id, a key, or an expression, such as body.order.id = 7; empty: all",
                 ),
                 Field("begin", "Stored from", "time", note="UTC; empty: the first one"),
                 Field("end", "Stored before", "time", note="UTC; empty: now"),
@@ -98,6 +104,8 @@ class Redrives:
             topics=("topic",),
             groups=("group",),
             typed="group",
+            typed_if=lambda values: not 0 < len(ids_in(values["letters"] or "")) <= UNTYPED_MAX,
+            prefill=_ticked,
             start=self.start,
         )
 
@@ -118,16 +126,24 @@ class Redrives:
         post = _post(watched, values)
         counts: Counter[tuple[str, str]] = Counter()
         refused: Counter[str] = Counter()
-        known: Counter[str] = Counter()
+        sent_before = open_before = 0
         digest = hashlib.sha256()
-        async for letter in letters(watched, values, pins["end"], plan.refusals):
+        seen: list[str] = []
+        if values["letters"]:
+            idents = pins.get("letters") or ids_in(values["letters"])
+            wanted = picked(watched, values["group"], idents)
+        else:
+            wanted = chosen(watched, values, pins["end"], plan.refusals)
+        async for letter in wanted:
             digest.update(letter.offset_id.encode())
+            if values["letters"]:  # at most LETTERS_MAX
+                seen.append(letter.offset_id)
             state = ledger.states.get(letter.offset_id)
             if state == SENT:
-                known[Text("were sent before and are skipped")] += 1
+                sent_before += 1
                 continue
             if state in (SENDING, UNKNOWN):
-                known[Text("may have been sent before: their keys are looked for")] += 1
+                open_before += 1
             wrong = refusal_of(letter, is_retry=values["target"] == TO_GROUP)
             if wrong is None:
                 try:
@@ -137,7 +153,12 @@ class Redrives:
                     wrong = str(fault)
             refused[wrong] += 1
         for (first, topic), count in sorted(counts.items()):
-            before = Text("%(count)s dead letters of %(first)s", count=f"{count:,}", first=first)
+            before = counted(
+                count,
+                "1 dead letter of %(first)s",
+                "%(count)s dead letters of %(first)s",
+                first=first,
+            )
             plan.changes.append(
                 Change(topic, before, Text("%(count)s sent", count=f"{count:,}"), _nothing)
             )
@@ -146,11 +167,10 @@ class Redrives:
             if values["target"] != TO_GROUP:
                 plan.topics = {topic for _, topic in counts}
             await _check_targets(watched, plan)
-        plan.notes += [joined(" ", [f"{count:,}", what]) for what, count in known.items()]
-        plan.notes += [
-            Text("%(count)s are refused: %(why)s", count=f"{count:,}", why=why)
-            for why, count in refused.most_common(20)
-        ]
+        if values["letters"]:
+            pins["letters"] = seen
+        pins["total"] = counts.total()
+        plan.notes += _notes(sent_before, open_before, refused)
         plan.note("each result is a line of %(path)s", path=ledger.path)
         plan.sentence = counted(
             counts.total(),
@@ -180,21 +200,25 @@ class Redrives:
             if len(self._runs) >= RUNS_MAX:
                 del self._runs[ident]
         ledger = self.ledger(watched, values)
-        total = sum(int(one.after.split()[0].replace(",", "")) for one in plan.changes)
+        total = plan.pins["total"]
         run = Run(watched.name, group, values["target"], total, str(ledger.path))
         self._runs[run.ident] = run
-        task = asyncio.create_task(self._drive(watched, values, plan.pins["end"], ledger, run))
+        task = asyncio.create_task(self._drive(watched, values, plan.pins, ledger, run))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return run
 
     async def _drive(
-        self, watched: Watched, values: Values, end_ms: int, ledger: Ledger, run: Run
+        self, watched: Watched, values: Values, pins: Pins, ledger: Ledger, run: Run
     ) -> None:
         faults: list[str] = []
+        if values["letters"]:
+            wanted = still_there(watched, values["group"], pins["letters"], faults)
+        else:
+            wanted = chosen(watched, values, pins["end"], faults)
         try:
             await drive(
-                letters(watched, values, end_ms, faults),
+                wanted,
                 _post(watched, values),
                 ledger,
                 run,
@@ -224,10 +248,11 @@ class Redrives:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-async def letters(
+async def chosen(
     watched: Watched, values: Values, end_ms: int, faults: list[str]
 ) -> AsyncIterator[Record]:
-    """The dead letters of a rehearsal; what could not be read is noted in `faults`."""
+    """The dead letters that the form chooses by an expression and a time; what could not be read is
+    noted in `faults`."""
     topic = DLQ_PREFIX + values["group"]
     last = Progress()
     async for one in search(
@@ -249,10 +274,13 @@ async def letters(
 
 
 def _condition(values: Values) -> Predicate | None:
-    if not values["where"]:
+    words = sought_by(values["where"] or "")
+    if words.key:
+        return named(words.key)
+    if not words.expression:
         return None
     try:
-        return predicate(values["where"], fields=True, is_whole=True)
+        return predicate(words.expression, fields=True, is_whole=True)
     except SqlError as wrong:
         raise Unfit(str(wrong)) from None
 
@@ -265,7 +293,48 @@ def _check(watched: Watched, values: Values) -> None:
             "Topic is for %(to_topic)s only; leave it empty, or choose %(to_topic)s",
             to_topic=Text(TO_TOPIC),
         )
+    if values["letters"] and (values["where"] or values["begin"] or values["end"]):
+        raise Unfit(
+            Text("Letters are given, and Where, Stored from or Stored before, too; empty either")
+        ).at("letters")
     _condition(values)
+
+
+async def _ticked(watched: Watched, query: Mapping[str, str]) -> dict[str, str]:
+    """Unfit for a list that was sent without a tick: a form without letters is about all."""
+    if query.get("ticked") and not query.get("letters"):
+        raise Unfit(
+            Text(
+                "no dead letter is ticked; go back and tick some, or leave Letters empty for all "
+                "that the rest chooses"
+            )
+        ).at("letters")
+    return {}
+
+
+def _notes(sent_before: int, open_before: int, refused: Counter[str]) -> list[str]:
+    """What is not sent, and what may not be."""
+    notes: list[str] = []
+    if sent_before:
+        notes.append(
+            counted(
+                sent_before,
+                "1 was sent before and is skipped",
+                "%(count)s were sent before and are skipped",
+            )
+        )
+    if open_before:
+        notes.append(
+            counted(
+                open_before,
+                "1 may have been sent before: its key is looked for",
+                "%(count)s may have been sent before: their keys are looked for",
+            )
+        )
+    return notes + [
+        counted(count, "1 is refused: %(why)s", "%(count)s are refused: %(why)s", why=why)
+        for why, count in refused.most_common(20)
+    ]
 
 
 async def _check_targets(watched: Watched, plan: Plan) -> None:

@@ -6,14 +6,15 @@ a JSON or msgpack body, or of one of a type that was given. Any other name is a 
 """
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ...protocol.errors import Malformed
-from ...protocol.filters.sql92 import Properties
+from ...protocol.filters.sql92 import Predicate, Properties
 from ...protocol.message import properties as props
 from ...protocol.message.compression import CompressionMissing
 from ...protocol.message.record import Record
@@ -22,12 +23,38 @@ from .shown import id_of, unpacked
 
 BODY = "body"
 PATH_MAX = 32  # dots of a name
+KEY = re.compile(r"[^\s=<>'()]+")
 
 # The value of a body, ValueError for one that can't be read.
 Reads = Callable[[bytes], object]
 
 _NONE: Any = object()
 _JSON_BEGINS = (b"{", b"[", b" ", b"\n", b"\r", b"\t")
+
+
+class Sought(NamedTuple):
+    """What a visitor looks for: an id or a key, an expression, or nothing."""
+
+    key: str
+    expression: str
+
+
+def sought_by(text: str) -> Sought:
+    """A text is an id or a key without a blank or a sign of SQL92, else an expression."""
+    text = text.strip()
+    return Sought(text, "") if KEY.fullmatch(text) else Sought("", text)
+
+
+def named(word: str) -> Predicate:
+    """True for a message with this id, or with this as one of its keys."""
+
+    def is_named(fields: Properties) -> bool:
+        keys = fields.get("key")
+        return fields.get("id") == word or (
+            isinstance(keys, str) and word in keys.split(props.KEY_SEPARATOR)
+        )
+
+    return is_named
 
 
 class Bodiless:

@@ -7,8 +7,10 @@ trace proves processing. Evidence that is missing is a step as well, and says wh
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
+from ...client.admin.dead_letters import origin_of
 from ...client.errors import AerobeeError, NoRouteError
 from ...protocol.bodies.body import MessageQueue
 from ...protocol.bodies.clients import ConsumerConnection
@@ -17,12 +19,13 @@ from ...protocol.errors import Malformed
 from ...protocol.filters.sql92 import SqlError, predicate
 from ...protocol.message import properties as props
 from ...protocol.message.compression import CompressionMissing
-from ...protocol.message.message_id import PORT_BYTES
+from ...protocol.message.message_id import PORT_BYTES, host_text
 from ...protocol.message.pop_handles import retry_topic
 from ...protocol.message.record import Record
-from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
+from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from ..clusters.asking import Asking
-from ..texts import Text, joined
+from ..clusters.samples import GroupRow
+from ..texts import Text, counted, joined
 from .shown import id_of, unpacked
 
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
@@ -34,16 +37,21 @@ GROUPS_MAX = 50
 FOUND_MAX = 64  # records of one query by key
 ABSENT = Text("the topic does not exist")
 REDRIVEN = "redriven:"  # how the key of a dead letter that was sent again begins
+NO_GROUPS: Mapping[str, GroupRow] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`at_ms` is None where no time is known; `group` is empty for steps of the message itself."""
+    """`at_ms` is None where no time is known; `group` is empty for steps of the message itself.
+    `why` says why the group did not consume the message, where it did not; `letter` is the offset
+    id of the dead letter that the step is about."""
 
     at_ms: int | None
     what: str
     proof: str
     group: str = ""
+    why: str = ""
+    letter: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +69,11 @@ class _Place:
         return self.first is not None and self.offset < self.first
 
 
-async def history_of(admin: Asking, record: Record, broker: str) -> list[Step]:
-    """The history of a stored message; steps with a time come first."""
+async def history_of(
+    admin: Asking, record: Record, broker: str, groups: Mapping[str, GroupRow] = NO_GROUPS
+) -> list[Step]:
+    """The history of a stored message; steps with a time come first. `groups` are those that are
+    known, with their members."""
     key = id_of(record)
     stored = Step(
         record.store_ms,
@@ -79,7 +90,9 @@ async def history_of(admin: Asking, record: Record, broker: str) -> list[Step]:
     place = await _place(admin, queue, record.queue_offset)
     # Steps of one millisecond stay in this order.
     steps = [_sent(record), *await _waits(admin, record.topic, key), stored]
-    return await _whole(admin, record.topic, key, steps, place, record)
+    if record.topic.startswith(DLQ_PREFIX):
+        steps += await _sent_again(admin, record)
+    return await _whole(admin, record.topic, key, steps, place, record, groups)
 
 
 async def history_of_deleted(
@@ -100,7 +113,7 @@ async def history_of_deleted(
         return []
     else:
         gone = []
-    found = await _whole(admin, topic, key, steps, place, None)
+    found = await _whole(admin, topic, key, steps, place, None, NO_GROUPS)
     is_proved = place is not None or any(one.at_ms is not None for one in found)
     return found + gone if is_proved else []
 
@@ -112,6 +125,7 @@ async def _whole(
     steps: list[Step],
     place: _Place | None,
     record: Record | None,
+    known: Mapping[str, GroupRow],
 ) -> list[Step]:
     """Add to `steps` what is known of the message, then what each group did with the message."""
     if place is not None and place.is_gone:
@@ -134,13 +148,17 @@ async def _whole(
             steps.append(Step(None, Text("its broker has no master now"), proof))
         for address in where.values():
             groups += await admin.readers_at(address, topic)
+        if not groups and not topic.startswith(DLQ_PREFIX) and not is_system_topic(topic):
+            proof = Text("no broker of the topic knows a group that has read it or has a member")
+            why = Text("no group reads %(topic)s", topic=topic)
+            steps.append(Step(None, Text("no group reads the topic"), proof, why=why))
     except AerobeeError as wrong:
         steps.append(Step(None, Text("which groups read the topic is not known"), str(wrong)))
     groups = sorted({*groups, *(one for one in traced if one)})
     for group in groups[:GROUPS_MAX]:
         steps += traced.get(group, [])
-        steps += await _retries(admin, topic, group, key)
-        steps += await _in_group(admin, record, place, group, traced.get(group, []))
+        steps += await _retries(admin, topic, group, key, known.get(group))
+        steps += await _in_group(admin, record, place, group, traced.get(group, []), known)
     if len(groups) > GROUPS_MAX:
         cut = Text("%(count)s groups read the topic", count=len(groups))
         steps.append(
@@ -150,7 +168,24 @@ async def _whole(
                 cut,
             )
         )
-    return sorted(steps, key=lambda one: (one.at_ms is None, one.at_ms or 0))
+    steps.sort(key=lambda one: (one.at_ms is None, one.at_ms or 0))
+    return _with_last_whys(steps, traced)
+
+
+def _with_last_whys(steps: list[Step], traced: Mapping[str, list[Step]]) -> list[Step]:
+    """Of the sorted steps of a group only the last one says why it was not consumed. The clocks of
+    members may be wrong, so that of what they traced only a processed message counts."""
+    last: dict[str, Step] = {}
+    for one in steps:
+        is_traced = any(one is each for each in traced.get(one.group, []))
+        if one.at_ms is not None and (not is_traced or "processed" in one.what):
+            last[one.group] = one
+    return [
+        replace(one, why="")
+        if one.why and one.at_ms is not None and one is not last[one.group]
+        else one
+        for one in steps
+    ]
 
 
 async def _place(admin: Asking, queue: MessageQueue, offset: int) -> _Place:
@@ -182,7 +217,9 @@ def _sent(record: Record) -> Step:
     return Step(record.born_ms, what, proof)
 
 
-async def _retries(admin: Asking, topic: str, group: str, key: str) -> list[Step]:
+async def _retries(
+    admin: Asking, topic: str, group: str, key: str, known: GroupRow | None
+) -> list[Step]:
     """The steps that the records of a message in a group's retry and dead letter topics prove."""
     if not key:
         return []
@@ -195,19 +232,81 @@ async def _retries(admin: Asking, topic: str, group: str, key: str) -> list[Step
                 Step(None, Text("what %(name)s has is not known", name=name), str(wrong), group)
             )
         for one in found:
-            keys = one.properties.get(props.KEYS, "").split(props.KEY_SEPARATOR)
+            proof = Text("a record in %(name)s", name=name)
             if name.startswith(DLQ_PREFIX):
                 what = Text("given up: a dead letter")
-            elif any(word.startswith(REDRIVEN) for word in keys) and not one.reconsume_times:
+                why = Text("%(how)s, and is a dead letter", how=given_up(one))
+                steps.append(Step(one.store_ms, what, proof, group, why, one.offset_id))
+                continue
+            keys = one.properties.get(props.KEYS, "").split(props.KEY_SEPARATOR)
+            if any(word.startswith(REDRIVEN) for word in keys) and not one.reconsume_times:
                 what = Text("redriven: a dead letter sent to the group again")
+                tried = Text("its dead letter was sent again and waits for the group")
             else:
                 what = Text("retried, retry %(count)s", count=one.reconsume_times)
-            steps.append(Step(one.store_ms, what, Text("a record in %(name)s", name=name), group))
+                tried = Text("retry %(count)s waits for the group", count=one.reconsume_times)
+            is_last = one is found[-1]
+            still = await _waits_again(admin, one, group, tried, known) if is_last else ""
+            steps.append(Step(one.store_ms, what, proof, group, still))
+    return steps
+
+
+async def _waits_again(
+    admin: Asking, record: Record, group: str, tried: Text, known: GroupRow | None
+) -> str:
+    """Why a group has not consumed a record of its retry topic; empty if it has, or that is not
+    known."""
+    try:
+        for broker, address in (await admin.readable(record.topic)).items():
+            if address == host_text(record.store_host):
+                progress = await admin.progress_at(address, group, record.topic)
+                queue = MessageQueue(record.topic, broker, record.queue_id)
+                at = progress.offset_table.get(queue)
+                if at is not None and at.consumer_offset > record.queue_offset:
+                    return ""
+                if known is not None and known.members == 0 and not known.members_at_least:
+                    return Text("%(tried)s: no member is online", tried=tried)
+                return tried
+    except AerobeeError:
+        pass
+    return ""
+
+
+def given_up(letter: Record) -> Text:
+    """How a message became this dead letter."""
+    return counted(
+        letter.reconsume_times,
+        "it was given up after 1 delivery",
+        "it was given up after %(count)s deliveries",
+    )
+
+
+async def _sent_again(admin: Asking, letter: Record) -> list[Step]:
+    """The copies of a dead letter in the topics where most redrives send them."""
+    group = letter.topic.removeprefix(DLQ_PREFIX)
+    first = origin_of(letter, group)
+    topics = [RETRY_PREFIX + group, *(retry_topic(first, group, v2=v2) for v2 in (False, True))]
+    steps = []
+    for name in (*topics, first):
+        found, _ = await _query(admin, name, REDRIVEN + letter.offset_id)
+        steps += [
+            Step(
+                one.store_ms,
+                Text("sent again to %(name)s", name=name),
+                Text("a record with the key of the dead letter"),
+            )
+            for one in found
+        ]
     return steps
 
 
 async def _in_group(
-    admin: Asking, record: Record | None, place: _Place | None, group: str, traced: list[Step]
+    admin: Asking,
+    record: Record | None,
+    place: _Place | None,
+    group: str,
+    traced: list[Step],
+    known: Mapping[str, GroupRow],
 ) -> list[Step]:
     """The step that a group's offset proves about the message, or that it is not known."""
     if place is None:
@@ -227,26 +326,66 @@ async def _in_group(
         return [Step(None, what, why, group)]
     at = progress.offset_table.get(place.queue)
     if at is None or at.consumer_offset < 0:
-        why = Text("it has no offset in this queue")
-        return [Step(None, Text("the group has not read the queue"), why, group)]
+        proof = Text("it has no offset in this queue")
+        why = _held_up(place, record, online, known.get(group)) or Text(
+            "its members have not begun to read the queue"
+        )
+        return [Step(None, Text("the group has not read the queue"), proof, group, why)]
     proof = Text(
         "its offset is %(consumer_offset)s, the message's %(offset)s",
         consumer_offset=at.consumer_offset,
         offset=place.offset,
     )
     if at.consumer_offset <= place.offset:
-        what = (
-            Text("was gone before the group came to it")
-            if place.is_gone
-            else Text("waits for the group")
-        )
-        return [Step(None, what, proof, group)]
+        if place.is_gone:
+            why = Text("retention took it before the group came to it")
+            what = Text("was gone before the group came to it")
+        else:
+            # What members had pulled that are away is given to others.
+            is_pulled = online is not None and at.pull_offset > place.offset
+            why = _held_up(place, record, online, known.get(group)) or (
+                Text("a member has pulled it, and has not confirmed it yet")
+                if is_pulled
+                else _before(place.offset - at.consumer_offset)
+            )
+            what = Text("waits for the group")
+        return [Step(None, what, proof, group, why)]
     filtered = None if record is None else _filtered(record, online)
     if filtered is not None:
-        return [Step(None, Text("passed: filtered out"), joined("; ", [proof, filtered]), group)]
+        why = Text("its filter does not fit: %(wants)s", wants=filtered)
+        proof = joined("; ", [proof, filtered])
+        return [Step(None, Text("passed: filtered out"), proof, group, why)]
     if not any("processed" in one.what for one in traced):
         proof = Text("%(proof)s; no trace tells whether it was processed", proof=proof)
     return [Step(None, Text("passed by the group"), proof, group)]
+
+
+def _held_up(
+    place: _Place, record: Record | None, online: ConsumerConnection | None, known: GroupRow | None
+) -> Text | None:
+    """Why a group does not come to a message; None where nothing but its queue keeps it."""
+    topic = place.queue.topic
+    if known is not None and known.consume_enable is False:
+        return Text("it may not consume; change the group so that it may")
+    if online is None or not online.connection_set:
+        if known is None or known.members is None or known.members_at_least:
+            return Text("its broker knows no member; one behind a proxy may be online")
+        return None if known.members else Text("no member is online")
+    if online.subscription_table and topic not in online.subscription_table:
+        return Text("its members do not subscribe to %(topic)s", topic=topic)
+    filtered = None if record is None else _filtered(record, online)
+    return None if filtered is None else Text("its filter does not fit: %(wants)s", wants=filtered)
+
+
+def _before(count: int) -> Text:
+    """That as many messages of its queue are before a message."""
+    if not count:
+        return Text("it is the next one of its queue")
+    return counted(
+        count,
+        "1 message of its queue is before it",
+        "%(count)s messages of its queue are before it",
+    )
 
 
 def _filtered(record: Record, online: ConsumerConnection | None) -> str | None:
@@ -288,8 +427,14 @@ async def _waits(admin: Asking, for_topic: str, key: str) -> list[Step]:
     for topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
         found, _ = await _query(admin, topic, key)
         for one in found:
-            pairs = one.properties
+            pairs, group, why = one.properties, "", ""
             to = pairs.get(props.REAL_TOPIC, Text("a topic that it does not name"))
+            if to.startswith(RETRY_PREFIX):
+                group = to.removeprefix(RETRY_PREFIX)
+                why = Text(
+                    "its consumer failed, and retry %(count)s waits for its time",
+                    count=one.reconsume_times,
+                )
             until = pairs.get(props.TIMER_OUT_MS, "")
             how = (
                 Text("level %(level)s", level=one.queue_id + 1)
@@ -301,6 +446,8 @@ async def _waits(admin: Asking, for_topic: str, key: str) -> list[Step]:
                     one.store_ms,
                     Text("delayed, %(how)s, for %(to)s", how=how, to=to),
                     Text("a record in %(name)s", name=topic),
+                    group,
+                    why,
                 )
             )
     return steps

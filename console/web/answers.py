@@ -353,13 +353,14 @@ class Broker(TypedDict):
 
 
 class MessageRow(TypedDict):
-    """A message; `brief` is the beginning of its body."""
+    """A message; `brief` is the beginning of its body, `offset_id` says where it lies."""
 
     topic: str
     broker: str
     queue: int
     offset: int
     id: str
+    offset_id: str
     tag: str
     keys: str
     stored_ms: int
@@ -374,11 +375,14 @@ Rows = list[MessageRow]
 
 class DeadLetters(TypedDict):
     """Dead letter topics; behind `prefix` is the name of the group. `newest` are the newest letters
-    of the topics that got one last."""
+    of the topics that got one last; with `group` those of this group, and where older ones begin.
+    """
 
     list: Listed[TopicRow]
     prefix: str
+    group: str
     newest: Rows
+    cursor: str | None
     faults: Texts
 
 
@@ -404,6 +408,16 @@ class Messages(SearchForm):
     progress: Progress | None
 
 
+class DeadLetter(TypedDict):
+    """What a dead letter is: `group` gave the message up that was sent to `topic` with this id;
+    `what` says after how many deliveries."""
+
+    group: str
+    what: str
+    topic: str
+    id: str
+
+
 class MessageGone(TypedDict):
     """The history of a deleted message."""
 
@@ -422,6 +436,7 @@ Message = TypedDict(
         "offset_id": str,
         "flag": int,
         "half_topic": str | None,
+        "dead": DeadLetter | None,
         "is_intact": bool,
         "own": Pairs,
         "system": Pairs,

@@ -53,7 +53,7 @@ class ApiActions:
         plan = made.plan
         answer: answers.Preview = {
             "preview": None if plan.refusals else made.ident,
-            "typed": str(made.values[action.typed]) if action.typed else None,
+            "typed": action.wanted(made.values),
             "changes": [
                 {"place": one.place, "now": one.before, "then": one.after, "note": one.note}
                 for one in plan.changes

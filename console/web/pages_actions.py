@@ -27,8 +27,9 @@ from ..actions.definitions import export
 from ..actions.drafts import KEPT_MS, LEFT_FORM_BYTES_MAX
 from ..actions.kept import Kept
 from ..actions.redrive import Run
+from ..messages.fields import sought_by
 from ..texts import Text, TextError, text_of
-from .pages_messages import condition
+from .pages_messages import condition_of
 from .request_context import BadExpression, Forbidden, NotFound, RequestContext
 from .routes import Route
 from .site import Site
@@ -109,17 +110,21 @@ class ActionPages:
         if context.text("draft"):
             return self._draft_page(request, context, action)
         given = {one.name: one.default for one in action.fields}
+        # Boxes of one name are values of one field.
+        named = {
+            one.name: ", ".join(request.query.getall(one.name))
+            for one in action.fields
+            if one.name in request.query
+        }
         if action.prefill is not None and any(request.query.get(one.name) for one in action.fields):
             context.must_act(action, request.query)
             try:
                 given |= await action.prefill(context.watched, request.query)
             except Unfit as wrong:
                 faults = {wrong.field or "": text_of(wrong)}
-                return self._form_page(request, context, action, given, faults, 404)
-        given |= {
-            one.name: context.text(one.name) for one in action.fields if one.name in request.query
-        }
-        return self._form_page(request, context, action, given)
+                status = 400 if wrong.field else 404
+                return self._form_page(request, context, action, given | named, faults, status)
+        return self._form_page(request, context, action, given | named)
 
     def _draft_page(
         self, request: web.Request, context: RequestContext, action: Action
@@ -175,8 +180,8 @@ class ActionPages:
     async def planned(self, action: Action, context: RequestContext) -> Previewed:
         """The plan for the fields of a visit, kept for its confirmation. Unfit, Forbidden."""
         values = action.read(context.query)
-        if "where" in values:
-            condition(context)  # bodies may be hidden from this visitor
+        if values.get("where"):  # bodies may be hidden from this visitor
+            condition_of(context, sought_by(values["where"]).expression)
         context.must_act(action, values)
         plan = await preview(action, context.watched, values, {})
         _must_all(context, action, plan)
@@ -238,7 +243,7 @@ class ActionPages:
             "action": action,
             "plan": made.plan,
             "preview": made.ident,
-            "wanted": str(values[action.typed]) if action.typed else None,
+            "wanted": action.wanted(values),
             "sentence": made.plan.sentence
             or Text(
                 "%(title)s: %(target)s", title=Text(action.title), target=action.target(values)
@@ -253,7 +258,7 @@ class ActionPages:
     async def done(self, action: Action, context: RequestContext, made: Previewed) -> Done:
         """Do what a preview showed that the fields of a visit confirm. Changed, Unfit."""
         values = made.values
-        wanted = str(values[action.typed]) if action.typed else ""
+        wanted = action.wanted(values) or ""
         if context.query.get("typed", "").strip() != wanted:
             raise Unfit(
                 "what was typed is not %(wanted)s; type it, nothing was done",

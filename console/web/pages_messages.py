@@ -3,8 +3,9 @@
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
+from ...client.admin.dead_letters import origin_of
 from ...client.base.concurrent import each
 from ...client.base.identity import now_ms
 from ...client.errors import AerobeeError, ClientError, NoRouteError
@@ -19,8 +20,8 @@ from ...protocol.names import DLQ_PREFIX
 from ..access.rights import Bodies, Right
 from ..clusters.samples import TopicRow
 from ..messages import waiting
-from ..messages.fields import Bodiless
-from ..messages.history import Step, history_of, history_of_deleted
+from ..messages.fields import Bodiless, Sought, sought_by
+from ..messages.history import Step, given_up, history_of, history_of_deleted
 from ..messages.newest import newest_first
 from ..messages.search import HITS_MAX, Progress, places
 from ..messages.shown import brief, id_of, shown
@@ -45,18 +46,10 @@ TOPICS_MAX = 1_000  # to choose from
 DEAD_TOPICS_MAX = 20  # of which the newest dead letters are read
 HALF_TOPICS = (waiting.HALF_TOPIC, "TRANS_CHECK_MAX_TIME_TOPIC")
 READ_AS = ("key", "expression")  # what the text of the search bar can be said to be
-KEY = re.compile(r"[^\s=<>'()]+")
 QUOTED = re.compile(r"'(?:[^']|'')*'")
 BODY_NAMED = re.compile(r"\bbody\b", re.IGNORECASE)
 Waits = TypeVar("Waits", waiting.Waiting, waiting.OpenTransaction)
 CHECKER = "CID_RMQ_SYS_TRANS"  # the group whose offsets tell how far brokers checked transactions
-
-
-class Sought(NamedTuple):
-    """What a visitor wrote in the search bar: an id or a key, an expression, or nothing."""
-
-    key: str
-    expression: str
 
 
 def sought(context: RequestContext) -> Sought:
@@ -75,7 +68,7 @@ def _is_key(text: str, given: str = "") -> bool:
             text=f"{given[:80]!r}",
             known=", ".join(READ_AS),
         )
-    return given == "key" or (not given and KEY.fullmatch(text) is not None)
+    return given == "key" or (not given and bool(sought_by(text).key))
 
 
 def _read_as(context: RequestContext, words: Sought) -> str:
@@ -182,8 +175,11 @@ def _time(context: RequestContext) -> tuple[int, int]:
 
 
 async def dead_letters(context: RequestContext) -> answers.DeadLetters:
-    """The dead letter topics, and the newest letters of those that got one last."""
+    """The dead letter topics, and the newest letters of those that got one last; of one group its
+    letters."""
     rows = [row for row in context.topic_rows().values() if row.name.startswith(DLQ_PREFIX)]
+    if group := context.text("group"):
+        return await _dead_letters_of(context, group, rows)
     late = sorted(
         (row for row in rows if row.messages != 0), key=lambda row: row.last_ms or 0, reverse=True
     )
@@ -206,8 +202,29 @@ async def dead_letters(context: RequestContext) -> answers.DeadLetters:
     return {
         "list": listed(context, rows, TOPIC_COLUMNS, "-messages"),
         "prefix": DLQ_PREFIX,
+        "group": "",
         "newest": found[:ROWS],
+        "cursor": None,
         "faults": faults,
+    }
+
+
+async def _dead_letters_of(
+    context: RequestContext, group: str, rows: list[TopicRow]
+) -> answers.DeadLetters:
+    topic = DLQ_PREFIX + group
+    try:
+        found, progress = await patient(newest(context, topic, context.text("cursor")))
+    except NoRouteError:
+        found, progress = [], Progress()  # it never had one
+    own = [row for row in rows if row.name == topic]
+    return {
+        "list": listed(context, own, TOPIC_COLUMNS, "-messages"),
+        "prefix": DLQ_PREFIX,
+        "group": group,
+        "newest": found,
+        "cursor": progress.cursor,
+        "faults": progress.faults,
     }
 
 
@@ -247,7 +264,8 @@ async def message(context: RequestContext) -> answers.Message | answers.MessageG
     wanted = context.text("as", "" if types is None else types.by_topic.get(record.topic, ""))
     body = shown(record, context.visitor.bodies, types, wanted)
     pairs = record.properties
-    steps = await history_of(context.watched.admin, record, queue.broker_name)
+    groups = context.watched.collector.groups()
+    steps = await history_of(context.watched.admin, record, queue.broker_name, groups)
     return {
         "topic": record.topic,
         "broker": queue.broker_name,
@@ -255,6 +273,7 @@ async def message(context: RequestContext) -> answers.Message | answers.MessageG
         "offset_id": record.offset_id,
         "flag": record.flag,
         "half_topic": pairs.get(props.REAL_TOPIC) if record.topic in HALF_TOPICS else None,
+        "dead": _dead(record),
         "is_intact": record.is_body_intact,
         "own": sorted(props.own(pairs).items()),
         "system": sorted((k, v) for k, v in pairs.items() if k in props.SYSTEM),
@@ -262,6 +281,20 @@ async def message(context: RequestContext) -> answers.Message | answers.MessageG
         "as": wanted,
         "types": [] if types is None else types.names,
         "way": _seen(context, steps),
+    }
+
+
+def _dead(record: Record) -> answers.DeadLetter | None:
+    """What a dead letter is; None for another message."""
+    if not record.topic.startswith(DLQ_PREFIX):
+        return None
+    pairs, group = record.properties, record.topic.removeprefix(DLQ_PREFIX)
+    first = pairs.get(props.UNIQ_KEY) or pairs.get(props.ORIGIN_MESSAGE_ID, "")
+    return {
+        "group": group,
+        "what": given_up(record),
+        "topic": origin_of(record, group),
+        "id": first or pairs.get(props.DLQ_ORIGIN_MESSAGE_ID, ""),
     }
 
 
@@ -333,7 +366,11 @@ async def _broker_of(context: RequestContext, record: Record) -> str:
 
 def condition(context: RequestContext) -> Predicate | None:
     """The expression of a search; BadExpression with the place of its fault."""
-    text = sought(context).expression
+    return condition_of(context, sought(context).expression)
+
+
+def condition_of(context: RequestContext, text: str) -> Predicate | None:
+    """An expression as this visitor may ask it. BadExpression, Forbidden."""
     if not text:
         return None
     try:
@@ -491,6 +528,7 @@ def row_of(record: Record, broker: str, bodies: Bodies) -> answers.MessageRow:
         "queue": record.queue_id,
         "offset": record.queue_offset,
         "id": id_of(record),
+        "offset_id": record.offset_id,
         "tag": pairs.get(props.TAGS, ""),
         "keys": pairs.get(props.KEYS, ""),
         "stored_ms": record.store_ms,

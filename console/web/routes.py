@@ -53,7 +53,7 @@ PAGES = (
     Page("messages", "Messages", pages_messages.messages, "Data", topic="topic"),
     Page("message", "Message", pages_messages.message, parent="messages", topic="topic"),
     Page("tail", "Live tail", pages_messages.tail, parent="messages", topic="topic"),
-    Page("dead_letters", "Dead letters", pages_messages.dead_letters, "Data"),
+    Page("dead_letters", "Dead letters", pages_messages.dead_letters, "Data", group="group"),
     Page("scheduled", "Scheduled", pages_messages.scheduled, "Data"),
     Page("transactions", "Transactions", pages_messages.transactions, "Data"),
     Page("lake", "Lake", pages_lake.lake, "Data"),

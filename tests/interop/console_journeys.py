@@ -170,6 +170,59 @@ class Journey:
         wanted = ("given up: a dead letter", "redriven: a dead letter", "passed by the group")
         await self.shows(page.url, *wanted)
 
+    async def three_dead_letters_are_ticked(self) -> None:
+        """The page of a message says why it was not consumed, and its group consumes exactly the
+        letters that are sent again."""
+        page, signed = self.page, self.security
+        reading: dict[str, Any] = {"group": "Ticker", "topics": ["Ticked"], "start": "earliest"}
+        async with (
+            Admin(self.address, security=signed) as admin,
+            Producer(self.address, security=signed) as producer,
+        ):
+            await admin.create_topic("Ticked", 1)
+            await until(lambda: is_routed(admin, "Ticked"))
+            for n in range(5):
+                await producer.send(Message("Ticked", b"%d" % n, keys=[f"ticked{n}"]))
+        async with Consumer(self.address, security=signed, **reading) as consumer:
+            for _ in range(5):
+                message = await consumer.receive(SECONDS)
+                assert message is not None
+                await message.nack(delay_level=-1)
+        await self.shows(f"{self.url}messages?topic=Ticked&key=ticked2", "ticked2")
+        await page.locator("main table a").first.click()
+        await page.locator(".way").wait_for()
+        why = "Not consumed by Ticker: it was given up after 1 delivery, and is a dead letter."
+        await self.shows(page.url, why)
+        await follow(page, "The dead letter")
+        await follow(page, "All dead letters of the group")
+        boxes = page.get_by_role("checkbox", name="Dead letter")
+
+        async def are_listed() -> bool:
+            await page.goto(f"{self.url}dead_letters?group=Ticker")
+            return bool(await boxes.count() == 5)
+
+        await until(are_listed, "five dead letters", pause=0.2)
+        for n in (0, 2, 4):
+            await boxes.nth(n).check()
+        await press(page, "Send the ticked ones of Ticker again")
+        await press(page, "Preview")
+        told = await page.locator("main .sentence").inner_text()
+        assert told == "Send 3 dead letters of Ticker again."
+        await self.do()
+        run, *_ = self.site.console.site.registry.redrives.runs("main")
+        async with asyncio.timeout(SECONDS):
+            await run.finished.wait()
+        await page.reload()
+        assert await page.locator("main .sentence").inner_text() == "3 of 3 dead letters sent."
+        async with Consumer(self.address, security=signed, **reading) as consumer:
+            bodies = set()
+            for _ in range(3):
+                message = await consumer.receive(SECONDS)
+                assert message is not None
+                bodies.add(message.body)
+                await message.ack()
+        assert bodies == {b"0", b"2", b"4"}
+
     async def a_scheduled_message_is_cancelled(self) -> None:
         """Cancelled on the page of what waits, and no longer on it."""
         page = self.page

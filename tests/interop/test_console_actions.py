@@ -431,6 +431,7 @@ async def test_each_action_by_a_user_of_the_cluster_in_a_browser(
         journey = Journey(page, site, address, ROOT)
         await journey.every_page_and_a_live_view()
         await journey.from_sent_to_dead_to_redriven_to_processed()
+        await journey.three_dead_letters_are_ticked()
         await journey.a_scheduled_message_is_cancelled()
         await journey.an_offline_group_is_reset()
         await journey.offsets_go_forward_and_to_another_group()

@@ -19,9 +19,11 @@ from aerobee.client import (
     by_sql,
 )
 from aerobee.console.clusters.asking import Asking
+from aerobee.console.clusters.samples import TimedGroup, group_row
 from aerobee.console.messages.history import Step, history_of, history_of_deleted
 from aerobee.console.messages.shown import id_of
 from aerobee.protocol.bodies.body import MessageQueue
+from aerobee.protocol.bodies.summaries import GroupSummary
 from aerobee.testing import LocalCluster
 
 from ...client.clock import answered
@@ -132,7 +134,10 @@ async def test_a_filter_that_refuses_it(scene: Scene, wanted: object) -> None:
         assert message.body == b"wanted"
         await message.ack()
         found = await scene.until(topic, f"g-{topic}", "passed: filtered out")
+        (step,) = [one for one in await scene.history(topic) if one.group == f"g-{topic}"]
     assert found == ["passed: filtered out"]
+    text = "paid" if wanted == "paid" else "amount > 5"
+    assert step.why == f"its filter does not fit: it wants {text}"
 
 
 async def test_a_broadcasting_group_keeps_no_offset_at_the_broker(
@@ -182,10 +187,18 @@ async def test_a_failed_message_is_retried_and_then_a_dead_letter(scene: Scene) 
         assert again is not None
         await again.nack(-1)
         await scene.until("fails", "g-fails", "given up")
+        (letter,) = await scene.admin.query("%DLQ%g-fails", "k")
+    # Only the last of its steps says why.
+    (step,) = [one for one in await scene.history("fails") if one.why]
+    assert step.why == "it was given up after 2 deliveries, and is a dead letter"
+    assert step.letter == letter.offset_id
     found = await scene.steps("fails", "g-fails")
-    assert found == ["retried, retry 1", "given up: a dead letter", "passed by the group"]
-    waits = [one for one in await scene.steps("fails") if one.startswith("delayed, level")]
-    assert len(waits) == 1
+    assert found == [
+        "delayed, level 1, for %RETRY%g-fails",
+        "retried, retry 1",
+        "given up: a dead letter",
+        "passed by the group",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -350,3 +363,127 @@ async def test_a_slave_tells_the_way_while_its_master_is_away(tmp_path: Path) ->
         told = {one.what: one.proof for one in found}
         assert told["its broker has no master now"].startswith("a slave answers")
         assert "passed by the group" in told
+
+
+async def whys(scene: Scene, topic: str, group: str, members: int | None = 0) -> list[str]:
+    """Why a group with as many members has not consumed the message with the key k."""
+    (record,) = await scene.admin.query(topic, "k")
+    row = group_row(group, [TimedGroup(1, GroupSummary(group, True, members))])
+    broker = record_broker(scene.cluster)
+    found = await history_of(scene.admin, record, broker, {group: row})
+    return [one.why for one in found if one.group == group and one.why]
+
+
+async def test_a_message_that_waits_says_why(scene: Scene) -> None:
+    topic, group = "unread", "g-unread"
+    await scene.send(topic)
+    (step,) = [one for one in await scene.history(topic) if one.why]
+    assert (step.what, step.why) == ("no group reads the topic", "no group reads unread")
+    await scene.read(topic, group)
+    assert await whys(scene, topic, group) == []
+    await scene.admin.set_offset(group, await place_of(scene, topic), 0)
+    assert await whys(scene, topic, group) == ["no member is online"]
+    unsure = ["its broker knows no member; one behind a proxy may be online"]
+    assert await whys(scene, topic, group, None) == unsure
+    # Members behind a proxy are online, so the message is held up by its queue only.
+    assert await whys(scene, topic, group, 1) == ["it is the next one of its queue"]
+
+
+async def test_a_message_behind_others_and_one_in_the_hands_of_a_member(scene: Scene) -> None:
+    topic, group = "in-hand", "g-in-hand"
+    await scene.admin.create_topic(topic, queues=1)
+    for keys in (["first"], ["k"]):
+        await scene.producer.send(Message(topic, b"body", keys=keys))
+    await scene.read(topic, group, 2)
+    await scene.admin.set_offset(group, await place_of(scene, topic), 0)
+    assert await whys(scene, topic, group, 1) == ["1 message of its queue is before it"]
+    consumer = Consumer(scene.address, group=group, topics=[topic])
+    async with consumer, asyncio.timeout(LONG):
+        for _ in range(2):
+            assert await consumer.receive() is not None
+
+        async def is_pulled() -> bool:
+            wanted = ["a member has pulled it, and has not confirmed it yet"]
+            return await whys(scene, topic, group, 1) == wanted
+
+        await scene.until_later(is_pulled, lambda: "the broker does not know that it is pulled")
+
+
+async def test_members_that_do_not_subscribe_and_a_group_that_may_not_consume(
+    scene: Scene,
+) -> None:
+    topic, group = "dropped", "g-dropped"
+    await scene.send(topic)
+    await scene.read(topic, group)
+    await scene.admin.set_offset(group, await place_of(scene, topic), 0)
+    await scene.send("kept")
+    async with Consumer(scene.address, group=group, topics=["kept"]):
+        wanted = ["its members do not subscribe to dropped"]
+
+        async def is_so() -> bool:
+            return await whys(scene, topic, group, 1) == wanted
+
+        await until(is_so, "the broker knows its member")
+    (record,) = await scene.admin.query(topic, "k")
+    row = group_row(group, [TimedGroup(1, GroupSummary(group, False, 0))])
+    history = await history_of(scene.admin, record, record_broker(scene.cluster), {group: row})
+    assert [one.why for one in history if one.group == group] == [
+        "it may not consume; change the group so that it may"
+    ]
+
+
+async def test_a_retry_that_waits_says_so(scene: Scene) -> None:
+    topic, group = "retried", "g-retried"
+    await scene.send(topic)
+    consumer = Consumer(scene.address, group=group, topics=[topic], start="earliest")
+    async with consumer, asyncio.timeout(LONG):
+        message = await consumer.receive()
+        assert message is not None
+        await message.nack(delay_level=18)
+    delayed = "its consumer failed, and retry 1 waits for its time"
+    assert await whys(scene, topic, group) == [delayed]
+
+    async def is_due() -> bool:
+        return bool(await scene.admin.query("%RETRY%" + group, "k"))
+
+    scene.cluster.advance(hours=3)
+    await scene.until_later(is_due, lambda: "the retry is not due")
+    waits = "retry 1 waits for the group"
+    assert await whys(scene, topic, group) == [f"{waits}: no member is online"]
+    assert await whys(scene, topic, group, 1) == [waits]
+    async with consumer_of(scene, topic, group) as consumer, asyncio.timeout(LONG):
+        message = await consumer.receive()
+        assert message is not None
+        await message.ack()
+    assert await whys(scene, topic, group) == []
+
+
+def consumer_of(scene: Scene, topic: str, group: str) -> Consumer:
+    """Another member of a group."""
+    return Consumer(scene.address, group=group, topics=[topic])
+
+
+async def test_a_dead_letter_that_was_sent_again_waits_and_then_is_consumed(scene: Scene) -> None:
+    topic, group = "again", "g-again"
+    await scene.send(topic)
+    consumer = Consumer(scene.address, group=group, topics=[topic], start="earliest")
+    async with consumer, asyncio.timeout(LONG):
+        message = await consumer.receive()
+        assert message is not None
+        await message.nack(delay_level=-1)
+    (letter,) = await scene.admin.query("%DLQ%" + group, "k")
+    assert await whys(scene, topic, group) == [
+        "it was given up after 1 delivery, and is a dead letter"
+    ]
+    retry = "%RETRY%" + group
+    keys = f"k redriven:{letter.offset_id}"
+    await scene.admin.send_letter(letter, retry, keys, is_retry=True)
+    waits = "its dead letter was sent again and waits for the group: no member is online"
+    assert await whys(scene, topic, group) == [waits]
+    history = await history_of(scene.admin, letter, record_broker(scene.cluster))
+    assert f"sent again to {retry}" in [one.what for one in history]
+    async with consumer_of(scene, topic, group) as consumer, asyncio.timeout(LONG):
+        message = await consumer.receive()
+        assert message is not None
+        await message.ack()
+    assert await whys(scene, topic, group) == []

@@ -328,6 +328,8 @@ def _pages(first: SendReceipt, letter: ReceivedMessage, run: str) -> dict[str, S
         "search-where": Shown("search", orders | {"where": "body.order.number > 100"}),
         "tail": Shown("tail", {"topic": "clicks"}),
         "dead_letters": Shown("dead_letters"),
+        "dead_letters-group": Shown("dead_letters", dead),
+        "message-dead": Shown("message", {"topic": dead_letters_of(DEAD), "id": letter.msg_id}),
         "scheduled": Shown("scheduled"),
         "transactions": Shown("transactions"),
         "lake": Shown("lake"),
@@ -344,6 +346,10 @@ def _pages(first: SendReceipt, letter: ReceivedMessage, run: str) -> dict[str, S
         "act-topic-create": Shown("act/topic-create"),
         "act-message-send": Shown("act/message-send", orders),
         "act-redrive": Shown("act/redrive", dead),
+        "act-redrive-letters": Shown(
+            "act/redrive", dead | {"letters": letter.msg_id, "target": "a topic", "topic": "orders"}
+        ),
+        "act-redrive-wrong": Shown("act/redrive", dead | {"letters": "order-1"}, presses=1),
         "act-offsets-reset": Shown("act/offsets-reset", dead | orders),
         "act-preview": Shown("act/offsets-reset", dead | orders | {"kind": "begin"}, presses=1),
         "act-preview-refused": Shown(
