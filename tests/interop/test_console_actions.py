@@ -377,7 +377,8 @@ async def test_figures_are_those_of_mqadmin_and_of_the_ledger(
             assert " ".join(row) in " ".join(words)
         (broker,) = (await site.data("brokers"))["brokers"]
         (row,) = await asyncio.to_thread(asked, "clusterList")
-        about = dict((await site.data("broker", name=BROKER_NAME))["runtime"])
+        report = (await site.data("broker", name=BROKER_NAME))["runtime"]
+        about = {one["name"]: one["value"] for one in report}
         shown = [broker["cluster"], broker["name"], str(broker["id"]), broker["address"]]
         assert [*shown, about["brokerVersionDesc"]] == row[:5]
 
