@@ -362,6 +362,7 @@ class Brokers(TypedDict):
     faults: list[str]
     compared: list[Compared]
     differing: list[Differing]
+    differing_cut: str | None
     compared_max: int
     cut: str | None
 
@@ -394,8 +395,9 @@ class Broker(TypedDict):
     broker: BrokerFact
     figures: BrokerFigures
     runtime: list[ReportRow]
+    runtime_cut: str | None
     settings: list[Setting]
-    cut: str | None
+    settings_cut: str | None
     defaults_of: str
     is_its_version: bool
     ha: HARuntimeInfo | None

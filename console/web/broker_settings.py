@@ -25,7 +25,7 @@ from ..texts import Text
 from . import answers
 
 FOLDER = Path(__file__).with_name("defaults")
-SETTINGS_MAX = 2_000  # of one broker; RocketMQ 5.3.3 has 410
+SETTINGS_MAX = 2_000  # of one broker, and of its report; RocketMQ 5.3.3 has 410 and 60
 SECRETS = ("secret", "password", "credential", "accesskey", "token", "authenticationuser", "header")
 # What a broker is called and where it is: names, addresses, ports, folders and files.
 PLACES = frozenset(
@@ -101,6 +101,7 @@ SETTING_GROUPS: Patterns = (
     ),
 )
 REPORT_GROUPS: Patterns = (
+    (Text("Version and start"), r"^broker|version|^boot|^runtime$|^startAccept"),
     (Text("Requests that wait"), r"ThreadPool|QueueSize|HeadWait"),
     (Text("Timer and delay levels"), r"^timer|^schedule|recall"),
     (Text("Messages in and out"), r"^(put|get|msg)"),
@@ -141,18 +142,21 @@ def put_ms(broker: BrokerSample) -> float | None:
 
 
 def settings_of(broker: BrokerSample, values: Mapping[str, str]) -> list[answers.Setting]:
-    """The settings in the order of their groups, each with its default."""
+    """The settings, each with its default: what differs from it first, and in the order of their
+    groups."""
     known = _defaults_of(broker, values)
     rows = [_setting(name, value, known) for name, value in values.items()]
-    return sorted(rows, key=lambda row: (_ORDER.index(row["group"]), row["name"]))
+    return sorted(
+        rows, key=lambda row: (not row["differs"], _ORDER.index(row["group"]), row["name"])
+    )
 
 
-def report_of(broker: BrokerSample) -> list[answers.ReportRow]:
+def report_of(values: Mapping[str, str]) -> list[answers.ReportRow]:
     """What a broker reports, in the order of the groups."""
-    order = [OTHER, *(group for group, _ in REPORT_GROUPS)]
+    order: list[str] = [*(group for group, _ in REPORT_GROUPS), OTHER]
     rows: list[answers.ReportRow] = [
         {"name": name, "value": value, "group": _group(name, REPORT_GROUPS)}
-        for name, value in broker.runtime.items()
+        for name, value in values.items()
     ]
     return sorted(rows, key=lambda row: (order.index(row["group"]), row["name"]))
 
@@ -217,4 +221,4 @@ def _group(name: str, patterns: Iterable[tuple[Text, str]]) -> Text:
     return next(found, OTHER)
 
 
-_ORDER = [OF_PLACE, *(group for group, _ in SETTING_GROUPS), OTHER]
+_ORDER: list[str] = [OF_PLACE, *(group for group, _ in SETTING_GROUPS), OTHER]

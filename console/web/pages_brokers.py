@@ -23,6 +23,8 @@ async def brokers(context: RequestContext) -> answers.Brokers:
     chosen, faults = _chosen(context)
     shown = dict([*chosen.items()][:COMPARED_MAX])
     told, unanswered = await _settings(context, shown)
+    differing = broker_settings.differing(shown, dict(sorted(told.items())))
+    rows = _containing(context.text("q"), differing)
     return {
         "brokers": [broker_fact(one) for one in sorted_brokers(context)],
         "faults": [*faults, *unanswered],
@@ -35,9 +37,8 @@ async def brokers(context: RequestContext) -> answers.Brokers:
             }
             for key, one in shown.items()
         ],
-        "differing": _containing(
-            context.text("q"), broker_settings.differing(shown, dict(sorted(told.items())))
-        ),
+        "differing": rows[:SETTINGS_MAX],
+        "differing_cut": cut_at(SETTINGS_MAX, len(rows)),
         "compared_max": COMPARED_MAX,
         "cut": cut_at(COMPARED_MAX, len(chosen)),
     }
@@ -55,14 +56,15 @@ async def broker(context: RequestContext) -> answers.Broker:
         )
     told, faults = await _settings(context, {name: found})
     slaves, away = await context.ask([found], context.watched.admin.ha_status)
-    settings = broker_settings.settings_of(found, told.get(name, {}))
+    settings = told.get(name, {})
     defaults_of, is_its_version = broker_settings.version_of_defaults(found)
     return {
         "broker": broker_fact(found),
         "figures": _figures(found),
-        "runtime": broker_settings.report_of(found),
-        "settings": settings[:SETTINGS_MAX],
-        "cut": cut_at(SETTINGS_MAX, len(settings)),
+        "runtime": broker_settings.report_of(_first(found.runtime)),
+        "runtime_cut": cut_at(SETTINGS_MAX, len(found.runtime)),
+        "settings": broker_settings.settings_of(found, _first(settings)),
+        "settings_cut": cut_at(SETTINGS_MAX, len(settings)),
         "defaults_of": defaults_of,
         "is_its_version": is_its_version,
         "ha": slaves.get(name),
@@ -145,7 +147,11 @@ def _containing(q: str, rows: list[answers.Differing]) -> list[answers.Differing
         if any(
             wanted in text.lower() for text in (row["name"], *filter(None, row["values"].values()))
         )
-    ][:SETTINGS_MAX]
+    ]
+
+
+def _first(values: Mapping[str, str]) -> dict[str, str]:
+    return dict(sorted(values.items())[:SETTINGS_MAX])
 
 
 def _figures(one: BrokerSample) -> answers.BrokerFigures:

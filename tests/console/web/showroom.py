@@ -213,7 +213,11 @@ async def _make_names(address: str) -> None:
 
 async def _make_differ(cluster: LocalCluster) -> None:
     """Change settings of one broker."""
-    changes = {"fileReservedTime": 168, "deleteWhen": "02;14", "traceOn": False}
+    changes: dict[str, str | int | bool] = {
+        "fileReservedTime": 168,
+        "deleteWhen": "02;14",
+        "traceOn": False,
+    }
     async with Admin(cluster.name_server) as admin:
         await admin.update_broker_config(f"127.0.0.1:{cluster.brokers[1].port}", changes)
 

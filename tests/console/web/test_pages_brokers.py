@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from aerobee.client import Admin
@@ -59,8 +60,9 @@ async def compared(site: Site, *keys: str, path: str = "brokers", **query: str) 
         return await answer.text()
 
 
-async def data(site: Site, *keys: str, **query: str) -> dict:
-    return json.loads(await compared(site, *keys, path="api/brokers", **query))
+async def data(site: Site, *keys: str, **query: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(await compared(site, *keys, path="api/brokers", **query))
+    return found
 
 
 def tables(text: str) -> list[str]:
@@ -106,6 +108,7 @@ async def test_a_filter_searches_names_and_values_of_all_groups(site: Site) -> N
         text = await site.html("broker", name="broker-a", **{"settings.q": sought})
         settings = text.split("<h2>Settings</h2>")[1].split("<h2>")[0]
         assert wanted <= set(tables(settings))
+        assert ("changed" in settings) is ("fileReservedTime" in wanted)
         assert 'class="fold"' not in settings
         assert "Show in groups" in settings
     text = await site.html("broker", name="broker-a", **{"report.q": "bootTime"})
@@ -185,9 +188,25 @@ async def test_very_many_settings_are_cut_and_said(shop: Shop) -> None:
     async with Site({"main": shop.address}) as site:
         found = await site.data("broker", name="orders")
         assert len(found["settings"]) == SETTINGS_MAX
-        assert found["cut"] == "the first 2,000 of 2,005"
+        assert found["settings_cut"] == "the first 2,000 of 2,005"
         text = Parsed(await site.html("broker", name="orders")).text
         assert "Cut: the first 2,000 of 2,005." in text
+
+
+async def test_very_many_settings_that_differ_are_cut_and_said(shop: Shop) -> None:
+    def settings(command: Command, _: object) -> Response:
+        number = next(numbers)
+        lines = (f"key{n}={number}\n" for n in range(SETTINGS_MAX + 5))
+        return Response(body="".join(lines).encode())
+
+    numbers = iter(range(9))
+    tells(shop, {})
+    shop.broker.answers[codes.GET_BROKER_CONFIG] = settings
+    has_brokers(shop, {name: {0: shop.broker.address} for name in ("a", "b")})
+    async with Site({"main": shop.address}) as site:
+        text = await site.html("brokers")
+        assert "Cut: the first 2,000 of 2,005." in Parsed(text).text
+        assert len(tables(text)) == SETTINGS_MAX
 
 
 # --- some brokers beside each other ---------------------------------------------------------------
