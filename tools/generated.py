@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from . import definitions, openapi, rooms, served
+from . import broker_defaults, definitions, openapi, rooms, served
 
 ROOT = Path(__file__).resolve().parents[1]
 # (document, mark) -> what makes the text.
@@ -25,6 +25,7 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("docs/requests.md", "served"): served.table,
 }
 FILES: dict[str, Callable[[], bytes]] = {
+    "console/web/defaults/aerobee.json": broker_defaults.document,
     "docs/console-openapi.json": openapi.document,
     "proxy/definitions/messaging.desc": definitions.compiled,
 }

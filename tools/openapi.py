@@ -27,6 +27,7 @@ Schema = dict[str, Any]
 PREFIX = "#/components/schemas/"
 ASKING = {"text": "string", "required": "string", "flag": "string", "number": "integer"}
 ASKING["time_ms"] = "string"
+ASKING["texts"] = "array"  # the parameter is repeated
 WEB = request_context.__name__.rpartition(".")[0]
 REFUSALS = {
     "400": "a parameter can't be used",
@@ -209,7 +210,10 @@ def _texts(names: dict[str, bool]) -> Schema:
 
 
 def _parameter(name: str, kind: str, *, is_required: bool) -> Schema:
-    return {"name": name, "in": "query", "required": is_required, "schema": {"type": kind}}
+    schema: Schema = {"type": kind}
+    if kind == "array":
+        schema["items"] = {"type": "string"}
+    return {"name": name, "in": "query", "required": is_required, "schema": schema}
 
 
 def _refusals(texts: dict[str, str]) -> Schema:

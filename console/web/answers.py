@@ -325,28 +325,81 @@ class Findings(TypedDict):
     note: str | None
 
 
-class Differing(TypedDict):
-    """A setting in which masters differ, with its values by broker."""
+class BrokerFigures(TypedDict):
+    """Figures of a broker beside those of its row: since when it runs, messages that it stored
+    today, and the time in ms within which it stored 99 % of messages."""
+
+    started_ms: int | None
+    stored_today: int | None
+    put_ms: float | None
+
+
+class Compared(TypedDict):
+    """A broker that is compared by its key `name:id`; with `is_told` it told its settings."""
 
     key: str
+    broker: BrokerFact
+    figures: BrokerFigures
+    is_told: bool
+
+
+class Differing(TypedDict):
+    """A setting in which brokers differ, with the values of those that told theirs by their keys;
+    null is not set. `defaults` are those of the brokers, each once. `is_of_machine`: a name, an
+    address, a folder, or computed from processors."""
+
+    name: str
     values: dict[str, str | None]
+    defaults: list[str | None]
+    is_of_machine: bool
 
 
 class Brokers(TypedDict):
-    """All brokers; the masters of `names` told their settings."""
+    """All brokers, and those that are `compared`: the ones of the parameter, or all masters;
+    not more than `compared_max`."""
 
     brokers: list[BrokerFact]
-    faults: dict[str, str]
-    names: list[str]
+    faults: list[str]
+    compared: list[Compared]
     differing: list[Differing]
+    differing_cut: str | None
+    compared_max: int
+    cut: str | None
+
+
+class Setting(TypedDict):
+    """A setting of a broker. `differs` is null when no default is known: for a name that the
+    version of the defaults does not have, or one that is of the machine (`is_of_machine`). A
+    `default` of null is not set where `differs` is known."""
+
+    name: str
+    value: str | None
+    default: str | None
+    differs: bool | None
+    is_of_machine: bool
+    group: str
+
+
+class ReportRow(TypedDict):
+    """A figure that a broker reports, as its text."""
+
+    name: str
+    value: str
+    group: str
 
 
 class Broker(TypedDict):
-    """One broker."""
+    """One broker. The defaults are those of the version `defaults_of`, which is the broker's own
+    if `is_its_version`."""
 
     broker: BrokerFact
-    runtime: Pairs
-    settings: list[tuple[str, str | None]]
+    figures: BrokerFigures
+    runtime: list[ReportRow]
+    runtime_cut: str | None
+    settings: list[Setting]
+    settings_cut: str | None
+    defaults_of: str
+    is_its_version: bool
     ha: HARuntimeInfo | None
     faults: list[str]
     history: dict[str, Points]

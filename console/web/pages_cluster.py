@@ -1,10 +1,8 @@
-"""The pages about a whole cluster: overview, findings, brokers, producers, access."""
+"""The pages about a whole cluster: overview, findings, producers, access."""
 
-import hashlib
 from typing import Any
 
 from ...client.errors import AerobeeError, BrokerError
-from ...protocol.codec import java_properties
 from ...protocol.errors import Refusal
 from ...protocol.names import SYSTEM_GROUPS, is_system_group
 from ...protocol.security import policies
@@ -26,11 +24,10 @@ from ..findings.rules import (
 )
 from ..texts import Text
 from . import answers
-from .request_context import BadQuery, NotFound, RequestContext, cut_at, listed, patient
+from .request_context import BadQuery, RequestContext, cut_at, listed, patient
 
 HOUR_MS = 3_600_000
 EXAMINED_MAX = 500  # topics and groups, which a full examination asks for one by one
-SECRETS = ("secret", "password", "credential", "accesskey", "token")
 RULES_MAX = 1_000
 # As which a proxy of RocketMQ is a producer, for the checks of transactions.
 PROXY_PRODUCER = "rmq-proxy-producer-client"
@@ -112,50 +109,6 @@ async def findings(context: RequestContext) -> answers.Findings:
     lines, of_sets = await patient(controlled(admin))
     found = {*await patient(examine(admin)), *of_sets}
     return {"findings": by_severity(found), "lines": [*lines], "note": None}
-
-
-async def brokers(context: RequestContext) -> answers.Brokers:
-    """All brokers, and the settings in which masters differ."""
-    texts, faults = await context.ask(context.masters(), context.watched.admin.broker_config)
-    settings = {name: java_properties.parse(text) for name, text in texts.items()}
-    keys = sorted({key for one in settings.values() for key in one})
-    return {
-        "brokers": [broker_fact(one) for one in sorted_brokers(context)],
-        "faults": faults,
-        "names": sorted(settings),
-        "differing": [
-            {"key": key, "values": {name: _safe(key, settings[name].get(key)) for name in settings}}
-            for key in keys
-            if len({one.get(key) for one in settings.values()}) > 1
-        ],
-    }
-
-
-async def broker(context: RequestContext) -> answers.Broker:
-    """One broker: its report, its settings, its slaves."""
-    name, number = context.required("name"), context.number("id", 0, 0, 1 << 40)
-    found = context.watched.collector.brokers.get((name, number))
-    if found is None:
-        raise NotFound(
-            "no broker %(name)s with id %(number)s is known; see the list of brokers",
-            name=name,
-            number=number,
-        )
-    admin = context.watched.admin
-    texts, faults = await context.ask([found], admin.broker_config)
-    slaves, away = await context.ask([found], admin.ha_status)
-    settings = java_properties.parse(texts.get(name, ""))
-    return {
-        "broker": broker_fact(found),
-        "runtime": sorted(found.runtime.items()),
-        "settings": [(key, _safe(key, value)) for key, value in sorted(settings.items())],
-        "ha": slaves.get(name),
-        "faults": [*faults.values(), *away.values()],
-        "history": {
-            way: context.watched.collector.history.points((way, name, number)).values
-            for way in ("in", "out")
-        },
-    }
 
 
 async def producers(context: RequestContext) -> answers.Producers:
@@ -342,10 +295,3 @@ def _findings(one: BrokerSample) -> list[Finding]:
         *of_broker(one.name, one.runtime, {}),
         *other_masters(one.name, one.address, one.runtime),
     ]
-
-
-def _safe(key: str, value: str | None) -> str | None:
-    """A setting without what is secret: values are told apart by a mark."""
-    if not value or not any(word in key.lower() for word in SECRETS):
-        return value
-    return f"(secret, mark {hashlib.sha256(value.encode()).hexdigest()[:4]})"

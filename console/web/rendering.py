@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from markupsafe import Markup, escape
 
 from ..messages.json_text import Pairs, indented, parsed
@@ -40,7 +40,8 @@ def environment(language: Language = ENGLISH) -> Environment:
         autoescape=True,
         undefined=StrictUndefined,
         auto_reload=False,
-        finalize=final,
+        # With a context, as jinja2 writes what it knows when it compiles without a `finalize`.
+        finalize=pass_context(lambda _context, value: final(value)),
         trim_blocks=True,
         lstrip_blocks=True,
     )

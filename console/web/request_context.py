@@ -132,6 +132,12 @@ class RequestContext:
             )
         return found
 
+    def texts(self, name: str) -> list[str]:
+        """All values of a parameter, each once."""
+        every = getattr(self.query, "getall", None)
+        found = [self.text(name)] if every is None else every(name, [])
+        return [*dict.fromkeys(one[:TEXT_CHARS_MAX] for one in found if one)]
+
     def number(self, name: str, default: int, least: int, most: int) -> int:
         """A parameter as a whole number."""
         text = self.text(name)

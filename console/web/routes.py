@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from ..access.rights import Right
-from . import pages_audit, pages_cluster, pages_lake, pages_messages, pages_topics
+from . import pages_audit, pages_brokers, pages_cluster, pages_lake, pages_messages, pages_topics
 from .request_context import RequestContext
 
 View = Callable[[RequestContext], Awaitable[Mapping[str, Any]]]
@@ -61,8 +61,8 @@ PAGES = (
     Page("group", "Group", pages_topics.group, parent="groups", group="name"),
     Page("member", "Member", pages_topics.member, parent="groups", group="group"),
     Page("producers", "Producers", pages_cluster.producers, "Clients"),
-    Page("brokers", "Brokers", pages_cluster.brokers, "Cluster"),
-    Page("broker", "Broker", pages_cluster.broker, parent="brokers"),
+    Page("brokers", "Brokers", pages_brokers.brokers, "Cluster"),
+    Page("broker", "Broker", pages_brokers.broker, parent="brokers"),
     Page("access", "Access", pages_cluster.access, "Cluster", of_all=True),
     Page("findings", "Findings", pages_cluster.findings, "Cluster", of_all=True),
     Page("audit", "Audit", pages_audit.audit, "Cluster", right=Right.ADMINISTER),

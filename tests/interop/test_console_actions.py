@@ -377,9 +377,24 @@ async def test_figures_are_those_of_mqadmin_and_of_the_ledger(
             assert " ".join(row) in " ".join(words)
         (broker,) = (await site.data("brokers"))["brokers"]
         (row,) = await asyncio.to_thread(asked, "clusterList")
-        about = dict((await site.data("broker", name=BROKER_NAME))["runtime"])
+        report = (await site.data("broker", name=BROKER_NAME))["runtime"]
+        about = {one["name"]: one["value"] for one in report}
         shown = [broker["cluster"], broker["name"], str(broker["id"]), broker["address"]]
         assert [*shown, about["brokerVersionDesc"]] == row[:5]
+
+
+async def test_the_settings_that_are_changed_are_those_that_the_broker_was_given(
+    both: tuple[Cluster, Cluster],
+) -> None:
+    for cluster in both:
+        async with Site({"main": cluster.namesrv}) as site:
+            found = (await site.data("broker", name=BROKER_NAME))["settings"]
+        known = {one["name"]: one for one in found if one["differs"] is not None}
+        given = {key: str(value) for key, value in cluster.properties.items() if key in known}
+        assert {name: one["value"] for name, one in known.items() if one["differs"]} == {
+            key: value for key, value in given.items() if value != known[key]["default"]
+        }
+        assert len(known) > 300
 
 
 QUEUE_FIGURES = ("queue", "end", "consumed", "lag")

@@ -146,6 +146,7 @@ async def showroom() -> AsyncIterator[Showroom]:
         async with AsyncExitStack() as stack:
             address = cluster.name_server
             await _make_names(address)
+            await _make_differ(cluster)
             producer = await stack.enter_async_context(Producer(address, group="web-shop"))
             tills = TransactionProducer(address, group="till", check=_unknown)
             await stack.enter_async_context(tills)
@@ -208,6 +209,17 @@ async def _make_names(address: str) -> None:
             await admin.create_user(user, PASSWORD)
         await admin.allow("shop-app", ["Topic:orders", "Topic:payments"], ["Pub", "Sub"])
         await admin.allow("reports", "Group:nightly*", "Sub", source_ips=["10.4.0.0/16"])
+
+
+async def _make_differ(cluster: LocalCluster) -> None:
+    """Change settings of one broker."""
+    changes: dict[str, str | int | bool] = {
+        "fileReservedTime": 168,
+        "deleteWhen": "02;14",
+        "traceOn": False,
+    }
+    async with Admin(cluster.name_server) as admin:
+        await admin.update_broker_config(f"127.0.0.1:{cluster.brokers[1].port}", changes)
 
 
 async def _send(producer: Producer, tills: TransactionProducer) -> list[SendReceipt]:
@@ -334,7 +346,9 @@ def _pages(first: SendReceipt, letter: ReceivedMessage, run: str) -> dict[str, S
         "transactions": Shown("transactions"),
         "lake": Shown("lake"),
         "brokers": Shown("brokers"),
-        "broker": Shown("broker", {"name": "broker-a"}),
+        "brokers-found": Shown("brokers", {"q": "broker"}),
+        "broker": Shown("broker", {"name": "broker-b"}),
+        "broker-found": Shown("broker", {"name": "broker-b", "settings.q": "e", "report.q": "e"}),
         "access": Shown(
             "access", {"user": "shop-app", "action": "Pub", "resource": "Topic:orders"}
         ),

@@ -21,10 +21,10 @@ OWN_LINES_MAX = 400
 
 
 def test_every_value_is_escaped_made_visible_or_not_known() -> None:
-    template = environment().from_string("{{ a }}|{{ b }}|{{ c | number }}|{{ d }}")
+    template = environment().from_string("{{ a }}|{{ b }}|{{ c | number }}|{{ d }}|{{ none }}")
     text = template.render(a="<b>\u202e\x00", b=None, c=None, d=0)
     unknown = '<span class="unknown">not known</span>'
-    assert text == f"&lt;b&gt;\\u202e\\x00|{unknown}|{unknown}|0"
+    assert text == f"&lt;b&gt;\\u202e\\x00|{unknown}|{unknown}|0|{unknown}"
 
 
 @pytest.mark.parametrize(
