@@ -2,6 +2,12 @@
 
 from datetime import UTC, datetime
 
+from .texts import TextError
+
+
+class BadTime(TextError):
+    """A text that is no time: the text, and what to give."""
+
 
 def time_text(ms: int) -> str:
     """A time in UTC, to the second; the number for one beyond the calendar."""
@@ -14,7 +20,7 @@ def time_text(ms: int) -> str:
 def time_ms(text: str) -> int:
     """Milliseconds since 1970 from such a number, or from ISO 8601, which is UTC without a zone.
 
-    ValueError says what to give.
+    BadTime says what to give.
     """
     if text.isascii() and text.isdecimal() and len(text) <= 15:
         return int(text)
@@ -22,7 +28,7 @@ def time_ms(text: str) -> int:
         found = datetime.fromisoformat(text)
         return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise ValueError(
-            f"{text[:80]!r} is no time; give a time such as 2026-11-23T15:04:05 (UTC), or ms since "
-            "1970"
+        raise BadTime(
+            "%(text)s is no time; give a time such as 2026-11-23T15:04:05 (UTC), or ms since 1970",
+            text=f"{text[:80]!r}",
         ) from None

@@ -8,11 +8,11 @@ import msgspec
 
 from ...client.errors import NoRouteError
 from ...protocol.bodies.group import SubscriptionGroupConfig
-from ...protocol.errors import Refusal
-from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_GROUPS, check_group, is_system_group
+from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_GROUPS, is_system_group
 from ..clusters.clusters import Watched
 from ..texts import Text, joined
 from .action import Action, Change, Field, Pins, Plan, Unfit, Values
+from .names import fit_group
 from .places import chosen, group_on, masters_of, refuse_nothing, without_proxied
 from .topics import BROKERS, NOT_THERE
 
@@ -59,9 +59,9 @@ def copy_with(config: SubscriptionGroupConfig, changes: dict[str, Any]) -> Subsc
 async def _put(watched: Watched, values: Values, is_new: bool) -> Plan:
     group = values["group"]
     try:
-        check_group(group)
-    except Refusal as wrong:
-        raise Unfit(wrong.remark or Text("the group's name can't be used")) from None
+        fit_group(group)
+    except Unfit as wrong:
+        raise wrong.at("group") from None
     addresses = await chosen(watched, values["brokers"])
     found, faults = await group_on(watched, addresses, group)
     plan = Plan(refusals=faults)

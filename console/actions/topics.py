@@ -5,12 +5,12 @@ from functools import partial
 
 from ...client.cluster.route import QUEUES_MAX
 from ...protocol.bodies.topic import TopicConfig
-from ...protocol.errors import Refusal
 from ...protocol.headers.topics import UpdateTopic
-from ...protocol.names import check_topic, is_system_topic
+from ...protocol.names import is_system_topic
 from ..clusters.clusters import Watched
 from ..texts import Text, counted, joined
 from .action import Action, Change, Field, Pins, Plan, Unfit, Values
+from .names import fit_topic
 from .places import chosen, masters_of, refuse_nothing, topic_on
 
 TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "UNSPECIFIED")
@@ -66,9 +66,9 @@ def wanted(topic: str, values: Values, had: TopicConfig | None) -> UpdateTopic:
 async def _put(watched: Watched, values: Values, is_new: bool) -> Plan:
     topic = values["topic"]
     try:
-        check_topic(topic)
-    except Refusal as wrong:
-        raise Unfit(wrong.remark or Text("the topic's name can't be used")) from None
+        fit_topic(topic)
+    except Unfit as wrong:
+        raise wrong.at("topic") from None
     if is_system_topic(topic):
         raise Unfit("topic %(topic)s is the system's own; choose another name", topic=topic)
     addresses = await chosen(watched, values["brokers"])

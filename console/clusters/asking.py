@@ -22,6 +22,7 @@ from ...protocol.headers.groups import ConsumeStats as ConsumeStatsHeader
 from ...protocol.headers.topics import QueryConsumeTimeSpan, QueryMessage, TopicName
 from ...protocol.message.record import Record, decode_all
 from ...protocol.wire import Int32, Int64
+from ..texts import Text
 from .changing import Changing
 
 EVER_MS = 2**63 - 1
@@ -59,7 +60,9 @@ class Asking(Changing):
             if broker.broker_addrs
         }
         if not found:
-            raise NoRouteError(f"no broker of topic {topic} is there now; check the brokers")
+            raise NoRouteError(
+                Text("no broker of topic %(topic)s is there now; check the brokers", topic=topic)
+            )
         return found
 
     async def lacks_master(self, topic: str, broker: str) -> bool:
@@ -80,7 +83,9 @@ class Asking(Changing):
         try:
             return decode_all(answer.body or b"")
         except Malformed as wrong:
-            raise ClientError(f"{address} gave a broken message: {wrong}") from wrong
+            raise ClientError(
+                Text("%(address)s gave a broken message: %(wrong)s", address=address, wrong=wrong)
+            ) from wrong
 
     async def readers_at(self, address: str, topic: str) -> list[str]:
         """The groups that have read a topic on one broker."""

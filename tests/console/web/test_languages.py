@@ -15,6 +15,7 @@ from aerobee.console.actions.brokers import ALLOWED
 from aerobee.console.actions.redrive import Phase
 from aerobee.console.actions.registry import ActionRegistry
 from aerobee.console.actions.topics import TYPES
+from aerobee.console.client_sentences import SENTENCES, SYSTEM_SENTENCES
 from aerobee.console.findings.rules import Severity
 from aerobee.console.texts import Text, TextError
 from aerobee.console.web.languages import CHINESE, COOKIE, ENGLISH, accepted
@@ -24,6 +25,7 @@ from aerobee.console.web.themes import THEMES
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.cluster import KVTable
 from aerobee.protocol.command import Response
+from aerobee.protocol.filters import sql92
 from jinja2 import nodes
 from yarl import URL
 
@@ -51,7 +53,11 @@ def texts_of_templates() -> Iterator[str]:
 
 
 def texts_of_programs() -> Iterator[str]:
-    """The patterns of `Text`, `Language.say`, plans and errors."""
+    """The patterns of `Text`, `Language.say`, plans and errors, and of what the client and faults of
+    expressions say."""
+    yield from SENTENCES
+    yield from SYSTEM_SENTENCES
+    yield from texts_of_expressions()
     errors = {"__init__", *(one.__name__ for one in TextError.__subclasses__())}
     for path in sorted(HERE.parent.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -66,6 +72,15 @@ def texts_of_programs() -> Iterator[str]:
                     # An error takes a text without values as it is, such as a broker's remark.
                     assert name not in errors or node.keywords, f"{path.name}:{node.lineno}"
                     yield text.value
+
+
+def texts_of_expressions() -> Iterator[str]:
+    """The patterns of `SqlError`."""
+    for node in ast.walk(ast.parse(Path(sql92.__file__).read_text("utf-8"))):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("SqlError", "_fault"):
+            texts = [one.value for one in node.args if isinstance(one, ast.Constant)]
+            assert texts or isinstance(node.args[0], ast.Name), f"line {node.lineno} has no pattern"
+            yield from map(str, texts)
 
 
 def words() -> Iterator[str]:
