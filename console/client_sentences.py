@@ -16,15 +16,17 @@ SENTENCES = (
     "%(text)s is not an address of the form host:port",
     "connection to %(address)s closed",
     "connection to %(address)s closed: %(why)s",
-    "connection to %(address)s closed before it answered anything; does it want TLS? A command "
-    "takes --tls or AEROBEE_TLS=true, a client Security(tls=True), a broker useTLS=true. Or it "
-    "speaks something else, as a proxy does at its gRPC port (8081)",
+    "connection to %(address)s closed %(why)s",
+    "before it answered anything; does it want TLS? A command takes --tls or AEROBEE_TLS=true, a "
+    "client Security(tls=True), a broker useTLS=true. Or it speaks something else, as a proxy does "
+    "at its gRPC port (8081)",
     "it does not speak TLS there; switch TLS off, or set its tlsServerMode to permissive",
     "no answer from %(address)s to %(request)s within %(seconds)s s; it may have been done all the "
     "same",
     "name server %(address)s: %(why)s",
     "no name server answered, %(count)s tried in %(seconds)s s (%(why)s); check that it runs "
     "(`aerobee up` starts one), and the address, the port and the firewall",
+    "%(address)s gave a broken message: %(why)s",
     "%(first)s; %(address)s: %(why)s",
     "%(address)s: %(why)s",
     "this client is closed; make a new one",
@@ -56,7 +58,7 @@ SENTENCES = (
     # what a broker was asked to do
     "send to %(topic)s",
     "query %(key)s of %(topic)s",
-    "pull %(queue)s",
+    "pull queue %(queue)s of %(topic)s on %(broker)s",
     "ask %(client)s",
     "have %(client)s consume %(id)s",
     # rules

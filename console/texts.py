@@ -34,6 +34,9 @@ def counted(number: int, one: str, many: str, /, **values: object) -> Text:
     return Text(one if number == 1 else many, count=f"{number:,}", **values)
 
 
+SEPARATORS = (", ", "; ", ": ")  # of `joined`, which other languages have signs for
+
+
 def joined(separator: str, parts: Iterable[str]) -> Text:
     """The parts as one text, each of which keeps its language."""
     values = {f"part{n}": part for n, part in enumerate(parts)}

@@ -98,7 +98,7 @@ class Field:
                 "%(label)s is %(text)s; give one of %(choices)s",
                 label=Text(self.label),
                 text=f"{text[:80]!r}",
-                choices=", ".join(self.choices),
+                choices=joined(", ", map(Text, self.choices)),
             )
         if self.kind == "time":
             try:

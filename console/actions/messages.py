@@ -15,7 +15,7 @@ from ..clusters.clusters import Watched
 from ..messages.history import TIMER_TOPIC
 from ..messages.shown import id_of
 from ..messages.waiting import HALF_TOPIC, queues_of, scan
-from ..texts import Text, joined, quoted, text_of
+from ..texts import Text, counted, joined, quoted, text_of
 from ..times import time_text
 from .action import Action, Change, Field, Pins, Plan, Unfit, Values
 from .groups import GROUP
@@ -55,8 +55,8 @@ async def _send(watched: Watched, values: Values, pins: Pins) -> Plan:
         )
 
     after = Text(
-        "%(count)s bytes, tag %(tag)s",
-        count=f"{len(message.body):,}",
+        "%(size)s, tag %(tag)s",
+        size=counted(len(message.body), "1 byte", "%(count)s bytes"),
         tag=message.tags or Text("none"),
     )
     place = Text(
@@ -137,10 +137,10 @@ async def _resend(watched: Watched, values: Values, pins: Pins) -> Plan:
     plan = Plan(
         notes=[
             Text(
-                "the message: %(id)s of %(topic)s, %(count)s bytes",
+                "the message: %(id)s of %(topic)s, %(size)s",
                 id=id_of(record),
                 topic=record.topic,
-                count=f"{len(record.body):,}",
+                size=counted(len(record.body), "1 byte", "%(count)s bytes"),
             )
         ]
     )
@@ -197,9 +197,9 @@ async def _cancel(watched: Watched, values: Values, pins: Pins) -> Plan:
     handle = recall_handle.encode(topic, broker, due + 1, pairs.get(props.UNIQ_KEY, ""))
     do = partial(watched.admin.recall_at, addresses[broker], topic, handle)
     before = Text(
-        "waits for %(time)s, %(count)s bytes to topic %(topic)s",
+        "waits for %(time)s, %(size)s to topic %(topic)s",
         time=time_text(due),
-        count=f"{len(record.body):,}",
+        size=counted(len(record.body), "1 byte", "%(count)s bytes"),
         topic=topic,
     )
     plan.changes.append(

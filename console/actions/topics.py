@@ -17,7 +17,7 @@ TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "UNSPECIFIED")
 TYPE = "message.type"
 PERMS = {"read and write": 6, "read": 4, "write": 2, "none": 0}
 NAMES_OF_PERMS = {value: name for name, value in PERMS.items()}
-NOT_THERE = Text("not there")
+NOT_THERE, DELETED = Text("not there"), Text("deleted")
 
 
 def told(config: TopicConfig | None) -> str:
@@ -38,8 +38,8 @@ def setting(write: int, read: int, perm: int, order: bool, kind: str) -> str:
     name = NAMES_OF_PERMS.get(perm)
     may = Text(name) if name else Text("permission %(perm)s", perm=perm)
     words: list[str] = [
-        Text("%(write)s write queues", write=write),
-        Text("%(read)s read queues", read=read),
+        counted(write, "1 write queue", "%(count)s write queues"),
+        counted(read, "1 read queue", "%(count)s read queues"),
         may,
     ]
     if order:
@@ -122,13 +122,15 @@ async def _delete(watched: Watched, values: Values, pins: Pins) -> Plan:
     for name, address in addresses.items():
         stats = await watched.admin.topic_at(address, topic)
         total += stats.messages
-        before = Text(
-            "%(count)s queues, %(messages)s messages",
-            count=len(stats.offset_table),
-            messages=f"{stats.messages:,}",
+        before = joined(
+            ", ",
+            [
+                counted(len(stats.offset_table), "1 queue", "%(count)s queues"),
+                counted(stats.messages, "1 message", "%(count)s messages"),
+            ],
         )
         do = partial(watched.admin.drop_topic, address, topic)
-        plan.changes.append(Change(Text("broker %(name)s", name=name), before, NOT_THERE, do))
+        plan.changes.append(Change(Text("broker %(name)s", name=name), before, DELETED, do))
     plan.sentence = counted(
         total,
         "Delete topic %(topic)s with its message",
@@ -139,7 +141,7 @@ async def _delete(watched: Watched, values: Values, pins: Pins) -> Plan:
     if groups:
         plan.note("groups that read it or have read it: %(groups)s", groups=", ".join(groups[:50]))
     forget = partial(watched.admin.forget_topic, topic)
-    plan.changes.append(Change(Text("name servers"), Text("known"), NOT_THERE, forget, phase=1))
+    plan.changes.append(Change(Text("name servers"), Text("known"), DELETED, forget, phase=1))
     return plan
 
 

@@ -83,9 +83,7 @@ class Asking(Changing):
         try:
             return decode_all(answer.body or b"")
         except Malformed as wrong:
-            raise ClientError(
-                Text("%(address)s gave a broken message: %(wrong)s", address=address, wrong=wrong)
-            ) from wrong
+            raise ClientError(f"{address} gave a broken message: {wrong}") from wrong
 
     async def readers_at(self, address: str, topic: str) -> list[str]:
         """The groups that have read a topic on one broker."""

@@ -19,7 +19,17 @@ from aiohttp import web
 
 from ..access.audit import AuditFailed, Entry
 from ..access.rights import Right
-from ..actions.action import Action, Changed, Outcome, Plan, Unfit, apply, confirmed, preview
+from ..actions.action import (
+    Action,
+    Changed,
+    Outcome,
+    Plan,
+    Unfit,
+    Values,
+    apply,
+    confirmed,
+    preview,
+)
 from ..actions.definitions import export
 from ..actions.redrive import Run
 from ..texts import Text, text_of
@@ -179,10 +189,7 @@ class ActionPages:
             "plan": made.plan,
             "preview": made.ident,
             "wanted": str(values[action.typed]) if action.typed else None,
-            "sentence": made.plan.sentence
-            or Text(
-                "%(title)s: %(target)s", title=Text(action.title), target=action.target(values)
-            ),
+            "sentence": made.plan.sentence or _sentence(action, values),
             "typed": typed,
             "fault": fault,
         }
@@ -364,6 +371,12 @@ class ActionPages:
     async def _fields(self, request: web.Request) -> dict[str, str]:
         guard = self._access.guard
         return await guard.form(request, guard.session_of(request))
+
+
+def _sentence(action: Action, values: Values) -> Text:
+    """What an action does, where its plan does not say so itself."""
+    title, target = Text(action.title), action.target(values)
+    return title if target == title else Text("%(title)s: %(target)s", title=title, target=target)
 
 
 def told(outcomes: list[Outcome]) -> dict[str, Any]:
