@@ -70,9 +70,13 @@ SENTENCES = (
 # What Python and the system say.
 SYSTEM_SENTENCES = (
     "[Errno %(number)s] Connect call failed %(peer)s",
-    "[Errno 104] Connection reset by peer",
-    "[Errno -2] Name or service not known",
-    "[Errno -3] Temporary failure in name resolution",
+    "[Errno %(number)s] Connection refused",
+    "[Errno %(number)s] Connection reset by peer",
+    "[Errno %(number)s] Connection timed out",
+    "[Errno %(number)s] No route to host",
+    "[Errno %(number)s] Network is unreachable",
+    "[Errno %(number)s] Name or service not known",
+    "[Errno %(number)s] Temporary failure in name resolution",
 )
 CLAUSES = frozenset({"why", "first"})  # values that are sentences themselves
 CHARS_MAX = 4_000  # of a text that is looked at
