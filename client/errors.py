@@ -96,14 +96,15 @@ class NoAnswerError(ClientError, TimeoutError):
 
 
 class BrokerError(AerobeeError):
-    """The refusal of a server: `code` with its RocketMQ name, `remark`, and the server's
-    `address`."""
+    """The refusal of a server: `code` with its RocketMQ name, `remark`, the server's `address`, and
+    `what` it was asked to do."""
 
     def __init__(self, code: int, remark: str | None, address: str, what: str = "") -> None:
         self.code = code
         self.name = codes.RESPONSE_NAMES.get(code, "UNKNOWN")
         self.remark = remark or ""
         self.address = address
+        self.what = what
         self.retriable = code in RETRIABLE_CODES
         said = f": {' '.join(self.remark.split())}" if self.remark else ""
         doing = f" to {what}" if what else ""

@@ -3,7 +3,12 @@
 from collections.abc import Callable, Iterable
 from typing import ClassVar, Self, TypeVar
 
-Refusal = TypeVar("Refusal", bound=BaseException)
+from ..client.errors import BrokerError
+from ..protocol.errors import Refusal
+from ..protocol.filters.sql92 import SqlError
+from .client_sentences import CLAUSES, pattern_of
+
+Wrong = TypeVar("Wrong", bound=BaseException)
 
 
 class Text(str):
@@ -17,9 +22,7 @@ class Text(str):
         found = super().__new__(cls, pattern % values)
         found.pattern = pattern
         # An error or a list would keep more alive than its text.
-        found.values = {
-            name: one if isinstance(one, str) else str(one) for name, one in values.items()
-        }
+        found.values = {name: _value(one) for name, one in values.items()}
         return found
 
     def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, str]]:  # for copies
@@ -31,6 +34,9 @@ def counted(number: int, one: str, many: str, /, **values: object) -> Text:
     return Text(one if number == 1 else many, count=f"{number:,}", **values)
 
 
+SEPARATORS = (", ", "; ", ": ")  # of `joined`, which other languages have signs for
+
+
 def joined(separator: str, parts: Iterable[str]) -> Text:
     """The parts as one text, each of which keeps its language."""
     values = {f"part{n}": part for n, part in enumerate(parts)}
@@ -38,9 +44,58 @@ def joined(separator: str, parts: Iterable[str]) -> Text:
 
 
 def text_of(wrong: BaseException) -> str:
-    """The text of an error; a `Text` if it was raised with one."""
+    """The text of an error: a `Text` if it was raised with one, or if its pattern is known.
+
+    What else another program says is a quotation, with its marks in a page that is not English.
+    """
     first = wrong.args[0] if wrong.args else None
-    return first if isinstance(first, Text) else str(wrong)
+    if isinstance(first, Text):
+        return first
+    if isinstance(wrong, SqlError):
+        return Text(wrong.pattern, **wrong.values)
+    if isinstance(wrong, BrokerError):
+        return _answered(wrong)
+    return sentence(wrong.remark if isinstance(wrong, Refusal) else str(wrong))
+
+
+def sentence(text: str) -> str:
+    """A sentence of the client as a `Text`; any other one as a quotation."""
+    found = pattern_of(text)
+    if found is None:
+        return quoted(text)
+    pattern, values = found
+    return Text(
+        pattern, **{name: sentence(one) if name in CLAUSES else one for name, one in values.items()}
+    )
+
+
+def quoted(text: str) -> str:
+    """The words of another program, such as a broker's remark."""
+    return Text("%(said)s", said=text) if text and not isinstance(text, Text) else text
+
+
+def _answered(wrong: BrokerError) -> str:
+    """The answer of a server that refuses, with its remark as a quotation."""
+    told = Text(
+        "%(address)s answered %(name)s (%(code)s)",
+        address=wrong.address,
+        name=wrong.name,
+        code=wrong.code,
+    )
+    if wrong.what:
+        found = pattern_of(wrong.what)  # none for the name of a request
+        request = wrong.what if found is None else Text(found[0], **found[1])
+        told = Text("%(answer)s to %(request)s", answer=told, request=request)
+    if wrong.remark:
+        remark = quoted(" ".join(wrong.remark.split()))
+        told = Text("%(answer)s: %(remark)s", answer=told, remark=remark)
+    return told if told == str(wrong) else quoted(str(wrong))
+
+
+def _value(one: object) -> str:
+    if isinstance(one, BaseException):
+        return text_of(one)
+    return one if isinstance(one, str) else str(one)
 
 
 class TextError(Exception):
@@ -58,7 +113,7 @@ def status_of(wrong: BaseException) -> int:
     return wrong.status if isinstance(wrong, TextError) else 502
 
 
-def refusal(kind: Callable[..., Refusal], pattern: str, /, **values: object) -> Refusal:
+def refusal(kind: Callable[..., Wrong], pattern: str, /, **values: object) -> Wrong:
     """An error of HTTP whose page says the text in the visitor's language."""
     text = Text(pattern, **values)
     wrong = kind(text=text)

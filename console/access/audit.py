@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...client.base.identity import now_ms
-from ..texts import TextError
+from ..texts import TextError, quoted
 from .rights import Visitor
 
 TEXT_CHARS_MAX = 1_000  # of one value
@@ -114,8 +114,10 @@ class Audit:
         line = json.dumps({"at": at, **_safe(row)}, default=str).encode() + b"\n"
         if len(line) > LINE_BYTES_MAX:
             raise AuditFailed(
-                f"a line of the audit has {len(line)} bytes, the limit is {LINE_BYTES_MAX}; do "
-                "this in smaller steps"
+                "a line of the audit has %(size)s bytes, the limit is %(limit)s; do this in "
+                "smaller steps",
+                size=len(line),
+                limit=LINE_BYTES_MAX,
             )
         async with self._one:
             try:
@@ -155,8 +157,10 @@ class Audit:
 
     def _failed(self, wrong: OSError) -> AuditFailed:
         return AuditFailed(
-            f"the audit {self.path} can't be used: {wrong.strerror or wrong}; without an audit "
-            "there is no action: free space or name another file with --audit"
+            "the audit %(path)s can't be used: %(why)s; without an audit there is no action: free "
+            "space or name another file with --audit",
+            path=self.path,
+            why=quoted(wrong.strerror or str(wrong)),
         )
 
 

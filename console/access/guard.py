@@ -130,7 +130,7 @@ class Guard:
         try:
             found = json.loads(body, object_pairs_hook=_once)
             if not isinstance(found, dict):
-                raise ValueError("it is no object")
+                raise ValueError(Text("it is no object"))
             fields = {key: _as_field(key, one) for key, one in found.items() if one is not None}
         except (ValueError, RecursionError) as wrong:
             raise refusal(
@@ -200,7 +200,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON; ValueError for a name that is there twice."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a field is there twice")
+        raise ValueError(Text("a field is there twice"))
     return found
 
 
@@ -209,7 +209,9 @@ def _as_field(key: str, value: object) -> str:
     if isinstance(value, bool):
         return "1" if value else ""
     if not isinstance(value, int | str):
-        raise ValueError(f"{key[:80]!r} is no text, whole number, true or false")
+        raise ValueError(
+            Text("%(key)s is no text, whole number, true or false", key=f"{key[:80]!r}")
+        )
     text = str(value)
     text.encode()  # half a character is no text
     return text

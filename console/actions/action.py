@@ -19,7 +19,7 @@ from ...client.errors import AerobeeError, BrokerError, NoAnswerError, Unreachab
 from ..access.rights import Right
 from ..clusters.clusters import Watched
 from ..texts import Text, TextError, joined, text_of
-from ..times import time_ms
+from ..times import BadTime, time_ms
 
 AT_ONCE = 8  # changes in the making
 CHANGES_MAX = 5_000  # of one plan
@@ -98,13 +98,13 @@ class Field:
                 "%(label)s is %(text)s; give one of %(choices)s",
                 label=Text(self.label),
                 text=f"{text[:80]!r}",
-                choices=", ".join(self.choices),
+                choices=joined(", ", map(Text, self.choices)),
             )
         if self.kind == "time":
             try:
                 return time_ms(text)
-            except ValueError as wrong:
-                raise Unfit(joined(": ", [Text(self.label), str(wrong)])) from None
+            except BadTime as wrong:
+                raise Unfit("%(label)s: %(wrong)s", label=Text(self.label), wrong=wrong) from None
         return text
 
     def written(self, value: Any) -> str:
@@ -324,7 +324,7 @@ async def do(change: Change) -> Outcome:
         remark = await change.do()
         return Outcome(change.place, change.after, State.DONE, remark or "")
     except BrokerError as wrong:
-        return Outcome(change.place, change.after, State.REFUSED, str(wrong))
+        return Outcome(change.place, change.after, State.REFUSED, text_of(wrong))
     except AerobeeError as wrong:
         state, remark = state_of(wrong)
         return Outcome(change.place, change.after, state, remark)
@@ -340,4 +340,4 @@ def state_of(wrong: AerobeeError) -> tuple[State, str]:
         return State.UNKNOWN, Text(
             "%(wrong)s; it may have been done: look, it is not repeated by itself", wrong=wrong
         )
-    return State.REFUSED, str(wrong)
+    return State.REFUSED, text_of(wrong)

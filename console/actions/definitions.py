@@ -16,14 +16,11 @@ from ...client.errors import AerobeeError, BrokerError
 from ...protocol.bodies.access import AclInfo, PolicyEntryInfo, PolicyInfo
 from ...protocol.bodies.group import GroupRetryPolicy, SubscriptionGroupConfig
 from ...protocol.bodies.topic import TopicConfig
-from ...protocol.errors import Refusal
 from ...protocol.headers.topics import UpdateTopic
 from ...protocol.names import (
     DLQ_PREFIX,
     RETRY_PREFIX,
     SYSTEM_GROUPS,
-    check_group,
-    check_topic,
     is_system_group,
     is_system_topic,
 )
@@ -33,6 +30,7 @@ from ..texts import Text
 from . import groups as group_actions
 from . import topics as topic_actions
 from .action import Action, Change, Field, Pins, Plan, Unfit, Values
+from .names import fit_group, fit_topic
 from .places import ask_all, every_broker, is_open
 from .users import NONE, told
 
@@ -93,11 +91,9 @@ def parse(text: str) -> Definitions:
     try:
         found = msgspec.json.decode(text.encode(), type=Definitions)
         for topic in found.topics:
-            check_topic(topic.name)
+            fit_topic(topic.name)
         for group in found.groups:
-            check_group(group.name)
-    except Refusal as wrong:
-        raise Unfit(wrong.remark or Text("a name can't be used")) from None
+            fit_group(group.name)
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as wrong:
         raise Unfit(
             "the definitions can't be read: %(wrong)s; give what an export wrote", wrong=wrong

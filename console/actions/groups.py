@@ -8,13 +8,13 @@ import msgspec
 
 from ...client.errors import NoRouteError
 from ...protocol.bodies.group import SubscriptionGroupConfig
-from ...protocol.errors import Refusal
-from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_GROUPS, check_group, is_system_group
+from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, SYSTEM_GROUPS, is_system_group
 from ..clusters.clusters import Watched
-from ..texts import Text, joined
+from ..texts import Text, counted, joined
 from .action import Action, Change, Field, Pins, Plan, Unfit, Values
+from .names import fit_group
 from .places import ask_all, chosen, group_on, masters_of, refuse_nothing, without_proxied
-from .topics import BROKERS, NOT_THERE
+from .topics import BROKERS, DELETED, NOT_THERE
 
 # A field of the form and the setting that it is.
 SETTINGS = {
@@ -36,11 +36,12 @@ def told(config: SubscriptionGroupConfig | None) -> str:
         Text("broadcasting allowed")
         if config.consume_broadcast_enable
         else Text("no broadcasting"),
-        Text("%(count)s tries again", count=config.retry_max_times),
-        Text("%(count)s retry queues", count=config.retry_queue_nums),
-        Text(
+        counted(config.retry_max_times, "1 try again", "%(count)s tries again"),
+        counted(config.retry_queue_nums, "1 retry queue", "%(count)s retry queues"),
+        counted(
+            config.consume_timeout_minute,
+            "1 minute for a message",
             "%(count)s minutes for a message",
-            count=config.consume_timeout_minute,
         ),
     ]
     if config.consume_message_orderly:
@@ -59,9 +60,9 @@ def copy_with(config: SubscriptionGroupConfig, changes: dict[str, Any]) -> Subsc
 async def _put(watched: Watched, values: Values, is_new: bool) -> Plan:
     group = values["group"]
     try:
-        check_group(group)
-    except Refusal as wrong:
-        raise Unfit(wrong.remark or Text("the group's name can't be used")) from None
+        fit_group(group)
+    except Unfit as wrong:
+        raise wrong.at("group") from None
     addresses = await chosen(watched, values["brokers"])
     found, faults = await group_on(watched, addresses, group)
     plan = Plan(refusals=faults)
@@ -135,16 +136,16 @@ async def _with_topic(watched: Watched, topic: str, plan: Plan) -> None:
     for name, stats in found.items():
         do = partial(watched.admin.drop_topic, addresses[name], topic)
         before = Text(
-            "topic %(topic)s, %(messages)s messages", topic=topic, messages=f"{stats.messages:,}"
+            "topic %(topic)s, %(messages)s",
+            topic=topic,
+            messages=counted(stats.messages, "1 message", "%(count)s messages"),
         )
         plan.changes.append(
-            Change(Text("broker %(name)s", name=name), before, NOT_THERE, do, phase=1)
+            Change(Text("broker %(name)s", name=name), before, DELETED, do, phase=1)
         )
     forget = partial(watched.admin.forget_topic, topic)
     plan.changes.append(
-        Change(
-            Text("name servers"), Text("topic %(topic)s", topic=topic), NOT_THERE, forget, phase=2
-        )
+        Change(Text("name servers"), Text("topic %(topic)s", topic=topic), DELETED, forget, phase=2)
     )
 
 

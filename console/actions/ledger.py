@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ..texts import Text
+
 BYTES_MAX = 64 << 20
 SENDING, SENT, REFUSED, UNKNOWN = "sending", "sent", "refused", "unknown"
 FORMAT = "aerobee redrive 1"
@@ -54,8 +56,13 @@ class Ledger:
         if size >= BYTES_MAX:
             self.close()
             raise LedgerFull(
-                f"{self.path} has {size:,} bytes, the limit is {BYTES_MAX:,}; move it away: a "
-                "letter without its line is looked for by its key"
+                Text(
+                    "%(path)s has %(size)s bytes, the limit is %(limit)s; move it away: a letter "
+                    "without its line is looked for by its key",
+                    path=self.path,
+                    size=f"{size:,}",
+                    limit=f"{BYTES_MAX:,}",
+                )
             )
         if size == 0:
             self._append(self.about)

@@ -15,7 +15,7 @@ from ..clusters.clusters import Watched
 from ..messages.history import TIMER_TOPIC
 from ..messages.shown import id_of
 from ..messages.waiting import HALF_TOPIC, queues_of, scan
-from ..texts import Text
+from ..texts import Text, counted, joined, quoted, text_of
 from ..times import time_text
 from .action import Action, Change, Field, Pins, Plan, Unfit, Values
 from .groups import GROUP
@@ -47,11 +47,16 @@ async def _send(watched: Watched, values: Values, pins: Pins) -> Plan:
 
     async def do() -> str:
         receipt = await watched.admin.send_once(message, queue)
-        return f"{receipt.status}: id {receipt.msg_id}, offset {receipt.queue_offset}"
+        return Text(
+            "%(status)s: id %(id)s, offset %(offset)s",
+            status=receipt.status,
+            id=receipt.msg_id,
+            offset=receipt.queue_offset,
+        )
 
     after = Text(
-        "%(count)s bytes, tag %(tag)s",
-        count=f"{len(message.body):,}",
+        "%(size)s, tag %(tag)s",
+        size=counted(len(message.body), "1 byte", "%(count)s bytes"),
         tag=message.tags or Text("none"),
     )
     place = Text(
@@ -91,7 +96,7 @@ def message_of(values: Values) -> Message:
         message.check()
         message.all_properties()
     except IllegalMessageError as wrong:
-        raise Unfit(str(wrong)) from None
+        raise Unfit(text_of(wrong)) from None
     return message
 
 
@@ -101,7 +106,7 @@ async def stored(watched: Watched, offset_id: str) -> tuple[str, str, Record]:
     try:
         host, _ = parse_offset_message_id(offset_id)
     except ValueError as wrong:
-        raise Unfit(str(wrong)) from None
+        raise Unfit(text_of(wrong)) from None
     text = ".".join(map(str, host[:-PORT_BYTES])) if len(host) == 4 + PORT_BYTES else ""
     address = f"{text}:{int.from_bytes(host[-PORT_BYTES:], 'big')}"
     for name, known in (await watched.admin.masters()).items():
@@ -132,10 +137,10 @@ async def _resend(watched: Watched, values: Values, pins: Pins) -> Plan:
     plan = Plan(
         notes=[
             Text(
-                "the message: %(id)s of %(topic)s, %(count)s bytes",
+                "the message: %(id)s of %(topic)s, %(size)s",
                 id=id_of(record),
                 topic=record.topic,
-                count=f"{len(record.body):,}",
+                size=counted(len(record.body), "1 byte", "%(count)s bytes"),
             )
         ]
     )
@@ -154,7 +159,13 @@ async def _resend(watched: Watched, values: Values, pins: Pins) -> Plan:
     async def do() -> str:
         found = await watched.admin.consume_at(address, group, client, values["id"], record.topic)
         if found.consume_result != SUCCESS:
-            raise ClientError(f"the member answered {found.consume_result}: {found.remark or ''}")
+            raise ClientError(
+                Text(
+                    "the member answered %(result)s: %(remark)s",
+                    result=found.consume_result,
+                    remark=quoted(found.remark or ""),
+                )
+            )
         return Text(
             "consumed in %(ms)s ms; its offset and its retries stay", ms=found.spent_time_mills
         )
@@ -186,9 +197,9 @@ async def _cancel(watched: Watched, values: Values, pins: Pins) -> Plan:
     handle = recall_handle.encode(topic, broker, due + 1, pairs.get(props.UNIQ_KEY, ""))
     do = partial(watched.admin.recall_at, addresses[broker], topic, handle)
     before = Text(
-        "waits for %(time)s, %(count)s bytes to topic %(topic)s",
+        "waits for %(time)s, %(size)s to topic %(topic)s",
         time=time_text(due),
-        count=f"{len(record.body):,}",
+        size=counted(len(record.body), "1 byte", "%(count)s bytes"),
         topic=topic,
     )
     plan.changes.append(
@@ -214,7 +225,7 @@ async def _timer(watched: Watched, broker: str, key: str) -> Record:
             raise Unfit("message %(key)s was cancelled already", key=key)
         if one.properties[props.TIMER_OUT_MS].isdecimal():
             return one
-    more = "; " + "; ".join(found.faults) if found.faults else ""
+    more = Text("; %(faults)s", faults=joined("; ", found.faults)) if found.faults else ""
     raise Unfit(
         "no message %(key)s waits for a time on %(broker)s; one that waits for a delay "
         "level can't be cancelled%(more)s",

@@ -282,7 +282,7 @@ def _condition(values: Values) -> Predicate | None:
     try:
         return predicate(words.expression, fields=True, is_whole=True)
     except SqlError as wrong:
-        raise Unfit(str(wrong)) from None
+        raise Unfit(text_of(wrong)) from None
 
 
 def _check(watched: Watched, values: Values) -> None:

@@ -5,19 +5,19 @@ from functools import partial
 
 from ...client.cluster.route import QUEUES_MAX
 from ...protocol.bodies.topic import TopicConfig
-from ...protocol.errors import Refusal
 from ...protocol.headers.topics import UpdateTopic
-from ...protocol.names import check_topic, is_system_topic
+from ...protocol.names import is_system_topic
 from ..clusters.clusters import Watched
 from ..texts import Text, counted, joined
 from .action import Action, Change, Field, Pins, Plan, Unfit, Values
+from .names import fit_topic
 from .places import ask_all, chosen, masters_of, mind_absent, refuse_nothing, topic_on
 
 TYPES = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "UNSPECIFIED")
 TYPE = "message.type"
 PERMS = {"read and write": 6, "read": 4, "write": 2, "none": 0}
 NAMES_OF_PERMS = {value: name for name, value in PERMS.items()}
-NOT_THERE = Text("not there")
+NOT_THERE, DELETED = Text("not there"), Text("deleted")
 
 
 def told(config: TopicConfig | None) -> str:
@@ -38,8 +38,8 @@ def setting(write: int, read: int, perm: int, order: bool, kind: str) -> str:
     name = NAMES_OF_PERMS.get(perm)
     may = Text(name) if name else Text("permission %(perm)s", perm=perm)
     words: list[str] = [
-        Text("%(write)s write queues", write=write),
-        Text("%(read)s read queues", read=read),
+        counted(write, "1 write queue", "%(count)s write queues"),
+        counted(read, "1 read queue", "%(count)s read queues"),
         may,
     ]
     if order:
@@ -66,9 +66,9 @@ def wanted(topic: str, values: Values, had: TopicConfig | None) -> UpdateTopic:
 async def _put(watched: Watched, values: Values, is_new: bool) -> Plan:
     topic = values["topic"]
     try:
-        check_topic(topic)
-    except Refusal as wrong:
-        raise Unfit(wrong.remark or Text("the topic's name can't be used")) from None
+        fit_topic(topic)
+    except Unfit as wrong:
+        raise wrong.at("topic") from None
     if is_system_topic(topic):
         raise Unfit("topic %(topic)s is the system's own; choose another name", topic=topic)
     addresses = await chosen(watched, values["brokers"])
@@ -123,13 +123,15 @@ async def _delete(watched: Watched, values: Values, pins: Pins) -> Plan:
     total = 0
     for name, stats in found.items():
         total += stats.messages
-        before = Text(
-            "%(count)s queues, %(messages)s messages",
-            count=len(stats.offset_table),
-            messages=f"{stats.messages:,}",
+        before = joined(
+            ", ",
+            [
+                counted(len(stats.offset_table), "1 queue", "%(count)s queues"),
+                counted(stats.messages, "1 message", "%(count)s messages"),
+            ],
         )
         do = partial(watched.admin.drop_topic, addresses[name], topic)
-        plan.changes.append(Change(Text("broker %(name)s", name=name), before, NOT_THERE, do))
+        plan.changes.append(Change(Text("broker %(name)s", name=name), before, DELETED, do))
     plan.sentence = counted(
         total,
         "Delete topic %(topic)s with its message",
@@ -141,7 +143,7 @@ async def _delete(watched: Watched, values: Values, pins: Pins) -> Plan:
     if groups:
         plan.note("groups that read it or have read it: %(groups)s", groups=", ".join(groups[:50]))
     forget = partial(watched.admin.forget_topic, topic)
-    plan.changes.append(Change(Text("name servers"), Text("known"), NOT_THERE, forget, phase=1))
+    plan.changes.append(Change(Text("name servers"), Text("known"), DELETED, forget, phase=1))
     return plan
 
 

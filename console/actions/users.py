@@ -17,7 +17,7 @@ from ...protocol.errors import Refusal
 from ...protocol.security import policies
 from ..access.rights import Right
 from ..clusters.clusters import Watched
-from ..texts import Text, joined
+from ..texts import Text, joined, text_of
 from .action import Action, Change, Field, Pins, Plan, Unfit, Values
 from .places import every_broker
 
@@ -158,7 +158,7 @@ def entry_of(values: Values) -> PolicyEntryInfo:
     try:
         resource = policies.resource_of(values["resource"]).key
     except Refusal as wrong:
-        raise Unfit(str(wrong.remark)) from None
+        raise Unfit(text_of(wrong)) from None
     actions = [one.strip() for one in values["actions"].split(",") if one.strip()]
     odd = [one for one in actions if one not in ACTIONS_OF_RULES]
     if odd or not actions:

@@ -22,6 +22,7 @@ from ...protocol.headers.groups import ConsumeStats as ConsumeStatsHeader
 from ...protocol.headers.topics import QueryConsumeTimeSpan, QueryMessage, TopicName
 from ...protocol.message.record import Record, decode_all
 from ...protocol.wire import Int32, Int64
+from ..texts import Text
 from .changing import Changing
 
 EVER_MS = 2**63 - 1
@@ -59,7 +60,9 @@ class Asking(Changing):
             if broker.broker_addrs
         }
         if not found:
-            raise NoRouteError(f"no broker of topic {topic} is there now; check the brokers")
+            raise NoRouteError(
+                Text("no broker of topic %(topic)s is there now; check the brokers", topic=topic)
+            )
         return found
 
     async def lacks_master(self, topic: str, broker: str) -> bool:

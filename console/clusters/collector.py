@@ -16,6 +16,7 @@ from ...client.base.identity import monotonic, now_ms
 from ...client.errors import AerobeeError, BrokerError
 from ...protocol.bodies.summaries import GroupSummary, GroupTopicSummary, TopicSummary
 from ...protocol.names import RETRY_PREFIX
+from ..texts import Text, text_of
 from .asking import Asking
 from .history import History
 from .pace import Pace
@@ -148,7 +149,7 @@ class Collector:
                 await self._find_brokers()
                 self.wrong = None
             except AerobeeError as wrong:
-                self.wrong = str(wrong)
+                self.wrong = text_of(wrong)
                 self.sampled.set()
             await asyncio.sleep(SAMPLE_SECONDS)
 
@@ -173,7 +174,7 @@ class Collector:
                 self._drop(key)
                 del self.brokers[key]
             elif broker.wrong is None:
-                self._missed(broker, "the name servers do not list it any more")
+                self._missed(broker, Text("the name servers do not list it any more"))
         if not found:
             self.sampled.set()
 
@@ -191,10 +192,10 @@ class Collector:
                 await self._publish()
                 await self._remember(broker)
             except (AerobeeError, OSError) as wrong:
-                self._missed(broker, str(wrong))
+                self._missed(broker, text_of(wrong))
             except Exception as wrong:  # an answer that is nonsense is that broker's fault alone
                 log.warning("broker %s at %s: %r", broker.name, broker.address, wrong)
-                self._missed(broker, f"its answer can't be used: {wrong}")
+                self._missed(broker, Text("its answer can't be used: %(wrong)s", wrong=wrong))
             if broker.wrong is not None:
                 await self._publish()
             await asyncio.sleep(max(0.5, until - self._clock()))

@@ -12,7 +12,7 @@ from ...protocol.command import Command
 from ...protocol.errors import Refusal
 from ...protocol.headers.controller import ElectMaster, GetMetadataResponse
 from ...protocol.wire import Header
-from ..texts import Text
+from ..texts import Text, quoted, text_of
 
 TIMEOUT_S = 5.0
 
@@ -46,11 +46,21 @@ async def replicas_of(peers: Peers, controllers: list[str], name: str) -> Replic
     try:
         found = BrokerReplicasInfo.decode(answer.body or b"{}").replicas_info_table.get(name)
     except ValueError as wrong:
-        raise ClientError(f"controller {leader}: its members can't be read: {wrong}") from None
+        raise ClientError(
+            Text(
+                "controller %(leader)s: its members can't be read: %(wrong)s",
+                leader=leader,
+                wrong=wrong,
+            )
+        ) from None
     if found is None:
         raise ClientError(
-            f"controller {leader} knows no broker name {name}; a broker with "
-            f"enableControllerMode=true and controllerAddr={leader} joins it by itself"
+            Text(
+                "controller %(leader)s knows no broker name %(name)s; a broker with "
+                "enableControllerMode=true and controllerAddr=%(leader)s joins it by itself",
+                leader=leader,
+                name=name,
+            )
         )
     return Replicas(
         leader,
@@ -87,7 +97,7 @@ def told(name: str, found: Replicas, since: str) -> Text:
 
 async def leader_of(peers: Peers, controllers: list[str]) -> str:
     """The address of the controller that leads; ClientError."""
-    wrong: object = "none is given"
+    wrong: object = Text("none is given")
     for address in controllers:
         try:
             answer = await _ask(peers, address, codes.CONTROLLER_GET_METADATA_INFO)
@@ -98,8 +108,8 @@ async def leader_of(peers: Peers, controllers: list[str]) -> str:
         leader = address if found.is_leader else found.controller_leader_address
         if leader:
             return leader
-        wrong = f"{address} knows no leader"
-    raise ClientError(f"no controller leads: {wrong}")
+        wrong = Text("%(address)s knows no leader", address=address)
+    raise ClientError(Text("no controller leads: %(wrong)s", wrong=wrong))
 
 
 async def elect(peers: Peers, leader: str, cluster: str, name: str, broker_id: int) -> None:
@@ -135,7 +145,14 @@ async def _ask(
     try:
         answer = await peers.request(address, code, header, body, TIMEOUT_S)
     except (ConnectionError, TimeoutError) as wrong:
-        raise ClientError(str(wrong)) from None
+        raise ClientError(text_of(wrong)) from None
     if answer.code != codes.SUCCESS:
-        raise ClientError(f"{address} answers {answer.code}: {answer.remark}")
+        raise ClientError(
+            Text(
+                "%(address)s answers %(code)s: %(remark)s",
+                address=address,
+                code=answer.code,
+                remark=quoted(str(answer.remark)),
+            )
+        )
     return answer

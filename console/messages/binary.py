@@ -5,6 +5,8 @@ from typing import Any
 
 import msgpack
 
+from ..texts import Text, quoted
+
 BYTES_MAX = 64 << 10  # of a body that is read; this bounds the time, too
 DEPTH_MAX = 64
 BEGINS = frozenset(bytes([one]) for one in (*range(0x80, 0xA0), *range(0xDC, 0xE0)))
@@ -21,13 +23,20 @@ def from_msgpack(body: bytes) -> Any:
     Bytes are hexadecimal, extensions a map of their type and bytes; names of maps are texts.
     """
     if len(body) > BYTES_MAX:
-        raise ValueError(f"a body of {len(body):,} bytes is not read, the limit is {BYTES_MAX:,}")
+        raise ValueError(
+            Text(
+                "a body of %(size)s bytes is not read, the limit is %(limit)s",
+                size=f"{len(body):,}",
+                limit=f"{BYTES_MAX:,}",
+            )
+        )
     try:
         found = msgpack.unpackb(body, raw=False, strict_map_key=False)
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as wrong:
-        raise ValueError(f"it is no msgpack: {wrong or type(wrong).__name__}") from None
+        why = quoted(str(wrong) or type(wrong).__name__)
+        raise ValueError(Text("it is no msgpack: %(why)s", why=why)) from None
     if not isinstance(found, dict | list):
-        raise ValueError("it is no map or array")
+        raise ValueError(Text("it is no map or array"))
     return _jsonable(found, 0)
 
 
@@ -38,7 +47,7 @@ def written(value: Any) -> str:
 
 def _jsonable(value: Any, depth: int) -> Any:
     if depth > DEPTH_MAX:
-        raise ValueError(f"it is nested more than {DEPTH_MAX} deep")
+        raise ValueError(Text("it is nested more than %(limit)s deep", limit=DEPTH_MAX))
     if isinstance(value, dict):
         return {_name(key): _jsonable(one, depth + 1) for key, one in value.items()}
     if isinstance(value, msgpack.ExtType):

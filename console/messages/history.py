@@ -25,7 +25,7 @@ from ...protocol.message.record import Record
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from ..clusters.asking import Asking
 from ..clusters.samples import GroupRow
-from ..texts import Text, counted, joined
+from ..texts import Text, counted, joined, text_of
 from .shown import id_of, unpacked
 
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
@@ -153,7 +153,7 @@ async def _whole(
             why = Text("no group reads %(topic)s", topic=topic)
             steps.append(Step(None, Text("no group reads the topic"), proof, why=why))
     except AerobeeError as wrong:
-        steps.append(Step(None, Text("which groups read the topic is not known"), str(wrong)))
+        steps.append(Step(None, Text("which groups read the topic is not known"), text_of(wrong)))
     groups = sorted({*groups, *(one for one in traced if one)})
     for group in groups[:GROUPS_MAX]:
         steps += traced.get(group, [])
@@ -229,7 +229,7 @@ async def _retries(
         found, wrong = await _query(admin, name, key)
         if wrong not in (None, ABSENT):
             steps.append(
-                Step(None, Text("what %(name)s has is not known", name=name), str(wrong), group)
+                Step(None, Text("what %(name)s has is not known", name=name), wrong, group)
             )
         for one in found:
             proof = Text("a record in %(name)s", name=name)
@@ -319,7 +319,7 @@ async def _in_group(
         progress = await admin.progress_at(place.address, group, place.queue.topic)
         online = await admin.members_at(place.address, group)
     except AerobeeError as wrong:
-        return [Step(None, Text("how far the group is is not known"), str(wrong), group)]
+        return [Step(None, Text("how far the group is is not known"), text_of(wrong), group)]
     if online is not None and online.message_model == BROADCASTING:
         what = Text("goes to every member; whether it was processed is not known")
         why = Text("the group is broadcasting, so each member keeps its own offset")
@@ -506,7 +506,7 @@ async def _query(admin: Asking, topic: str, key: str) -> tuple[list[Record], str
     except TimeoutError:
         return [], Text("no answer within 5 s")
     except AerobeeError as wrong:
-        return [], str(wrong)
+        return [], text_of(wrong)
     return sorted(found.values(), key=lambda one: (one.store_ms, one.log_offset)), None
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.message import DecodeError
 
+from ..texts import Text
 from .binary import BYTES_MAX, written
 
 FILE_BYTES_MAX = 16 << 20
@@ -54,21 +55,28 @@ class ProtobufTypes:
     def value(self, name: str, body: bytes) -> Any:
         """A body as values of JSON; ValueError, which says why, when it is none of this type."""
         if name not in self.names:
-            raise ValueError(f"there is no type {name[:255]!r} in the file of descriptors")
+            raise ValueError(
+                Text("there is no type %(name)s in the file of descriptors", name=f"{name[:255]!r}")
+            )
         if len(body) > BYTES_MAX:
             raise ValueError(
-                f"a body of {len(body):,} bytes is not read as {name}, the limit is {BYTES_MAX:,}"
+                Text(
+                    "a body of %(size)s bytes is not read as %(name)s, the limit is %(limit)s",
+                    size=f"{len(body):,}",
+                    name=name,
+                    limit=f"{BYTES_MAX:,}",
+                )
             )
         found = message_factory.GetMessageClass(self._pool.FindMessageTypeByName(name))()
         try:
             found.ParseFromString(body)
             if body and not found.ListFields():
-                raise ValueError("it has no field of this type")
+                raise ValueError(Text("it has no field of this type"))
             return json_format.MessageToDict(
                 found, preserving_proto_field_name=True, descriptor_pool=self._pool
             )
         except (DecodeError, ValueError, TypeError, RecursionError, json_format.Error) as wrong:
-            raise ValueError(f"it is no {name}: {wrong}") from None
+            raise ValueError(Text("it is no %(name)s: %(wrong)s", name=name, wrong=wrong)) from None
 
 
 def _collect(prefix: str, types: object, names: list[str]) -> None:

@@ -66,7 +66,7 @@ class Batch(msgspec.Struct, tag=True):
     why: Said | str | None = None
     cursor: str | None = None
     faults: list[Said | str] = []
-    wrong: str | None = None
+    wrong: Said | str | None = None
     is_last: bool = False
 
     def progress(self) -> Progress:

@@ -20,10 +20,11 @@ from ...client.errors import AerobeeError
 from ...client.pull.reader import Reader
 from ...protocol.filters.sql92 import Predicate, SqlError, predicate
 from ...protocol.message.record import Record
+from ..texts import Text, text_of
 from .fields import Bodiless, Reads
 from .newest import newest_first
 from .search import BadCursor, Progress, search
-from .search_frames import Asked, Batch, Leave, More, Start, batch_of, frame, read_frame
+from .search_frames import Asked, Batch, Leave, More, Start, batch_of, frame, read_frame, said
 from .shown import Types
 
 NICENESS = 10
@@ -55,11 +56,14 @@ class Served:
         try:
             await self._search(asked)
         except (AerobeeError, BadCursor, SqlError, ValueError) as wrong:
-            last.wrong = str(wrong)
+            last.wrong = said(text_of(wrong))
         except MemoryError:
-            last.wrong = (
-                f"it needs more than {MEMORY_BYTES_MAX:,} bytes of memory, the limit of its "
-                "process; choose a shorter time"
+            last.wrong = said(
+                Text(
+                    "it needs more than %(limit)s bytes of memory, the limit of its process; "
+                    "choose a shorter time",
+                    limit=f"{MEMORY_BYTES_MAX:,}",
+                )
             )
         finally:
             del self._tasks[asked.number], self._room[asked.number]

@@ -17,7 +17,7 @@ import msgspec
 from ...client.errors import ClientError
 from ...protocol.message.record import Record
 from ..clusters.clusters import Watched
-from ..texts import Text, TextError
+from ..texts import Text, TextError, quoted
 from .search import Progress
 from .search_frames import (
     Asked,
@@ -26,6 +26,7 @@ from .search_frames import (
     More,
     Start,
     frame,
+    heard,
     read_frame,
     told,
 )
@@ -150,19 +151,19 @@ async def _found(child: "_Child", asked: Start) -> AsyncGenerator[Record | Progr
                 async with asyncio.timeout(BATCH_SECONDS):
                     batch = await batches.get()
             except TimeoutError:
-                child.kill(f"it said nothing for {BATCH_SECONDS:g} s")
+                child.kill(Text("it said nothing for %(seconds)s s", seconds=f"{BATCH_SECONDS:g}"))
                 batch = None
             if batch is None:
                 last.why = Text(
                     "the process of the searches has ended (%(how)s); go on, or search again",
-                    how=child.how or "it was killed",
+                    how=child.how or Text("it was killed"),
                 )
                 yield last
                 return
             if batch.wrong is not None:
                 if not has_begun:
-                    raise ClientError(batch.wrong)
-                last.why = batch.wrong
+                    raise ClientError(heard(batch.wrong))
+                last.why = heard(batch.wrong)
                 yield last
                 return
             has_begun = True
@@ -205,8 +206,11 @@ class _Child:
             )
         except OSError as wrong:
             raise ClientError(
-                f"the process of the searches can't be started: {wrong.strerror}; free memory, or "
-                "end other processes"
+                Text(
+                    "the process of the searches can't be started: %(why)s; free memory, or end "
+                    "other processes",
+                    why=quoted(wrong.strerror or ""),
+                )
             ) from None
         return cls(process)
 
@@ -258,7 +262,7 @@ class _Child:
             async with asyncio.timeout(END_SECONDS):
                 await asyncio.shield(self.reading)
         except TimeoutError:
-            self.kill(f"it did not end within {END_SECONDS:g} s")
+            self.kill(Text("it did not end within %(seconds)s s", seconds=f"{END_SECONDS:g}"))
             await self.reading
 
     async def _read(self) -> None:
@@ -271,10 +275,16 @@ class _Child:
                 if batch.number in self._batches:
                     self._batches[batch.number].put_nowait(batch)
         except (ValueError, msgspec.MsgspecError) as wrong:
-            self.kill(f"its answer can't be used: {wrong}")
+            self.kill(Text("its answer can't be used: %(wrong)s", wrong=wrong))
         code = await self._process.wait()
-        self.how = self.how or (f"signal {-code}" if code < 0 else f"code {code}")
+        self.how = self.how or _end_of(code)
         if self._batches:
             log.warning("the process of the searches has ended: %s", self.how)
         for waiting in self._batches.values():
             waiting.put_nowait(None)
+
+
+def _end_of(code: int) -> Text:
+    if code < 0:
+        return Text("signal %(number)s", number=-code)
+    return Text("code %(number)s", number=code)

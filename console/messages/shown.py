@@ -64,7 +64,7 @@ def shown(
     try:
         body = unpacked(record)
     except (Malformed, CompressionMissing) as wrong:
-        return Shown("none", "", None, str(wrong))
+        return Shown("none", "", None, text_of(wrong))
     if bodies != Bodies.SHOWN:
         return _less(body, bodies)
     if not wanted:
@@ -90,7 +90,7 @@ def _read(body: bytes) -> Shown:
         try:
             kind, text = "msgpack", written(from_msgpack(body))
         except ValueError as wrong:
-            why = str(wrong) if may_be_msgpack(body) else None
+            why = text_of(wrong) if may_be_msgpack(body) else None
             note = _joined(_cut(len(body), HEX_BYTES_MAX, Text("bytes")), why)
             return Shown("hex", _hex(body[:HEX_BYTES_MAX]), len(body), note)
     if kind == "text" and text[:1] in ("{", "[") and len(text) <= SHOWN_CHARS_MAX:

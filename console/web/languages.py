@@ -13,7 +13,7 @@ from aiohttp import web
 from jinja2 import Environment
 from markupsafe import Markup
 
-from ..texts import Text
+from ..texts import SEPARATORS, Text
 
 FOLDER = Path(__file__).parent / "texts"
 COOKIE = "aerobee-language"
@@ -44,9 +44,11 @@ class Language:
         is."""
         if not isinstance(text, Text):
             return text
-        return self.say(text.pattern) % {
-            name: self.local(value) for name, value in text.values.items()
-        }
+        pattern = self.say(text.pattern)
+        if pattern.startswith("%(part0)s"):  # joined by signs that the language has, too
+            for sign in SEPARATORS:
+                pattern = pattern.replace(sign, self.say(sign))
+        return pattern % {name: self.local(value) for name, value in text.values.items()}
 
 
 def _read(code: str) -> dict[str, str]:

@@ -22,7 +22,17 @@ from aiohttp import web
 from ...protocol.names import SYSTEM_GROUPS, is_system_group
 from ..access.audit import AuditFailed, Entry
 from ..access.rights import Right
-from ..actions.action import Action, Changed, Outcome, Plan, Unfit, apply, confirmed, preview
+from ..actions.action import (
+    Action,
+    Changed,
+    Outcome,
+    Plan,
+    Unfit,
+    Values,
+    apply,
+    confirmed,
+    preview,
+)
 from ..actions.definitions import export
 from ..actions.drafts import KEPT_MS, LEFT_FORM_BYTES_MAX
 from ..actions.kept import Kept
@@ -244,10 +254,7 @@ class ActionPages:
             "plan": made.plan,
             "preview": made.ident,
             "wanted": action.wanted(values),
-            "sentence": made.plan.sentence
-            or Text(
-                "%(title)s: %(target)s", title=Text(action.title), target=action.target(values)
-            ),
+            "sentence": made.plan.sentence or _sentence(action, values),
             "typed": typed,
             "fault": fault,
         }
@@ -500,6 +507,12 @@ class ActionPages:
     async def _fields(self, request: web.Request) -> dict[str, str]:
         guard = self._access.guard
         return await guard.form(request, guard.session_of(request))
+
+
+def _sentence(action: Action, values: Values) -> Text:
+    """What an action does, where its plan does not say so itself."""
+    title, target = Text(action.title), action.target(values)
+    return title if target == title else Text("%(title)s: %(target)s", title=title, target=target)
 
 
 def told(outcomes: list[Outcome]) -> dict[str, Any]:

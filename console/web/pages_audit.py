@@ -24,7 +24,7 @@ async def audit(context: RequestContext) -> answers.Audit:
         raise BadQuery(
             "result is %(result)s; give one of %(ending)s",
             result=f"{result[:80]!r}",
-            ending=", ".join(Ending),
+            ending=", ".join(f"'{one}'" for one in Ending),
         )
     rows: list[answers.AuditRow] = [
         {"act": one, "links": _links(context, one)}

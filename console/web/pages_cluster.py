@@ -22,7 +22,7 @@ from ..findings.rules import (
     of_broker,
     other_masters,
 )
-from ..texts import Text
+from ..texts import Text, text_of
 from . import answers
 from .request_context import BadQuery, RequestContext, cut_at, listed, patient
 
@@ -173,7 +173,7 @@ async def access(context: RequestContext) -> answers.Access:
     except AerobeeError as wrong:
         is_off = isinstance(wrong, BrokerError) and await is_open(context.watched)
         return {
-            "fault": None if is_off else str(wrong),
+            "fault": None if is_off else text_of(wrong),
             "is_off": is_off,
             "users": [],
             "rules": [],
@@ -220,7 +220,7 @@ def _may(context: RequestContext, lists: dict[str, Any]) -> list[answers.May]:
     try:
         resource = policies.resource_of(context.required("resource"))
     except Refusal as wrong:
-        raise BadQuery(str(wrong.remark)) from None
+        raise BadQuery(text_of(wrong)) from None
     address = policies.address_of(ip)
     need = policies.Need(resource.kind, resource.name, (action,))
     rows: list[answers.May] = []

@@ -3,7 +3,7 @@
 from operator import itemgetter
 
 from ..access.rights import Right
-from ..texts import Text
+from ..texts import Text, quoted
 from . import answers
 from .request_context import RequestContext, listed
 
@@ -28,7 +28,7 @@ async def lake(context: RequestContext) -> answers.Lake:
     rows: list[answers.LakeRow] = []
     for url, status in statuses.items():
         if status.failure and not context.visitor.is_limited:
-            faults[url] = Text("the lake at %(url)s: %(why)s", url=url, why=status.failure)
+            faults[url] = Text("the lake at %(url)s: %(why)s", url=url, why=quoted(status.failure))
         for each in status.tables:
             if not context.may(Right.VIEW, topic=each.topic):
                 continue
@@ -47,9 +47,9 @@ async def lake(context: RequestContext) -> answers.Lake:
                     "snapshot": each.in_table.snapshot,
                     "committed_ms": each.in_table.committed_ms or None,
                     "failure": each.failure,
-                    "last_failure": each.last_failure,
+                    "last_failure": quoted(each.last_failure),
                     "last_failure_ms": each.last_failure_ms or None,
-                    "upkeep_failure": each.upkeep_failure,
+                    "upkeep_failure": quoted(each.upkeep_failure),
                     "last_upkeep_ms": each.last_upkeep_ms or None,
                 }
             )

@@ -25,7 +25,7 @@ from ..messages.history import Step, given_up, history_of, history_of_deleted
 from ..messages.newest import newest_first
 from ..messages.search import HITS_MAX, Progress, places
 from ..messages.shown import brief, id_of, shown
-from ..texts import Text, TextError, joined
+from ..texts import Text, TextError, joined, text_of
 from ..times import TIME_MS_MAX
 from . import answers
 from .request_context import (
@@ -191,7 +191,7 @@ async def dead_letters(context: RequestContext) -> answers.DeadLetters:
         except NoRouteError:
             return []  # it is gone since it was sampled
         except AerobeeError as wrong:
-            faults.append(str(wrong))
+            faults.append(text_of(wrong))
             return []
         faults.extend(progress.faults)
         return found
@@ -345,7 +345,9 @@ async def _one(context: RequestContext) -> tuple[MessageQueue, Record]:
     try:
         records = decode_all(pulled.body)
     except Malformed as wrong:
-        raise ClientError(f"the broker gave a broken message: {wrong}") from None
+        raise ClientError(
+            Text("the broker gave a broken message: %(wrong)s", wrong=wrong)
+        ) from None
     if not records or records[0].queue_offset != offset:
         raise NotFound(
             "no message is at offset %(offset)s of queue %(queue_id)s any more",
@@ -376,7 +378,7 @@ def condition_of(context: RequestContext, text: str) -> Predicate | None:
     try:
         found = predicate(text, fields=True, is_whole=True)
     except SqlError as wrong:
-        refused = BadExpression(str(wrong))
+        refused = BadExpression(text_of(wrong))
         refused.at = wrong.at
         raise refused from None
     if context.visitor.bodies == Bodies.SHOWN:

@@ -12,6 +12,7 @@ from ...protocol.versions import version_name
 from ..access.rights import Right
 from ..clusters.history import SPAN_MS, Points, summed
 from ..clusters.proxies import Proxied
+from ..texts import text_of
 from . import answers
 from .pages_cluster import is_internal, rates
 from .request_context import (
@@ -77,7 +78,7 @@ async def topic(context: RequestContext) -> answers.Topic:
     try:
         settings = await patient(admin.topic_config(name))
     except AerobeeError as wrong:
-        fault = str(wrong)
+        fault = text_of(wrong)
     groups: list[answers.TopicGroup] = [
         {
             "group": group.name,

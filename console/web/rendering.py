@@ -80,7 +80,7 @@ def _final(value: Any, language: Language) -> Any:
     if value is None:
         return unknown(language)
     if isinstance(value, str) and not isinstance(value, Markup):
-        return visible(value)
+        return visible(str(language.local(value)))
     return value
 
 

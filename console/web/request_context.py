@@ -17,8 +17,8 @@ from ..clusters.clusters import Clusters, Watched
 from ..clusters.samples import BrokerSample, GroupRow, TopicRow
 from ..messages.searches import Searches
 from ..messages.shown import Types
-from ..texts import Text, TextError
-from ..times import time_ms
+from ..texts import Text, TextError, text_of
+from ..times import BadTime, time_ms
 from .answers import Listed, Samples
 
 ROWS, PAGES_MAX = 50, 1_000_000  # of a list: rows on a page, and pages
@@ -169,8 +169,8 @@ class RequestContext:
             return default
         try:
             return time_ms(text)
-        except ValueError as wrong:
-            raise BadQuery(f"{name}: {wrong}") from None
+        except BadTime as wrong:
+            raise BadQuery("%(label)s: %(wrong)s", label=name, wrong=wrong) from None
 
     def required(self, name: str) -> str:
         """A parameter that must be there."""
@@ -236,7 +236,7 @@ class RequestContext:
                     seconds=f"{ASK_SECONDS:g}",
                 )
             except AerobeeError as wrong:
-                faults[broker.name] = str(wrong)
+                faults[broker.name] = text_of(wrong)
 
         await asyncio.gather(*map(one, brokers))
         return found, faults
@@ -248,7 +248,9 @@ async def patient(work: Awaitable[Result]) -> Result:
         async with asyncio.timeout(ASK_SECONDS):
             return await work
     except TimeoutError:
-        raise ClientError(f"no answer within {ASK_SECONDS:g} s; look at the brokers") from None
+        raise ClientError(
+            Text("no answer within %(seconds)s s; look at the brokers", seconds=f"{ASK_SECONDS:g}")
+        ) from None
 
 
 def listed(

@@ -35,10 +35,13 @@ Predicate = Callable[[Properties], bool]
 
 class SqlError(ValueError):
     """An expression that can't be used: the fault and its position, `at` counted from 0; None for
-    the whole."""
+    the whole. `pattern` is the fault with `%(name)s` for each of its `values`, which are an error's
+    own where it has one inside."""
 
-    def __init__(self, text: str, at: int | None = None) -> None:
-        super().__init__(text)
+    def __init__(self, pattern: str, at: int | None = None, /, **values: object) -> None:
+        super().__init__(pattern % values)
+        self.pattern = pattern
+        self.values = values
         self.at = at
 
 
@@ -146,8 +149,9 @@ def predicate(text: str, *, fields: bool = False, is_whole: bool = False) -> Pre
     """
     if len(text) > TEXT_CHARS_MAX:
         raise SqlError(
-            f"the SQL92 expression has {len(text)} characters, the limit is {TEXT_CHARS_MAX}; "
-            "shorten it"
+            "the SQL92 expression has %(count)s characters, the limit is %(limit)s; shorten it",
+            count=len(text),
+            limit=TEXT_CHARS_MAX,
         )
     run = _parse(text, fields, is_whole)
 
@@ -162,28 +166,34 @@ def predicate(text: str, *, fields: bool = False, is_whole: bool = False) -> Pre
 
 def _parse(text: str, fields: bool, is_whole: bool) -> Evaluate:
     state = _parser(fields=fields).parse_interactive(text)
-    at, shown = len(text), "its end"
+    at, shown = len(text), ""
     count, is_ignored = 0, False
     try:
         for token in _tokens(state.lexer_thread, state.parser_state, text, fields):
             at, shown = token.start_pos or 0, repr(str(token)[:32])
             count += 1
             if count > TOKENS_MAX:
-                raise _fault(at, f"it has more than {TOKENS_MAX} words, values and signs")
+                raise _fault(
+                    at, "it has more than %(limit)s words, values and signs", limit=TOKENS_MAX
+                )
             try:
                 state.feed_token(token)
             except UnexpectedToken:
                 is_ignored = True  # what follows, if what there is can stand alone
                 break
-            at, shown = len(text), "its end"
+            at, shown = len(text), ""
         whole: _Node = state.feed_eof()  # type: ignore[no-untyped-call]
     except UnexpectedCharacters as wrong:
         at = wrong.pos_in_stream or 0
-        raise _fault(at, f"{text[at]!r} begins nothing that is known here") from None
+        raise _fault(
+            at, "%(sign)s begins nothing that is known here", sign=repr(text[at])
+        ) from None
     except UnexpectedToken:
-        raise _fault(at, f"the expression can't be read on at {shown}") from None
+        if not shown:
+            raise _fault(at, "the expression can't be read on at its end") from None
+        raise _fault(at, "the expression can't be read on at %(shown)s", shown=shown) from None
     if is_ignored and is_whole:
-        raise _fault(at, f"RocketMQ reads no further than to {shown}")
+        raise _fault(at, "RocketMQ reads no further than to %(shown)s", shown=shown)
     return whole.run
 
 
@@ -204,9 +214,13 @@ def _tokens(thread: Any, state: Any, text: str, fields: bool) -> Iterator[Token]
             yield lexer.next_token(thread.state, state)
 
 
-def _fault(at: int, what: str) -> SqlError:
-    text = f"the SQL92 expression is wrong at character {at + 1}: {what}; correct it"
-    return SqlError(text, at)
+def _fault(at: int, pattern: str, /, **values: object) -> SqlError:
+    return SqlError(
+        "the SQL92 expression is wrong at character %(number)s: %(what)s; correct it",
+        at,
+        number=at + 1,
+        what=SqlError(pattern, at, **values),
+    )
 
 
 @v_args(inline=True)
@@ -294,7 +308,7 @@ class _Builder(Transformer[Token, _Node]):
     def whole(self, token: Token) -> _Node:
         at, digits = token.start_pos or 0, token.rstrip("lL")
         if len(digits) > 19 or int(digits) > LONG_MAX:
-            raise _fault(at, f"the number is above {LONG_MAX}")
+            raise _fault(at, "the number is above %(limit)s", limit=LONG_MAX)
         number = int(digits)
         return _constant(number if number <= INT_MAX else Long(number), at)
 
@@ -318,7 +332,7 @@ class _Builder(Transformer[Token, _Node]):
 def _node(run: Evaluate, *parts: _Node, is_boolean: bool = False) -> _Node:
     depth = 1 + max(part.depth for part in parts)
     if depth > DEPTH_MAX:
-        raise _fault(parts[0].at, f"it nests deeper than {DEPTH_MAX} operators")
+        raise _fault(parts[0].at, "it nests deeper than %(limit)s operators", limit=DEPTH_MAX)
     return _Node(run, parts[0].at, depth, is_boolean)
 
 
@@ -400,7 +414,7 @@ def _equal(left: _Node, right: _Node) -> _Node:
 def _ordered(left: _Node, sign: str, right: _Node) -> _Node:
     for side in (left, right):
         if side.is_boolean or (side.is_constant and type(side.value) not in (int, Long, float)):
-            raise _fault(side.at, f"this can't be compared by {sign}, only numbers can")
+            raise _fault(side.at, "this can't be compared by %(sign)s, only numbers can", sign=sign)
     decide, one, two = _ORDERS[sign], left.run, right.run
 
     def evaluate(properties: Properties) -> bool | None:

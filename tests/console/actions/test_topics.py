@@ -53,8 +53,8 @@ async def test_a_topic_is_deleted_with_its_messages(
         await producer.send(Message("gone", b"x"))
     plan = await runner.plan("topic-delete", topic="gone")
     assert rows(plan) == [
-        ("broker broker-a", "1 queues, 1 messages", "not there"),
-        ("name servers", "known", "not there"),
+        ("broker broker-a", "1 queue, 1 message", "deleted"),
+        ("name servers", "known", "deleted"),
     ]
     await runner.do("topic-delete", topic="gone")
     with pytest.raises(NoRouteError):

@@ -15,8 +15,9 @@ from aerobee.console.actions.brokers import ALLOWED
 from aerobee.console.actions.redrive import Phase
 from aerobee.console.actions.registry import ActionRegistry
 from aerobee.console.actions.topics import TYPES
+from aerobee.console.client_sentences import SENTENCES, SYSTEM_SENTENCES
 from aerobee.console.findings.rules import Severity
-from aerobee.console.texts import Text, TextError
+from aerobee.console.texts import SEPARATORS, Text, TextError
 from aerobee.console.web.languages import CHINESE, COOKIE, ENGLISH, accepted
 from aerobee.console.web.rendering import HERE, age, environment, number, size, spark, when
 from aerobee.console.web.routes import PAGES
@@ -24,6 +25,7 @@ from aerobee.console.web.themes import THEMES
 from aerobee.protocol import codes
 from aerobee.protocol.bodies.cluster import KVTable
 from aerobee.protocol.command import Response
+from aerobee.protocol.filters import sql92
 from jinja2 import nodes
 from yarl import URL
 
@@ -51,7 +53,12 @@ def texts_of_templates() -> Iterator[str]:
 
 
 def texts_of_programs() -> Iterator[str]:
-    """The patterns of `Text`, `Language.say`, plans and errors."""
+    """The patterns of `Text`, `Language.say`, plans and errors, the sentences of the client, and
+    the faults of expressions."""
+    yield from SENTENCES
+    yield from SYSTEM_SENTENCES
+    yield from SEPARATORS
+    yield from texts_of_expressions()
     errors = {"__init__", *(one.__name__ for one in TextError.__subclasses__())}
     for path in sorted(HERE.parent.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -66,6 +73,15 @@ def texts_of_programs() -> Iterator[str]:
                     # An error takes a text without values as it is, such as a broker's remark.
                     assert name not in errors or node.keywords, f"{path.name}:{node.lineno}"
                     yield text.value
+
+
+def texts_of_expressions() -> Iterator[str]:
+    """The patterns of `SqlError`."""
+    for node in ast.walk(ast.parse(Path(sql92.__file__).read_text("utf-8"))):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("SqlError", "_fault"):
+            texts = [one.value for one in node.args if isinstance(one, ast.Constant)]
+            assert texts or isinstance(node.args[0], ast.Name), f"line {node.lineno} has no pattern"
+            yield from map(str, texts)
 
 
 def words() -> Iterator[str]:
@@ -318,3 +334,20 @@ async def test_a_choice_is_one_of_ours_and_comes_from_our_pages(site: Site) -> N
         allow_redirects=False,
     ) as answer:
         assert answer.headers["Location"] == "/overview"
+
+
+def said_by(folder: str) -> Iterator[str]:
+    """The texts in the programs of a folder, those with values in their parts."""
+    for path in sorted((HERE.parents[1] / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def test_each_sentence_of_the_client_is_one_that_it_says() -> None:
+    text = "\n".join(
+        one for folder in ("client", "protocol", "console/clusters") for one in said_by(folder)
+    )
+    for sentence in SENTENCES:
+        for part in re.split(r"%\(\w+\)s", sentence):
+            assert part.strip(" :;") in text, sentence

@@ -79,7 +79,7 @@ async def test_actions_are_filtered_by_user_action_result_and_target(site: Site)
     assert "2 of 3 actions" in Parsed(await site.html("audit", user="bob")).text
     status, text, _ = await site.get("audit", result="fine")
     assert status == 400
-    assert "give one of done, partly done" in Parsed(text).text
+    assert "give one of 'done', 'partly done'" in Parsed(text).text
 
 
 async def test_a_file_that_is_read_in_part_is_said_to_be_cut(site: Site) -> None:
