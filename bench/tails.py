@@ -67,8 +67,9 @@ def tables(run: Run) -> list[Row]:
     ]
 
 
-def write_tables(store: Path) -> None:
-    """Write the files of a broker that has many topics, and groups with offsets in them."""
+def write_tables(store: Path, shared: str = "") -> None:
+    """Write the files of a broker that has many topics, and groups with offsets in them; with
+    `shared` each group has offsets in this topic, too."""
     config = store / "config"
     config.mkdir(parents=True)
     version = {"counter": 1, "stateVersion": 0, "timestamp": 1_700_000_000_000}
@@ -85,7 +86,9 @@ def write_tables(store: Path) -> None:
     }
     groups = {f"group-{name}": {"groupName": f"group-{name}"} for name in names}
     offsets = {
-        f"topic-{name}@group-{name}": {str(queue): 0 for queue in range(QUEUES)} for name in names
+        f"{topic}@group-{name}": {str(queue): 0 for queue in range(QUEUES)}
+        for name in names
+        for topic in filter(None, (f"topic-{name}", shared))
     }
     for name, table, entries in (
         ("topics", "topicConfigTable", topics),

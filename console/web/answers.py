@@ -83,7 +83,8 @@ class BrokerFact(TypedDict):
 
 class Overview(TypedDict):
     """A cluster. `waiting` are messages that groups have not consumed, `behind` the groups whose
-    oldest message waits longest, `histories` the rates of the last hour."""
+    oldest message waits longest, `histories` the rates of the span. `findings` are at most 100 of a
+    kind about groups; `more` counts the others."""
 
     clusters: list[ClusterFact]
     brokers: list[BrokerFact]
@@ -96,6 +97,7 @@ class Overview(TypedDict):
     dead_letters: int | None
     behind: list[GroupRow]
     findings: list[Finding]
+    more: int
     histories: dict[str, Points]
 
 
@@ -318,9 +320,11 @@ class Access(TypedDict):
 
 
 class Findings(TypedDict):
-    """The findings of `aerobee doctor`."""
+    """The findings of `aerobee doctor`. In a large cluster they are at most 100 of a kind about
+    groups; `more` counts the others."""
 
     findings: list[Finding]
+    more: int
     lines: list[str]
     note: str | None
 

@@ -10,7 +10,7 @@ from ..clusters.samples import BrokerSample
 from ..texts import Text
 from . import answers, broker_settings
 from .broker_settings import SETTINGS_MAX
-from .pages_cluster import broker_fact, sorted_brokers
+from .pages_cluster import broker_fact, drawn, sorted_brokers
 from .request_context import BadQuery, NotFound, RequestContext, cut_at
 
 COMPARED_MAX = 10  # brokers at once, each a column and a request
@@ -69,10 +69,7 @@ async def broker(context: RequestContext) -> answers.Broker:
         "is_its_version": is_its_version,
         "ha": slaves.get(name),
         "faults": [*dict.fromkeys([*faults, *away.values()])],
-        "history": {
-            way: context.watched.collector.history.points((way, name, number)).values
-            for way in ("in", "out")
-        },
+        "history": {way: drawn(context, (way, name, number)) for way in ("in", "out")},
     }
 
 

@@ -1,5 +1,6 @@
 """The pages about a whole cluster: overview, findings, producers, access."""
 
+from heapq import nlargest
 from typing import Any
 
 from ...client.errors import AerobeeError, BrokerError
@@ -9,9 +10,9 @@ from ...protocol.security import policies
 from ...protocol.versions import version_name
 from ..access.rights import Right
 from ..actions.places import is_open
-from ..clusters.history import Points, summed
+from ..clusters.history import SPAN_MS, Key, Points, summed
 from ..clusters.proxies import PROXIES_MAX
-from ..clusters.samples import BrokerSample, total
+from ..clusters.samples import BrokerSample, GroupRow, total
 from ..findings.examine import controlled, examine
 from ..findings.rules import (
     Finding,
@@ -26,7 +27,10 @@ from ..texts import Text, text_of
 from . import answers
 from .request_context import BadQuery, RequestContext, cut_at, listed, patient
 
-HOUR_MS = 3_600_000
+SPAN_MINUTES = SPAN_MS // 60_000
+DRAWN_POINTS = 120  # of a chart without script
+BEHIND_MAX = 10
+GROUP_FINDINGS_MAX = 100  # of one kind
 EXAMINED_MAX = 500  # topics and groups, which a full examination asks for one by one
 RULES_MAX = 1_000
 # As which a proxy of RocketMQ is a producer, for the checks of transactions.
@@ -38,7 +42,8 @@ async def overview(context: RequestContext) -> answers.Overview:
     collector = context.watched.collector
     masters = context.masters()
     topics = context.topics("users")
-    groups = [row for row in context.group_rows().values() if not is_internal(row.name)]
+    groups = _groups(context)
+    found, more = _sampled(context, groups)
     return {
         "clusters": [
             {
@@ -60,34 +65,52 @@ async def overview(context: RequestContext) -> answers.Overview:
         "dead_letters": total([0, *(row.dead_letters for row in groups)])
         if collector.is_whole
         else None,
-        "behind": sorted(
+        "behind": nlargest(
+            BEHIND_MAX,
             (row for row in groups if row.lag),
             key=lambda row: (row.lag_ms or 0, row.lag or 0),
-            reverse=True,
-        )[:10],
-        "findings": by_severity(_sampled(context)),
-        "histories": {way: rates(context, way, HOUR_MS).values for way in ("in", "out")},
+        ),
+        "findings": by_severity(found),
+        "more": more,
+        "histories": {way: drawn(context, *_of_masters(context, way)) for way in ("in", "out")},
     }
+
+
+def _groups(context: RequestContext) -> list[GroupRow]:
+    return [row for row in context.group_rows().values() if not is_internal(row.name)]
 
 
 def rates(context: RequestContext, way: str, span_ms: int) -> Points:
     """The messages a second into (`in`) or out of (`out`) all masters, of the last `span_ms`."""
     history = context.watched.collector.history
-    found = [history.points((way, one.name, 0), span_ms) for one in context.masters()]
+    found = [history.points(key, span_ms) for key in _of_masters(context, way)]
     return summed(found, span_ms)
 
 
-def _sampled(context: RequestContext) -> list[Finding]:
-    """What the samples tell already, so that no broker is asked."""
+def drawn(context: RequestContext, *keys: Key) -> list[float | None]:
+    """The sum of these series, for the drawing of a chart of the page's span."""
+    span_ms = 60_000 * context.number("minutes", 60, 1, SPAN_MINUTES)
+    history = context.watched.collector.history
+    return summed([history.points(key, span_ms) for key in keys], span_ms, DRAWN_POINTS).values
+
+
+def _of_masters(context: RequestContext, way: str) -> list[Key]:
+    return [(way, one.name, 0) for one in context.masters()]
+
+
+def _sampled(context: RequestContext, groups: list[GroupRow]) -> tuple[list[Finding], int]:
+    """What the samples tell already, so that no broker is asked; of the groups those with the most
+    messages, and how many findings about others there are."""
     found = [each for one in context.masters() for each in _findings(one)]
-    for row in context.group_rows().values():
-        if is_internal(row.name):
-            continue
-        if row.dead_letters:
-            found.append(dead_letters(row.name, row.dead_letters))
-        if row.lag and row.members == 0 and not row.members_at_least:
-            found.append(nobody_online(row.name, row.lag))
-    return found
+    dead = [(row.dead_letters, row.name) for row in groups if row.dead_letters]
+    alone = [
+        (row.lag, row.name)
+        for row in groups
+        if row.lag and row.members == 0 and not row.members_at_least
+    ]
+    for rule, rows in ((dead_letters, dead), (nobody_online, alone)):
+        found += [rule(name, count) for count, name in nlargest(GROUP_FINDINGS_MAX, rows)]
+    return found, sum(max(0, len(rows) - GROUP_FINDINGS_MAX) for rows in (dead, alone))
 
 
 async def findings(context: RequestContext) -> answers.Findings:
@@ -95,8 +118,10 @@ async def findings(context: RequestContext) -> answers.Findings:
     collector = context.watched.collector
     count = len(collector.topics()) + len(collector.groups())
     if count > EXAMINED_MAX:
+        sampled, more = _sampled(context, _groups(context))
         return {
-            "findings": by_severity(_sampled(context)),
+            "findings": by_severity(sampled),
+            "more": more,
             "lines": [],
             "note": Text(
                 "%(count)s topics and groups are there; for more than %(examined_max)s only "
@@ -108,7 +133,7 @@ async def findings(context: RequestContext) -> answers.Findings:
     admin = context.watched.admin
     lines, of_sets = await patient(controlled(admin))
     found = {*await patient(examine(admin)), *of_sets}
-    return {"findings": by_severity(found), "lines": [*lines], "note": None}
+    return {"findings": by_severity(found), "more": 0, "lines": [*lines], "note": None}
 
 
 async def producers(context: RequestContext) -> answers.Producers:

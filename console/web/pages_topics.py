@@ -10,11 +10,11 @@ from ...protocol.bodies.clients import ConsumerConnection
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX
 from ...protocol.versions import version_name
 from ..access.rights import Right
-from ..clusters.history import SPAN_MS, Points, summed
+from ..clusters.history import Points, summed
 from ..clusters.proxies import Proxied
 from ..texts import text_of
 from . import answers
-from .pages_cluster import is_internal, rates
+from .pages_cluster import SPAN_MINUTES, drawn, is_internal, rates
 from .request_context import (
     TOPIC_COLUMNS,
     NotFound,
@@ -24,7 +24,6 @@ from .request_context import (
     patient,
 )
 
-SPAN_MINUTES = SPAN_MS // 60_000
 MEMBER_SECONDS = 1.0  # of one member, while a visitor waits
 ASKED_MEMBERS_MAX = 32  # of one group, about what they subscribe to
 QUEUES_MAX = 500  # rows of one topic's page
@@ -106,7 +105,7 @@ async def topic(context: RequestContext) -> answers.Topic:
         "groups": groups,
         "settings": settings,
         "faults": [*faults.values(), *([fault] if fault else [])],
-        "history": collector.history.points(("topic", name)).values,
+        "history": drawn(context, ("topic", name)),
         "is_dead": name.startswith(DLQ_PREFIX),
     }
 
@@ -186,7 +185,7 @@ async def group(context: RequestContext) -> answers.Group:
         "faults": [*(away | faults).values(), *proxied.faults],  # one of each broker
         "retry_topic": RETRY_PREFIX + name if RETRY_PREFIX + name in collector.topics() else None,
         "dead_topic": DLQ_PREFIX + name if DLQ_PREFIX + name in collector.topics() else None,
-        "history": collector.history.points(("lag", name)).values,
+        "history": drawn(context, ("lag", name)),
     }
 
 

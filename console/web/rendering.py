@@ -213,14 +213,17 @@ def _fold(value: Any, name: Markup, parts: list[str], depth: int) -> None:
 
 
 def spark(values: list[float | None], language: Language = ENGLISH) -> Markup:
-    """A line of the last points as a drawing, for browsers without script."""
-    known = [one for one in values[-120:] if one is not None]
+    """A line of points as a drawing, for browsers without script."""
+    known = [one for one in values if one is not None]
     if len(known) < 2:
         return Markup('<span class="unknown">{}</span>').format(language.say("no history yet"))
     top = max(known) or 1.0
     step = 300 / (len(known) - 1)
     points = " ".join(f"{n * step:.1f},{38 - 36 * one / top:.1f}" for n, one in enumerate(known))
-    said = language.say("%(count)s points, most %(top)s") % {"count": len(known), "top": rate(top)}
+    figures = {"first": known[0], "last": known[-1], "highest": max(known)}
+    said = language.say("first %(first)s, last %(last)s, highest %(highest)s") % {
+        name: f"{one:,.1f}" for name, one in figures.items()
+    }
     return Markup(
         '<svg viewBox="0 0 300 40" role="img" aria-label="{}"><polyline points="{}"/></svg>'
     ).format(said, points)

@@ -14,16 +14,25 @@ function localTimes(root) {
   }
 }
 
+// A box that scrolls takes the focus, and has the name of the heading before it.
 function reachable(root) {
   for (const one of root.querySelectorAll(".table, pre")) {
-    if (one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight) one.tabIndex = 0;
+    if (one.scrollWidth <= one.clientWidth && one.scrollHeight <= one.clientHeight) continue;
+    one.tabIndex = 0;
+    one.setAttribute("role", "group");
+    const isBefore = (other) => other.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_FOLLOWING;
+    const heading = [...document.querySelectorAll("main :is(h1, h2)")].filter(isBefore).pop();
+    one.setAttribute("aria-label", heading.textContent.trim());
   }
 }
 
 function clock(seconds) { // in UTC, as all times of the pages
-  const text = new Date(seconds * 1000).toISOString();
-  if (text.slice(11, 19) === "00:00:00") return text.slice(5, 10);
-  return text.slice(11, seconds % 60 ? 19 : 16);
+  return new Date(seconds * 1000).toISOString().slice(11, seconds % 60 ? 19 : 16);
+}
+
+function tick(seconds) { // the first one of a day has its date
+  const date = new Date(seconds * 1000).toISOString().slice(5, 11).replace("T", " ");
+  return (seconds % 86400 ? "" : date) + clock(seconds);
 }
 
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
@@ -43,12 +52,44 @@ async function points(figure) {
   return [times, found.values];
 }
 
-// The value under the pointer, or the last one, beside the title.
+const whole = (value) => value.toLocaleString("en", { maximumFractionDigits: 1 });
+
+// The value under the cursor, or the last one, beside the title; and for a screen reader.
 function told(figure) {
-  const [times, values] = figure.chart.data;
-  const at = figure.chart.cursor.idx ?? values.length - 1;
-  const value = values[at] == null ? "" : values[at].toLocaleString("en", { maximumFractionDigits: 1 });
-  figure.querySelector("output").textContent = value && `${clock(times[at])}  ${value}`;
+  const { root, data: [times, values], cursor } = figure.chart;
+  const at = cursor.idx ?? values.length - 1;
+  const text = values[at] == null ? "" : `${clock(times[at])}  ${whole(values[at])}`;
+  figure.querySelector("output").textContent = text;
+  root.setAttribute("aria-valuemax", values.length - 1);
+  root.setAttribute("aria-valuenow", at);
+  root.setAttribute("aria-valuetext", text || clock(times[at]));
+  const known = values.filter((one) => one != null);
+  const found = { first: known[0], last: known[known.length - 1], highest: Math.max(...known) };
+  const title = figure.querySelector(".title").textContent;
+  const summary = document.body.dataset.values.replace(/\{(\w+)\}/g, (_, name) => whole(found[name] ?? 0));
+  root.setAttribute("aria-label", known.length ? `${title}: ${summary}` : title);
+}
+
+// The keys of a slider move the cursor of a chart along its values.
+function moving(figure) {
+  const { root } = figure.chart;
+  root.tabIndex = 0;
+  root.setAttribute("role", "slider");
+  root.setAttribute("aria-readonly", "true");
+  root.setAttribute("aria-valuemin", 0);
+  root.addEventListener("keydown", (event) => {
+    const plot = figure.chart, times = plot.data[0];
+    const last = times.length - 1, at = plot.cursor.idx ?? last, far = Math.ceil(last / 10);
+    const to = {
+      ArrowLeft: at - 1, ArrowDown: at - 1, ArrowRight: at + 1, ArrowUp: at + 1,
+      PageDown: at - far, PageUp: at + far, Home: 0, End: last,
+    }[event.key];
+    if (to === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    const left = plot.valToPos(times[Math.max(0, Math.min(last, to))], "x");
+    plot.setCursor({ left, top: 0 });
+  });
+  root.addEventListener("blur", () => figure.chart.setCursor({ left: -10, top: -10 }));
 }
 
 async function chart(figure) {
@@ -69,15 +110,17 @@ async function chart(figure) {
   if (kept) kept.remove();
   const room = () => figure.clientWidth - parseFloat(getComputedStyle(figure).paddingLeft) * 2;
   figure.chart = new uPlot({
-    width: room(), height: CHART_HEIGHT, padding: [8, 32, 0, null], legend: { show: false },
+    width: room(), height: CHART_HEIGHT, padding: [8, 40, 0, null], legend: { show: false },
+    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"),
     axes: [
-      { ...axis, space: 80, size: 30, values: (_, ticks) => ticks.map(clock) },
+      { ...axis, space: 80, size: 30, values: (_, ticks) => ticks.map(tick) },
       { ...axis, size: axisWidth, values: (_, ticks) => ticks.map((one) => short.format(one)) },
     ],
     scales: { y: { range: (_, least, most) => [0, most || 1] } },
     hooks: { setCursor: [() => figure.chart && told(figure)] },
     series: [{}, { stroke: color(document.querySelector(".brand")), width: 1.5, fill: "#d98e0422" }],
   }, found, figure);
+  moving(figure);
   told(figure);
   new ResizeObserver(() => figure.chart.setSize({ width: room(), height: CHART_HEIGHT })).observe(figure);
 }
@@ -112,6 +155,7 @@ function toast(text) {
 document.addEventListener("DOMContentLoaded", () => {
   localTimes(document);
   reachable(document);
+  document.querySelector("[aria-invalid=true]")?.focus();
   addEventListener("resize", () => reachable(document));
   document.querySelectorAll("[data-chart]").forEach(chart);
   for (const form of document.querySelectorAll("form.act")) {
@@ -127,6 +171,8 @@ document.addEventListener("DOMContentLoaded", () => {
   });
   document.addEventListener("htmx:after:swap", () => {
     if (focused) (links(focused.href)[focused.at] || document.body).focus({ preventScroll: true });
+    localTimes(document);
+    reachable(document);
     document.getElementById("toasts").replaceChildren();
     document.querySelectorAll("[data-chart]").forEach(chart);
   });

@@ -101,8 +101,8 @@ class Showroom:
         cookie = self.site.access.guard.cookie
         await context.add_cookies([{"name": cookie, "value": name, "url": self.site.origin}])
 
-    async def open(self, page: Any, shown: Shown) -> None:
-        """Show a page in the browser, whole: its forms are sent, its charts are drawn."""
+    async def go(self, page: Any, shown: Shown) -> None:
+        """Show a page in the browser, whose forms are sent."""
         if shown.is_outside:
             await page.context.clear_cookies()
         where = f"{self.site.console.url}{shown.path}?{urlencode(shown.query)}"
@@ -112,16 +112,20 @@ class Showroom:
                 await page.locator("main input[name=typed]").fill(shown.typed)
             async with page.expect_navigation(wait_until="load"):
                 await page.locator("main form[method=post] button").first.click()
+        if shown.is_outside:
+            await self.admit(page.context)
+
+    async def open(self, page: Any, shown: Shown) -> None:
+        """Show a page whole: its charts are drawn, and what comes by itself has come."""
+        await self.go(page, shown)
         await until(
-            lambda: page.evaluate(ARE_DRAWN), f"the charts of {where} are drawn", pause=0.01
+            lambda: page.evaluate(ARE_DRAWN), f"the charts of {page.url} are drawn", pause=0.01
         )
         button = page.locator("[popovertarget=menu]")
         if shown.opens_menu and await button.first.is_visible():
             await button.first.click()
         if shown.path == "tail":
             await until(lambda: self._is_live(page), "the live view shows a message", pause=0.05)
-        if shown.is_outside:
-            await self.admit(page.context)
 
     async def _is_live(self, page: Any) -> bool:
         await self.producer.send(Message("clicks", body_of(1), tags="web", keys=["c-1"]))
@@ -358,6 +362,7 @@ def _pages(first: SendReceipt, letter: ReceivedMessage, run: str) -> dict[str, S
         "redrives": Shown("redrives"),
         "redrive": Shown("redrives/run", {"run": run}),
         "act-topic-create": Shown("act/topic-create"),
+        "act-faults": Shown("act/topic-create", {"write": "many"}, presses=1),
         "act-message-send": Shown("act/message-send", orders),
         "act-redrive": Shown("act/redrive", dead),
         "act-redrive-letters": Shown(

@@ -23,10 +23,14 @@ from aerobee.console.web.app import Console
 from aerobee.console.web.languages import LANGUAGES
 from aerobee.console.web.rendering import environment
 from aerobee.console.web.routes import PAGES
+from aerobee.protocol import codes
+from aerobee.protocol.bodies.summaries import GroupSummaries, GroupSummary
+from aerobee.protocol.command import Response
 from aerobee.testing import LocalCluster
 
 from ...client.fakes import until
 from ...waiting import LONG
+from ..fake_cluster import Shop
 from .site import LISTED, PATHS, Parsed, Site
 
 
@@ -124,6 +128,23 @@ async def test_the_overview_says_what_is_wrong_and_leads_to_its_cure(site: Site)
     assert "Warnings: 1" in page.text
 
 
+async def test_of_many_findings_the_ones_with_the_most_messages_are_told() -> None:
+    shop = Shop("orders")
+    groups = [GroupSummary(f"group-{one}", True, 1, dead_letters=1 + one) for one in range(150)]
+    shop.broker.answers[codes.GET_GROUP_SUMMARIES] = lambda *_: Response(
+        body=GroupSummaries(groups).encode()
+    )
+    await shop.start()
+    async with Site({"main": shop.address}) as site:
+        overview = await site.data("overview")
+        assert (len(overview["findings"]), overview["more"]) == (100, 50)
+        assert {one["where"] for one in overview["findings"]} == {
+            f"group group-{one}" for one in range(50, 150)
+        }
+        assert "Warnings: 150" in Parsed(await site.html("overview")).text
+    await shop.stop()
+
+
 async def test_a_chart_goes_back_as_far_as_it_is_asked(site: Site) -> None:
     history = site.console.clusters.by_name["main"].collector.history
     keys: set[Hashable] = {("in", broker, 0) for broker in ("broker-a", "broker-b")}
@@ -138,6 +159,9 @@ async def test_a_chart_goes_back_as_far_as_it_is_asked(site: Site) -> None:
     assert len(short["values"]) == 90
     one = await site.data("history", series="in", name="broker-a", minutes="15")
     assert one["values"][0] == 2.0
+    drawn = (await site.data("overview", minutes="1440"))["histories"]["in"]
+    assert drawn[0] == 4.0
+    assert 100 < len(drawn) <= 121
     status, text, _ = await site.get("api/history", series="in", minutes="0")
     assert (status, "give 1 to 1440" in text) == (400, True)
 

@@ -162,7 +162,7 @@ def test_figures_have_chinese_units() -> None:
     assert size(12, CHINESE) == "12 字节"
     assert size(2_048, CHINESE) == "2.0 KiB"
     assert "不是有效时间" in when(-5, CHINESE)
-    assert "2 个点" in spark([1.0, 2.0], CHINESE)
+    assert "最后 2.0" in spark([1.0, 2.0], CHINESE)
 
 
 @pytest.mark.parametrize(
