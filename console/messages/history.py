@@ -246,8 +246,8 @@ async def _retries(
                 what = Text("retried, retry %(count)s", count=one.reconsume_times)
                 tried = Text("retry %(count)s waits for the group", count=one.reconsume_times)
             is_last = one is found[-1]
-            still = await _waits_again(admin, one, group, tried, known) if is_last else ""
-            steps.append(Step(one.store_ms, what, proof, group, still))
+            waits = await _waits_again(admin, one, group, tried, known) if is_last else ""
+            steps.append(Step(one.store_ms, what, proof, group, waits))
     return steps
 
 
