@@ -262,7 +262,12 @@ def listed(
 ) -> Listed[Row]:
     """A page of a list: filtered by `q` in the name, sorted by a column of `columns` (`-` before
     it: downwards), with the number of all."""
-    return _page_of(context, "", rows, columns, named, default)
+
+    def asked() -> tuple[str, str, int]:
+        page = context.number("page", 1, 1, PAGES_MAX)
+        return context.text("q"), context.text("sort"), page
+
+    return _page_of(context, "", asked, rows, columns, named, default)
 
 
 def paged(
@@ -284,14 +289,18 @@ def paged(
     def text(row: Any) -> str:
         return " ".join(str(value(row, key)) for key in keys)
 
-    return _page_of(
-        context, prefix, rows, {key: partial(value, key=key) for key in keys}, text, default
-    )
+    def asked() -> tuple[str, str, int]:
+        page = context.number(f"{prefix}page", 1, 1, PAGES_MAX)
+        return context.text(f"{prefix}q"), context.text(f"{prefix}sort"), page
+
+    values = {key: partial(value, key=key) for key in keys}
+    return _page_of(context, prefix, asked, rows, values, text, default)
 
 
 def _page_of(
     context: RequestContext,
     prefix: str,
+    asked: Callable[[], tuple[str, str, int]],
     rows: list[Row],
     columns: Mapping[str, Callable[[Any], Any]],
     named: Callable[[Any], str],
@@ -299,10 +308,11 @@ def _page_of(
 ) -> Listed[Row]:
     total, q, sort, page = len(rows), "", default, 1
     try:
-        q = context.text(f"{prefix}q")
-        page = context.number(f"{prefix}page", 1, 1, PAGES_MAX)
-        sort = _sort_of(context, f"{prefix}sort", columns) or default
+        q, wanted, page = asked()
+        _check_sort(f"{prefix}sort", wanted, columns)
+        sort = wanted or default
     except BadQuery as wrong:
+        page = 1
         context.list_faults[prefix] = wrong
     if q:
         rows = [row for row in rows if q.lower() in named(row).lower()]
@@ -324,16 +334,14 @@ def _page_of(
     }
 
 
-def _sort_of(context: RequestContext, name: str, columns: Iterable[str]) -> str:
-    found = context.text(name)
-    if found and found.removeprefix("-") not in columns:
+def _check_sort(name: str, wanted: str, columns: Iterable[str]) -> None:
+    if wanted and wanted.removeprefix("-") not in columns:
         raise BadQuery(
             "%(name)s is %(sort)s; give one of %(columns)s, or - before it",
             name=name,
-            sort=f"{found[:80]!r}",
+            sort=f"{wanted[:80]!r}",
             columns=", ".join(columns),
         )
-    return found
 
 
 def cut_at(most: int, count: int) -> Text | None:
