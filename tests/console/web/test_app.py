@@ -192,8 +192,8 @@ async def test_each_table_of_a_page_is_sorted_filtered_and_paged_by_itself(site:
 @pytest.mark.parametrize(
     ("page", "given", "name"),
     [
-        ("broker", {"name": "broker-a", "settings.sort": "<b>"}, "settings.sort"),
-        ("broker", {"name": "broker-a", "settings.page": "<b>"}, "settings.page"),
+        ("topic", {"name": "orders", "queues.sort": "<b>"}, "queues.sort"),
+        ("topic", {"name": "orders", "queues.page": "<b>"}, "queues.page"),
         ("topics", {"sort": "<b>"}, "sort"),
         ("topics", {"page": "0"}, "page"),
         ("topics", {"q": "x" * 5_000}, "q"),
