@@ -8,6 +8,8 @@ from ..protocol.errors import Refusal
 from ..protocol.filters.sql92 import SqlError
 from .client_sentences import CLAUSES, pattern_of
 
+SENTENCES_MAX = 8  # in each other
+
 Wrong = TypeVar("Wrong", bound=BaseException)
 
 
@@ -19,10 +21,10 @@ class Text(str):
     values: dict[str, str]
 
     def __new__(cls, pattern: str, /, **values: object) -> Self:
-        found = super().__new__(cls, pattern % values)
-        found.pattern = pattern
         # An error or a list would keep more alive than its text.
-        found.values = {name: _value(one) for name, one in values.items()}
+        told = {name: _value(one) for name, one in values.items()}
+        found = super().__new__(cls, pattern % told)
+        found.pattern, found.values = pattern, told
         return found
 
     def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, str]]:  # for copies
@@ -58,15 +60,16 @@ def text_of(wrong: BaseException) -> str:
     return sentence(wrong.remark if isinstance(wrong, Refusal) else str(wrong))
 
 
-def sentence(text: str) -> str:
-    """A sentence of the client as a `Text`; any other one as a quotation."""
-    found = pattern_of(text)
+def sentence(text: str, depth: int = SENTENCES_MAX) -> str:
+    """A sentence of the client as a `Text`, with those in it; any other one as a quotation."""
+    found = pattern_of(text) if depth else None
     if found is None:
         return quoted(text)
     pattern, values = found
-    return Text(
-        pattern, **{name: sentence(one) if name in CLAUSES else one for name, one in values.items()}
-    )
+    told = {
+        name: sentence(one, depth - 1) if name in CLAUSES else one for name, one in values.items()
+    }
+    return Text(pattern, **told)
 
 
 def quoted(text: str) -> str:

@@ -158,7 +158,9 @@ def acting() -> Schema:
         found[f"{path}/confirm"] = _act(
             f"{action.name}-confirm",
             f"{action.title}: do what a preview showed, or 409 when the state is another one.",
-            _texts({"preview": True, "typed": action.typed is not None}),
+            _texts(
+                {"preview": True, "typed": action.typed is not None and action.typed_if is None}
+            ),
             confirmation,
         )
     run = _ref(answers.Redrive)

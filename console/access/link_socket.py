@@ -21,7 +21,7 @@ ANSWER_SECONDS = 10.0
 log = logging.getLogger(__name__)
 
 
-class Answer(NamedTuple):
+class ConsoleLink(NamedTuple):
     """The address of a console, and a link that logs in once: None where the console has users."""
 
     url: str
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 class LinkSocket:
     """The socket of a console; `answer` makes a link, which voids the one before."""
 
-    def __init__(self, answer: Callable[[], Answer]) -> None:
+    def __init__(self, answer: Callable[[], ConsoleLink]) -> None:
         self._answer = answer
         self._server: asyncio.Server | None = None
 
@@ -39,7 +39,7 @@ class LinkSocket:
         """Listen under the name of a port. Where that is not possible, the log says so."""
         try:
             self._server = await asyncio.start_unix_server(self._asked, _name(port))
-        except (OSError, NotImplementedError) as wrong:
+        except (OSError, AttributeError) as wrong:  # Windows has no such sockets
             log.warning("aerobee console --link can't find this console: %s", wrong)
 
     async def stop(self) -> None:
@@ -55,18 +55,19 @@ class LinkSocket:
             await writer.wait_closed()
 
 
-def ask(port: int) -> Answer | None:
+def ask(port: int) -> ConsoleLink | None:
     """A new link of the console at a port, None without a console of this user there."""
-    with socket.socket(socket.AF_UNIX) as asked:
-        asked.settimeout(ANSWER_SECONDS)
-        try:
+    try:
+        with socket.socket(socket.AF_UNIX) as asked:
+            asked.settimeout(ANSWER_SECONDS)
             asked.connect(_name(port))
             if _user(asked) != os.geteuid():
                 return None
-            text = b"".join(iter(lambda: asked.recv(ANSWER_BYTES_MAX), b""))
-        except OSError:
-            return None
-    return Answer(*json.loads(text)) if text else None
+            with asked.makefile("rb") as answer:
+                text = answer.read(ANSWER_BYTES_MAX)
+    except (OSError, AttributeError):
+        return None
+    return ConsoleLink(*json.loads(text)) if text else None
 
 
 def _name(port: int) -> str:

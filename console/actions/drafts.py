@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .action import Action
-from .kept import Kept
+from .kept import Kept, Owner
 
 KEPT_MS = 4 * 3_600_000
-KEPT_MAX, BYTES_MAX = 1_000, 64 << 20
+KEPT_MAX, BYTES_MAX = 1_000, 16 << 20
 # Of those without a session, which anybody may send.
-LEFT_MAX, LEFT_BYTES_MAX = 200, 8 << 20
-LEFT_FORM_BYTES_MAX = 64 << 10  # of one form
+LEFT_MAX, LEFT_BYTES_MAX = 200, 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +37,23 @@ class Drafts:
     def keep(
         self,
         action: Action,
-        cluster: str,
-        visitor: str,
+        owner: Owner,
         fields: Mapping[str, str],
         faults: Mapping[str, str] | None = None,
         ident: str = "",
     ) -> str:
         """The name of a new draft: `ident`, or a new one."""
         draft = Draft(_open(action, fields), dict(faults or {}))
-        return self._kept.keep(draft, (action.name, cluster, visitor), _size(draft), ident)
+        return self._kept.keep(draft, owner, _size(draft), ident)
 
-    def leave(self, action: Action, fields: Mapping[str, str]) -> str | None:
-        """The name of a draft without a session; None for one of more than LEFT_FORM_BYTES_MAX."""
+    def leave(self, action: Action, fields: Mapping[str, str]) -> str:
+        """The name of a draft without a session."""
         draft = Draft(_open(action, fields), {}, is_left=True)
-        size = _size(draft)
-        return self._left.keep(draft, (action.name,), size) if size <= LEFT_FORM_BYTES_MAX else None
+        return self._left.keep(draft, (action.name,), _size(draft))
 
-    def find(self, ident: str, action: Action, cluster: str, visitor: str) -> Draft | None:
+    def find(self, ident: str, action: Action, owner: Owner) -> Draft | None:
         """The draft; None when it is too old, or another's."""
-        kept = self._kept.find(ident, (action.name, cluster, visitor))
-        return kept or self._left.find(ident, (action.name,))
+        return self._kept.find(ident, owner) or self._left.find(ident, (action.name,))
 
 
 def _open(action: Action, fields: Mapping[str, str]) -> dict[str, str]:

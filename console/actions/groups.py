@@ -59,10 +59,7 @@ def copy_with(config: SubscriptionGroupConfig, changes: dict[str, Any]) -> Subsc
 
 async def _put(watched: Watched, values: Values, is_new: bool) -> Plan:
     group = values["group"]
-    try:
-        fit_group(group)
-    except Unfit as wrong:
-        raise wrong.at("group") from None
+    fit_group(group, "group")
     addresses = await chosen(watched, values["brokers"])
     found, faults = await group_on(watched, addresses, group)
     plan = Plan(refusals=faults)

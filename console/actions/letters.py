@@ -38,34 +38,29 @@ def ids_in(text: str) -> list[str]:
     return found
 
 
-async def picked(watched: Watched, group: str, idents: Iterable[str]) -> AsyncIterator[Record]:
+async def picked(
+    watched: Watched, group: str, idents: Iterable[str], faults: list[str] | None = None
+) -> AsyncIterator[Record]:
     """The letters of a group with these ids, each once. Unfit for one that can't be read, or that
-    is none of the group."""
-    masters = set((await watched.admin.masters()).values())
+    is none of the group; where `faults` are given, it is noted there."""
     known: set[str] = set()
     for ident in idents:
-        letter = await _letter(watched, group, ident, masters)
+        try:
+            letter = await _letter(watched, group, ident)
+        except Unfit as wrong:
+            if faults is None:
+                raise
+            faults.append(text_of(wrong))
+            continue
         if letter.offset_id not in known:
             known.add(letter.offset_id)
             yield letter
 
 
-async def still_there(
-    watched: Watched, group: str, idents: Iterable[str], faults: list[str]
-) -> AsyncIterator[Record]:
-    """The same, where a letter that went meanwhile is noted in `faults`."""
-    for ident in idents:
-        try:
-            async for letter in picked(watched, group, [ident]):
-                yield letter
-        except Unfit as wrong:
-            faults.append(text_of(wrong))
-
-
-async def _letter(watched: Watched, group: str, ident: str, masters: set[str]) -> Record:
+async def _letter(watched: Watched, group: str, ident: str) -> Record:
     shown = ident[:80]
     try:
-        found = await _found(watched, DLQ_PREFIX + group, ident, masters)
+        found = await _found(watched, DLQ_PREFIX + group, ident)
     except AerobeeError as wrong:
         raise Unfit(
             "dead letter %(id)s can't be read: %(wrong)s; leave it out if retention took it",
@@ -89,7 +84,7 @@ async def _letter(watched: Watched, group: str, ident: str, masters: set[str]) -
     return found[0]
 
 
-async def _found(watched: Watched, topic: str, ident: str, masters: set[str]) -> list[Record]:
+async def _found(watched: Watched, topic: str, ident: str) -> list[Record]:
     if len(ident) > ID_CHARS_MAX:
         return []
     try:
@@ -97,7 +92,7 @@ async def _found(watched: Watched, topic: str, ident: str, masters: set[str]) ->
     except ValueError:
         host = None
     # An id names an address: it is only followed to a broker of this cluster.
-    if host is not None and host_text(host) in masters:
+    if host is not None and host_text(host) in watched.addresses():
         record = await watched.admin.message(ident)
         return [record] if (record.topic, record.offset_id) == (topic, ident.upper()) else []
     try:

@@ -9,7 +9,7 @@ from ...client.errors import ClientError, IllegalMessageError
 from ...protocol.codec import java_properties
 from ...protocol.message import properties as props
 from ...protocol.message import recall_handle
-from ...protocol.message.message_id import PORT_BYTES, parse_offset_message_id
+from ...protocol.message.message_id import host_text, parse_offset_message_id
 from ...protocol.message.record import Record
 from ..clusters.clusters import Watched
 from ..messages.history import TIMER_TOPIC
@@ -107,8 +107,7 @@ async def stored(watched: Watched, offset_id: str) -> tuple[str, str, Record]:
         host, _ = parse_offset_message_id(offset_id)
     except ValueError as wrong:
         raise Unfit(text_of(wrong)) from None
-    text = ".".join(map(str, host[:-PORT_BYTES])) if len(host) == 4 + PORT_BYTES else ""
-    address = f"{text}:{int.from_bytes(host[-PORT_BYTES:], 'big')}"
+    address = host_text(host)
     for name, known in (await watched.admin.masters()).items():
         if known == address:
             return name, address, await watched.admin.message(offset_id)

@@ -6,22 +6,22 @@ from ..texts import Text
 from .action import Unfit
 
 
-def fit_topic(name: str) -> None:
-    """Raise Unfit unless this can be the name of a topic."""
+def fit_topic(name: str, field: str = "") -> None:
+    """Raise Unfit, at the field, unless this can be the name of a topic."""
     try:
         check_topic(name)
     except Refusal:
         told = Text("the topic's name is %(name)s", name=f"{name[: TOPIC_CHARS_MAX + 1]!r}")
-        raise _unfit(told, TOPIC_CHARS_MAX) from None
+        raise _unfit(told, TOPIC_CHARS_MAX).at(field) from None
 
 
-def fit_group(name: str) -> None:
-    """Raise Unfit unless this can be the name of a group."""
+def fit_group(name: str, field: str = "") -> None:
+    """Raise Unfit, at the field, unless this can be the name of a group."""
     try:
         check_group(name)
     except Refusal:
         told = Text("the group's name is %(name)s", name=f"{name[: GROUP_CHARS_MAX + 1]!r}")
-        raise _unfit(told, GROUP_CHARS_MAX) from None
+        raise _unfit(told, GROUP_CHARS_MAX).at(field) from None
 
 
 def _unfit(told: Text, chars_max: int) -> Unfit:

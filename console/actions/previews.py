@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from .action import Action, Changed, Plan
-from .kept import Kept
+from .action import Changed, Plan
+from .kept import Kept, Owner
 
 KEPT_MAX = 1_000
 BYTES_MAX = 64 << 20  # of the values of all that are kept
@@ -25,17 +25,14 @@ class Previews:
     def __init__(self) -> None:
         self._kept: Kept[Preview] = Kept(KEPT_MAX, BYTES_MAX, KEPT_MS)
 
-    def keep(
-        self, action: Action, cluster: str, visitor: str, values: dict[str, Any], plan: Plan
-    ) -> str:
+    def keep(self, owner: Owner, values: dict[str, Any], plan: Plan) -> str:
         """The name of a new preview. The oldest ones make room."""
         size = sum(len(one) for one in values.values() if isinstance(one, str))
-        preview = Preview(values, plan)
-        return self._kept.keep(preview, (action.name, cluster, visitor), size)
+        return self._kept.keep(Preview(values, plan), owner, size)
 
-    def find(self, ident: str, action: Action, cluster: str, visitor: str) -> Preview:
+    def find(self, ident: str, owner: Owner) -> Preview:
         """The preview; Changed when it is used, too old, or another's."""
-        found = self._kept.find(ident, (action.name, cluster, visitor))
+        found = self._kept.find(ident, owner)
         if found is None:
             raise Changed(
                 "this preview was used already, or is older than %(minutes)s minutes; "

@@ -19,7 +19,7 @@ from ...client.errors import AerobeeError, BrokerError
 from ...protocol.message import properties as props
 from ...protocol.message.record import Record
 from ..messages.history import REDRIVEN
-from ..texts import Text, counted, joined
+from ..texts import Text, counted, joined, text_of
 from .action import State, state_of
 from .ledger import REFUSED, SENDING, SENT, UNKNOWN, Ledger
 
@@ -215,7 +215,7 @@ async def _one(
     except AerobeeError as fault:
         # A letter that may have been sent stays so.
         state = UNKNOWN if had in (SENDING, UNKNOWN) else REFUSED
-        return _failed(ledger, run, ident, state, str(fault))
+        return _failed(ledger, run, ident, state, text_of(fault))
     if had in (SENDING, UNKNOWN) and not unknown_again:
         return _failed(
             ledger,
@@ -231,7 +231,7 @@ async def _one(
     try:
         await post.send(letter, topic, keys_with(letter, key))
     except BrokerError as fault:
-        return _failed(ledger, run, ident, REFUSED, str(fault))
+        return _failed(ledger, run, ident, REFUSED, text_of(fault))
     except AerobeeError as fault:
         state, remark = state_of(fault)
         word = UNKNOWN if state is State.UNKNOWN else REFUSED

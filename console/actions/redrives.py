@@ -19,7 +19,7 @@ from ..texts import Text, counted, joined, text_of
 from .action import Action, Change, Field, Pins, Plan, Unfit, Values
 from .groups import GROUP
 from .ledger import SENDING, SENT, UNKNOWN, Ledger, LedgerFull
-from .letters import FIELD, ids_in, picked, still_there
+from .letters import FIELD, ids_in, picked
 from .places import masters_of
 from .redrive import RATE_MAX, Phase, Run, drive, origin, refusal_of
 
@@ -150,7 +150,7 @@ class Redrives:
                     counts[origin(letter, values["group"]), await post.topic_for(letter)] += 1
                     continue
                 except ClientError as fault:
-                    wrong = str(fault)
+                    wrong = text_of(fault)
             refused[wrong] += 1
         for (first, topic), count in sorted(counts.items()):
             before = counted(
@@ -213,7 +213,7 @@ class Redrives:
     ) -> None:
         faults: list[str] = []
         if values["letters"]:
-            wanted = still_there(watched, values["group"], pins["letters"], faults)
+            wanted = picked(watched, values["group"], pins["letters"], faults)
         else:
             wanted = chosen(watched, values, pins["end"], faults)
         try:
@@ -295,7 +295,9 @@ def _check(watched: Watched, values: Values) -> None:
         )
     if values["letters"] and (values["where"] or values["begin"] or values["end"]):
         raise Unfit(
-            Text("Letters are given, and Where, Stored from or Stored before, too; empty either")
+            Text(
+                "Letters are given, and Where, Stored from or Stored before, too; clear one of them"
+            )
         ).at("letters")
     _condition(values)
 

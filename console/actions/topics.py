@@ -65,10 +65,7 @@ def wanted(topic: str, values: Values, had: TopicConfig | None) -> UpdateTopic:
 
 async def _put(watched: Watched, values: Values, is_new: bool) -> Plan:
     topic = values["topic"]
-    try:
-        fit_topic(topic)
-    except Unfit as wrong:
-        raise wrong.at("topic") from None
+    fit_topic(topic, "topic")
     if is_system_topic(topic):
         raise Unfit("topic %(topic)s is the system's own; choose another name", topic=topic)
     addresses = await chosen(watched, values["brokers"])

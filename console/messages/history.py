@@ -19,7 +19,7 @@ from ...protocol.errors import Malformed
 from ...protocol.filters.sql92 import SqlError, predicate
 from ...protocol.message import properties as props
 from ...protocol.message.compression import CompressionMissing
-from ...protocol.message.message_id import PORT_BYTES, host_text
+from ...protocol.message.message_id import host_text
 from ...protocol.message.pop_handles import retry_topic
 from ...protocol.message.record import Record
 from ...protocol.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
@@ -202,14 +202,14 @@ def _sent(record: Record) -> Step:
     client = record.properties.get(props.BORN_HOST)
     if client is None:
         what, proof = (
-            Text("sent from %(host)s", host=_host(record.born_host)),
+            Text("sent from %(host)s", host=host_text(record.born_host)),
             Text("the time in the message"),
         )
     else:
         what = Text(
             "sent from %(client)s through the proxy at %(host)s",
             client=client,
-            host=_host(record.born_host),
+            host=host_text(record.born_host),
         )
         proof = Text(
             "the time in the message, and its property %(born_host)s", born_host=props.BORN_HOST
@@ -512,9 +512,3 @@ async def _query(admin: Asking, topic: str, key: str) -> tuple[list[Record], str
 
 def _ms(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else None
-
-
-def _host(host: bytes) -> str:
-    address = host[:-PORT_BYTES]
-    text = ".".join(map(str, address)) if len(address) == 4 else address.hex(":", 2)
-    return f"{text}:{int.from_bytes(host[-PORT_BYTES:], 'big')}"

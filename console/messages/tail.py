@@ -14,6 +14,7 @@ from ...protocol.errors import Malformed
 from ...protocol.filters.sql92 import Predicate
 from ...protocol.message.record import Record, decode_all
 from ..clusters.pace import Pace
+from ..texts import text_of
 from .fields import Fields
 
 ROWS_MAX = 20  # shown of one step
@@ -65,7 +66,7 @@ async def tail(
                 records = decode_all(pulled.body)
             except (AerobeeError, Malformed) as fault:
                 offsets[queue] = offset
-                wrong.setdefault(queue.broker_name, str(fault))
+                wrong.setdefault(queue.broker_name, text_of(fault))
                 continue
             offsets[queue] = pulled.next_offset
             if pulled.code != codes.SUCCESS:

@@ -23,7 +23,7 @@ from ...protocol.addresses import is_loopback
 from ..access.access import Access
 from ..access.attempts import TooMany
 from ..access.guard import FORM_BYTES_MAX
-from ..access.link_socket import Answer, LinkSocket
+from ..access.link_socket import ConsoleLink, LinkSocket
 from ..access.rights import Right
 from ..access.sessions import Session
 from ..actions.registry import ActionRegistry
@@ -119,7 +119,7 @@ class Console:
         self._room = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._streams = Streams(self.site, self._seen)
         self._listener = Listener()
-        self._link_socket = LinkSocket(lambda: Answer(self.url, self.new_link()))
+        self._link_socket = LinkSocket(lambda: ConsoleLink(self.url, self.new_link()))
         self._runner: web.AppRunner | None = None
         self._compiling: asyncio.Task[None] | None = None
         self._declared: set[Handler] = set()
@@ -368,8 +368,8 @@ class Console:
         async def answer(request: web.Request) -> web.StreamResponse:
             context = self.site.request_context(request, request.query, page)
             data = await self._seen(page.view, context)
-            for wrong in context.list_faults.values():
-                raise wrong
+            if context.list_faults:
+                raise next(iter(context.list_faults.values()))
             return _json(to_json({"samples": as_of(context), **data}))
 
         return answer

@@ -34,8 +34,8 @@ from ..actions.action import (
     preview,
 )
 from ..actions.definitions import export
-from ..actions.drafts import KEPT_MS, LEFT_FORM_BYTES_MAX
-from ..actions.kept import Kept
+from ..actions.drafts import KEPT_MS
+from ..actions.kept import Kept, Owner
 from ..actions.redrive import Run
 from ..messages.fields import sought_by
 from ..texts import Text, TextError, text_of
@@ -140,7 +140,7 @@ class ActionPages:
         self, request: web.Request, context: RequestContext, action: Action
     ) -> web.Response:
         """The form as it was filled in before."""
-        draft = self.registry.drafts.find(context.text("draft"), *_owner(context, action))
+        draft = self.registry.drafts.find(context.text("draft"), action, _owner(context, action))
         if draft is None:
             lost = Text(
                 "what was typed is not kept any more, as it is older than %(hours)s hours, or "
@@ -179,13 +179,7 @@ class ActionPages:
                 "brokers": [one.name for one in context.masters()],
             },
         }
-        here = None
-        if request.method != "GET":
-            owner = _owner(context, action)
-            here = self._address(
-                context, action, draft=self.registry.drafts.keep(*owner, given, faults)
-            )
-        return self._site.page(request, context, "act_form", action.title, data, status, here)
+        return self._site.page(request, context, "act_form", action.title, data, status)
 
     async def planned(self, action: Action, context: RequestContext) -> Previewed:
         """The plan for the fields of a visit, kept for its confirmation. Unfit, Forbidden."""
@@ -195,14 +189,13 @@ class ActionPages:
         context.must_act(action, values)
         plan = await preview(action, context.watched, values, {})
         _must_all(context, action, plan)
-        visitor = context.visitor.name
-        ident = self.registry.previews.keep(action, context.watched.name, visitor, values, plan)
+        ident = self.registry.previews.keep(_owner(context, action), values, plan)
         return Previewed(ident, values, plan)
 
     def kept_preview(self, context: RequestContext, action: Action) -> Previewed:
         """The preview that the parameter `preview` names. Changed, Forbidden."""
         ident = context.query.get("preview", "")
-        kept = self.registry.previews.find(ident, *_owner(context, action))
+        kept = self.registry.previews.find(ident, _owner(context, action))
         context.must_act(action, kept.values)
         return Previewed(ident, kept.values, kept.plan)
 
@@ -215,7 +208,7 @@ class ActionPages:
             field = "where" if isinstance(wrong, BadExpression) else wrong.field
             faults = action.faults(fields) or {field or "": text_of(wrong)}
             return self._form_page(request, context, action, fields, faults, 400)
-        self.registry.drafts.keep(*_owner(context, action), fields, ident=made.ident)
+        self.registry.drafts.keep(action, _owner(context, action), fields, ident=made.ident)
         raise self._to(context, action, "preview", preview=made.ident)
 
     async def _previewed(self, action: Action, request: web.Request) -> web.StreamResponse:
@@ -231,7 +224,7 @@ class ActionPages:
     ) -> web.Response:
         """The form of a preview that can't be confirmed, as it was filled in, and why."""
         draft = self.registry.drafts.find(
-            context.query.get("preview", ""), *_owner(context, action)
+            context.query.get("preview", ""), action, _owner(context, action)
         )
         if draft is None:
             raise wrong
@@ -296,7 +289,7 @@ class ActionPages:
     async def _confirm(self, action: Action, request: web.Request) -> web.StreamResponse:
         context = self.request_context(request, await self._fields(request))
         ident, owner = context.query.get("preview", ""), _owner(context, action)
-        if self._results.find(ident, _told_to(owner)) is not None:  # it was sent twice
+        if self._results.find(ident, owner) is not None:  # it was sent twice
             raise self._to(context, action, "result", result=ident)
         try:
             made = self.kept_preview(context, action)
@@ -308,12 +301,12 @@ class ActionPages:
             return self._preview_page(request, context, action, made, typed, text_of(wrong))
         if done.run is not None:
             return self._to_run(done.run)
-        self._results.keep(done, _told_to(owner), len(done.outcomes) + 1, ident)
+        self._results.keep(done, owner, len(done.outcomes) + 1, ident)
         raise self._to(context, action, "result", result=ident)
 
     async def _result(self, action: Action, request: web.Request) -> web.StreamResponse:
         context = self.request_context(request, request.query)
-        owner = _told_to(_owner(context, action))
+        owner = _owner(context, action)
         done = self._results.find(context.text("result"), owner)
         if done is None:
             raise NotFound(
@@ -335,27 +328,20 @@ class ActionPages:
         """What becomes of a form that came without a session: the page to go on with after the
         login, empty where there is none, and what to say."""
         ended = Text("the session has ended; log in and send the form again")
-        first, name, step = (*request.path.removeprefix(f"{self._site.base}/").split("/"), "", "")[
-            :3
-        ]
-        action = self.registry.actions.get(name) if first == "act" else None
-        if action is None:
-            return "", ended
+        match request.path.removeprefix(f"{self._site.base}/").split("/"):
+            case ["act", name, step] if name in self.registry.actions:
+                action = self.registry.actions[name]
+            case _:
+                return "", ended
         try:
             fields = await self._access.guard.form(request, None)
         except web.HTTPException:  # no form of a browser's page
             return "", ended
         about = {"cluster": fields["cluster"]} if "cluster" in fields else {}
-        draft = fields.get("preview", "") if step == "confirm" else None
-        if draft is None:
+        if step == "confirm":
+            draft = fields.get("preview", "")
+        else:
             draft = self.registry.drafts.leave(action, fields)
-        if draft is None:
-            limit = LEFT_FORM_BYTES_MAX >> 10
-            return "", Text(
-                "the session has ended, and nothing was done; the form is longer than %(limit)s "
-                "KiB, so that it is not kept: log in on another tab, and send it again from here",
-                limit=limit,
-            )
         where = f"{self._site.base}/act/{name}?{urlencode({**about, 'draft': draft})}"
         return where, Text(
             "the session has ended, and nothing was done; what was typed is kept: log in, and "
@@ -366,15 +352,18 @@ class ActionPages:
         """The address of the form of the action that the field `form` names, filled in with these
         fields; None where that is no form of an action."""
         action = self.registry.actions.get(fields.get("form", ""))
-        if action is None:
-            return None
         session, cluster = self._access.session_of(request), fields.get("cluster", "")
+        if action is None or (session is not None and session.visitor.right < action.right):
+            return None
         drafts = self.registry.drafts
         if session is None:
             draft = drafts.leave(action, fields)
         else:
-            draft = drafts.keep(action, cluster, session.visitor.name, fields)
-        query = urlencode({"cluster": cluster, "draft": draft or ""})
+            faults = action.faults(fields) if fields.get("faulty") else {}
+            draft = drafts.keep(
+                action, (action.name, cluster, session.visitor.name), fields, faults
+            )
+        query = urlencode({"cluster": cluster, "draft": draft})
         return f"{self._site.base}/act/{action.name}?{query}"
 
     async def _end(self, entry: Entry, result: object) -> str | None:
@@ -533,13 +522,9 @@ def _is_own(group: str) -> bool:
     return group in SYSTEM_GROUPS or is_system_group(group)
 
 
-def _owner(context: RequestContext, action: Action) -> tuple[Action, str, str]:
-    """Whose previews and drafts those of a visit are."""
-    return action, context.watched.name, context.visitor.name
-
-
-def _told_to(owner: tuple[Action, str, str]) -> tuple[str, str, str]:
-    return owner[0].name, *owner[1:]
+def _owner(context: RequestContext, action: Action) -> Owner:
+    """Whose previews, drafts and results those of a visit are."""
+    return action.name, context.watched.name, context.visitor.name
 
 
 def _must_all(context: RequestContext, action: Action, plan: Plan) -> None:

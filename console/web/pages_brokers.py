@@ -130,9 +130,12 @@ async def _settings_at(admin: Admin, address: str) -> dict[str, str]:
     try:
         return java_properties.parse(await admin.broker_config(address))
     except ValueError as wrong:
-        raise ClientError(
-            f"the settings of {address} can't be read: {wrong}; look at the broker's log"
-        ) from None
+        told = Text(
+            "the settings of %(address)s can't be read: %(wrong)s; look at the broker's log",
+            address=address,
+            wrong=wrong,
+        )
+        raise ClientError(told) from None
 
 
 def _containing(q: str, rows: list[answers.Differing]) -> list[answers.Differing]:

@@ -40,7 +40,7 @@ def environment(language: Language = ENGLISH) -> Environment:
         autoescape=True,
         undefined=StrictUndefined,
         auto_reload=False,
-        # With a context, as jinja2 writes what it knows when it compiles without a `finalize`.
+        # A finalize without a context misses constants: {{ none }} was shown as "None".
         finalize=pass_context(lambda _context, value: final(value)),
         trim_blocks=True,
         lstrip_blocks=True,

@@ -101,8 +101,8 @@ async def test_a_letter_that_is_none_of_the_group_is_named(
     text = await refused(runner, group="ours", letters=many)
     assert text.startswith("101 letters are given, the limit is 100")
     form = {"group": "ours", "letters": own.offset_id}
-    assert "empty either" in await refused(runner, **form, where="k0")
-    assert "empty either" in await refused(runner, **form, begin="2026-01-01")
+    assert "clear one of them" in await refused(runner, **form, where="k0")
+    assert "clear one of them" in await refused(runner, **form, begin="2026-01-01")
     assert "no dead letter" in await refused(runner, group="nobody", letters="x")
 
 

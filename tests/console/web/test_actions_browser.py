@@ -108,52 +108,6 @@ async def test_from_sent_to_dead_to_redriven_to_processed(
         assert "redriven: a dead letter" in told
 
 
-async def test_three_dead_letters_are_ticked_and_their_group_consumes_exactly_these(
-    page: Any, aerobee_cluster: LocalCluster
-) -> None:
-    address = aerobee_cluster.name_server
-    await given_up(aerobee_cluster, "orders", "warehouse", 5)
-    async with Site({"main": address}) as site:
-        await page.goto(site.console.new_link())
-        # A message leads from the reason why it was not consumed to its dead letter.
-        await page.goto(f"{site.console.url}messages?topic=orders&key=k2")
-        await page.locator("main table a").first.click()
-        await page.locator(".way").wait_for()
-        told = await page.locator("main .sentence").inner_text()
-        assert told == (
-            "Not consumed by warehouse: it was given up after 1 delivery, and is a dead letter."
-        )
-        await follow(page, "The dead letter")
-        told = await page.locator("main .sentence").inner_text()
-        assert told == "A dead letter of warehouse: it was given up after 1 delivery."
-        await follow(page, "All dead letters of the group")
-        boxes = page.get_by_role("checkbox", name="Dead letter")
-        assert await boxes.count() == 5
-        for n in (0, 2, 4):
-            await boxes.nth(n).check()
-        await press(page, "Send the ticked ones of warehouse again")
-        await press(page, "Preview")
-        told = await page.locator("main .sentence").inner_text()
-        assert told == "Send 3 dead letters of warehouse again."
-        await do(page)
-        (run,) = site.console.site.registry.redrives.runs("main")
-        async with asyncio.timeout(LONG):
-            await run.finished.wait()
-        await page.reload()
-        assert await page.locator("main .sentence").inner_text() == "3 of 3 dead letters sent."
-        await follow(page, "%RETRY%warehouse")
-        assert "redriven:" in await page.locator("main").inner_text()
-        async with Consumer(address, group="warehouse", topics=["orders"]) as consumer:
-            bodies = []
-            for _ in range(3):
-                message = await consumer.receive(LONG)
-                assert message is not None
-                bodies.append(message.body)
-                await message.ack()
-        # The newest letter is first.
-        assert sorted(bodies) == [b'{"n": 0}', b'{"n": 2}', b'{"n": 4}']
-
-
 async def test_a_tick_outlives_a_refresh_of_the_page(
     page: Any, aerobee_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

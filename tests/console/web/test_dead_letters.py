@@ -166,9 +166,14 @@ async def test_a_visitor_sees_what_is_allowed_only(site: Site, cluster: LocalClu
 async def test_no_field_beside_hides_a_question_about_bodies(site: Site) -> None:
     async with acting_as(site, Visitor("ann", Right.OPERATE, bodies=Bodies.HIDDEN)):
         form = {"group": "g", "target": "the group only", "rate": "1", "where": "body.n > 1"}
-        for beside in ({"key": "x"}, {"q": "x"}, {"q": "tag = 'x'"}):
-            status, page = await site.post("act/redrive/preview", form | beside)
-            assert status == 403, beside
+        for more in (
+            {"key": "x"},
+            {"q": "x"},
+            {"q": "tag = 'x'"},
+            {"where": "/* ' */ body.n > 1 /* ' */"},
+        ):
+            status, page = await site.post("act/redrive/preview", form | more)
+            assert status == 403, more
             assert "bodies are hidden for ann" in Parsed(page).text
 
 

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from aerobee.console.access.access import Refused
 from aerobee.console.access.attempts import PER_ADDRESS, TooMany
-from aerobee.console.access.link_socket import Answer, ask
+from aerobee.console.access.link_socket import ConsoleLink, ask
 from aerobee.console.access.passwords import hash_password
 from aerobee.console.access.rights import Bodies, Right
 from aerobee.console.access.user_file import User
@@ -91,7 +91,7 @@ async def test_a_wrong_login_never_tells_what_is_wrong(site: Site) -> None:
 
 async def test_a_console_with_users_gives_no_link(site: Site) -> None:
     console = site.console
-    assert await asyncio.to_thread(ask, console.port) == Answer(console.url, None)
+    assert await asyncio.to_thread(ask, console.port) == ConsoleLink(console.url, None)
     words = ("console", "--link", "--port", str(console.port))
     said = await asyncio.to_thread(refused, *words)
     assert f"log in at {console.url} with name and password" in said
@@ -261,9 +261,11 @@ async def test_an_expression_tells_nothing_about_hidden_bodies(site: Site) -> No
         "body.card = 'visa-4711'",
         "BODY CONTAINS '4'",
         "tag = 'x' OR body.n IS NOT NULL",
+        "/* ' */ body.n >= 2 /* ' */",
+        "-- '\nbody.n > 1 -- '\n",
     ):
         for path in ("search", "tail", "tail/events", "api/search"):
             status, text, _ = await site.get(path, topic="orders", where=where)
             assert status in (400, 403), (where, text)
-    found = await site.data("search", topic="orders", where="tag = 'body' OR queue = 0", begin="0")
+    found = await site.data("search", topic="orders", where="tag = 'else' OR queue = 0", begin="0")
     assert {one["brief"] for one in found["found"]} == {"[hidden]"}
