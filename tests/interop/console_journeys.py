@@ -204,7 +204,7 @@ class Journey:
         await until(are_listed, "five dead letters", pause=0.2)
         for n in (0, 2, 4):
             await boxes.nth(n).check()
-        await press(page, "Send the ticked ones of Ticker again")
+        await press(page, "Send the ticked ones again")
         await press(page, "Preview")
         told = await page.locator("main .sentence").inner_text()
         assert told == "Send 3 dead letters of Ticker again."

@@ -31,7 +31,7 @@ from aerobee.console.access.user_file import User
 from aerobee.console.clusters.history import STEP_MS, History
 from aerobee.console.clusters.lakes import Lakes
 from aerobee.protocol.bodies.group import SubscriptionGroupConfig
-from aerobee.protocol.names import TOPIC_CHARS_MAX
+from aerobee.protocol.names import GROUP_CHARS_MAX, TOPIC_CHARS_MAX
 from aerobee.testing import LocalCluster
 
 from ...waiting import LONG, until
@@ -59,6 +59,7 @@ ORDERS = 120
 CONSUMED = "billing"  # a group that consumed all, with a member online
 BEHIND = "analytics"
 DEAD = "shipping"  # a group with dead letters
+LONG_GROUP = ("members_of_the_warehouse_" * 5)[:GROUP_CHARS_MAX]  # with a dead letter, too
 EMPTY = "nightly-reports"  # a group without members
 LETTERS = 6
 MEMBER = "10.4.7.21@billing-6f9c7d5b8-x2k4q"
@@ -155,7 +156,7 @@ async def showroom() -> AsyncIterator[Showroom]:
             tills = TransactionProducer(address, group="till", check=_unknown)
             await stack.enter_async_context(tills)
             sent = await _send(producer, tills)
-            dead = await _consume(address, stack)
+            dead, long_letter = await _consume(address, stack)
             lake = await stack.enter_async_context(_lake())
             site = Site(
                 {"main": address, "archive": address},
@@ -167,7 +168,7 @@ async def showroom() -> AsyncIterator[Showroom]:
             await stack.enter_async_context(site)
             await site.log_in_as(site.session, NAME, PASSWORD)
             run = await _act(site, dead)
-            yield Showroom(site, _pages(sent[0], dead, run), producer)
+            yield Showroom(site, _pages(sent[0], dead, long_letter, run), producer)
 
 
 def body_of(number: int) -> bytes:
@@ -246,8 +247,9 @@ async def _send(producer: Producer, tills: TransactionProducer) -> list[SendRece
     return sent
 
 
-async def _consume(address: str, stack: AsyncExitStack) -> ReceivedMessage:
-    """Let groups consume, with one member that stays until the stack ends; a dead message."""
+async def _consume(address: str, stack: AsyncExitStack) -> tuple[ReceivedMessage, ReceivedMessage]:
+    """Let groups consume, with one member that stays until the stack ends; a dead message of DEAD
+    and one of LONG_GROUP."""
     async with _member(address, DEAD) as shipping:
         letters = [await _next(shipping) for _ in range(LETTERS)]
         for letter in letters:
@@ -255,13 +257,16 @@ async def _consume(address: str, stack: AsyncExitStack) -> ReceivedMessage:
         for _ in range(10):
             await (await _next(shipping)).ack()
         await (await _next(shipping)).nack()
+    async with _member(address, LONG_GROUP) as members:
+        last = await _next(members)
+        await last.nack(delay_level=-1)
     async with _member(address, BEHIND) as analytics:
         for _ in range(3):
             await (await _next(analytics)).ack()
     billing = await stack.enter_async_context(_member(address, CONSUMED, client_id=MEMBER))
     for _ in range(ORDERS):
         await (await _next(billing)).ack()
-    return letters[0]
+    return letters[0], last
 
 
 def _member(address: str, group: str, **more: Any) -> Consumer:
@@ -307,7 +312,9 @@ async def _act(site: Site, letter: ReceivedMessage) -> str:
     return run.ident
 
 
-def _pages(first: SendReceipt, letter: ReceivedMessage, run: str) -> dict[str, Shown]:
+def _pages(
+    first: SendReceipt, letter: ReceivedMessage, long_letter: ReceivedMessage, run: str
+) -> dict[str, Shown]:
     place = {
         "topic": "orders",
         "broker": first.queue.broker_name,
@@ -345,7 +352,9 @@ def _pages(first: SendReceipt, letter: ReceivedMessage, run: str) -> dict[str, S
         "tail": Shown("tail", {"topic": "clicks"}),
         "dead_letters": Shown("dead_letters"),
         "dead_letters-group": Shown("dead_letters", dead),
-        "message-dead": Shown("message", {"topic": dead_letters_of(DEAD), "id": letter.msg_id}),
+        "message-dead": Shown(
+            "message", {"topic": dead_letters_of(LONG_GROUP), "id": long_letter.msg_id}
+        ),
         "scheduled": Shown("scheduled"),
         "transactions": Shown("transactions"),
         "lake": Shown("lake"),
@@ -370,7 +379,9 @@ def _pages(first: SendReceipt, letter: ReceivedMessage, run: str) -> dict[str, S
         ),
         "act-redrive-wrong": Shown("act/redrive", dead | {"letters": "order-1"}, presses=1),
         "act-offsets-reset": Shown("act/offsets-reset", dead | orders),
-        "act-preview": Shown("act/offsets-reset", dead | orders | {"kind": "begin"}, presses=1),
+        "act-preview": Shown(
+            "act/offsets-reset", {"group": LONG_GROUP, "kind": "begin"} | orders, presses=1
+        ),
         "act-preview-refused": Shown(
             "act/offsets-reset", {"group": CONSUMED, "kind": "begin"} | orders, presses=1
         ),

@@ -126,7 +126,7 @@ async def test_a_tick_outlives_a_refresh_of_the_page(
         await until(is_refreshed, "the page is refreshed")
         assert await boxes.nth(1).is_checked()
         assert not await boxes.nth(0).is_checked()
-        await press(page, "Send the ticked ones of warehouse again")
+        await press(page, "Send the ticked ones again")
         (wanted,) = [
             one["offset_id"]
             for one in (await site.data("dead_letters", group="warehouse"))["newest"][1:]
