@@ -317,3 +317,19 @@ async def test_more_brokers_than_the_limit_are_cut_and_said(shop: Shop) -> None:
             assert found["cut"] == "the first 10 of 12"
             assert "Cut: the first 10 of 12." in Parsed(await compared(site, *keys)).text
             assert (found["differing"], found["faults"]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("permission", "offered"),
+    [("6", {"broker-wipe"}), ("4", {"broker-write"}), (None, {"broker-wipe", "broker-write"})],
+)
+async def test_only_the_permission_that_a_broker_has_can_be_taken(
+    shop: Shop, permission: str | None, offered: set[str]
+) -> None:
+    tells(shop, {} if permission is None else {"brokerPermission": permission})
+    async with Site({"main": shop.address}) as site:
+        page = Parsed(await site.html("broker", name="orders"))
+    links = [attrs.get("href") or "" for tag, attrs in page.elements if tag == "a"]
+    assert {name for name in ("broker-wipe", "broker-write") for one in links if name in one} == (
+        offered
+    )
